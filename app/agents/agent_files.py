@@ -43,7 +43,9 @@ def read(folder: Path) -> Described:
     agents: dict[str, dict[str, Any]] = {}
     files: dict[str, Path] = {}
     broken: list[BrokenFile] = []
+    # Sorted, so that of two files that describe one agent the same one counts on every machine.
     for path in sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)[:_MOST_FILES]:
+        # People put a README beside their agents; it describes none.
         if path.stem.lower() == "readme":
             continue
         try:
@@ -52,6 +54,7 @@ def read(folder: Path) -> Described:
                 raise _refused("duplicate", f"describes {agent['id']}, which another file describes too")
             agents[agent["id"]], files[agent["id"]] = agent, path
         except errors.InputRefused as invalid:
+            # A foreign file keeps neither the others nor the service from working.
             broken.append(BrokenFile(path=path, flaws=invalid.flaws, foreign=True, errno=invalid.detail.get("errno")))
     return Described(agents=agents, files=files, broken=tuple(broken))
 
@@ -85,6 +88,7 @@ def _agent(path: Path) -> dict[str, Any]:
     name = _word(meta, "name") or _word(params, "name") or path.stem
     if not _ID.fullmatch(name):
         raise _refused("form", f"names the agent {name!r:.80}; names are of letters, digits and _ . - (at most 64)")
+    # The text below the head is the role; files without one say it in a field.
     role = body.strip() or _word(params, "instruction") or _word(meta, "description") or ""
     return {
         "id": name,

@@ -52,6 +52,7 @@ class Backends:
             errors.AgentFailed: `unknown_backend`; the message names the nearest one.
             errors.ConfigurationError: it is of a type that does not exist.
         """
+        # Made at first use: a service does not load what none of its runs asks for.
         if name not in self._made:
             config = self._config(name)
             self._made[name] = type_of(config.type).make(config, self._surroundings)
@@ -72,6 +73,7 @@ class Backends:
         """
         backend, config = self.get(name), self._configs.get(name)
         idle_seconds = None if config is None else configuration.with_idle(config, prompt).idle_seconds
+        # Programs end silence by themselves, where their output is read.
         if config is None or idle_seconds is None or type_of(config.type).ends_silence:
             return backend.prompt(prompt)
         from app.agents import silence
@@ -220,6 +222,7 @@ def _script_lacks(config: BackendConfig, _: BackendContext) -> str | None:
     from app.agents import entries
 
     try:
+        # Read here, so that a script that is not valid is reported before a run needs it.
         entries.read(config.file)
     except errors.InputRefused as invalid:
         return f"{config.file}: {'; '.join(f'{flaw.path} {flaw.message}' for flaw in invalid.flaws[:5])}"

@@ -34,9 +34,11 @@ def counted(
         before: The same, as far as journals account for it; None: unknown.
         covers: Earlier try whose usage journals do not account for, though the backend told it.
     """
+    # A program that reports no sums of the conversation has told what the turn took.
     if sums is None:
         return reply
     reported = reply.usage or UNTOLD
+    # A conversation that the program began anew starts at zero again.
     if before is not None and _counts_anew(reported, sums, before):
         before, covers = agent_sessions.NOTHING_SPENT, None
     usage = records.Usage(**{name: _difference(name, reported, sums, before) for name in _FIELDS})
@@ -81,6 +83,7 @@ def _counts_anew(reported: records.Usage, sums: records.Usage, before: records.U
         if now is None or then is None:
             continue
         least = _amount(reported, name) or 0 if name in _TOKENS else 0
+        # Sums that grew by less than the turn alone took cannot go on from the earlier ones.
         if now - then < least:
             return True
     return False

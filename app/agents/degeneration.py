@@ -79,6 +79,7 @@ _LEAST_CHARACTERS = 100
 def find(reply: str, requested: Asked, *, cut_off: bool = False) -> Degenerate | None:
     """Return what makes a reply degenerate; None for a sound one."""
     echoed = _echoed(reply, requested)
+    # An echo first: a prompt that repeats itself would else be called a loop.
     if echoed is not None:
         return Degenerate(message=f"The reply only echoes {echoed}.", facts={"echoes": echoed})
     loop = _endless(reply, cut_off)
@@ -101,6 +102,7 @@ def _echoed(reply: str, requested: Asked) -> str | None:
         ("its role", requested.system, True),
         ("its instructions", requested.instructions, True),
         ("its prompt", requested.prompt, False),
+        # Programs without a standing instruction get the role before the prompt, and echo both.
         ("its role and prompt", f"{requested.system}\n{requested.prompt}", False),
     ):
         if reported and len(reported) <= _ECHO_CHARACTERS and _echoes(reply_text, _spoken(reported), is_own=is_own):
@@ -142,9 +144,11 @@ def _shingles(words: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
 
 def _endless(reply: str, cut_off: bool) -> _Loop | None:
     text = _BLANKS.sub(" ", reply.casefold()).strip()
+    # A whole document of equal entries may be just what was asked for.
     if len(text) < _LEAST_CHARACTERS or (not cut_off and _is_json(text)):
         return None
     if _WORD.search(text) is None:
+        # Without a single letter or digit there is nothing to compare; the characters alone are the loop.
         return _Loop(unit=text[:1], times=len(text), characters=len(text))
     # Behind its loop a reply may have a last line.
     for end in dict.fromkeys((len(text), max(text.rfind("\n"), text.rfind(". ") + 1, 0))):
@@ -156,6 +160,7 @@ def _endless(reply: str, cut_off: bool) -> _Loop | None:
 
 def _loop_at_end(text: str) -> _Loop | None:
     tail = text[-_TAIL_CHARACTERS:][::-1]
+    # The failure function of Knuth, Morris and Pratt over the reversed end: how much of each beginning repeats.
     borders = [0] * len(tail)
     border, best = 0, (0, 0)
     for index in range(1, len(tail)):
@@ -170,6 +175,7 @@ def _loop_at_end(text: str) -> _Loop | None:
     if not span:
         return None
     if span == len(tail):
+        # It may begin before what was looked at.
         span = _extended(text, span, period)
     return _Loop(unit=text[-period:] if period else "", times=span // period, characters=span)
 
@@ -179,6 +185,7 @@ def _extended(text: str, span: int, period: int) -> int:
     while span < len(text):
         size = min(step, len(text) - span)
         start = len(text) - span - size
+        # Compared in pieces, halved where they differ: a loop of megabytes takes a few comparisons.
         if text[start : start + size] != text[start + period : start + period + size]:
             if size == 1:
                 break

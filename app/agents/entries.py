@@ -71,6 +71,7 @@ class Entry:
 def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
     """Read a script: a list of entries, an object by step key, or (`.jsonl`) an entry a line."""
     content = json_files.read(path, MAX_BYTES)
+    # A recording is appended to and may end in half a line; a script that a person wrote must be whole.
     if recorded or path.suffix == ".jsonl":
         lines = (content[: whole_lines(content)] if recorded else content).split(b"\n")
         given: list[_Given] = [
@@ -86,6 +87,7 @@ def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
 
 def prompt_sha256(prompt: ports.AgentPrompt) -> str:
     """Return the hash of a prompt: text, standing instruction, model and bounds of the reply."""
+    # Whatever changes the reply, and nothing else: the run and the step may differ.
     told = {
         "text": prompt.text,
         "system": prompt.system,
@@ -107,6 +109,7 @@ def _listed(document: plain.Json) -> list[_Given]:
         case list():
             return [(f"$[{position}]", value, None) for position, value in enumerate(document)]
         case dict():
+            # The most exact key first, whatever the order in the file.
             ranked = sorted(document.items(), key=lambda item: _vagueness(item[0]))
             return [tried for key, value in ranked for tried in _tries(key, value)]
     flaw = errors.Flaw(path="$", code="type", message="must be a list of entries or an object by step key")

@@ -15,9 +15,11 @@ from app.domain import json_text, json_words, plain
 def read(path: Path, max_bytes: int) -> bytes:
     """Return the content of a file."""
     try:
+        # A pipe would be waited for, and a device has no end.
         if path.exists() and not path.is_file():
             raise _refused("unreadable", "is not a regular file")
         with path.open("rb") as file:
+            # One more than allowed shows that there are too many.
             content = file.read(max_bytes + 1)
     except OSError as error:
         refused = _refused("unreadable", f"cannot be read: {error.strerror}")
@@ -41,6 +43,7 @@ def parse_line(content: bytes, line: int) -> plain.Json:
     except json.JSONDecodeError as error:
         raise _refused("syntax", f"is not JSON: {error.msg}", line) from error
     except (RecursionError, ValueError) as error:
+        # JSON nested a million deep, or a number of a million digits.
         raise _refused("syntax", f"is not JSON that can be read: {error}", line) from error
 
 
@@ -82,6 +85,7 @@ def _reported(error: Any) -> list[tuple[str, str, str]]:
     place, rule, instance = error.json_path, error.validator_value, error.instance
     match error.validator:
         case "required":
+            # The rule lists all required fields; only the message says which of them is meant.
             missing = next(name for name in rule if name not in instance and f"'{name}'" in error.message)
             return [(place, "missing", f"lacks {missing}")]
         case "additionalProperties":
@@ -95,5 +99,6 @@ def _reported(error: Any) -> list[tuple[str, str, str]]:
             return [(place, "type", f"must be {' or '.join(json_words.TYPES.get(name, name) for name in names)}")]
         case "enum":
             return [(place, "choice", f"must be one of {', '.join(json_words.words(rule))}")]
+    # A schema's own words say more than the rule that is broken.
     described = error.schema.get("description") if isinstance(error.schema, dict) else None
     return [(place, str(error.validator), described or json_words.breach(error))]

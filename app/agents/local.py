@@ -74,6 +74,7 @@ class LocalBackend:
         """
         _require_model(prompt.model)
         reply_tokens = _reply_tokens(prompt)
+        # The reply comes from one process; those behind wait in the order in which they came.
         async with self._queue.turn(prompt.live):
             answer = await self._ask(_question(prompt, reply_tokens), prompt.hear)
         return _reply(answer, reply_tokens)
@@ -99,12 +100,15 @@ class LocalBackend:
                 code="model_crashed",
                 detail=lost.detail,
             ) from lost
+        # Also at a cancellation: the process is in the middle of a reply and would answer the next prompt with its
+        # rest.
         except BaseException:
             await self.close()
             raise
 
     async def _load(self) -> helper_process.HelperProcess:
         model_file = _model_file()
+        # What is left of the last one still holds its memory.
         await self.close()
         try:
             self._helper = helper = await helper_process.HelperProcess.start(
@@ -178,6 +182,7 @@ def _reply(answer: plain.Object, reply_tokens: int) -> ports.AgentReply:
         return _failure("prompt_refused", f"The local model refused the prompt: {answer['refused']}")
     input_tokens, output_tokens = answer["input_tokens"], answer.get("output_tokens", 0)
     usage = None if "too_long" in answer else records.Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    # The generation also stops where the model can hold no more, short of the bound.
     if usage is None or (answer["cut"] and output_tokens < reply_tokens):
         return _failure(
             "prompt_too_long",

@@ -37,6 +37,7 @@ _PENALTY_OF_LOOPS = {
 def main() -> None:
     """Load the model and answer until standard input ends."""
     parent_pid, model_file, context_tokens = sys.argv[1:]
+    # Before anything is loaded, or a parent that ends now would leave it behind.
     process_tree.die_with_parent(int(parent_pid))
     sys.tracebacklimit = 0  # errors are shown to people
     mouth = _mouth()
@@ -94,6 +95,7 @@ def _answer(model: Any, question: Mapping[str, Any], hear: Callable[[str], None]
     request = {
         "messages": question["messages"],
         "max_tokens": question["max_tokens"],
+        # The most likely token each time, so that a prompt gets the same reply again.
         "temperature": 0,
         "seed": 0,
         "stream": True,

@@ -62,6 +62,7 @@ class AgentPerformer:
         """
         operation = call.operation
         assert isinstance(operation, operations.AgentCall)
+        # A service on the network touches no folder.
         if not capabilities.is_anywhere(operation, self._backends.services):
             self._check_folder(call.run)
         text = await _text(call, operation.prompt)
@@ -76,6 +77,7 @@ class AgentPerformer:
         except commands.LauncherLost as lost:
             raise ports.Interrupted(lost) from lost
         finally:
+            # What the agent has said by now is worth keeping, however it ends.
             await output.close()
         await call.write_log(_log_name(call, "reply"), reply.text)
         if self._pricing is not None:
@@ -166,6 +168,7 @@ class AgentPerformer:
                 working_dir=str(prompt.working_dir),
                 system_sha256=conversations_of_programs.system_sha256(prompt),
             )
+            # Each order of a person begins it again once, however often the step is tried.
             order = f"{call.run.run_id} {orders}"
             stored = await prompt.retry_until_space(lambda: self._conversations.begin_again(fresh, order))
             if not stored.created:
@@ -175,6 +178,7 @@ class AgentPerformer:
                 text = _fitting(reply_forms.after(past, prompt.text))
                 prompt = dataclasses.replace(prompt, text=text, session_created=False)
         reply = await self._backends.ask(backend, prompt)
+        # Only a reply shows that the new conversation exists.
         if session_id is not None and orders and reply.error is None:
             await prompt.retry_until_space(lambda: self._conversations.has_begun(session_id))
         if reply.error is not None and (way_out := _way_out(reply.error.code, prompt)):
@@ -201,6 +205,7 @@ class _UntimedRetry:
         """Write, however long it takes."""
         limit = self.limit
         due, began = None if limit is None else limit.when(), _now()
+        # Nested writes stop the clock once: the outer one does it.
         if limit is None or due is None or limit.expired():
             return await self._retry_until_space(write)
         limit.reschedule(None)
@@ -274,6 +279,7 @@ async def _result(
     reply: ports.AgentReply, operation: operations.AgentCall, prompt: str, instructions: str | None
 ) -> records.Result:
     error = reply.error or _nothing_said(reply.text.strip(), operation)
+    # Ordered by what helps most: an endless reply is usually cut off as well.
     error = error or await _degenerate(reply, operation, prompt, instructions) or _cut_off(reply, operation)
     return records.Result(
         status=states.StepState.FAILED if error else states.StepState.DONE,

@@ -36,9 +36,11 @@ class Pricing:
         """
         config = self._configs.get(operation.backend)
         most = None if config is None else config.max_cost_per_call
+        # A program may ask its model any number of times; only its own bound holds.
         if not self._answers_once(operation.backend):
             program = None if config is None else catalogue.PROGRAMS.get(config.type)
             return spending.Quote(cost_usd=most, is_capped=program is not None and program.caps_cost)
+        # Without a bound of the reply its price has none.
         if operation.max_tokens is None:
             return spending.Quote(cost_usd=most)
         read = _prompt_bytes(operation) // _BYTES_A_TOKEN + 1

@@ -102,6 +102,7 @@ class RateLimit(live_steps.BackendQueue):
                 await self._admitted()
         self._running += 1
         if self._per_minute is not None:
+            # Counted at its begin, so that the minute slides with the prompts and not with the clock.
             self._begun.append(self._clock.monotonic())
 
     def end(self) -> None:
@@ -133,6 +134,7 @@ class RateLimit(live_steps.BackendQueue):
             if len(self._begun) >= self._per_minute:
                 waits.append(self._begun[0] + _MINUTE_SECONDS - now)
         if not any(waits) and self._most is not None and self._running >= self._most:
+            # When another prompt ends cannot be foretold; its end wakes those who wait.
             return None
         return max(waits)
 
@@ -204,6 +206,7 @@ class RateLimits:
                 self._seen = None
             _log.error("the pauses of backends that were read last still count: %s", error.message)
             return
+        # Also those that the file names no longer: a person has lifted them.
         for backend, model in {*self._limits, *found}:
             self.of(backend, model).keep(found.get((backend, model)))
 
@@ -236,6 +239,7 @@ class RateLimits:
 
     async def _save(self, file: PauseFile) -> None:
         while self._unsaved:
+            # Taken before the write: a pause that comes during it is saved by the next round.
             new, self._unsaved = self._unsaved, set()
             known = {key: limit.until for key, limit in self._limits.items()}
             job = functools.partial(_merge, file, known, new, self._clock.now())
@@ -262,8 +266,10 @@ def _merge(file: PauseFile, known: Mapping[Model, datetime | None], new: set[Mod
         file.renew()
         found = dict[Model, datetime | None](_pauses(file.read()))
     except errors.Conflict:
+        # A file that is damaged is worth less than what this process knows.
         found = dict(known)
     for model in new:
+        # Of two pauses the longer one: the shorter is another process's earlier 429.
         found[model] = max(filter(None, (known.get(model), found.get(model))), default=None)
     pauses: list[plain.Json] = [
         {"backend": backend, "model": model, "until": clock.stamp(at)}

@@ -185,6 +185,7 @@ SCHEMA: plain.Object = {
 def shape_flaws(document: plain.Json) -> list[errors.Flaw]:
     """Return the flaws of a file by itself."""
     found = [_without_secret(flaw) for flaw in json_files.flaws(SCHEMA, document)]
+    # What has the wrong shape would only produce further flaws.
     if found:
         return found
     ids = [agent["id"] for agent in document.get("agents", ())]

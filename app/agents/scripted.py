@@ -33,6 +33,7 @@ class ScriptedBackend:
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
         """Return the first entry that answers the prompt, after its delay."""
+        # A file may lie on a disk that does not answer, and the loop must not wait for it.
         entry = await asyncio.to_thread(self._script.find, prompt)
         if entry is None:
             raise errors.AgentFailed(
@@ -124,6 +125,7 @@ class Script:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with open(descriptor, "r+b") as file:
+            # Several services may record into one file.
             fcntl.flock(file, fcntl.LOCK_EX)
             content = file.read()
             file.seek(entries.whole_lines(content))
@@ -131,10 +133,12 @@ class Script:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
+        # A new file is durable once its folder is.
         _sync(self.path.parent)
 
     def _current(self) -> tuple[entries.Entry, ...]:
         seen = _signature(self.path)
+        # A recording begins without a file; its first reply makes it.
         if seen is None and self._recorded:
             return ()
         if seen is None or seen != self._seen:

@@ -48,6 +48,7 @@ class SharedRates:
 
         While the store is away nothing begins, and what is under way is not disturbed.
         """
+        # A cancellation comes back here before the count is stored; it is undone then.
         asking = asyncio.ensure_future(self._begin(model, config))
         try:
             return await asyncio.shield(asking)
@@ -99,6 +100,7 @@ class SharedRates:
                 await aio.wait_first(self._ended.wait(), self._clock.sleep(_RENEW_SECONDS))
             self._ended.clear()
             async with self._turn:
+                # Without the zeros, which would keep the process in the document for ever.
                 mine = +self._under_way
                 try:
                     await self._store.change(functools.partial(self._renewed, mine))
@@ -138,7 +140,9 @@ class Rates:
         begun, running = self._begun.setdefault(model, Counter()), self._running.setdefault(model, {})
         waits = [0.0]
         if config.max_per_minute is not None and begun.total() >= config.max_per_minute:
+            # A second is past whole one second after its begin.
             waits.append(min(begun) + 1 + _MINUTE_SECONDS - self._now)
+        # What this process said of itself before is replaced, not added to.
         others = sum(count for name, (count, _) in running.items() if name != process)
         if config.max_parallel is not None and others + mine > config.max_parallel:
             waits.append(LOOK_SECONDS)

@@ -49,11 +49,13 @@ async def ended(
     asking = asyncio.ensure_future(backend.prompt(watched))
     try:
         while not asking.done():
+            # Waiting for the disk, for a place or for a pause of the backend is not the agent's silence.
             if storing or prompt.live.queue is not None or waits():
                 active_at = _now()
             left = active_at + idle_seconds - _now()
             if left <= 0:
                 raise _idle(backend, idle_seconds)
+            # Short looks: the limit moves with each word, and a pause may end at any time.
             await asyncio.wait((asking,), timeout=min(left, idle_seconds / 4, _LOOK_SECONDS))
         return asking.result()
     finally:

@@ -68,6 +68,7 @@ class BrowserSessions:
         headers = Headers(scope=scope)
         value, header = _cookie(headers.get("cookie", ""), cookie_name(scope)), headers.get(HEADER, "")
         payload, _, signature = value.partition(".")
+        # The signature before the content: nothing that a stranger has made is decoded.
         if not hmac.compare_digest(signature.encode(), self._signature(payload).encode()):
             return None
         # Only what `issue` has encoded has a valid signature.

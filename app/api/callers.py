@@ -137,6 +137,7 @@ class SiteGuard:
         # DNS rebinding: a page elsewhere can point its own name to this address, and the browser then takes both for
         # one origin. It still sends that name as Host. Two Host headers are refused, since a proxy may go by the
         # other one.
+        # The list of raw headers, since a mapping would show only one of two.
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1 or not (hosts[0] in self._spelled or self._is_served(hosts[0])):
             shown = hosts[0][:100].decode("latin-1") if hosts else "none"

@@ -45,6 +45,7 @@ def limits(server: settings.ServerSettings) -> Limits:
         headers=server.max_headers,
         head_seconds=server.head_seconds,
         body_seconds=server.body_seconds,
+        # The other half is for journals, programs and outgoing connections.
         connections=max(1, min(server.max_connections, files // 2)),
         connections_per_address=server.max_connections_per_address,
     )

@@ -64,6 +64,7 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     }
     detail = details.get(error.status_code, str(error.detail))
     headers = dict(error.headers or {})
+    # Frameworks answer without `Allow`, which RFC 9110 requires with 405.
     if error.status_code == 405:
         headers["Allow"] = ", ".join(document.methods_at(request.app, request.url.path))
     return problems.of_status(error.status_code, detail, headers=headers).response()

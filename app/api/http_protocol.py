@@ -78,6 +78,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         super().connection_made(transport)
         self.flow = self._flow = HeldFlow(transport)
         self._address = self.client[0] if self.client else _UNKNOWN
+        # Counted before the head is read, so that idle connections count, too.
         self._no_space = self._counted.enter(self._address)
         if self._no_space is None:
             self._leave = functools.partial(self._counted.leave, self._address)

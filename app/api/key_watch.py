@@ -51,6 +51,7 @@ class Connection:
         Raises:
             Ended, WebSocketDisconnect: the key does not count any more.
         """
+        # A revoked key ends what it reads, also in the middle of a stream.
         if not (self._is_order or (self._counts() and not self._over)):
             await self._end()
             raise WebSocketDisconnect(POLICY) if self._is_socket else Ended

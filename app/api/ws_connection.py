@@ -149,6 +149,7 @@ class Connection:
         self._refuse_without_place()
         self._remember(message.session_id)
         for run_id in found:
+            # A second subscription replaces the first, or each message would come twice.
             if (telling := self._telling.pop(run_id, None)) is not None:
                 telling.cancel()
         self._tell(found[-1], self._tell_all(found, message.after_seq))

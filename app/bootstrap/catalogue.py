@@ -63,6 +63,7 @@ def catalogue_of(
         layers=recipe_layers(resources.bundled("recipes"), project.data_directory, dialects),
         dialects=dialects,
         library=cache.library,
+        # A recipe that needs what only another machine has can still be started here.
         readiness=recipe_versions.Readiness(
             backend_lack=lambda name, continues: unused.lack(name, continues=continues, elsewhere=elsewhere),
             program_lack=(lambda program: None) if elsewhere else recipe_versions.program_lack,

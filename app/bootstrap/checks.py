@@ -26,6 +26,7 @@ def examine(chosen: settings.Settings) -> list[settings.Remark]:
     remarks += [_remark(entry.path, flaw) for entry in reference.catalogue.all() for flaw in entry.flaws]
     remarks += _lack_of_containment(chosen) + _lack_of_a_folder(chosen.project.data_directory)
     speaking = {agent.backend for agent in people.agents}
+    # Backends that no agent uses may lack what they like.
     lacking = [(name, lack) for name, lack in unused_backends(chosen, people).check() if name in speaking]
     return remarks + [settings.Remark(setting=f"backend {name}", message=lack, fatal=False) for name, lack in lacking]
 

@@ -190,6 +190,7 @@ async def _store(
         clock=platform.clock,
     )
     directory = directory_of(chosen.project, platform)
+    # Looking must not create anything.
     if mode.look_only and not (directory.is_used or chosen.project.store_url):
         empty = memory_store.MemoryStore(clock=platform.clock)
         await closing.enter_async_context(empty)
@@ -202,6 +203,7 @@ async def _store(
         if mode.address is not None:
             lock.announce(mode.address)
     embedded = mode.alone or (mode.address is not None and chosen.engine.engine == "embedded")
+    # Two engines over one folder would execute its runs twice.
     if embedded or mode.works or mode.address is not None:
         closing.callback(directory.lock_engine(shared=not embedded).release)
     shared = chosen.engine.engine == "temporal" and (mode.look_only or mode.works or mode.address is not None)

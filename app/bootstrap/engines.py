@@ -54,6 +54,7 @@ class EngineParts:
 
 def embedded(parts: EngineParts) -> Engine:
     """Return the engine that executes runs in this process."""
+    # Not imported by processes that only look or ask.
     from app.worker import pool
 
     return pool.Pool(

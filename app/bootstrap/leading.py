@@ -28,6 +28,7 @@ def lead(store: Store, unattended: Unattended, closing: AsyncExitStack) -> None:
 
 async def _look(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> None:
     leads = False
+    # For ever: which service leads can change at any time.
     while True:
         try:
             now = await ask()
@@ -35,6 +36,7 @@ async def _look(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> N
             _log.warning("it is not known which service leads: %s", error)
         else:
             if leads and not now:
+                # The other one has begun by now; two must not do the same work.
                 _log.warning("another service leads by now: this one stops triggers, notifications and retention")
                 await unattended.stop()
             if now:

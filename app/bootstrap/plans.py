@@ -109,6 +109,7 @@ def planning_of(
     parts = dict[str, Any](repository=plan_repository, plan_runs=own_runs, inputs=given, engine=engine)
     parts |= {"facts": known, "runs": use_cases, "clock": platform.clock}
     working = _planner(engine, kept, parts)
+    # Set afterwards: the performer needs the engine, which needs the performer.
     performing.performer = _performer(use_cases, kept, reference, chief, outputs, reviewing, performing)
     performing.inputs, plan_repository.written = given, performing.written
     answered = plans.Plans(

@@ -111,6 +111,7 @@ def store_of(
     if isinstance(store, folder_store.FolderStore):
         identity = platform.ids.token("blobs_")
         store.keep_blobs_in(mark.Target(url=project.blobs_url, new_identity=identity, looks_only=looks_only))
+        # Other machines take part in these runs, and see this folder.
         if shared and not looks_only and not project.store_url:
             store.share()
     return store

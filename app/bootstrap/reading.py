@@ -82,6 +82,7 @@ class _Drivers(Mapping[str, "ports.Driver"]):
     """All drivers; the built-in ones are imported only for a run of theirs."""
 
     def __getitem__(self, name: str) -> ports.Driver:
+        # Loaded with the first run of its language: commands that only read start in a fraction of a second.
         from app.dialects import registry as dialects
 
         if name in dialects.DIALECTS:

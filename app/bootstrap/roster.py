@@ -41,6 +41,7 @@ def refuse_broken(people: configuration.Roster) -> None:
     Raises:
         errors.ConfigurationError: `agents_invalid`, with every flaw, and with `errno` if a file may be readable later.
     """
+    # What cannot be read now may be readable in a moment; then the start is put off and not refused.
     unread = [broken for broken in people.broken if broken.errno in disk_health.PASSING]
     own = unread or [broken for broken in people.broken if not broken.foreign]
     if own:

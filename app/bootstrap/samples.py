@@ -30,6 +30,7 @@ def add_sample(project: Path, name: str) -> list[str]:
             be written. Nothing is written in the first case.
     """
     files = _files(resources.sample(SAMPLES[name]))
+    # Before anything is written: all of it or nothing.
     differing = [path for path, content in files.items() if _is_other(project / path, content)]
     if differing:
         named = ", ".join(differing[:_MOST_NAMED])

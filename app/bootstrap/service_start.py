@@ -47,6 +47,7 @@ class ServiceStart:
     async def __aenter__(self) -> ServiceStart:
         self._task = asyncio.create_task(self._hold(), name="hold the application")
         attempted = asyncio.create_task(self._attempted.wait())
+        # Thousands of objects are made, and none of them is garbage.
         with garbage.postponed():
             await asyncio.wait((self._task, attempted), return_when=asyncio.FIRST_COMPLETED)
         attempted.cancel()
@@ -59,6 +60,7 @@ class ServiceStart:
     ) -> None:
         assert self._task is not None
         self._over.set()
+        # A start that was put off has nothing to close.
         if self.application is None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -94,12 +96,14 @@ class ServiceStart:
         while True:
             try:
                 async with self._build() as application:
+                    # Requests that were waiting go on from here.
                     self._opened(application)
                     self._built.set_result(application)
                     self._attempted.set()
                     await self._over.wait()
                     return
             except (errors.ConfigurationError, errors.Unreadable) as failure:
+                # Once it has been built, a failure is one of the running service.
                 if self._built.done() or not _passes(failure):
                     raise
                 self._put_off(failure)
@@ -111,6 +115,7 @@ class ServiceStart:
                     raise failed from error
                 self._put_off(failed)
             await self._clock.sleep(self._wait_seconds)
+            # A disk may be away for hours; the log need not say so every second.
             self._wait_seconds = min(2 * self._wait_seconds, LONGEST_WAIT_SECONDS)
 
     def _put_off(self, failure: errors.ConfigurationError | errors.Unreadable) -> None:

@@ -33,6 +33,7 @@ async def check_clock(store: Store) -> None:
     ahead = "ahead of" if offset > 0 else "behind"
     message = f"the clock of this machine is {abs(offset):.1f} s {ahead} the database's"
     if abs(offset) > CLOCK_REFUSE_SECONDS:
+        # Journals of two machines would else be ordered against time.
         raise errors.ConfigurationError(f"{message}: set it right, e.g. with NTP, and start again", code="clock_off")
     if abs(offset) > CLOCK_WARN_SECONDS:
         _log.warning("%s; timers and expiries of runs are off by that", message)
@@ -52,6 +53,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
         return platform
     project = chosen.project
     if project.store_url and project.database_url and project.database_url.startswith("sqlite"):
+        # Each machine would count its own runs.
         message = (
             "services and workers share the index of a store on Postgres: unset CONTROL_ROOM_DATABASE_URL, so that it "
             "is in that database, or name another one on Postgres"
@@ -60,6 +62,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
     try:
         from app.temporal import engine, live_reports, messages, server, worker, worker_roster
     except ModuleNotFoundError as error:
+        # The package is there, and something else of it is missing.
         if (error.name or "").partition(".")[0] != "temporalio":
             raise
         message = f"the engine on Temporal is not installed: {INSTALL}"
@@ -102,6 +105,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
             bounds=limits,
             works=mode.works,
         )
+        # Lines of other machines arrive through this one place.
         made.follower.commit_listener = parts.store.commit_listener
         if parts.store.turns is not None:
             made.obstacles.lines.turns = parts.store.turns(layout.CONCURRENCY)

@@ -42,6 +42,7 @@ async def import_runs(chosen: settings.Settings, run_ids: Collection[str], folde
     """
     refuse_same(chosen, folder)
     with _held(folder, make=False) as source:
+        # Read before the store is opened, so that a folder that is not one changes nothing.
         found = transfer.run_ids(source)
         async with _opened(chosen) as application:
             return {run_id: await application.store.maintenance.bring_in(run_id, source) for run_id in run_ids or found}
@@ -73,6 +74,7 @@ def _held(folder: Path, *, make: bool) -> Iterator[os_disk.OsDisk]:
     try:
         if make:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Two copies at a time would write the same runs.
         lock = os_disk.lock(str(folder))
         if lock is None:
             message = f"{folder} is in use; stop its service first"

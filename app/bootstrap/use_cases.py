@@ -125,6 +125,7 @@ def statistics_of(
         found = await store.plans.list(plans.PlanQuery(limit=_MOST_PLANS, partial=True))
         open_questions = plans.TaskState.NEEDS_SCOPING.value
         asking = [p for p in found if p.status == plans.PlanState.DRAFT or p.tasks.get(open_questions, 0)]
+        # Without a scope every plan counts, and none is read.
         if scope is not None:
             whole = {plan.session_id: await store.plans.get(plan.session_id) for plan in asking}
             asking = [plan for plan in asking if (full := whole[plan.session_id]) and full.is_within(scope)]

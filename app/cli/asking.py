@@ -45,6 +45,7 @@ class Asker:
             return True
         if self._live:
             return await self._ask(found[0], after)
+        # An order of this process could not reach a gate that another one has; a default answers it in both cases.
         expires = self._client.executes and all(gate["expires_at"] for gate in found)
         if expires:
             self._tell_times(found)
@@ -62,6 +63,7 @@ class Asker:
         async with aclosing(self._client.follow(self._run_id, after)) as stream:
             news = asyncio.ensure_future(anext(stream, None))
             try:
+                # Events from before the question come first; they may say that it is answered.
                 if (await asyncio.wait({news}, timeout=_NEWS_SECONDS))[0]:
                     return news.result() is not None
                 return await self._until_answered(gate, news)
@@ -98,6 +100,7 @@ class Asker:
             return False
         reply = gates.Reply(decision=decision, message=message, shown_sha256=gate["shown_sha256"])
         try:
+            # Bound to what was shown, so that a question which has changed meanwhile refuses the answer.
             await self._client.call(use_cases.answer_gate, gate["gate_id"], reply)
         except errors.Conflict as conflict:
             terminal.warn(f"{conflict.message} [{conflict.code}]")

@@ -31,6 +31,7 @@ class Program:
 
 def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
     """Execute a command line and return its exit code; errors are reported on stderr, one a line."""
+    # First of all, since even a refusal has to be written.
     terminal.prepare()
     try:
         _refuse_bytes(sys.argv[1:] if arguments is None else arguments)

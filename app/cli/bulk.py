@@ -76,6 +76,7 @@ def bulk(
         run_ids=run_ids or None,
         filter=arguments.run_query(**filters) if wanted else None,
         expected=expected,
+        # Counted first: an order by filter is given only with the number of runs that was seen.
         dry_run=wanted and expected is None,
         marks=run_engine.Marks(labels=arguments.label_changes(changes), pinned=pinned),
     )

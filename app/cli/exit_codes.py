@@ -76,6 +76,7 @@ def of_error(error: BaseException) -> ExitCode:
 
 def sentences(error: errors.ControlRoomError | errors.Fault) -> list[str]:
     """Return the lines of an error: message and code, then its flaws with their positions, and what to do."""
+    # A message may quote its first flaw already.
     flaws = [formats.flaw(flaw) for flaw in _flaws(error) if flaw["message"] not in error.message]
     lines = [f"{error.message} [{error.code}]", *(f"  {flaw}" for flaw in flaws if flaw != error.message)]
     if any(flaw.get("code") == "args_type" for flaw in _flaws(error)):

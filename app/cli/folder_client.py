@@ -77,6 +77,7 @@ class FolderClient:
             errors.Conflict: `workspace_busy`.
         """
         found = await self.application.store.summary(run_id)
+        # The lock is held to the end of the command, as a service holds it to the end of the run.
         if found.exclusive_workspace:
             await self.claims.claim(found.working_dir, run_id=run_id, parent_run_id=found.parent_run_id)
         return found

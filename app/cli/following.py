@@ -78,6 +78,7 @@ async def watch(
         asker: Asked whether a run that waits may go on.
         silent: Called while a run under way has no event.
     """
+    # Once more after each answer: the run continues, and further events come.
     while True:
         async with aclosing(_until_rest(client, run_id, after, silent)) as events:
             async for event in events:
@@ -100,6 +101,7 @@ async def _until_rest(
     while True:
         coming = asyncio.ensure_future(anext(stream))
         try:
+            # A run that rests emits nothing more, and its stream stays open; so its state is looked at.
             while resting and not (await asyncio.wait({coming}, timeout=quiet_seconds))[0]:
                 # The stream of an ended run ends by itself, however long its first event takes.
                 if (await client.call(use_cases.show_run, run_id))["status"] in _HALTED:
@@ -107,6 +109,7 @@ async def _until_rest(
             wait = SILENT_SECONDS
             while silent is not None and not (await asyncio.wait({coming}, timeout=wait))[0]:
                 await silent()
+                # Each silence is longer than the one before, so that a run of hours does not fill the screen.
                 wait = min(2 * wait, _LONGEST_SILENCE_SECONDS)
             event = await coming
         except StopAsyncIteration:

@@ -25,6 +25,7 @@ def table(names: Sequence[str], rows: Iterable[Sequence[Any]], none: str | None 
     shown = [tuple(name.upper() for name in names), *map(tuple, cells)]
     if none is not None and len(shown) == 1:
         return none
+    # The width of every row is known first, since columns are aligned.
     widths = [max(len(row[column]) for row in shown) for column in range(len(names))]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in shown)
 

@@ -110,6 +110,7 @@ def anywhere(command: Command) -> Command:
         if project and server:
             if click.get_current_context().get_parameter_source("server") is ParameterSource.COMMANDLINE:
                 raise click.UsageError("--project is a folder here, --server is a service: give one of them.")
+            # A server of the environment gives way to a project on the command line.
             server = None
         try:
             return command(place=Place(server=server, environ=laid_over(PROJECT=project)), **given)
@@ -129,6 +130,7 @@ def _naming_options(error: errors.InputRefused) -> errors.InputRefused:
         names = () if field is None else (field[1], f"{field[1]}_file", field[1].removeprefix("allowed_"))
         option = next((typed[name] for name in names if name in typed), None)
         if option is not None:
+            # The message quotes the field, too.
             error.message = error.message.replace(f"{flaw.path}: ", f"{option}: ")
             flaw = dataclasses.replace(flaw, path=option)
         named.append(flaw)

@@ -111,6 +111,7 @@ def collect(place: options.Place, as_json: bool, older_than: int, yes: bool) -> 
     Those of unfinished runs stay, and so do those that are younger than an hour.
     """
     if older_than < _LEAST_AGE_SECONDS:
+        # A blob is in the store before the line that names it is in the journal.
         raise click.UsageError("A run may be about to name them: --older-than must be at least 1h.")
     found = place.ask(collect_objects, older_than, not yes)
     return exit_codes.shown(found, as_json, _collected)

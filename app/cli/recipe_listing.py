@@ -64,6 +64,7 @@ def _signature(chosen: settings.Settings) -> tuple[str, float]:
     ]
     for place in places:
         for path, found in _found(str(place), _MOST_DEPTH):
+            # Both times and the inode: a file may be replaced by one of the same size and age.
             mark = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode) if found else ()
             marks.update(f"{path}\0{mark}\n".encode(errors="surrogateescape"))
             newest = max(newest, *mark[:2], 0)

@@ -79,6 +79,7 @@ def _carry_out(
     from app.cli import following
 
     if place.server is None and request.recipe_id is not None:
+        # Before the data directory is made, since the folder may be the wrong one.
         _refuse_unknown(place, request.recipe_id)
 
     async def work(client: Client) -> int:

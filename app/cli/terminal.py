@@ -139,6 +139,7 @@ async def read_line() -> str | None:
     """Return what a person writes, None at the end of the input; the event loop continues meanwhile."""
     import asyncio
 
+    # Not in a thread: one that reads would keep the process from ending until the person presses Enter.
     loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
     written: asyncio.Future[bytes] = loop.create_future()
 

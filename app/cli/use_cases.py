@@ -26,6 +26,7 @@ async def start_run(folder: FolderClient, request: requests.StartRequest) -> Jso
     wanted = application.starter.prepare(request)
     if wanted.exclusive_workspace and not await _is_repeated(folder, request):
         await folder.claims.claim(wanted.working_dir, parent_run_id=request.parent_run_id)
+    # This process is not told when others end runs, so it cannot wait under a key.
     keyed = request.concurrency and request.concurrency.without_waiting()
     own = dataclasses.replace(request, owner="process", concurrency=keyed)
     started = await application.runs.start(own, author=authors.LOCAL)

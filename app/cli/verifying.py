@@ -47,6 +47,7 @@ async def verify_everything(client: Client) -> JsonObject:
             if terminal.is_drawn_on():
                 terminal.draw([f"{_counted(checked)} checked, {states['damaged']} damaged"], over=drawn)
                 drawn = 1
+    # Damage outranks what cannot be read now: only it needs a decision.
     state = "damaged" if states["damaged"] else "unreadable" if states["unreadable"] else "sound"
     counts = {name: states[name] for name in ("sound", "damaged", "unreadable")}
     return {"state": state, "ok": state == "sound", "checked": dict(checked), **counts, "reports": reports}

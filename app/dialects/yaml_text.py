@@ -252,6 +252,7 @@ class _Composer:
                 parent.keyed = self._name(node)
             case dict() as fields:
                 name, parent.keyed = str(parent.keyed), None
+                # Errors point at the line of the name, since a value may begin further down.
                 line = parent.below.pop("", node).line
                 fields[name] = node.value
                 parent.below[_written(name)] = dataclasses.replace(node, line=line)

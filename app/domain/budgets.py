@@ -147,6 +147,7 @@ class BudgetState(shapes.Shape):
         used = Used.of(ended)
         tokens = sum(part.tokens_reserved for part in [*ended, *under_way])
         cost = sum(part.cost_reserved_usd for part in [*ended, *under_way])
+        # Calls under way count as made, or many at a time would pass a limit together.
         calls = sum(part.calls_silent for part in under_way)
         spent = (used.cost_usd or 0) + (used.cost_estimated_usd or 0)
         taken = {"cost_usd": spent + cost, "tokens": used.tokens + tokens, "calls": used.calls + calls}

@@ -274,6 +274,7 @@ class Decisions:
             raise TypeError("labels are texts or null, a pin is set or not, and the time is known")
         known = self.overrides.get("labels")
         self.overrides["labels"] = {**(known if isinstance(known, dict) else {}), **changed}
+        # Absent means unchanged, so that a change of labels keeps the pin.
         if "pinned" in line:
             self.overrides["pinned"] = pinned
 

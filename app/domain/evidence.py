@@ -81,6 +81,7 @@ def read(reply: str, requirement: str) -> Reading:
     lines = [(number, found["claim"]) for number, line in _lines(reply) if (found := _LINE.fullmatch(line))]
     if not lines:
         return Exempt() if requirement == "none" else _missing(requirement)
+    # Of several lines one could be made up and another be true, and the check would choose.
     if len(lines) > 1:
         numbers = [number for number, _ in lines]
         told = f"The reply has {len(lines)} lines of evidence; it must have exactly one."

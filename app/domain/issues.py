@@ -216,6 +216,7 @@ def again(known: Issue, found: Issue) -> Issue:
     It is open once more. The words of a person stay; unchanged ones are replaced by those of the new finding.
     """
     present: dict[str, Any] = whole(known)
+    # What a person has edited stays, whatever a run finds.
     kept = ("title", "body", "severity") if present["edited_at"] is not None else ()
     fresh = ("title", "body", "severity", "kind", "facts", "receipts", "run_id", "session_id", "key")
     changed = present | {name: found[name] for name in fresh if name in found and name not in kept}

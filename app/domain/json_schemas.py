@@ -105,6 +105,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     Among very many names none is looked for: a text full of wrong names would take hours.
     """
     names = sorted(itertools.islice(known, _MAX_HINTED + 1))
+    # Too many to compare with each of them, and to list.
     if len(names) > _MAX_HINTED:
         return ""
     near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS], names, 1)
@@ -155,6 +156,7 @@ def _linear() -> Any:
 def _bounded(most_checks: int) -> Any:
     from jsonschema import validators
 
+    # One count for the whole check: nested keywords must not each get a budget of their own.
     done = itertools.count(1)
 
     def counted(check: Callable[..., Iterable[ValidationError] | None]) -> Callable[..., Iterator[ValidationError]]:

@@ -63,6 +63,7 @@ def read(text: str, *, exact: bool = False, most_values: int | None = None) -> p
     """
     if len(text) > MAX_CHARACTERS:
         raise _refused(_flaw((), "too_large", f"is longer than {MAX_CHARACTERS} characters"))
+    # Counted on the text, before a parser has made millions of objects of it.
     structure = _TEXT.sub("", text)
     if most_values is not None and structure.count(",") + structure.count("[") + structure.count("{") > most_values:
         raise _refused(_flaw((), "too_many_values", f"holds more than {most_values} values"))
@@ -70,6 +71,7 @@ def read(text: str, *, exact: bool = False, most_values: int | None = None) -> p
         sound, value = _quickly(text.removeprefix("\ufeff"))
         if sound:
             return value
+    # Slower, with a place for each flaw; it runs only where a flaw was found.
     value = _loaded(text.removeprefix("\ufeff"))
     halves = exact and _SURROGATE.search(text) is not None
     flaws = [flaw for flaw, _ in zip(_found(value, halves), range(_MAX_FLAWS), strict=False)]

@@ -50,6 +50,7 @@ def from_json(value: plain.Json) -> Plan:
         _accepted_fields(Task, each, f"$.tasks[{index}]", flaws, needed=("id", "description"))
         for index, each in enumerate(plan.get("tasks", ()))
     ]
+    # Graphs are looked at only if every task could be read.
     if not flaws:
         nodes = [(task["id"], task.get("deps", ())) for task in found]
         flaws = task_graphs.flaws(

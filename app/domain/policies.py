@@ -91,6 +91,7 @@ def _flaws(value: Any) -> Iterator[errors.Flaw]:
         yield errors.Flaw(path="$.policies", message=f"has more than {MOST_POLICIES} items")
         return
     names = set[str]()
+    # Every flaw of the document is reported, since a person edits it as a whole.
     for number, each in enumerate(listed):
         path = f"$.policies[{number}]"
         if not isinstance(each, dict):

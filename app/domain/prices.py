@@ -82,6 +82,7 @@ class Prices(shapes.Shape):
 
     def estimated(self, usage: Usage | None, backend: str, model: str | None) -> Usage | None:
         """Return a usage with an estimated price if none was reported and the file has the model."""
+        # A reported price counts, even if the file has another one.
         if usage is None or usage.cost_usd is not None or (usage.input_tokens is None and usage.output_tokens is None):
             return usage
         price = self.price(backend, model)

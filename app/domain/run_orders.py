@@ -80,6 +80,7 @@ def _order(
     author: Mapping[str, plain.Json],
     details: Mapping[str, plain.Json],
 ) -> RunOrder:
+    # A plan is known by its session, not by the run that carries it out.
     target = start.session_id if clock.is_internal(run_id) else run_id
     return RunOrder(
         run_id=run_id, target=target, file=file, line=line, at=at, action=action, author=author, details=details

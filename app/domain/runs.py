@@ -119,6 +119,7 @@ class RunStart(shapes.Shape):
         if not overrides:
             return self
         changed = {**self.labels, **overrides.get("labels", {})}
+        # None removes a label, so that a change can be written as one object.
         labels = {name: text for name, text in changed.items() if text is not None}
         return dataclasses.replace(self, **{**overrides, "labels": labels})
 

@@ -114,6 +114,7 @@ def _in_base64(text: str) -> Iterator[str]:
     """
     content = text.encode(errors="replace")
     if len(content) < _SHORTEST_ENCODED:
+        # A short secret would be found in ordinary words, and mask them.
         return
     alone = base64.b64encode(content).decode()
     lines = [alone[at : at + wrap] for wrap in _WRAPS if len(alone) > wrap for at in range(0, len(alone), wrap)]

@@ -35,6 +35,7 @@ def cycles(nodes: Sequence[Node]) -> list[list[int]]:
     """
     left = _graph(nodes)
     found: list[list[int]] = []
+    # Cycles are taken out as they are found: a knot of many would otherwise be reported in every combination.
     while (cycle := _cycle(left)) is not None:
         found.append(_from(min(cycle), cycle))
         left = {each: [dep for dep in deps if dep not in cycle] for each, deps in left.items() if each not in cycle}

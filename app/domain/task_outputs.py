@@ -109,6 +109,7 @@ def flaws(users: Sequence[User]) -> list[errors.Flaw]:
     needed: dict[int, frozenset[int]] = {}
     deps = {user.id: user.deps for user in users}
     nodes = [task_graphs.Node(id=user.id, deps=user.deps, path=user.path) for user in users]
+    # In this order every dependency is known when its dependents are looked at.
     for task_id in task_graphs.in_order(nodes):
         needed[task_id] = frozenset(deps[task_id]).union(*(needed.get(dep, ()) for dep in deps[task_id]))
     return [flaw for user in users for flaw in _flaws(user, needed)]

@@ -58,6 +58,7 @@ def read(source: str) -> Pattern:
             raise ValueError("is blank, so it would match every task")
         return Pattern(source=source)
     compiled = expression(source[1:-1], letter_case=False)
+    # A pattern that matches nothing in particular would take every task.
     if compiled.search("") is not None:
         raise ValueError("matches an empty text, so it would match every task")
     return Pattern(source=source, expression=compiled)

@@ -110,6 +110,7 @@ class UsageTally:
             reserved: Amounts reserved for it; they count where the line reports nothing.
         """
         reported = record.usage
+        # A call that reported nothing was made all the same, and counts as silent.
         if reported is None:
             if _is_call(record):
                 sums = self._part(record)

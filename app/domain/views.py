@@ -340,6 +340,7 @@ def duration_ms(started_at: str | None, completed_at: str | None) -> int | None:
     except ValueError:
         # A folder that was written by hand may hold any text.
         return None
+    # Clocks of two machines may disagree by some milliseconds.
     return max(0, round(took.total_seconds() * 1000))
 
 

@@ -15,6 +15,7 @@ def fault(name: object) -> str | None:
     if isinstance(name, str) and name in _names():
         return None
     region = str(name)[:80].partition("/")[0].casefold()
+    # Names of the same region only: comparing with all six hundred would take long for a hostile name.
     names = {zone.casefold(): zone for zone in _names() if zone.casefold().startswith(region[:2] or "/")}
     near = names.get(str(name).casefold()) or next(
         iter(difflib.get_close_matches(str(name)[:80], names.values(), 1)), ""

@@ -42,6 +42,7 @@ class LightEvent:
         if self._is_set:
             woken.set_result(None)
         else:
+            # Those that were cancelled go here: a loop that waits with a timeout would leave one behind each time.
             self._waiting = (*(other for other in self._waiting if not other.done()), woken)
         return woken
 
@@ -56,6 +57,8 @@ class KeyedLock:
     @asynccontextmanager
     async def of(self, key: Hashable) -> AsyncIterator[None]:
         """Hold the lock of a key for the block."""
+        # Counted: between a release and the turn of the next waiter the lock itself looks free, and a new one in its
+        # place would let two callers in.
         lock = self._locks.setdefault(key, asyncio.Lock())
         self._wanted[key] = self._wanted.get(key, 0) + 1
         try:
@@ -72,6 +75,7 @@ class BackgroundTasks:
 
     def __init__(self, failed: Callable[[BaseException], None] | None = None) -> None:
         self._failed = failed
+        # An event loop refers to its tasks weakly, so without this set a task could be collected before it ends.
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def begin(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:

@@ -46,6 +46,7 @@ class ConversationClaims:
         # A refused run must not hold it even briefly, or the run that owns it would be refused.
         await self._claimant(agent_session_id, run_id)
         async with self._sessions.hold(agent_session_id, run_id):
+            # Again, now that it is held: another run may have claimed it since.
             if await self._claimant(agent_session_id, run_id) != run_id:
                 await self._sessions.claim(agent_session_id, run_id)
             yield

@@ -240,6 +240,7 @@ class DriverScheduler:
             join.children[name] = child
             join.waiting.append(child)
         for _ in range(min(fork.limit or len(join.waiting), len(join.waiting))):
+            # A fork without branches is complete before any of them has ended.
             self.ready.append((join.waiting.popleft(), None, None))
         self._close_if_complete(join)
 
@@ -282,6 +283,7 @@ class DriverScheduler:
     def _close_if_complete(self, join: _Join) -> None:
         if len(join.results) == len(join.children):
             join.owner.join = None
+            # In the given order, whichever ended first.
             self.ready.append((join.owner, {name: join.results[name] for name in join.children}, None))
             join.children.clear()
 

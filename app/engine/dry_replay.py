@@ -32,6 +32,7 @@ class DryReplays:
 
     def pop(self, loaded: Loaded) -> _DryReplay | None:
         """Remove and return the driver of a run whose further lines it can be given."""
+        # Taken out while it is in use, so that two reviews at a time never step the same driver.
         kept = self._kept.pop(loaded.start.run_id, None)
         if kept is not None and not kept.fits(loaded):
             kept.scheduler.close()
@@ -147,6 +148,7 @@ async def _replayed(
     loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob, dry_replays: DryReplays | None = None
 ) -> tuple[Board, Mapping[str, Ask]]:
     dry_replay = (dry_replays and dry_replays.pop(loaded)) or _begun(loaded, driver)
+    # An error leaves a driver between two lines, where no later review can continue.
     is_kept = False
     try:
         await dry_replay.advance(loaded, read_blob)

@@ -140,6 +140,7 @@ class EventFeed:
         """Note that events may have been missed, so that followers read their lists again."""
         self._kept.clear()
         self._count = self._bytes = 0
+        # The gap has a place of its own, so that a follower who has had everything before it notices it, too.
         self.last += 1
         self.interrupted = self.last
         self._wake()
@@ -165,6 +166,7 @@ class EventFeed:
 
     def _wake(self) -> None:
         self._news.set()
+        # A follower that begins to wait now waits for the next publication, even before those of this one have run.
         self._news = asyncio.Event()
 
     def _write_out(self) -> None:
@@ -201,6 +203,7 @@ class RunVersions:
         self._numbers[run_id] = self._latest
         self._numbers.move_to_end(run_id)
         if len(self._numbers) > self._kept:
+            # No lower than the number of any run that was dropped: such a run may look changed, never unchanged.
             _, self._floor = self._numbers.popitem(last=False)
         if run_id in self._waiting:
             _wake(self._waiting[run_id])

@@ -49,6 +49,7 @@ def line(
         "step_id": place.step_id,
         "phase": place.phase,
         **(facts_of(performed) if tool or isinstance(performed, Refusal | AgentCall) else _NO_FACTS),
+        # `value` of an enum is a property written in Python, and every step would call it.
         "status": result.status._value_,
         "output_slot": place.output_slot,
         "receipt_id": receipt_id(run_id, ask.key, attempt.attempt)

@@ -117,6 +117,8 @@ class LiveOutput:
         if self._written + len(masked) > MOST_CHARACTERS:
             masked, self._is_over = masked[: MOST_CHARACTERS - self._written] + _FULL, True
         try:
+            # Begun, it ends, although its step may be cancelled: half of a text would be appended again by the next
+            # write.
             if await asyncio.shield(asyncio.ensure_future(self._append(self._name, masked))):
                 self._written += len(masked)
             else:

@@ -92,6 +92,8 @@ async def _make_sure_it_replays(
 
 async def _decide(log: stores.RunLog, facts: dict[str, plain.Json], at: str) -> None:
     run_id, end_line = log.loaded.start.run_id, log.loaded.decisions.ended
+    # The row first: recovery reads the journal of a run that its row calls unfinished, and never of one that it calls
+    # ended. The line may therefore be missing after a crash, never the row.
     await log.move(runs.Transition.queue(run_id, at))
     try:
         await log.decide(decisions.DecisionKind.RESUMED, facts)

@@ -93,6 +93,7 @@ class RunWriter:
         Raises:
             errors.InterruptionFault: the run was abandoned.
         """
+        # A loop: the run may be evicted again before a step that was woken has its turn.
         while self.owner is None and not self._abandoned:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)

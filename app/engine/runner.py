@@ -362,6 +362,7 @@ class Runner:
         return await self._completion.cancel()
 
     async def _close_steps(self) -> None:
+        # No other runner will attach itself, so steps that wait for one would never end.
         if self._executor.writer.owner is None:
             self._executor.writer.abandon()
         self._cut_all()

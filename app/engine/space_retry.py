@@ -68,6 +68,7 @@ class SpaceRetry:
             errors.Unreadable: the run is cancelled, and so waits for no file any more.
             errors.LeaseLost: another process writes the run.
         """
+        # No waiting helps, and a further write would follow lines that another process has written since.
         if isinstance(fault, errors.LeaseLost):
             raise fault
         if isinstance(fault, errors.Unreadable):

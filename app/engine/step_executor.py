@@ -146,6 +146,8 @@ class StepExecutor:
         owner.began(attempt)
 
     def _continues_waiting(self, attempt: StepAttempt, owner: StepOwner) -> bool:
+        # After a restart a wait is the attempt that it was, due when it was due: another `started` line would give it
+        # its whole time again.
         key, decisions = attempt.ask.key, owner.log.loaded.decisions
         highest = decisions.highest_attempt.get(key, 0)
         if highest == 0 or highest in self._recorded.get(key, ()):
@@ -299,6 +301,7 @@ class StepExecutor:
                 return await owner.durability.retry(fault, write)
 
     async def _read_blob(self, blob: BlobRef) -> plain.Json:
+        # An evicted run is loaded for it.
         async with self.writer.use() as owner:
             return await owner.durability.get_blob(blob)
 

@@ -52,6 +52,7 @@ class Register:
         self._free: list[int] = []
         self._lines = 1
         self._grow(_FIRST_LINES)
+        # The owner's line says of which boot the process ids in the others are.
         self._put(0, " ".join(str(fact) for fact in owner))
         # It gets its name when it is locked and has its first line: a sweep must not take the register of a living
         # launcher for that of a dead one.
@@ -63,6 +64,7 @@ class Register:
         Raises:
             OSError: there is no room.
         """
+        # Doubled: a thousand commands at a time need ten growths.
         if not self._free:
             self._grow(self._lines)
         place = self._free.pop()
@@ -131,6 +133,7 @@ def read(path: str) -> tuple[Owner | None, list[Entry]]:
             lines = file.read().splitlines()
     except FileNotFoundError:
         return None, []
+    # A killed launcher may have left half a line anywhere.
     return _owner(lines[0]) if lines else None, [entry for line in lines[1:] if (entry := _entry(line)) is not None]
 
 

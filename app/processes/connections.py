@@ -33,6 +33,7 @@ def marker_behind(own: Address, other: Address, series: int) -> int | None:
     if inode is None:
         return None
     wanted = f"socket:[{inode}]"
+    # The kernel does not say who holds a socket: the descriptors of each process are looked through.
     for name in filter(str.isdigit, os.listdir("/proc")):
         marker = process_markers.inherited(int(name))
         if marker is not None and process_markers.series_of(marker) == series and wanted in _files(name):
@@ -55,6 +56,7 @@ def _inode(local: Address, remote: Address) -> str | None:
             with open(path, encoding="ascii") as table:
                 rows = (line.split() for line in table)
                 return next(row[_INODE] for row in rows if [row[_LOCAL], row[_REMOTE]] == wanted)
+        # Without IPv6 its table is missing.
         except (OSError, StopIteration):
             continue
     return None

@@ -31,6 +31,7 @@ def examine(wanted: str = namespace_init.AUTO) -> Examined:
         return Examined(containment=namespace_init.GUARD, reason="the setting says so")
     try:
         probe = subprocess.run(  # noqa: S603 - this very program
+            # In a process of its own, as namespaces can be made only by one without threads.
             [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT, wanted],
             capture_output=True,
             text=True,

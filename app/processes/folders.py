@@ -22,6 +22,7 @@ def opened(folder: Path, seen: Callable[[int, int], object] = lambda _, __: None
     """
     reached = os.open("/", _THROUGH)
     try:
+        # Step by step from the root: a link put in place of a folder meanwhile is not followed.
         for depth, name in enumerate(folder.parts[1:], 1):
             above, reached = reached, os.open(name, _THROUGH, dir_fd=reached)
             os.close(above)

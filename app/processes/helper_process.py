@@ -83,6 +83,7 @@ class HelperProcess:
         """
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
+        # Half a line is all that is left of a helper that has ended.
         if not line.endswith(b"\n"):
             raise await self._lost()
         answer: dict[str, plain.Json] = json.loads(line)
@@ -98,6 +99,7 @@ class HelperProcess:
         """
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(question).encode() + b"\n")
+        # The helper has ended: the read below says how.
         with suppress(ConnectionError):
             await self._process.stdin.drain()
         return await self.read()

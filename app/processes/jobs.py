@@ -81,6 +81,7 @@ class Job:
 
     def record_exit(self, status: int, usage: resource.struct_rusage) -> None:
         """Record the exit of its first process; the report of a namespace init, if there is one, wins."""
+        # An init reports the command's own end; its own exit status says less.
         self.read_report()
         if self.report is None:
             fault: Literal["", "containment"] = (
@@ -98,6 +99,7 @@ class Job:
     def check_output(self, now: float) -> launcher_protocol.Cause:
         """Return the limit that its outputs exceed, `idle` or `output`; empty if none."""
         sizes = self.stdout.size_bytes(), self.stderr.size_bytes()
+        # Compared by size: a program that writes shows that it works, whatever it writes.
         if sizes != (self.stdout.seen_bytes, self.stderr.seen_bytes):
             (self.stdout.seen_bytes, self.stderr.seen_bytes), self.last_output_at = sizes, now
         idle = self.request.idle_seconds if self.stdout.is_held else None
@@ -121,12 +123,14 @@ class Job:
 
     def send_next_signal(self, members: set[int], table: process_tree.Table, now: float) -> None:
         """Send its processes the next signal: SIGTERM first, then SIGKILL until none is left."""
+        # The first signal is a request; processes that do not heed it in time are killed.
         number = signal.SIGTERM if self.signals_sent == 0 else signal.SIGKILL
         for pid in members:
             process_tree.send_signal(pid, table[pid].started, number)
         if not process_tree.LINUX:
             process_tree.signal_group(self.pid, number)
         self.members = len(members - {self.pid})
+        # Of a command that is ended on request, what lives is a part and no leftover.
         if not self.cause:
             self.leftovers = max(self.leftovers, self.members)
         self.signals_sent += 1

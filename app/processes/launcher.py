@@ -126,6 +126,7 @@ class Launcher:
 
     def _receive(self) -> None:
         received = self._receiver.receive()
+        # The end of the connection and the death of the parent are one: whichever shows first.
         if received is None or os.getppid() != self._owner:
             self._detach()
             return
@@ -164,6 +165,7 @@ class Launcher:
             raise
         job.place = place
         self._register.complete(place, command_register.Entry(job.number, request.run_id, job.pid, job.started_by))
+        # Without commands nothing is looked at: the launcher sleeps.
         if not self._jobs:
             self._look_at = self._check_at = now + _LOOK_SECONDS
         self._jobs[job.number] = self._by_pid[job.pid] = job
@@ -202,6 +204,7 @@ class Launcher:
     def _reap(self) -> None:
         while True:
             try:
+                # Each waiting child at once: a signal may stand for several of them.
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
@@ -228,6 +231,7 @@ class Launcher:
                 self._end(job, "", now)
             else:
                 self._release(job)
+        # A process in the kernel's deepest sleep dies when the kernel lets it; the step does not wait for that.
         for job in [job for job in self._ending.values() if job.is_unkillable(now)]:
             self._release(job, survivors=job.members)
         self._send_signals(now)
@@ -285,9 +289,11 @@ class Launcher:
         self._by_pid.pop(job.pid, None)
         self._unwatch(job)
         self._register.release(job.place)
+        # What was written since the last look precedes the result.
         if job.has_passed_output:
             self._replies += job.news()
         ended, files = job.reply(survivors)
+        # In order: descriptors belong to the message that they come with.
         if files:
             self._send_replies()
             self._send(launcher_protocol.frame([ended], len(files)), files)
@@ -307,6 +313,7 @@ class Launcher:
                 rest = rest[launcher_protocol.send(self._socket, rest, files) :]
                 files = []
             except BlockingIOError:
+                # A service that reads slowly must not lose an answer.
                 _writable(self._socket)
             except OSError:
                 self._detach()

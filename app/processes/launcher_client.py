@@ -96,6 +96,7 @@ class LauncherClient:
             stderr.close()
             raise
         finally:
+            # Ours alone from now on, so that its end shows in the launcher.
             theirs.close()
         return cls(process, ours, stderr, on_lost, sweep)
 
@@ -140,6 +141,7 @@ class LauncherClient:
     async def close(self) -> None:
         """Have it end every command, and then itself."""
         if self._exit_task is None:
+            # Half closed: the answers to commands that are being ended still come.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
         try:
@@ -168,6 +170,7 @@ class LauncherClient:
     # -- send
 
     def _queue(self, message: launcher_protocol.Message, files: Sequence[int]) -> None:
+        # Messages before it go first: their order is the order of the calls.
         if files:
             self._frame_messages()
             self._frames.append((memoryview(launcher_protocol.frame([message], len(files))), files))
@@ -205,6 +208,7 @@ class LauncherClient:
             # The launcher is gone; the receiver notices.
             self._drop_queued()
             return False
+        # Sent once: the rest of the frame goes without them.
         _close(files)
         if sent < len(rest):
             self._frames[0] = (rest[sent:], ())
@@ -231,6 +235,7 @@ class LauncherClient:
                 continue
             assert isinstance(message, launcher_protocol.Ended | launcher_protocol.Refused)
             reply = self._waiting.pop(message.number)
+            # Its caller has gone, and nothing else would close these.
             if reply.cancelled():
                 _close(files)
             else:

@@ -126,9 +126,11 @@ class Receiver:
             return []
         except OSError:
             return None
+        # Before the content: files belong to the messages of this portion or of the next ones.
         for level, kind, passed in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._files.extend(array.array("i", passed))
+        # A socket that is closed in order returns nothing.
         if not content:
             return None
         self._unread += content
@@ -145,6 +147,7 @@ class Receiver:
         while len(self._unread) >= begin + _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._unread, begin)
             end = begin + _LENGTH.size + length
+            # The rest of a long message comes with the next portion.
             if len(self._unread) < end:
                 break
             received += self._unpacked(self._unread[begin + _LENGTH.size : end])

@@ -80,6 +80,7 @@ def start(flags: int, spawn: Callable[[], int], kept: Sequence[int]) -> tuple[in
     Raises:
         OSError: there can be no namespace.
     """
+    # Read by the launcher's loop, which waits for nothing else.
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     origin = namespaces.origin()
@@ -122,6 +123,7 @@ def _first_that_works(candidates: Iterable[int]) -> tuple[int | None, int]:
     for flags in candidates:
         try:
             pid, reader = start(flags, _spawn_nothing, ())
+        # A kernel may allow one kind of namespace and refuse another; the next one is tried.
         except OSError as error:
             number = error.errno or number
             continue
@@ -172,6 +174,7 @@ def _spawn_inside(flags: int, origin: namespaces.Origin, spawn: Callable[[], int
 
 def _wait_for_all(main: int, writer: int) -> None:
     pid = 0
+    # Orphans inside become its children, and are reaped as well.
     while pid != main:
         pid, status, usage = os.wait4(-1, 0)
     # Reported as soon as the command itself has ended. The launcher then ends what is left, and this init waits for

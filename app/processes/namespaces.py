@@ -53,6 +53,7 @@ def fork_into(flags: int) -> int:
         raise OSError(0, "only Linux has namespaces")
     arguments = _CLONE_ARGS.pack(flags, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
     libc, interpreter = ctypes.PyDLL(None, use_errno=True), ctypes.pythonapi
+    # As `os.fork` does it: locks and the interpreter's state are put in order on both sides.
     interpreter.PyOS_BeforeFork()
     pid: int = libc.syscall(_SYS_CLONE3, arguments, len(arguments))
     code = ctypes.get_errno()
@@ -72,8 +73,10 @@ def set_up(flags: int, origin: Origin) -> None:
         OSError: the system does not allow it.
     """
     libc = ctypes.PyDLL(None, use_errno=True)
+    # Before anything else: a creator that dies in between would leave this process behind.
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     outer_pid, facts = os.readlink("/proc/self"), _facts()
+    # It has died before the call above.
     if int(facts[_PARENT]) != origin.pid:
         os._exit(1)
     if flags & _NEW_USERS:

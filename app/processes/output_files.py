@@ -109,5 +109,6 @@ def _create_unnamed(folder: str, flags: int) -> int:
                 raise
     path = os.path.join(folder, f".control-room-{os.getpid()}-{next(_NAMES)}")
     file = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    # Gone from the folder at once: only who holds the descriptor can read it.
     os.unlink(path)
     return file

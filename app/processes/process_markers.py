@@ -92,6 +92,7 @@ def _limit(pid: int) -> int | None:
     try:
         return resource.prlimit(pid, _LOCKS)[0]
     except PermissionError:
+        # A process of another user: `/proc` shows its limits all the same.
         return _limit_in_proc(pid)
     except OSError:
         return None

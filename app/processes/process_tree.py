@@ -53,6 +53,7 @@ def die_with_parent(parent_pid: int) -> None:
         signal.signal(ending, signal.SIG_IGN)
     if LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The parent may have ended before the kernel was asked.
     if os.getppid() != parent_pid:
         os._exit(0)
 
@@ -84,6 +85,7 @@ def process(pid: int) -> Process | None:
     content = _read(f"/proc/{pid}/stat")
     if content is None:
         return None
+    # The name in brackets may hold blanks and brackets; behind its last one the fields are plain.
     fields = content[content.rindex(b")") + 2 :].split()
     if fields[0] in _DEAD and int(fields[_THREADS]) <= 1:
         return None
@@ -99,6 +101,7 @@ def is_alive(pid: int, started: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
+    # It exists and belongs to another user.
     except PermissionError:
         return True
     return True
@@ -138,6 +141,7 @@ def descendants(table: Table, roots: Iterable[int]) -> set[int]:
     waiting = [pid for pid in roots if pid in table]
     while waiting:
         pid = waiting.pop()
+        # A table is not read in one moment: reused ids can make a circle.
         if pid not in found:
             found.add(pid)
             waiting += children.get(pid, ())

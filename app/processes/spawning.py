@@ -64,6 +64,7 @@ class Spawner:
             for file in opened:
                 os.close(file)
             raise
+        # The child has copies of its own.
         if stdin != self._devnull:
             os.close(stdin)
         outputs[0].close_passed()
@@ -106,6 +107,7 @@ class Spawner:
         environment = self._environment_of(request, marker)
         try:
             if request.cwd is None:
+                # A folder by descriptor is the one that was checked, even if its path leads elsewhere by now.
                 os.fchdir(files[0])
             else:
                 os.chdir(request.cwd)
@@ -181,5 +183,6 @@ def _program(name: bytes, path: bytes) -> bytes:
             continue
         if stat.S_ISREG(found.st_mode) and os.access(candidate, os.X_OK):
             return candidate
+        # As a shell reports it: found, but not to be executed.
         refused = errno.EACCES
     raise OSError(refused or errno.ENOENT, "not found")

@@ -89,6 +89,7 @@ class Supervisor:
             commands.LauncherLost: its launcher was killed; whether it has done its work is unknown.
             errors.WorkspaceFault: there is no room or no descriptor left for it now; it was not started.
         """
+        # Secrets go to the commands that need them, and to no other.
         secrets = {name: value for name, value in self._secrets.items() if name in request.secrets}
         start, files = _start(next(self._numbers), request, {**secrets, **request.env})
         try:
@@ -120,6 +121,7 @@ class Supervisor:
             for number, request in self.under_way.items()
             if run_id in (None, request.run_id) and agent_session_id in (None, request.agent_session_id)
         }
+        # Read only if there is something to look up.
         entries = command_register.read(self._register)[1] if wanted else []
         pids = {entry.number: entry.pid for entry in entries if entry.pid}
         return [
@@ -161,6 +163,7 @@ class Supervisor:
 
     def _running_launcher(self) -> launcher_client.LauncherClient:
         if self._launcher is None:
+            # Derived by a hash, so that injected ids give series that are far apart.
             series = process_markers.series(hashlib.sha256(self._ids.token("").encode()).digest()[:_SERIES_BYTES])
             try:
                 self._prepare()

@@ -69,6 +69,7 @@ def _claimed(path: str) -> Iterator[bool]:
         yield False
         return
     try:
+        # A locked register belongs to a living launcher; the lock goes with the process.
         yield _locked(file) or (not _is_owned(path) and _wait_or_kill(path, file))
     finally:
         os.close(file)
@@ -108,6 +109,7 @@ def _wait_or_kill(path: str, file: int) -> bool:
     owner, _ = command_register.read(path)
     if owner is not None:
         process_tree.send_signal(owner.launcher_pid, owner.launcher_started, signal.SIGKILL)
+    # A kill is not done at once: the lock is looked at until it is free.
     return any(_locked(file) or pause.wait(_LOOK_SECONDS) for _ in range(int(_KILL_SECONDS / _LOOK_SECONDS)))
 
 
@@ -121,6 +123,7 @@ def _swept(path: str) -> Swept:
     # Ids of another namespace mean other processes here; there only markers count.
     entries = [] if _is_elsewhere(owner) else entries
     series, pause = command_register.series_of(path), threading.Event()
+    # Again and again, as processes fork while they are killed.
     for _ in range(int(_KILL_SECONDS / _LOOK_SECONDS)):
         if not (remaining := _remaining(series, entries)):
             break

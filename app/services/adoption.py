@@ -42,6 +42,7 @@ class Adopter:
             args=arguments.completed(task.object("initial_args"), recipe),
             session_id=fields.text("session_id") or "",
             session_plan_task_id=task.number("session_plan_task_id"),
+            # A label of another type would be refused by everything that reads it later.
             labels={name: value for name, value in fields.object("labels").items() if isinstance(value, str)},
             priority=fields.number("priority") or 0,
             working_dir=self._workspaces.choose(fields.text("working_dir")),

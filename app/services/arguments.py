@@ -98,6 +98,7 @@ def _filled(value: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(part, Mapping):
             continue
         if name not in value and "default" in part:
+            # Copied, since the default belongs to the recipe that other runs share.
             value[name] = copy.deepcopy(part["default"])
         elif isinstance(value.get(name), Mapping):
             value[name] = _filled(dict(value[name]), part)
@@ -139,6 +140,8 @@ def _unfit(args: dict[str, Any], recipe: library.Recipe, holding: Validator) -> 
                 code=f"args_{error.validator}",
                 message=_shortened(json_words.breach(error)),
             )
+    # A recipe's schema comes from anywhere: whatever breaks the validator is a fault of the recipe, not of the
+    # arguments.
     except (
         jsonschema.SchemaError,
         jsonschema.exceptions.UnknownType,

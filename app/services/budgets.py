@@ -127,6 +127,7 @@ class Budgets:
             return {**known, budget.name: budget}, action, budget.to_json()
 
         await self._change(author, budget.name, put)
+        # Runs that a budget had stopped go on by its change, not by the next look.
         await self.send_on()
         return await self._shown(budget)
 
@@ -177,6 +178,7 @@ class Budgets:
         """Continue every run that is paused at a limit or budget with room by now."""
         parked = stores.RunQuery(status=states.RunState.PAUSED.value)
         waiting = [row async for row in stores.every_run(self._store, parked) if _waits_for_room(row)]
+        # Oldest first, as they would have run.
         for row in reversed(waiting):
             try:
                 loaded = await self._store.read(row.run_id)
@@ -212,6 +214,7 @@ class Budgets:
             rest = LOOK_SECONDS if due is None else min(LOOK_SECONDS, max((due - now).total_seconds(), 0))
             await self._clock.sleep(rest)
             with contextlib.suppress(errors.ControlRoomError):
+                # Another process may have written the file.
                 await self.load()
             await asyncio.to_thread(self.policies.look)
             is_due = due is not None and self._clock.now() >= due

@@ -80,6 +80,7 @@ class BulkOrders:
             return BulkOutcome(matched=len(run_ids))
         requests.check_labels(order.marks.labels)
         give = partial(self._label, order.marks) if order.action == "label" else self._orders[order.action]
+        # A thousand orders must not open a thousand journals at a time.
         turns = asyncio.Semaphore(_AT_ONCE)
 
         async def ordered(run_id: str) -> states.RunState | errors.ControlRoomError | errors.Fault | None:
@@ -109,7 +110,11 @@ class BulkOrders:
         if order.run_ids is not None:
             return list(dict.fromkeys(order.run_ids))
         wanted = dataclasses.replace(
-            order.filter or stores.RunQuery(), limit=MOST_RUNS + 1, cursor=None, scope=order.scope
+            # One more than allowed shows that there are too many.
+            order.filter or stores.RunQuery(),
+            limit=MOST_RUNS + 1,
+            cursor=None,
+            scope=order.scope,
         )
         found = [run.run_id for run in await self._runs.list_runs(wanted)]
         if len(found) > MOST_RUNS:

@@ -101,6 +101,7 @@ class Conferences:
         return await self._store.find_repeated(request.idempotency_key, request.sha256())
 
     def _recipe_version(self, new: NewConference) -> RecipeVersion:
+        # One look at the library, so that the checks and the run see the same agents.
         definition_cache = self._library()
         flaws = list(_message_flaws(new.message))
         recipe = self._dialect.recipe(_document(new, _chosen(new.agents, definition_cache)))

@@ -168,6 +168,7 @@ class ConversationService:
         narrator = Narrator(run_id, conversation(start), plain_prompt=start.dialect == prompt.NAME)
         async with aclosing(await self._runs.stream(run_id)) as told:
             async for batch in told:
+                # From the first event, since what a message says depends on those before it.
                 for event in batch.events:
                     for message in narrator.tell(event):
                         if event.seq > after:

@@ -52,6 +52,8 @@ class DefinitionCache:
         marks = self._found()
         if marks != self._marks or self._library.unread_prompts:
             found = prompts.load(self._prompt_folders)
+            # What could not be read is tried again each time; only a difference makes a new library, and with it new
+            # recipes.
             if marks != self._marks or found.unread != self._library.unread_prompts:
                 self._library = library.Library(
                     tools=self._tools(),

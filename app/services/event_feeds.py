@@ -91,6 +91,8 @@ class FeedFollower:
     async def _continued(self, wanted: FeedFilter, place: int) -> AsyncGenerator[FeedItem, None]:
         sent_at = self._clock.monotonic()
         while not self._stopping.is_set():
+            # The client is behind what is kept. After an interruption it may go on; one that is too slow would fall
+            # behind again.
             if place < self._feed.first - 1:
                 interrupted = place < self._feed.interrupted
                 place = self._feed.last
@@ -107,6 +109,7 @@ class FeedFollower:
             if place == self._feed.last:
                 silence = sent_at + event_streams.SILENCE_SECONDS - now
                 await aio.wait_first(self._feed.news(), self._clock.sleep(silence), self._stopping.wait())
+            # Portions of a moment are sent together.
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _written(self, wanted: FeedFilter, place: int, reached: int) -> bytes:

@@ -79,11 +79,13 @@ class Feed:
         if published:
             self.position = published[-1].seq
             self.newest = published[-1].type
+        # The newest portion stays, however large it is.
         while self._stored > KEPT_EVENTS and len(self._batches) > 1:
             dropped = self._batches.pop(0)
             self._stored -= len(dropped.events)
             self.start = dropped.last
         self._wake()
+        # Followers take the portion before the next one is read.
         await asyncio.sleep(0)
 
     def end(self) -> None:
@@ -236,6 +238,7 @@ class EventFollower:
     async def _fill(self, run_id: str, feed: Feed, finished: Finished) -> None:
         try:
             await self._publish_all(run_id, feed, finished)
+        # The run was deleted.
         except errors.NotFound:
             return
         except (Exception, errors.Fault) as failure:  # noqa: BLE001 - raised again in all followers

@@ -78,6 +78,7 @@ class Explanations:
         first = found = await self._of_run(run_id)
         chain += found.causes
         while (behind := found.behind) is not None and len(chain) < MOST_CAUSES:
+            # Runs may wait for one another in a circle, and a chain must not lead out of a scope.
             if behind in {one.run_id for one in chain} or not await self._is_within(behind, scope):
                 break
             try:
@@ -216,6 +217,7 @@ class Explanations:
             run_id, [wait.operation for wait in waits if step_causes.is_performed(wait.operation)]
         )
         found = step_causes.causes(run_id, waits, now, stalled_after, lacks)
+        # A step that nothing performs is not at work, whatever its line says.
         if any(cause.kind == "not_executed" for cause in before):
             found[0] = _left(found[0])
         first = found[0]

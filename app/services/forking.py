@@ -163,6 +163,7 @@ class Forks:
             source_hash=fork_replay.source_hash(found.kept),
             begun_again=dict.fromkeys(found.conversations, 1),
         )
+        # What could have been replaced decides which steps fit, so it is known before the replay.
         _refuse_denied(found)
         lasting = {record.position for record in candidates}
         left_out = frozenset(record.position for record in fork_replay.living(source) if record.position not in lasting)

@@ -35,6 +35,7 @@ def parts(prompt: str) -> tuple[ContentPart, ...]:
         cut: list[tuple[Kind, str]] = [("json", prompt)]
     else:
         found = _cut(prompt.splitlines(keepends=True))
+        # The rest is one part, so that nothing of what is asked is left out.
         cut = list(itertools.islice(found, MOST_PARTS - 1))
         if rest := "".join(text for _, text in found):
             cut.append(("text", rest))
@@ -75,6 +76,7 @@ def _block(lines: list[str], at: int) -> tuple[Kind, str, int] | None:
         while end < len(lines) and lines[end].startswith("|"):
             end += 1
         return ("table", "".join(lines[at:end]), end) if end - at > 1 else None
+    # A line that begins with --- may also be a rule of Markdown; a diff has hunks.
     if _DIFF_BEGIN.match(lines[at]) and any(line.startswith("@@ ") for line in lines[at : at + 8]):
         while end < len(lines) and lines[end][:1] in " +-@\\di":
             end += 1

@@ -46,6 +46,7 @@ class GateInbox:
         """Return a page of open gates, and whether more follow."""
         found: list[gates.OpenGate] = []
         async for open_gate in self._open_gates(query):
+            # One more than the page, which shows whether others follow.
             if query.cursor is None or _is_behind(position(open_gate), query.cursor):
                 found.append(open_gate)
             if len(found) > query.limit:

@@ -291,6 +291,7 @@ def _repeated(found: GateShown, reply: Reply) -> GateShown:
         message = f"the run {found.gate.run_id} is paused; it asks again when it continues"
         raise errors.WrongState(message, detail={"run_id": found.gate.run_id, "status": "paused"})
     new = (reply.decision, reply.message, reply.idempotency_key)
+    # Without a key nothing shows whether it is the same request, even if the answer is.
     known = (answer.get("decision"), answer.get("message"), answer.get("idempotency_key"))
     if reply.idempotency_key is None or new != known:
         how = ", by default, because it expired" if answer.get("by_default") else ""

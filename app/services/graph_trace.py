@@ -185,6 +185,7 @@ def edges_shown(drawing: graphs.Drawing) -> Sequence[graphs.Edge]:
 def _ways(before: _Path, outcome: str | None, location: graphs.Location) -> Iterator[_Way]:
     after = location.path
     common = 0
+    # What both paths share was neither left nor entered.
     while common < min(len(before), len(after)) and _same(before[common], after[common]):
         common += 1
     left, entered = before[common:], after[common:]

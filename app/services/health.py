@@ -46,6 +46,7 @@ class Health:
         status = self.busy()
         if status.stopping:
             raise errors.Unavailable("the service is stopping", code="stopping")
+        # A write is tried, since a disk may be full of what others wrote.
         if (fault := await self._store.write_fault()) is not None:
             code = fault.code if isinstance(fault, errors.DatabaseAway) else "disk_failing"
             raise errors.Unavailable(f"new runs are refused: {fault.message}", code=code)

@@ -128,8 +128,10 @@ class Issues:
             receipts=list(dict.fromkeys(new.receipts)),
             request_sha256=request_sha256,
         )
+        # A title or body can contain a secret that a person has copied from a log.
         record |= self._masked(title=new.title, body=new.body)
         with faults.as_errors():
+            # The entry first: a change without one must not exist, an entry without its change may.
             await self._store.audit.append(author, "issue.created", issue_id, {"kind": new.kind})
             stored = await self._issues.change(
                 issue_id, lambda known: _repeated(known, request_sha256) if known else record
@@ -151,6 +153,7 @@ class Issues:
         _refuse(issue_texts.flaws(edit.title, edit.body, edit.note, None))
         at, masked = clock.stamp(self._clock.now()), self._masked(title=edit.title, body=edit.body, note=edit.note)
         with faults.as_errors():
+            # Checked before the entry is written, and once more within the change.
             known = await self._issues.get(issue_id)
             if (edited := _edited(known, edit, masked, at)) is None or edited is known:
                 return issues.whole(known)

@@ -101,6 +101,7 @@ class Keys:
                     f"there are {keys.MOST_KEYS} keys already, which is the limit; revoke one", code="too_many_keys"
                 )
             found = {**known, key.name: key}
+            # A key that closes the door from the inside would need a hand in the data directory.
             if not self._stays_managed(found):
                 message = (
                     f"{new.name} cannot be the first key: it closes the service, and without CONTROL_ROOM_API_TOKEN"
@@ -126,6 +127,7 @@ class Keys:
 
         def rotated(known: dict[str, keys.Key]) -> dict[str, keys.Key]:
             key = _named(known, name)
+            # Only the newest secret gets a period of grace; earlier ones end now.
             old = (dataclasses.replace(key.secrets[0], until=until),) if until else ()
             fresh = (keys.Secret(sha256=keys.hashed(secret)), *old)
             return {**known, name: dataclasses.replace(key, secrets=fresh)}
@@ -168,6 +170,7 @@ class Keys:
         left: dict[str, keys.Key] = {}
 
         def check() -> audit.Change:
+            # Another process may have changed the file since it was read.
             self._file.renew()
             left.update(change({key.name: key for key in self._file.read()}))
             key = left.get(name)

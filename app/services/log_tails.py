@@ -62,6 +62,7 @@ class LogTails:
             found = await self._look(run_id, name, position)
             if found is None:
                 break
+            # The log was replaced by a shorter one, as by the next attempt of its step.
             if found.size_bytes < position:
                 position, silent = 0, 0.0
                 decoder.reset()
@@ -70,6 +71,7 @@ class LogTails:
                 began, position, silent = position, position + len(found.content), 0.0
                 if text := decoder.decode(found.content):
                     yield Piece(kind="text", offset=began, following=position, text=text)
+                # A reader that is fast must not keep the loop from others.
                 await asyncio.sleep(0)
             elif is_over:
                 break

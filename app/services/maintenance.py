@@ -68,6 +68,7 @@ class Maintenance:
             report = await self._store.maintenance.repair(run_id, dry_run=True)
             if dry_run or not report["changed"]:
                 return {**report, "dry_run": dry_run}
+            # The entry says what was found, since the repair may be cut off by a crash.
             await self._store.audit.append(author, "run.repaired", run_id, {"files": plain.plain(report["files"])})
             # One that is queued or asleep leaves, since it cannot be loaded.
             await self._engine.reload(run_id)

@@ -54,6 +54,7 @@ class OutputTimes:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 found = await self._engine.outputs(run_id)
+        # A poll does not wait longer than a moment for another process.
         except TimeoutError:
             _log.info("not known in time when steps had output", extra={"run_id": run_id})
             return

@@ -50,6 +50,7 @@ class ProgressReader:
         known = {run.run_id: progress for run in found if (progress := self._known(run)) is not None}
         read = await self._store.read_progress([run.run_id for run in found if run.run_id not in known])
         for run in found:
+            # Of an ended run nothing changes any more, so its file is read once.
             if run.run_id in read and states.RunState(run.status).finished:
                 self._ended[run.run_id, run.updated_at] = read[run.run_id]
         while len(self._ended) > KEPT_RUNS:

@@ -76,6 +76,7 @@ class ProjectDocument(Generic[T]):
             try:
                 self.value = self.now()
             except errors.Unavailable:
+                # The next look tries again, since the fault is not in the file.
                 self._seen = None
                 raise
         return self.value
@@ -136,6 +137,7 @@ class DocumentOrders(Generic[T]):
             errors.DiskFull: it could not be written.
         """
         file = self._document.file
+        # Checked before the entry is written: what is refused was never ordered.
         self._document.made(document)
         facts = {"sha256": plain.sha256(plain.canonical(document))}
         change = audit.Change(

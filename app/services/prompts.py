@@ -127,6 +127,7 @@ def _template(name: str, folders: Sequence[Path]) -> tuple[str | None, list[erro
     if path.is_absolute() or ".." in path.parts or "\x00" in name:
         return None, [errors.Flaw(path="$", code="outside", message=f"{name!r:.80} is not a path inside the folder")]
     broken: list[errors.Flaw] = []
+    # The topmost layer that has the file counts, even if it is broken: falling through would hide the fault.
     for file in (folder / path for folder in reversed(folders)):
         if folder_listings.is_absent(file):
             continue
@@ -152,6 +153,7 @@ def _text(file: Path, limit_bytes: int) -> str:
         if not file.is_file():
             raise _refused("not_a_file", "is not a regular file")
         with file.open("rb") as opened:
+            # One byte more than allowed shows a file that is too large.
             content = opened.read(limit_bytes + 1)
         text = content.decode("utf-8-sig")
     except OSError as error:

@@ -45,6 +45,7 @@ class Shared:
         """
         for folder in self._folders:
             path = folder / name
+            # Noted even where nothing is: a file that appears there later changes what is read.
             mark = self.looked_for[str(path)] = folder_listings.mark_of(str(path))
             if mark.fault not in ABSENT or path.is_symlink():
                 return _inside(path, folder)
@@ -104,6 +105,7 @@ def source_of(path: Path) -> str:
         if not stat.S_ISREG(path.stat().st_mode):
             raise _unusable("not_a_file", "is not a regular file")
         with path.open("rb") as file:
+            # One byte more than allowed shows a file that is too large.
             content = file.read(MAX_RECIPE_BYTES + 1)
         if len(content) > MAX_RECIPE_BYTES:
             raise _unusable("too_large", f"is larger than {MAX_RECIPE_BYTES} bytes")
@@ -287,6 +289,7 @@ class RecipeFiles:
             source = source_of(path)
         except errors.RecipeInvalid as error:
             return _broken(path, dialect, *error.flaws)
+        # A file in the wrong folder is named as such instead of by the many flaws that it has in the other language.
         if not path.name.endswith(self._dialects[dialect].file_suffixes):
             return _broken(path, dialect, *self._misplaced(path, dialect, source))
         shared = Shared(folders(dialect, self._sharing))

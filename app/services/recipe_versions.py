@@ -309,6 +309,7 @@ def program_lack(program: str) -> str | None:
 
 def _reached(recipe_version: RecipeVersion, args: Mapping[str, plain.Json], find: Find) -> Iterator[tuple[_Asked, str]]:
     """Return each use without its place, and the place, which names the recipe where it is another one."""
+    # Recipes may call each other in a circle; each is looked at once.
     waiting, seen = [(recipe_version, args, "")], {recipe_version.recipe.recipe_id}
     while waiting:
         at, given, through = waiting.pop()
@@ -317,6 +318,7 @@ def _reached(recipe_version: RecipeVersion, args: Mapping[str, plain.Json], find
                 yield dataclasses.replace(use, path=""), through or use.path
                 continue
             child = find(use.recipe_id) if use.recipe_id not in seen else None
+            # The backend of a child that its parent computes is known only in the run.
             if child is not None and child.recipe.speaks_through not in use.computed:
                 seen.add(use.recipe_id)
                 waiting.append((child, use.args, through or use.path))

@@ -87,6 +87,7 @@ class Catalogue:
 
     async def refresh(self) -> None:
         """Read what has changed, in a thread, so that the next reader on the event loop need not."""
+        # Looked at twice: another request may have read while this one waited for the lock.
         if self._is_fresh():
             return
         async with self._refreshing:
@@ -292,6 +293,7 @@ class Catalogue:
             for recipe_id, group in recipe_files.grouped(read).items():
                 shadows = tuple(dict.fromkeys(entry.layer for entry in entries.get(recipe_id, ())))
                 shown = [_entry(file, layer.layer, shadows) for file in group]
+                # Recipes are judged beside all others, since one may call another.
                 entries[recipe_id] = [
                     self._judged(entry, file, group, stocked) for entry, file in zip(shown, group, strict=True)
                 ]

@@ -21,6 +21,7 @@ def ending(run_id: str, view: views.RunView) -> Cause:
     if view.status is states.RunState.CANCELLED:
         return _cause(run_id, "ended", f"It was cancelled{_superseded(view.ending)}", view.completed_at, act=act)
     text = f"It failed: {_reported(view.error)}"
+    # A repair comes before a resume, which would refuse it.
     if view.error is not None and view.error.get("code") == "journal_corrupt":
         return _cause(run_id, "damaged", text, view.completed_at, act=f"control-room runs repair {run_id}")
     if allowed_orders.denied_at(view) is not None:

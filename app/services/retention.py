@@ -162,6 +162,7 @@ class Retention:
         reasons = await self._meant(rule)
         needed, kept = await self._needed(), Counter[str]()
         found: list[RunPruned] = []
+        # The oldest go first.
         for row, why in reversed(reasons):
             if len(found) == MOST_RUNS:
                 return await self._sized(found), dict(kept), True
@@ -184,6 +185,7 @@ class Retention:
             portion = rows[begin : begin + _SIZED_AT_ONCE]
             sizes = {} if room is None else await self._sizes([row.run_id for row in portion])
             for row in portion:
+                # Newer runs use up the room, so the older ones are those that do not fit.
                 room = None if room is None else room - sizes.get(row.run_id, 0)
                 if (why := self._why(rule, row, room)) is not None:
                     found.append((row, why))
@@ -214,6 +216,7 @@ class Retention:
         # until the one that asks has ended.
         waiting = tuple(state.value for state in states.RunState if not state.finished)
         names: set[str] = set()
+        # Plans are runs, too, which ordinary lists do not show.
         for internal in (False, True):
             query = stores.RunQuery(status=waiting, internal=internal)
             async for row in stores.every_run(self._store, query):

@@ -73,6 +73,7 @@ class Router:
         fits = list(self._fits(text))
         if not fits:
             return _unroutable(text, bool(self._patterns))
+        # The first of equal ones stays, so a tie does not depend on the order of files.
         best = max(fits, key=lambda fit: fit.match.length)
         candidates = tuple(_candidates(fits, text))
         return RoutingResult(
@@ -147,6 +148,7 @@ def _paths_as_args(recipe: library.Recipe, taken: set[str], text: str) -> dict[s
     declared = [name for name in recipe.args_schema.get("properties") or () if name not in taken]
     several = _first((*required, *declared), "_paths")
     one = _first(required, "_path") or (_first(declared, "_path") if several is None else None)
+    # The first path is the one that the sentence is about.
     if paths and one is not None:
         args[one] = paths.pop(0)
     if paths and several is not None:

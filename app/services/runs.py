@@ -110,6 +110,8 @@ class Runs(RunQueries):
             start = dataclasses.replace(start, started_by=author.to_json())
         if parent is None and start.approvals is not None:
             await voting.refuse_unapprovable(start, self._starter.rules.approvers)
+        # The engine expects the run before its folder exists, or a recovery that lists folders now would take it for
+        # an earlier process's.
         self._engine.expect(start.run_id)
         try:
             if _converses(start):
@@ -141,6 +143,8 @@ class Runs(RunQueries):
             errors.ControlRoomError: the child cannot be started.
         """
         started = await self.start(_child_request(call))
+        # A process that died between the child's folder and the parent's line has left it without a place in the
+        # queue.
         if started.existed and not started.status.finished:
             await self._engine.submit(started.run_id)
         return started.run_id
@@ -218,6 +222,7 @@ class Runs(RunQueries):
             errors.Conflict: `session_locked`, the `holder` speaks in the run's conversation.
         """
         view = await self.reader.view(run_id)
+        # What another process left behind is continued as it is, unended.
         left_behind = not view.status.finished and (await self._store.summary(run_id)).owner != "service"
         if not left_behind and view.status not in (states.RunState.FAILED, states.RunState.CANCELLED):
             why = allowed_orders.refusals(view)["resume"]
@@ -322,6 +327,7 @@ def _may_belong(start: runs.RunStart) -> bool:
 def _child_request(call: ports.Call) -> StartRequest:
     operation, parent = call.operation, call.run
     assert isinstance(operation, operations.ChildRun)
+    # Where the parent works, and as urgent as it.
     return StartRequest(
         recipe_id=operation.recipe_id,
         args=operation.args,

@@ -133,6 +133,7 @@ class Starter:
             errors.RequestInvalid, errors.Unroutable: as `prepare`.
         """
         requests.check(request)
+        # Depth first: a chain of runs that start each other must end at its limit, whatever else is wrong.
         depth = self._depth(request, parent)
         recipe_version, seeds = (own, {}) if own is not None else self._chosen(request)
         # An argument that was given as an option is missed as an argument, too.
@@ -140,6 +141,7 @@ class Starter:
             arguments.check_options(request.options, recipe_version.recipe)
         folder = request.working_dir
         working_dir = self._workspaces.project if folder is None else self._workspaces.choose(folder)
+        # Arguments in this order: the words of the description, what the project has, what the request says.
         recipe, filled = recipe_version.recipe, self._found(recipe_version.recipe, request, seeds, working_dir)
         args = recipe_version.fit({**seeds, **filled.args, **request.args}, filled.questions)
         self._refuse_unknown_backend(recipe, args)
@@ -179,6 +181,7 @@ class Starter:
         limits, found = request.limits, self.rules.policies.value
         approvals = request.approvals or (None if parent is None else parent.approvals)
         if found.policies:
+            # A policy has the last word, so that no request evades it.
             limits, approvals = found.limits_of(recipe_id, limits), found.approvals_of(recipe_id, approvals)
         return limits, approvals
 

@@ -56,6 +56,7 @@ class Votes:
         _refuse_unfit(gate, needed, author)
         assert author is not None
         own = approvals.Vote(decision=answer.decision, message=answer.message, author=author.to_json(), at=at)
+        # One denial decides, whatever others have said.
         if answer.decision in gate.gate.denials:
             return dataclasses.replace(answer, votes=(*await self._given(gate), own))
         before = await self._given(gate)

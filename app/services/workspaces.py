@@ -125,6 +125,7 @@ class WorkspaceClaims:
         begun = [summary async for summary in self._begun(workspace) if summary.run_id != run_id]
         above = await stores.ancestors(self._store, parent_run_id)
         strangers = [summary for summary in begun if summary.run_id not in above]
+        # Runs of the service hold the workspace even while they wait, which a lock of the file system would not show.
         serving = [summary for summary in strangers if summary.owner == "service"]
         if serving:
             raise _busy(workspace, serving[0])

@@ -85,6 +85,7 @@ def _quote(agent: Mapping[str, Any], start: runs.RunStart, quote: Quote) -> spen
     """Return the worst quote of an agent, by the longest reply and all models that it or the recipe names."""
     lengths = [agent.get(_LENGTHS[0]), *_named(start.recipe, _LENGTHS)]
     known = [length for length in lengths if type(length) is int]
+    # Without a limit for every reply the longest one is unknown.
     longest = max(known) if len(known) == len(lengths) else None
     models = {agent.get("model"), *(name for name in _named(start.recipe, ("model",)) if isinstance(name, str))}
     found = [quote(agent["backend"], model, longest) for model in models]

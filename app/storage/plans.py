@@ -110,7 +110,7 @@ class Plans:
         """Log each plan whose file is gone without a removal here."""
         lost = await self._context.workers.run(lambda: _lost(self._context.disk))
         for name in lost:
-            _log.error("%s/%s/%s is gone, and nobody deleted the plan here", layout.PLANS, name, layout.PLAN)
+            _log.error("%s/%s/%s is gone, although the plan was not deleted here", layout.PLANS, name, layout.PLAN)
 
     async def list(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
         """Return plans, newest first; of one whose file cannot be read or is damaged, the last known state.

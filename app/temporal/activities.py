@@ -155,6 +155,7 @@ class Activities:
                 message = await self._steps.masked(run_id, fault.message)
                 raise ApplicationError(message, type=fault.code, non_retryable=True) from None
             except (errors.JournalCorrupt, errors.NotFound) as error:
+                # Repeating them would change nothing.
                 raise ApplicationError(error.message, type=error.code, non_retryable=True) from None
             except errors.Fault as fault:
                 raise ApplicationError(fault.message, type=fault.code) from None

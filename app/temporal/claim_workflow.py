@@ -25,6 +25,7 @@ class ClaimWorkflow:
     async def run(self, holder: str, waiting: list[str] | None = None) -> None:
         """Hand the workspace on until no run waits for it."""
         while True:
+            # Its history grows with each run that waits; a new one begins with what is left.
             await workflow.wait_condition(lambda: self._is_free or workflow.info().is_continue_as_new_suggested())
             if not self._is_free:
                 memo = {messages.HOLDER: self._holder}

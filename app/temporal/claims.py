@@ -50,10 +50,12 @@ class Claims:
         place = await self._placement.place(run_id) if self._placement.places else None
         claim_id = self._id(start, place)
         holder = await self._holder(claim_id)
+        # A claim without a workflow has no holder; a run that has begun in the workspace gets it.
         if holder is None:
             holder = await self._hold(claim_id, await self._begun(start, place) or run_id)
         if holder == run_id:
             return None
+        # Its release was lost: it is given again.
         if await self._has_ended(holder):
             await self._signal(claim_id, "release", holder)
         await self._signal(claim_id, "wait", run_id)

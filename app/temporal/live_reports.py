@@ -64,6 +64,7 @@ class LiveReports:
         try:
             yield follow
         finally:
+            # What is not told of any more is over.
             for attempt in followed:
                 del self._open[attempt]
 
@@ -83,6 +84,7 @@ class LiveReports:
     async def known(self) -> Mapping[str, open_steps.PerformedStep]:
         """Return the newest step of each run that a worker performs, as reported a moment ago."""
         now = self._clock.monotonic()
+        # A view may be asked for many times a second.
         if self.documents is None or now - self._looked_at < LOOK_SECONDS:
             return self._known
         self._looked_at = now
@@ -92,6 +94,7 @@ class LiveReports:
         except (TimeoutError, errors.StorageFault) as error:
             _log.info("not known in time what workers perform: %s", error)
             return self._known
+        # A report may come from another version.
         steps = [step for document in found.documents.values() for step in self._steps_of(document)]
         self._known = dict(sorted(steps, key=lambda step: step[1].started_at))
         return self._known
@@ -99,6 +102,7 @@ class LiveReports:
     async def _report(self, documents: document_folders.Documents) -> None:
         steps = list(_written(itertools.islice(self._open.items(), _MOST)))
         now = self._clock.monotonic()
+        # A report that stands is refreshed, since an old one counts as that of a dead worker.
         if steps == self._reported_steps and (not steps or now - self._reported_at < _REFRESH_SECONDS):
             return
         try:

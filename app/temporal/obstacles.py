@@ -134,6 +134,7 @@ class Obstacles:
             await self._look(run_id)
 
     async def _supersede(self, run_id: str) -> None:
+        # The index alone, as most runs have no such key.
         row = await self._store.summary(run_id)
         if row.concurrency_key is None or not (row.concurrency_policy or "").startswith("cancel_"):
             return

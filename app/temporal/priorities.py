@@ -37,6 +37,7 @@ def level(priority: int) -> int | None:
     """
     if not priority:
         return None
+    # The server has five levels, and runs any number of them.
     if priority > 0:
         return 1 if priority > _HALF else 2
     return 4 if priority >= -_HALF else 5

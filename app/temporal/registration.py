@@ -83,6 +83,7 @@ class Registration:
                     self._has_warned = False
                     return True
             except RPCError as error:
+                # A refusal for want of rights stays one.
                 reason = error.message
                 if error.status not in _PASSING:
                     break

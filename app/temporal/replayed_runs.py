@@ -108,6 +108,7 @@ class ReplayedRun:
         if decided.ended is not None or decided.cancel_requested_at is not None:
             raise Superseded
         ask = self.scheduler.asks.get(order.key)
+        # The branch of the step was given up meanwhile: its workflow does not know it yet.
         if ask is None and (self.scheduler.was_cancelled(order.branch) or self.scheduler.finished):
             raise Superseded
         if ask is None or ask.fingerprint != order.operation:
@@ -199,6 +200,7 @@ class ReplayedRuns:
             await kept.carry_on(log)
         self._kept[run_id] = kept
         if len(self._kept) > self._most:
+            # The oldest goes: it is replayed from its journal when it is needed again.
             self._kept.popitem(last=False)[1].scheduler.close()
         return kept
 

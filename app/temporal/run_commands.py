@@ -50,6 +50,7 @@ class RunCommands:
         author = authors.named(newer.started_by)
         try:
             async with self._steps.leases.of(run_id) as log:
+                # It may have ended or begun since the line was looked at.
                 decided = log.loaded.decisions
                 if decided.ended is not None or (decided.taken_since_resume and not running):
                     return
@@ -67,6 +68,7 @@ class RunCommands:
             errors.Conflict, errors.StorageFault: one could not be asked now; all others were.
         """
         rows = [row async for row in stores.every_run(self._store, stores.RunQuery(parent_run_id=run_id))]
+        # Each child is tried; what could not be written is tried again as a whole.
         left: errors.Conflict | errors.StorageFault | None = None
         for row in rows:
             if not states.RunState(row.status).finished:

@@ -42,12 +42,14 @@ class RunPlacement:
         """Return the worker of a run, which is written down before anything is performed there."""
         assert self._here is not None
         async with self._leases.of(run_id) as log:
+            # Read under a lease, which is given back: what follows reads other runs.
             start, placed = log.loaded.start, log.loaded.decisions.placed
         if placed is not None:
             return placed
         # The runs that it starts, and what follows it in its session, find its files where it wrote them.
         wanted = await self._place_of(start) or self._here.worker
         async with self._leases.of(run_id) as log:
+            # Another worker may have been faster.
             if log.loaded.decisions.placed is None:
                 await log.decide(decisions.DecisionKind.PLACED, {"worker": wanted})
             return log.loaded.decisions.placed or wanted

@@ -91,6 +91,7 @@ class WorkflowRuns:
             state = await self._complete(log, order)
             start = log.loaded.start
             rests = log.loaded
+        # After the lease, since each of them is leased as well.
         if state is RunState.PAUSED:
             await self.times.park_below(rests)
         if state is not RunState.RUNNING:

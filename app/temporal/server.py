@@ -48,6 +48,7 @@ async def connect(target: Target, converter: DataConverter | None = None) -> Cli
             client = await Client.connect(
                 target.address, namespace=target.namespace, data_converter=converter or DataConverter.default
             )
+            # Connecting alone does not show that the namespace is there.
             await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=target.namespace))
     except RPCError as error:
         raise _refused(target, error) from error
@@ -81,6 +82,7 @@ def _refused(target: Target, error: RPCError) -> errors.ConfigurationError:
 
 def _away(target: Target, reason: str) -> errors.ConfigurationError:
     reasons = _REASON.findall(reason)
+    # The library nests them; the innermost reason says most.
     found = reasons[-1] if reasons else reason
     if any(sign in found for sign in _FOREIGN):
         message = (

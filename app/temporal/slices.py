@@ -86,6 +86,7 @@ class Contents:
         if known is not None:
             self._kept.move_to_end(wanted.sha256)
             return known
+        # Lines that were just written first; the whole journal only where they do not fit.
         content = _fitting(await self._read_lines(wanted), wanted) or _fitting(await self._read(wanted), wanted)
         if content is None:
             message = (

@@ -44,6 +44,7 @@ class StepDispatch:
         """Perform one try of a step, and return its line."""
         capability, queue = capabilities.needed(operation), workflow.info().task_queue
         steps = messages.capability_queue(messages.steps_queue(queue), capability)
+        # A step that touches no folder goes wherever there is capacity.
         if self._placement is None or capabilities.is_anywhere(operation, self._services):
             steps = messages.idle_queue(steps) if operation.idle else steps
             return bytes(await ask("perform", order, queue=steps, at_length=True, priority=self._priority))
@@ -109,6 +110,7 @@ async def ask(
         task_queue=queue or workflow.info().task_queue,
         result_type=result_type,
         schedule_to_start_timeout=begins_within,
+        # The time of a step is its own; short activities are bounded.
         start_to_close_timeout=_A_YEAR if at_length else 2 * _SOON,
         heartbeat_timeout=_HEARTBEAT,
         retry_policy=_PERSISTENT,

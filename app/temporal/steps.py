@@ -100,6 +100,7 @@ class Steps:
             if not isinstance(step.attempt.ask.operation, operations.ChildRun):
                 return messages.Announced(due_at=due_at, is_given=self._gives(step) is not None)
             call = step.executor.call(step.attempt, owner)
+            # Starting a child may take long, and the child writes as well.
             await step.writer.give_back()
             outcome = await self.equipment.performers[operations.ChildRun.kind].perform(call)
             if outcome.status is not states.StepState.DONE:
@@ -134,6 +135,7 @@ class Steps:
             call = step.executor.call(step.attempt, await step.writer.reach())
             # Others may deliver meanwhile; the first counts.
             await step.writer.give_back()
+            # A source may wait for its answer, and a leased run could not be written by others.
             value = await look(call)
             if value is None:
                 return None
@@ -151,6 +153,7 @@ class Steps:
         async with self.leases.of(run_id) as log:
             decided = log.loaded.decisions
             if decided.ended is not None or decided.cancel_requested_at is not None:
+                # A run that ends has no questions left.
                 return None
             found = await self.replayed_runs.of(log, self.driver(log))
             for key, ask in found.scheduler.asks.items():
@@ -210,6 +213,7 @@ class Steps:
     async def masked(self, run_id: str, text: str) -> str:
         """Return a text about a run with its secrets masked, or none of it while they are not known."""
         try:
+            # Without the run its secrets are unknown.
             start = (await self._store.read(run_id)).start
         except (errors.ControlRoomError, errors.Fault):
             return "its journal cannot be read now"

@@ -123,6 +123,7 @@ class TimeLimitWatch:
         self._known = known if limits == self._limits else None
         self._known_at, self._worked_seconds = workflow.now(), 0.0
         self._since = self._known_at if self._steps else None
+        # Twice as long each time that no step was at work.
         if before is not None and not (before.is_at_work or known.is_at_work):
             self._interval_seconds = min(2 * self._interval_seconds, _LATEST_SECONDS)
         return known.is_reached

@@ -97,6 +97,7 @@ class TimeLimits:
     async def _below(self, run_id: str, known: set[str]) -> AsyncIterator[stores.RunSummary]:
         rows = [row async for row in stores.every_run(self._store, stores.RunQuery(parent_run_id=run_id))]
         for row in rows:
+            # A damaged index may name a run among its own descendants.
             if row.run_id in known:
                 continue
             known.add(row.run_id)

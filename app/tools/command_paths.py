@@ -62,6 +62,7 @@ def output(workspace: Workspace, path: str) -> int:
         os.close(file)
         raise failures.not_a_file(path)
     try:
+        # Emptied only now: O_TRUNC would have emptied the file of another name before it was recognised.
         os.truncate(file, 0)
     except OSError as error:
         os.close(file)

@@ -89,6 +89,7 @@ def _breach(made: captures.Captured) -> records.StepError | None:
 
 
 def _error(operation: operations.Command, ended: commands.Ended, said: str) -> records.StepError | None:
+    # Limits before signals and exit codes: a program that was stopped at one has these, too.
     program = operation.argv[0]
     if ended.cause == "timeout":
         limit = operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS

@@ -113,6 +113,7 @@ class CommandPerformer:
             )
         secrets = {name: self._environ[name] for name in operation.secrets}
         place = {settings.RUN_ID: call.run.run_id, settings.DEPTH: str(call.run.depth)}
+        # The place comes last, so that no recipe can pass for another run.
         return secrets | dict(operation.env) | place
 
     def _secrets(self, operation: operations.Command) -> set[str]:

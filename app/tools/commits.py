@@ -31,6 +31,7 @@ def put(folder: int, name: str, content: bytes, *, overwrite: bool) -> None:
             _write(folder, content, _mode_of(folder, name))
             _publish(folder, name, overwrite)
         finally:
+            # After a rename it is gone; after a link it is a second name of the file.
             _remove_temporary(folder)
         # A name is durable only with its folder.
         os.fsync(folder)

@@ -133,6 +133,7 @@ def _content(file: int, path: str, limit: int) -> tuple[bytes, int]:
     try:
         with open(file, "rb", closefd=False) as opened:
             content = opened.read(limit)
+        # Once more, behind the read: a file that grows meanwhile is not whole.
         size_bytes = os.fstat(file).st_size
     except OSError as error:
         raise failures.of_system(path, error) from error

@@ -72,6 +72,7 @@ class IssuePerformer:
             return not _is_newer(known, run) and _is_about(known, workspace, operation.looked_at)
 
         def change(known: issues.Issue | None) -> issues.Issue | None:
+            # Asked again within the change: a person may have edited the issue since it was listed.
             gone = known is not None and is_gone(known)
             return issues.closed(known, self._now(), run.run_id, note) if gone else known
 

@@ -123,6 +123,7 @@ def _members(inside: str) -> Iterator[str]:
         first, position = _member(inside, position)
         if inside[position : position + 1] == "-" and position + 1 < len(inside):
             last, position = _member(inside, position + 1)
+            # As in a shell, a range that runs backwards contains nothing.
             yield f"{re.escape(first)}-{re.escape(last)}" if first <= last else ""
         else:
             yield re.escape(first)

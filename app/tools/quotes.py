@@ -37,6 +37,7 @@ def beginning(text: str, quote: str) -> str:
     """Return how much of a quote does stand there, word by word from its first: what follows has been changed."""
     known, words, shown = _folded(text), _folded(quote).split(), quote.translate(_UNSEEN).split()
     least, most = 0, len(words)
+    # Words are a prefix of the quote, so if a longer beginning is there, every shorter one is.
     while least < most:
         middle = (least + most + 1) // 2
         least, most = (middle, most) if " ".join(words[:middle]) in known else (least, middle - 1)

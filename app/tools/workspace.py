@@ -163,6 +163,7 @@ class Workspace:
                 raise failures.too_large(path, size_bytes, limit)
             try:
                 with open(descriptor, "rb", closefd=False) as file:
+                    # One byte more than allowed: the file may have grown since its size was read.
                     content = file.read(limit + 1)
             except OSError as error:
                 raise failures.of_system(path, error) from error

@@ -138,6 +138,7 @@ class Account:
             self._late.append((call, record, self._is_summed))
             return
         reservation = self._held.pop(call, None)
+        # A later line of the step, as of a resumed run, covers an attempt that left none.
         if record.covers is not None:
             self._held.pop((call[0], call[1], record.covers), None)
         tally = UsageTally()
@@ -166,6 +167,7 @@ class Account:
             but: Run and step whose earlier attempts are ignored.
         """
         unknown = [name for name in ("tokens", "cost_usd") if getattr(need, name) is None]
+        # Only an amount that is limited can be overdrawn by a call whose amount is unknown.
         limited = [name for name in unknown if getattr(self.limits, name) is not None]
         others = self.under_way(aside, but) if limited else []
         return next((name for name in limited for _, other in others if getattr(other, name) is None), None)
@@ -183,6 +185,7 @@ class Account:
     def state(self, now: datetime) -> budgets.BudgetState:
         """Return the account's state."""
         since = "" if self._budget is None else self._budget.since(now)
+        # Forgotten here, where the period is known: the sums of past ones would pile up.
         for quarter in [quarter for quarter in self._charged if quarter < since]:
             del self._charged[quarter]
         reserved_sums = [(each.is_open, each.reserved.as_sum()) for each in self._held.values()]

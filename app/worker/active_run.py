@@ -54,11 +54,13 @@ class CapacityHold:
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._coming.append(granted)
         try:
+            # One request for all of them: the run waits once, however many steps of it do.
             if not self._capacity.is_queued(run_id):
                 self._capacity.join(dataclasses.replace(self._request, arrival=self._arrival(), granted=self._let_in))
             await granted
         finally:
             self._coming.remove(granted)
+            # The last one to wait takes the request along; a run without a waiting step must not be granted.
             if not self._coming:
                 self._capacity.withdraw(run_id)
 

@@ -160,6 +160,7 @@ class ActiveRuns:
             await active_run.opened.wait()
         elif active_run.log is None:
             queued = active_run.run_id in self.unread or self.capacity.is_queued(active_run.run_id)
+            # Loaded without capacity: a command must not wait behind runs that take hours.
             self.capacity.withdraw(active_run.run_id)
             await self._load(active_run, again=queued)
         if active_run.failure is not None:
@@ -190,6 +191,7 @@ class ActiveRuns:
         self.reloads.give_up()
         self._evictor.give_up()
         self._workspace_poller.give_up()
+        # An eviction that has begun writes; it ends before the runs are stopped.
         await self._evictor.wait_idle()
         for active_run in [active_run for active_run in self.active_runs.values() if active_run.task is None]:
             self._stop_unloaded(active_run)
@@ -259,6 +261,7 @@ class ActiveRuns:
 
     async def _load(self, active_run: ActiveRun, *, again: bool) -> None:
         self.unread.discard(active_run.run_id)
+        # Whatever is wrong with one folder concerns its run alone.
         try:
             await self._loader.load(active_run)
         except (errors.ControlRoomError, errors.StorageFault) as failure:
@@ -267,6 +270,7 @@ class ActiveRuns:
         self._evictor.begin()
         if active_run.runner is not None:
             self.noted(active_run)
+        # The pool may have begun to stop while the folder was opened.
         if active_run.runner is not None and self.stopping:
             active_run.runner.stop()
             if self._interrupts:
@@ -274,6 +278,7 @@ class ActiveRuns:
 
     def _leave_unloaded(self, active_run: ActiveRun, failure: BaseException, again: bool) -> None:
         corrupt, passing = isinstance(failure, errors.JournalCorrupt), is_passing(failure)
+        # An evicted run has steps of its own: it is not given up for a fault that passes.
         if active_run.evicted is not None:
             if passing and not self.stopping:
                 # Its steps are open, and their results wait until its folder can be opened again.
@@ -296,9 +301,11 @@ class ActiveRuns:
         if active_run.evicted is not None:
             return await self._finish_eviction(active_run, active_run.evicted)
         self.capacity.free(active_run.run_id)
+        # Under the lock, so that a command sees the run either loaded or gone.
         async with self.locks.of(active_run.run_id):
             decisions, on = active_run.log.loaded.decisions, self._is_sent_on(active_run, state)
             active_run.last = active_run.runner.view()
+            # Parked by a fault that left no line: only this view shows it.
             if state is states.RunState.PAUSED and decisions.paused is None and not on:
                 self.parked[active_run.run_id] = active_run.last
             log = active_run.log
@@ -318,11 +325,13 @@ class ActiveRuns:
                 return
             turns = running.turns
             try:
+                # What is not written yet would be lost with the runner.
                 await log.flush()
             except errors.StorageFault:
                 return
             self._reach("pool.before_sleep")
             self.noted(active_run)
+            # The world went on while the lines were written: it may have moved, or been asked to.
             if running is active_run.runner and running.turns == turns and running.may_be_evicted():
                 evicted = running.evict(self.wake)
                 active_run.evicted = self.rest(log.loaded, evicted) or evicted
@@ -333,6 +342,7 @@ class ActiveRuns:
             decisions = active_run.log.loaded.decisions
             await self._loader.unload(active_run)
         self._reach("pool.asleep")
+        # What was decided meanwhile needs a loaded run.
         if decisions.paused or decisions.cancel_requested_at or self.stopping or evicted.wanted:
             return True
         active_run.task = None
@@ -363,6 +373,7 @@ class ActiveRuns:
         self.unread.discard(active_run.run_id)
         self.capacity.withdraw(active_run.run_id)
         self.capacity.free(active_run.run_id)
+        # A run that is only parked may have changed its workspace by half: no other run gets it.
         if not keeps_workspace:
             self.capacity.release(active_run.run_id)
         if state.finished:

@@ -128,6 +128,7 @@ class WorkerCapacity:
             for place in request.places:
                 self._waiting_for.setdefault(place, {})[request.run_id] = None
             heapq.heappush(self._heap, request)
+        # All of them first: granted one by one, an early one would overtake an older request of the same call.
         self._grant()
 
     def withdraw(self, run_id: str) -> None:
@@ -170,6 +171,7 @@ class WorkerCapacity:
     def release(self, run_id: str) -> None:
         """Release a run's workspace, and grant what waited for it."""
         workspace, key = self._workspaces.release(run_id), self._keys.release(run_id)
+        # Runs that waited for either of them are looked at anew.
         freed = [place for place in (workspace, None if key is None else _KEY + key) if place is not None]
         for place in freed:
             self._requeue(place)
@@ -217,6 +219,7 @@ class WorkerCapacity:
             for place in request.places:
                 self._notify(place)
             request.granted()
+        # Only changes are announced: a run that waits for another process is looked at again and again.
         for workspace in self._elsewhere ^ self._notified_elsewhere:
             self._notify(workspace)
         self._notified_elsewhere = set(self._elsewhere)
@@ -224,6 +227,7 @@ class WorkerCapacity:
     def _next(self) -> CapacityRequest | None:
         while self._heap:
             request = heapq.heappop(self._heap)
+            # Withdrawn or granted meanwhile: a heap cannot give up an entry in its middle.
             if self._queued.get(request.run_id) is not request:
                 continue
             if (place := self._blocked_on(request)) is None:
@@ -238,6 +242,7 @@ class WorkerCapacity:
         if obstacle is not None:
             # The place whose release requeues the request: the last is the key, the first the workspace.
             return places[-1] if obstacle.reason == concurrency_keys.CONCURRENCY else places[0]
+        # The lock is tried last: it is the one thing that another process holds.
         if request.workspace is None or self._workspaces.lock(request.workspace):
             return None
         self._elsewhere.add(request.workspace)

@@ -36,11 +36,13 @@ class Deliveries:
             errors.NotFound, errors.Conflict, errors.RequestInvalid, errors.DiskFull, errors.Unavailable: as
                 `RunEngine.deliver`.
         """
+        # Each turn waits for a change and looks again: the run may be loaded, evicted or ended meanwhile.
         while (acceptance := self._accepted(run_id, key, delivery, attempt)) is None:
             if (repeated := await self._let_ask(run_id, key, delivery)) is not None:
                 return repeated
         while (line := await self._written(run_id, key, acceptance)) is None:
             pass
+        # A repeated delivery is answered as the first one was: the sender may not have received that answer.
         if not acceptance.first and not _is_repeated(line, delivery):
             raise _decided(delivery, key)
         return line
@@ -63,6 +65,7 @@ class Deliveries:
             return
         if active_run is None and not self._active.stopping:
             row = await self._store.summary(run_id)
+            # The row was read in between, and the run may have become active.
             if run_id not in self._active.active_runs:
                 self._active.admit(row)
         with contextlib.suppress(errors.JournalCorrupt, errors.NotFound):
@@ -104,6 +107,7 @@ class Deliveries:
         Raises:
             errors.NotFound, errors.Conflict, errors.Unavailable: it does not ask.
         """
+        # Taken before anything is looked at, so that no change between the look and the wait is missed.
         number = self._active.changes.number(run_id)
         active_run = self._active.active_runs.get(run_id)
         if active_run is None or not await self._may_ask(active_run, key):
@@ -176,6 +180,7 @@ class Deliveries:
     async def _written(self, run_id: str, key: str, acceptance: Acceptance) -> records.Record | None:
         """Return the line of a delivery, or None once something has changed about its run."""
         attempt = acceptance.attempt
+        # Taken before the look, so that no change is missed.
         number = self._active.changes.number(run_id)
         active_run = self._active.active_runs.get(run_id)
         if active_run is None or active_run.runner is None:

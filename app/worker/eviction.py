@@ -61,6 +61,7 @@ class IdleEvictor:
 
     async def _evict_quiet(self) -> None:
         try:
+            # Those that waited shortest stay: what moves soon would be loaded again at once.
             while len(self._loaded) > self._kept:
                 await self._clock.sleep(self._pause_seconds)
                 quiet = self._quiet()[: max(0, len(self._loaded) - self._kept)]
@@ -92,9 +93,12 @@ class IdleEvictor:
             active_run.quiet_since = now
         lines = len(active_run.log.loaded.records) + active_run.runner.turns
         quiet_seconds = now - active_run.quiet_since
+        # Questions to people stay open for hours; under crowding they need no quiet time.
         waits = active_run.runner.waits() if quiet_seconds < PAUSE_SECONDS else ()
         if self._is_crowded and waits and all(isinstance(wait.operation, operations.Input) for wait in waits):
             return True
+        # The longer the journal, the dearer it is to load, and the longer the run stays.
         if quiet_seconds < max(self._pause_seconds, lines * _SECONDS_A_LINE):
             return False
+        # A command of an evicted run would have no reader of its output.
         return not any(isinstance(wait.operation, operations.Command) for wait in waits)

@@ -26,5 +26,6 @@ class FairRounds:
             more: Whether others wait.
         """
         self._present = max(self._present, turn)
+        # Nothing waits any more, so that no value is owed a turn.
         if not more:
             self._present, self._newest = 0, {}

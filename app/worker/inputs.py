@@ -59,6 +59,7 @@ class InputRegister:
     async def perform(self, call: ports.Call) -> records.Result:
         """Wait for the delivery; its record is what makes it count."""
         of_run = self._open.setdefault(call.run.run_id, {})
+        # A delivery may come before the step asks again, as after an eviction.
         awaited = of_run[call.key] = _delivered(of_run.get(call.key), call) or _OpenInput(
             attempt=call.attempt, operation=call.operation, gate=_gate(call)
         )
@@ -66,6 +67,7 @@ class InputRegister:
             return await (self._given(awaited, call) if self._gives(awaited) else asyncio.shield(awaited.delivered))
         finally:
             del of_run[call.key]
+            # The entry may belong to a later load of the run.
             if not of_run and self._open.get(call.run.run_id) is of_run:
                 del self._open[call.run.run_id]
 
@@ -118,8 +120,10 @@ class InputRegister:
             raise inputs.lapsed(delivery.of.kind, key)
         if awaited.gate is not None and isinstance(delivery, Answer):
             inputs.refuse_unknown(delivery.decision, awaited.gate)
+        # The answer is kept here until the loaded run asks for it.
         if resting is not None:
             self._open.setdefault(run_id, {})[key] = awaited
+        # Its time may have run out while no task watched it: the default came first.
         if self._left_seconds(awaited) <= 0:
             _accept_default(awaited)
         return Acceptance(attempt=awaited.attempt, first=awaited.accept(delivery), input=awaited)
@@ -139,6 +143,7 @@ class InputRegister:
         try:
             await asyncio.wait((awaited.delivered, source), return_when=asyncio.FIRST_COMPLETED)
             if not awaited.delivered.done():
+                # It ended without a delivery: it failed, and says so here.
                 source.result()
             return await awaited.delivered
         finally:

@@ -74,6 +74,7 @@ class Ledger:
         """Drop a run that has ended, once none of its descendants makes calls any more."""
         self._ended.add(run_id)
         above: str | None = run_id
+        # Upwards, since an ended ancestor may have waited for this one alone.
         while above is not None and above in self._ended and not self._below[above]:
             self._ended.discard(above)
             self._below.pop(above, None)
@@ -101,12 +102,14 @@ class Ledger:
         accounts = {}
         for name, budget in by_name.items():
             before, account = self._budgets.get(name, (None, None))
+            # The same budget in another period or for other runs counts anew; other limits alone do not.
             same = before is not None and dataclasses.replace(before, limits=budget.limits) == budget
             if account is None or not same:
                 account = Account.of_budget(budget)
             account.limits = budget.limits
             accounts[name] = budget, account
         self._budgets = accounts
+        # What did not fit may fit now.
         self.wake_waiting()
 
     # -- reserve
@@ -119,6 +122,7 @@ class Ledger:
         while not (verdict := await self._verdict(chain, key, quote)).fits:
             if not verdict.may_fit_later:
                 raise verdict.exhausted(key, self._clock)
+            # Cleared after the verdict and before the wait, without a pause between them: no change is lost.
             self._changed.clear()
             with self._shown_behind(verdict.ahead(chain, key), start.run_id, key):
                 await self._changed.wait()
@@ -161,6 +165,7 @@ class Ledger:
                     loaded = await self._store.read(parent)
                 except (errors.ControlRoomError, errors.StorageFault) as error:
                     _log.warning("limits above not read: %s", error.message, extra={"run_id": parent})
+                    # Better a limit that is not enforced than a run that cannot go on for a folder elsewhere.
                     break
                 self._know(loaded)
                 if loaded.decisions.ended is not None:

@@ -77,12 +77,14 @@ class Loader:
                 fault = await self._folder_fault(active_run, log)
                 active_run.runner = self._runner(active_run, log, fault)
             except BaseException:
+                # The folder's lock must not stay with a run that has no runner.
                 await self._close(active_run, log)
                 raise
             active_run.log = log
             active_run.sent_on = False
             active_run.evicted = None
             self.loaded[active_run.run_id] = active_run
+            # The order came while its folder was shut.
             if active_run.interrupts and log.loaded.decisions.paused is not None:
                 active_run.runner.pause(interrupt=True)
             active_run.interrupts = False
@@ -217,6 +219,7 @@ class Reloads:
         except errors.StorageFault as fault:
             _log.warning("not queued now: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
             return False
+        # A row may say that the run has ended before its files do.
         over = states.RunState(summary.status).finished and not self._store.lags(run_id)
         if not over and summary.owner == "service":
             act(summary)

@@ -21,8 +21,10 @@ async def cancel_all(
 ) -> None:
     """Cancel the children of cancelled runs that an earlier process could not cancel."""
     parents = {summary.run_id for summary in unfinished} | {None}
+    # Children whose parent is unfinished are cancelled by it.
     children = [summary for summary in unfinished if summary.parent_run_id not in parents]
     while children:
+        # What cannot be read now is looked at again.
         children = [child for child in children if not await _is_looked_at(store, child, cancel)]
         if children:
             await timer.sleep(RELOAD_SECONDS)

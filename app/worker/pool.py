@@ -253,6 +253,7 @@ class Pool:
             errors.InterruptionFault: the pool stopped before it had.
         """
         while True:
+            # Taken before the look, so that no change is missed.
             number = self.change_number(run_id)
             active_run = self._active.active_runs.get(run_id)
             state = await self._state_at_rest(run_id) if active_run is None else await asyncio.shield(active_run.left)
@@ -260,6 +261,7 @@ class Pool:
                 return state
             if self._active.stopping:
                 raise errors.InterruptionFault
+            # A foreign process may execute it; its end comes as a change of the row.
             if active_run is None:
                 await self.changed(run_id, number)
 
@@ -304,6 +306,7 @@ class Pool:
                 self._supersede(summary, again=True)
             cancelling = orphans.cancel_all(self._store, unfinished, self._clock, self._commands.cancel_all)
             self._helpers.begin(cancelling, "children of cancelled runs")
+            # In the background: thousands of questions must not delay the first run.
             asking = [summary for summary in unfinished if summary.status == states.RunState.WAITING]
             self._asking = self._helpers.begin(self._let_ask(asking), "questions")
             ended = [summary for summary in unfinished if self._store.lags(summary.run_id)]

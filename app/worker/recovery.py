@@ -32,6 +32,7 @@ async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock
     for summary in unfinished:
         active.lineage.note(summary)
     readable = [summary for summary in unfinished if summary.unreadable is None]
+    # Roots first: which children are lost is known only after reading their parents.
     _queue_or_set_aside(active, [summary for summary in readable if summary.parent_run_id is None])
     children = [summary for summary in readable if summary.parent_run_id is not None]
     lost = await orphans.doomed(store, children)
@@ -45,6 +46,7 @@ async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock
             _wait_for(active, summary)
         elif summary.exclusive_workspace or summary.concurrency_key or _is_paused(summary):
             await _look(store, active, summary)
+    # Whatever came in meanwhile belongs to this process.
     leftover = [summary for summary in unfinished if summary.run_id not in (active.expected or ())]
     active.know_found()
     return leftover
@@ -87,6 +89,7 @@ def _set_aside(active: ActiveRuns, *summaries: stores.RunSummary) -> None:
 
 
 async def _look(store: stores.RunStore, active: ActiveRuns, summary: stores.RunSummary) -> None:
+    # Rows may lag behind: for those that hold something, the journal decides.
     try:
         decisions = (await store.read(summary.run_id)).decisions
     except errors.Unreadable:
@@ -95,6 +98,7 @@ async def _look(store: stores.RunStore, active: ActiveRuns, summary: stores.RunS
     except (errors.ControlRoomError, errors.StorageFault) as error:
         _log.error("not read: %s", error.message, extra={"run_id": summary.run_id, "code": error.code})
         return
+    # A run that has begun may have left its workspace half changed.
     if decisions.ended is None and decisions.taken_since_resume:
         active.hold_workspace(summary)
     if decisions.paused is None or decisions.cancel_requested_at is not None:

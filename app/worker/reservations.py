@@ -61,6 +61,7 @@ class ReservationVerdict:
             cap=cap,
             lacking=lacking,
             behind=next(waits, None),
+            # What is under way gives back what it does not take.
             may_fit_later=lacking is None or bool(lacking[0].under_way(above, but)),
         )
 
@@ -83,6 +84,7 @@ class ReservationVerdict:
         meant = [each for each in calls if not is_unknown or getattr(each[1], limit) is None]
         if not meant:
             return None
+        # The oldest ends first, as a rule.
         (run_id, step, _), reserved = min(meant, key=lambda each: each[1].at)
         of = account.title
         return spending.Ahead(run_id=run_id, key=step, since=reserved.at, limit=limit, of=of, is_unknown=is_unknown)
@@ -140,6 +142,7 @@ class Reservation:
 
     def begin(self, attempt: int) -> Mapping[str, plain.Json]:
         """Keep the reservation until the call leaves a line; return the fields for its `started` line."""
+        # The number of the attempt is known only now.
         before, self.call = self.call, (*self.call[:2], attempt)
         for account in self._ledger.accounts(self.call[0]):
             account.rename(before, self.call)
@@ -163,6 +166,7 @@ class Reservation:
             return
         self._is_over = True
         for account in self._ledger.accounts(self.call[0]):
+            # A call that never began has taken nothing.
             account.close(self.call) if self.call[2] else account.drop(self.call)
         self._ledger.wake_waiting()
 
@@ -173,6 +177,7 @@ def need_of(quote: spending.Quote, accounts: list[Account], time: clock.Clock) -
     remaining = min((amount for amount in remainders if amount is not None), default=None)
     cost, cap = quote.cost_usd, None
     if quote.is_capped and remaining is not None:
+        # A program that bounds itself may have the whole remainder; any other must be known beforehand.
         cost = cap = max(0.0, remaining if cost is None else min(cost, remaining))
     elif quote.is_capped:
         cap = cost
@@ -198,6 +203,7 @@ def exhausted(
         f" {_told(name, wanted) if wanted else 'more'}; raise it to let the run continue:"
         f" {stop_reasons.raising(account.name, name)}"
     )
+    # A call dearer than the whole limit would wait for the new period in vain.
     turns_at = None if waits or (wanted or 0) > limit else account.turns_at(time.now())
     if turns_at is not None:
         message = f"{message}; {of} begins anew at {turns_at}"

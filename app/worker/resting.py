@@ -44,6 +44,7 @@ class Resting:
     async def put_back(self, summaries: Sequence[stores.RunSummary]) -> None:
         """Put runs that were found waiting to rest from their journals alone, and queue the others."""
         usable: dict[str, bool] = {}
+        # Some at a time: journals are long, and the loop serves others.
         for first in range(0, len(summaries), _AT_A_TIME):
             rows = {
                 row.run_id: row for row in summaries[first : first + _AT_A_TIME] if row.run_id in self._active.unread
@@ -53,6 +54,7 @@ class Resting:
                 inputs = await self._awaited(loaded) if await self._is_usable(loaded.start, usable) else ()
                 if inputs and run_id in self._active.unread:
                     self._rest_unread(loaded, inputs, rows[run_id])
+            # What could not be put to rest is loaded as any other run.
             for run_id in rows.keys() & self._active.unread:
                 self._active.unread.discard(run_id)
                 self._active.capacity.join(self._active.active_runs[run_id].request)

@@ -100,6 +100,7 @@ class RunCommands:
                 await self._carry_out(run_id, self._cancel(run_id, author, superseded_by))
             except errors.WrongState:
                 continue
+            # The order stands; it is carried out when the folder can be read again.
             except errors.Unreadable:
                 self._later.begin(self._cancel_when_readable(run_id, author, superseded_by), f"cancel {run_id}")
             except errors.ControlRoomError as error:
@@ -174,6 +175,7 @@ class RunCommands:
             active_run = self._admitted(summary)
         log = await self._active.load_now(active_run)
         try:
+            # A second order interrupts what the first one lets finish.
             if not (interrupt and _is_pausing(log, active_run)):
                 await self._write_pause(log, author)
             active_run.interrupts = interrupt and active_run.evicted is not None
@@ -199,6 +201,7 @@ class RunCommands:
         log = await self._active.load_now(active_run)
         shown = _runner(active_run).view().status
         try:
+            # A run that a fault parked has no line to take back: it continues by being loaded.
             if log.loaded.decisions.paused is not None or shown is not states.RunState.PAUSED:
                 await self._write_unpause(log, author, shown)
             active_run.sent_on = True
@@ -272,6 +275,7 @@ class RunCommands:
     async def _resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
         summary = await self._store.summary(run_id)
         state = states.RunState(summary.status)
+        # Of another process or a command line that is gone: nothing else continues it.
         lost = not state.finished and summary.owner != "service"
         if run_id in self._active.active_runs or state is states.RunState.DONE or not (state.finished or lost):
             raise _wrong(run_id, state, "resume")

@@ -69,6 +69,7 @@ class SharedLedger(Ledger):
         start, quote = loaded.start, self._quote(operation)
         if not self._is_limited(loaded):
             return self._unlimited(start.run_id, key, quote)
+        # Bounded: the turn of another process cannot be waited for without end.
         chain, until = await self._chain(start.run_id), self._clock.monotonic() + WAIT_SECONDS
         while True:
             release = await self._acquire_turn()
@@ -79,6 +80,7 @@ class SharedLedger(Ledger):
             except BaseException:
                 release()
                 raise
+            # Given back before the wait, in which others reserve.
             release()
             if not verdict.may_fit_later or self._clock.monotonic() > until:
                 raise verdict.exhausted(key, self._clock)
@@ -111,6 +113,7 @@ class SharedLedger(Ledger):
         except BaseException:
             self._turn.release()
             raise
+        # A list that empties: releasing twice does nothing.
         releases = [lock.release, self._turn.release]
 
         def release() -> None:
@@ -152,6 +155,7 @@ class SharedLedger(Ledger):
 
     async def _journal(self, run_id: str, version: object) -> _Journal | None:
         journal = self._journals.get(run_id)
+        # A journal that has grown has another version.
         if journal is None or journal.version != version:
             loaded = await self._loaded(run_id)
             if loaded is None:

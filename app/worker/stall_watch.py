@@ -54,6 +54,7 @@ class StallWatch:
         if step is None or since is None:
             return False
         silent = (now - clock.instant(since)).total_seconds()
+        # A step in a queue is not silent; it has not been asked yet.
         if wait.queued is not None or silent < self._after_seconds:
             if step.stalled is not None:
                 step.stalled = None
@@ -69,6 +70,7 @@ class StallWatch:
         seconds = round(silent_seconds)
         wait.step.stalled = views.Stalled(key=wait.key, agent_id=agent_id, since=since, silent_seconds=seconds)
         facts = {"agent_id": agent_id, "silent_seconds": seconds}
+        # The line is for people who look later; a run that is evicted writes it through its own writer.
         if active_run.log is not None:
             active_run.log.add_event(events.EventType.RUN_STALLED, wait.key, facts)
         elif isinstance(active_run.evicted, evicted_runs.EvictedRun):

@@ -40,6 +40,7 @@ class StopSignals:
     @contextmanager
     def caught(self) -> Iterator[None]:
         """Catch the signals within the block; only on the loop of the main thread."""
+        # A signal handler of the loop may use tasks; one of Python may not.
         loop = asyncio.get_running_loop()
         # What `nohup` has started outlives its terminal.
         numbers = [

@@ -51,6 +51,7 @@ class TimeLimits:
         assert active_run.log is not None
         assert active_run.runner is not None
         run_id, found = active_run.run_id, limits_of(active_run.log.loaded)
+        # The limiting run was reached while this one was not loaded.
         if (stop := self._stops.pop(run_id, None)) is not None and self._holds(stop):
             self._park(active_run, stop)
         if not taken_time.is_limited(found):
@@ -73,6 +74,7 @@ class TimeLimits:
                 reached, wait = self._judge(active_run, timed)
                 if reached is not None:
                     await self._stop(active_run, reached)
+                    # Reached: the next thing to wait for is a change.
                     wait = None
                 await self._pause(active_run, number, wait)
         finally:
@@ -86,6 +88,7 @@ class TimeLimits:
         )
         reached = taken.reached(timed.limits)
         left = taken.left(timed.limits)
+        # Nothing is being done, so that active time stands still.
         if oldest_start is None:
             left.pop("active_seconds", None)
         return reached, None if reached is not None else min(left.values(), default=None)

@@ -57,11 +57,13 @@ class ChildRuns:
         """Start the child, or find it after a restart, and wait for its end."""
         try:
             child = await self._start(call)
+        # As of a recipe that does not exist: the child's fault is the step's.
         except errors.ControlRoomError as error:
             return child_results.failed(error.code, error.message, None)
         self._begun.setdefault(call.run.run_id, set()).add(child)
         status = await self._end(call, child)
         if status is None:
+            # It would otherwise work on for a parent that has gone on without it.
             await self._cancel({child})
             self._begun.get(call.run.run_id, set()).discard(child)
             return child_results.failed(
@@ -85,6 +87,7 @@ class ChildRuns:
         finally:
             for task in (end, over):
                 task.cancel()
+            # A cancelled wait must not end in the log as an exception that was never retrieved.
             await asyncio.gather(end, over, return_exceptions=True)
 
     def pop_unfinished(self, run_id: str) -> set[str]:

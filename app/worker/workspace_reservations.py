@@ -71,6 +71,7 @@ class WorkspaceReservations:
         if workspace is None:
             return None
         self._holders[workspace].remove(run_id)
+        # An ancestor and its child hold it together; the last one gives it back.
         if not self._holders[workspace]:
             del self._holders[workspace]
             if workspace in self._locks:

@@ -43,9 +43,10 @@ class Module:
 
     @property
     def code_lines(self) -> int:
-        """Return the number of its lines without docstrings."""
+        """Return the number of its lines without docstrings and comments, which no budget is to discourage."""
         documented = (node for node in (self.tree, *statements(self)) if isinstance(node, Documentable))
-        return self.lines - sum(docstring_lines(node) for node in documented)
+        comments = sum(line.lstrip().startswith("#") for line in self.text.splitlines())
+        return self.lines - comments - sum(docstring_lines(node) for node in documented)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

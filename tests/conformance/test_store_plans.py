@@ -229,7 +229,7 @@ class TestLoss:
             store = await harness.crash()
 
         assert lost == [True, True, False, False, False]
-        gone = "sessions/{}/plan.json is gone, and nobody deleted the plan here"
+        gone = "sessions/{}/plan.json is gone, although the plan was not deleted here"
         assert told == [gone.format("sp_1"), gone.format("sp_2")]
         assert (caplog.records, await listed(harness)) == ([], [("sp_3", "draft", 1)])
         assert await store.plans.was_removed("sp_1")

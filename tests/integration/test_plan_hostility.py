@@ -362,7 +362,7 @@ async def test_a_plan_deleted_by_hand_is_gone(service: Planned) -> None:
     deleted = await service.call(plan, "", method="DELETE")
     again = await service.call(plan, "", method="DELETE")
 
-    assert "somebody removed its file" in refused(gone, 404, "plan_not_found")["detail"]
+    assert "its file was removed" in refused(gone, 404, "plan_not_found")["detail"]
     assert deleted.status_code == 204
     assert "gone" not in refused(again, 404, "plan_not_found")["detail"]
     assert not service.file(plan).exists()

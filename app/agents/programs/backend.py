@@ -83,6 +83,7 @@ class ProgramBackend:
     async def _store_turn(
         self, prompt: ports.AgentPrompt, opened: ConversationAddress, found: verdicts.TurnResult
     ) -> ports.AgentReply:
+        # Read again: the watcher has perhaps stored the program's own name during the turn.
         stored, reply = await self._stored(prompt), found.reply
         before = agent_sessions.NOTHING_SPENT if prompt.agent_session_id is None else counting.before(stored, prompt)
         if reply.error is None or (reply.error.code != "unknown_agent_session" and not opened.foreign):
@@ -136,6 +137,7 @@ class ProgramBackend:
             counted=None if foreign else agent_sessions.NOTHING_SPENT,
         )
         named = program_session_id or earlier.program_session_id
+        # The own name goes without saying, and stays so if the record moves to another program.
         if named == ours and self._program.names_sessions == "we":
             named = None
         known = dataclasses.replace(earlier, program_session_id=named, created=created or earlier.created)
@@ -210,6 +212,7 @@ class ProgramBackend:
         request: commands.Request,
         outlet: executables.Outlet,
     ) -> commands.Ended:
+        # A program that names its conversations does so in its first lines; a kill during the turn must not lose that.
         watches = self._program.names_sessions == "it" and not opened.resumes and prompt.agent_session_id is not None
         watching = asyncio.ensure_future(self._watch(prompt, outlet) if watches else _nothing())
         try:

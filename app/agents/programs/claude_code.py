@@ -38,10 +38,12 @@ def _invoke(turn: Turn) -> Invocation:
     # A conversation keeps the standing instruction that it was begun with, whatever is said later.
     if prompt.system and turn.folder is not None and not turn.instructed_otherwise:
         files[_SYSTEM_FILE] = prompt.system
+        # A file, not an argument: every user of the machine can read those.
         listed += ["--append-system-prompt-file", str(turn.folder / _SYSTEM_FILE)]
     if prompt.reply_schema is not None:
         listed += ["--json-schema", plain.canonical(plain.plain(prompt.reply_schema)).decode()]
     if prompt.cap_usd is not None:
+        # The program refuses a cap of nothing.
         listed += ["--max-budget-usd", f"{max(prompt.cap_usd, _LEAST_CAP_USD):.6f}"]
     message = as_words(turn.message(with_system=not files, with_schema=False))
     return Invocation(arguments=tuple(listed), stdin=message, files=files)

@@ -50,6 +50,7 @@ def _servers(turn: Turn) -> Iterator[str]:
     own = Path(turn.environ.get("CODEX_HOME") or turn.home / ".codex")
     for folder in (own, Path(turn.prompt.working_dir) / ".codex"):
         try:
+            # What cannot be read it refuses itself, in its own words.
             document = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
@@ -69,8 +70,10 @@ def _parse(event: Event, output: ParsedOutput) -> None:
         case "turn.completed":
             usage = event.get("usage")
             output.complete = True
+            # An error that it recovered from is none.
             output.failure = None
             output.sums = Tally()
+            # It reports the sums of the whole conversation.
             output.sums.add(within(usage, "input_tokens"), within(usage, "output_tokens"))
         case "turn.failed":
             output.failure = Failure(message=results.inner_words(str(within(event, "error", "message") or "")))

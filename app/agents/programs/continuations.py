@@ -32,6 +32,7 @@ def opening(
         return ConversationAddress()
     if stored is None:
         if prompt.session_created:
+            # It was begun elsewhere, under the name that the user gave us.
             return ConversationAddress(session_id=ours, resumes=True, foreign=True, instructed_otherwise=True)
         # Nothing was sent before it was kept, so that nothing was sent.
         return ConversationAddress(session_id=_named(program, ours), may_resume=prompt.attempt > 1)
@@ -79,7 +80,11 @@ def again(
         )
     if error.code == "agent_session_exists" and not opened.resumes and opened.may_resume:
         return ConversationAddress(
-            session_id=opened.session_id, resumes=True, may_begin=True, instructed_otherwise=True
+            # Its instruction was the first attempt's; that of now cannot be put in its place.
+            session_id=opened.session_id,
+            resumes=True,
+            may_begin=True,
+            instructed_otherwise=True,
         )
     return None
 
@@ -91,6 +96,7 @@ def _named(program: Program, ours: str, names: int = 0) -> str | None:
     if names:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{ours} {names}"))
     try:
+        # Programs demand a UUID. Derived, so that a second attempt finds the conversation of the first.
         return str(uuid.UUID(ours))
     except ValueError:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, ours))

@@ -33,6 +33,7 @@ def overlay(
         errors.AgentFailed: `missing_secrets`, the variable that holds the key is not set.
     """
     changed = cleaned(environ, prompt.working_dir)
+    # What the user has set himself stands.
     changed |= {name: value for name, value in program.variables.items() if name not in environ}
     if config.base_url is not None and program.endpoint_variable is not None:
         changed[program.endpoint_variable] = config.base_url
@@ -40,6 +41,7 @@ def overlay(
         changed[program.key_variable] = _key(config, environ)
     if prompt.max_tokens is not None and program.limit_variable is not None:
         changed[program.limit_variable] = str(prompt.max_tokens)
+    # The run's own names last: no configuration may give a program another run's.
     return {**changed, **called.env, **prompt.env}
 
 
@@ -64,6 +66,7 @@ def naming_withheld(reply: ports.AgentReply, withheld: Collection[str], backend:
     """
     if (error := reply.error) is None:
         return reply
+    # Whole names: a variable TOKEN is not meant by every text with those letters.
     words = set(_NAME.findall(f"{error.message} {error.detail.get('stderr', '')}"))
     if not (named := sorted(words.intersection(withheld))):
         return reply

@@ -25,6 +25,7 @@ def find(program: Program, config: BackendConfig, environ: Mapping[str, str], ho
         if not _executable(Path(named)):
             raise _missing(program, f"{variable} names {named}, which is not an executable program")
         return (str(Path(named).absolute()),)
+    # Before PATH, as the program's own updates go there.
     for known in program.known_paths:
         if _executable(home / known):
             return (str(home / known),)
@@ -85,6 +86,7 @@ class Outlet:
                 """Descriptor for the program; the caller that runs it closes it."""
                 self._reading = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             finally:
+                # A file without a name goes with its last descriptor, even if this process is killed.
                 os.unlink(path)
         self._seen_bytes = 0
         self._torn = b""

@@ -53,6 +53,7 @@ def _parse(event: Event, output: ParsedOutput) -> None:
         case "tool_use":
             # Text before a tool call is not a part of the answer; the other form of output omits it.
             output.text = ""
+        # It reports as an error of the stream that the reply was broken off, and then succeeds.
         case "error" if isinstance(event.get("message"), str) and _BROKEN_OFF.search(event["message"]):
             _parse_warnings([event["message"]], output)
         case "result":

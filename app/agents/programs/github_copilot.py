@@ -30,6 +30,7 @@ def _invoke(turn: Turn) -> Invocation:
 def _parse(event: Event, output: ParsedOutput) -> None:
     match event.get("type"):
         case "assistant.message":
+            # A message beside a tool call may be empty.
             output.text = str(within(event, "data", "content") or "") or output.text
         case "session.error":
             status = within(event, "data", "statusCode")

@@ -30,6 +30,7 @@ class Hearing:
         if stream != 1:
             self._hear(self._errors.decode(content))
             return
+        # Half a line cannot be read; the next newline is the first place to begin again.
         if skipped_bytes or len(self._torn) > _MOST_TORN:
             self._torn, self._is_cut = b"", True
             self._hear(_LEFT_OUT)
@@ -52,6 +53,7 @@ def _shown(line: bytes) -> str:
 
 def _texts(value: plain.Json, depth: int) -> Iterator[str]:
     """Yield the texts of an event's messages, which every program puts under `text`."""
+    # Down to a depth: what is nested deeper is the content of tools.
     if depth and isinstance(value, dict):
         for name, part in value.items():
             if name == "text" and isinstance(part, str):

@@ -63,6 +63,7 @@ def _parse(event: Event, output: ParsedOutput) -> None:
             tokens = within(event, "part", "tokens")
             cached = whole(within(tokens, "cache", "read")) + whole(within(tokens, "cache", "write"))
             written = whole(within(tokens, "output")) + whole(within(tokens, "reasoning"))
+            # A turn with tools has several steps, each with its own figures.
             output.turn.add(whole(within(tokens, "input")) + cached, written, within(event, "part", "cost"))
         case "error":
             error = event.get("error")

@@ -73,6 +73,7 @@ def _parse_result(event: Event, output: ParsedOutput, *, sums: bool) -> None:
         read = sum(whole(within(model, name)) for name in _READ)
         output.sums.add(read, within(model, "outputTokens"))
     output.cut_off = event.get("api_error") == "max_output_tokens" or event.get("stop_reason") == "max_tokens"
+    # A reply that fits a schema comes apart from the text, which then only speaks of it.
     reply_text = event.get("structured_output")
     text = plain.canonical(reply_text).decode() if reply_text is not None else event.get("result")
     output.failure = _failure(event, text)
@@ -104,6 +105,7 @@ def events(lines: Iterable[bytes]) -> Iterator[Event]:
     """Yield every JSON object: one a line, in an array, or one written over many lines; all else is passed over."""
     result = iter(lines)
     for line in result:
+        # Warnings and progress stand between the events.
         if line.lstrip()[:1] not in (b"{", b"["):
             continue
         try:
@@ -116,6 +118,7 @@ def events(lines: Iterable[bytes]) -> Iterator[Event]:
 def last_event(text: str) -> Event | None:
     """Return the JSON object that a text ends with, as some programs write their errors behind other complaints."""
     end = text.rstrip()
+    # It may hold further objects: outwards from the end, a few tries.
     begin = len(end)
     for _ in range(_TRIES):
         begin = max(end.rfind("\n{", 0, begin), 0 if end.startswith("{") else -1)

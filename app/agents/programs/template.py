@@ -61,6 +61,7 @@ def _invoke(turn: Turn) -> Invocation:
         raise errors.AgentFailed(message, code="unknown_agent_session", detail={"backend": config.name})
     named = {name for part in template for text in _texts(part) for name in _PLACE.findall(text)}
     message = turn.message(with_system="system" not in named)
+    # The kernel bounds an argument and refuses a NUL; it would only say that the program cannot be started.
     if "prompt" in named and (len(message.encode()) > ARGUMENT_BYTES or "\0" in message):
         raise errors.AgentFailed(
             f"The prompt is too long to be an argument; let the command of the backend {config.name} take"
@@ -98,6 +99,7 @@ def _filled(template: tuple[Part, ...], values: Mapping[str, str | None], tools:
     for part in parts:
         if part == _TOOLS:
             arguments += tools
+        # An option whose value is missing is left out with it.
         elif all(values[name] is not None for text in _texts(part) for name in _PLACE.findall(text)):
             arguments += [_argument(text, values, is_operand="--" in arguments) for text in _texts(part)]
     return arguments

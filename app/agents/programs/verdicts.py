@@ -51,6 +51,7 @@ class TurnResult:
 def verdict(program: Program, result: ProcessResult, session_id: str | None = None) -> TurnResult:
     """Return the reply of a turn that was reported as complete, with exit code 0, no error and no kill."""
     complaints = results.plain_text(result.stderr)
+    # The first lines are kept for the message, in case no event comes.
     printed = itertools.chain(begun := list(itertools.islice(result.stdout, _BEGIN_LINES)), result.stdout)
     output = _parsed(program, replace(result, stdout=printed), complaints)
     error = (
@@ -58,6 +59,7 @@ def verdict(program: Program, result: ProcessResult, session_id: str | None = No
         or _reported(program, result, output, complaints)
         or _incomplete(program, output, complaints or _text(begun))
     )
+    # Some programs begin a new conversation where they do not know the old one, and answer without its past.
     if error is None and session_id is not None and output.session_id not in (None, session_id):
         message = f"{program.label} began another conversation in place of {session_id:.80}."
         error = records.StepError(code="unknown_agent_session", message=message)
@@ -84,6 +86,7 @@ def _parsed(program: Program, result: ProcessResult, complaints: str) -> ParsedO
         program.parse(event, output)
     for event in results.events([result.extra]):
         program.parse(event, output)
+    # Errors before the first event go to the other stream.
     if output.failure is None and not output.complete and (last := results.last_event(complaints)) is not None:
         program.parse(last, output)
     return output
@@ -102,8 +105,10 @@ def _reported(
     program: Program, result: ProcessResult, output: ParsedOutput, complaints: str
 ) -> records.StepError | None:
     failure = output.failure
+    # What was cut off is a reply all the same; the recipe decides what it is worth.
     if (failure is None and result.exit_code == 0) or (output.cut_off and output.text.strip()):
         return None
+    # A shell reports the death of its child by a signal in the exit code.
     if failure is None and not output.complete and result.exit_code in _ENDED:
         return _signalled(program, _ENDED[result.exit_code])
     words = failure.message if failure else ""

@@ -88,6 +88,7 @@ class Agent:
     async def _answer(self, what: Awaitable[T], seconds: float, idle_seconds: float | None) -> T:
         work = asyncio.ensure_future(what)
         begun = self._clock.monotonic()
+        # One wait for three things: the answer, the limits and a tool that it must not use.
         try:
             while not work.done():
                 wait = self._wait_seconds(begun, seconds, idle_seconds)
@@ -213,6 +214,7 @@ async def _shielded(work: Awaitable[None]) -> None:
     """Do a piece of work to its end even if the caller is cancelled; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled = False
+    # Each further cancellation is put off as well, however many come.
     while not task.done():
         try:
             await asyncio.shield(task)

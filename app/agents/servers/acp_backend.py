@@ -106,6 +106,7 @@ class AcpBackend:
         try:
             cwd = executables.entered(Path(prompt.working_dir))
         except BaseException:
+            # Nothing else owns them yet: the program would have closed them.
             os.close(reads)
             os.close(writes)
             raise
@@ -171,6 +172,7 @@ class AcpBackend:
             before = dataclasses.replace(counting.UNTOLD, cost_usd=turn.cost_before)
         if stored is None and reply.error is None:
             stored = self._session(prompt, reply.agent_session_id)
+        # A conversation begun elsewhere has a price before our first turn, if the agent reports it.
         if stored is not None:
             known = dataclasses.replace(stored, created=stored.created or reply.error is None)
             await self._store(prompt, counting.kept(known, prompt, sums, before))

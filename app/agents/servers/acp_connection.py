@@ -65,6 +65,7 @@ class Line:
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next request or answer; None once there will be none."""
+        # Updates are passed on in the order in which they came, before the answer behind them.
         while (line := await self._next()) is not None:
             message = _message(line)
             if message is None:
@@ -92,6 +93,7 @@ class Line:
                 self._stray(rest.partial)
             return None
         except asyncio.LimitOverrunError:
+            # What follows cannot be told apart from the rest of this line.
             self.fault = f"it wrote a line of more than {MAX_LINE_BYTES} bytes"
             return None
         except ConnectionError:
@@ -114,6 +116,7 @@ class Line:
 def _message(line: bytes) -> dict[str, Any] | None:
     try:
         message: dict[str, Any] = json.loads(line)
+    # Programs write log lines to this stream; a few of them are passed over.
     except (ValueError, RecursionError):
         return None
     match message:

@@ -53,6 +53,7 @@ async def opened(
     client = schema.Implementation(name="control-room", title="Control Room", version="1")
     hello = await agent.ask(agent.connection.initialize(_PROTOCOL, client_info=client))
     known_as = hello.agent_info.name.lower() if hello.agent_info is not None else ""
+    # A hold is made for one agent; another would not be held by it.
     if wish.hold is not None and wish.hold.name not in known_as:
         raise unheld(wish.backend, f"it calls itself {known_as or 'nothing'!r:.80}, not {wish.hold.name}")
     conversation = await _resumed(agent, wish, hello, known_as)
@@ -87,9 +88,11 @@ async def _resumed(
             return _opened(wish.session_id, answer, known_as)
         except acp.RequestError as error:
             refusal = acp_turns.refused(wish.backend, error)
+            # Any other refusal, as of the key, would meet a new conversation too.
             if refusal.code != "agent_error":
                 raise
             why = str(refusal.detail["told"])
+    # A step that relies on the past must not go on without it.
     if wish.certain:
         if GEMINI in known_as:
             why = f"{why.rstrip('.')}. {_CLEANING}"
@@ -150,6 +153,7 @@ async def _choose_model(agent: Agent, wish: Wish, conversation: OpenedConversati
 
     option = _option(conversation.options, "model")
     offered = {} if option is None else _values(option)
+    # Users write the name that the agent shows, or its value.
     named = next((value for value, name in offered.items() if model in (value, name)), model)
     try:
         if option is not None:

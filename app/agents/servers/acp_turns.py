@@ -100,6 +100,7 @@ class Turn:
         # as well; the alarm ends its turn.
         if self._tools:
             return
+        # An update names only what has changed since.
         reported = self._tools_called[name] = {**self._tools_called.get(name, {}), **update}
         acts = reported.get("status") in _BEGUN and reported.get("kind") not in _HARMLESS_KINDS
         if acts and not self.alarm.done():
@@ -120,11 +121,13 @@ class Person:
         from acp import schema
 
         self.asked.append(plain.preview(tool_call.title or tool_call.tool_call_id))
+        # Once before always, and never a lasting permission: the next run decides anew.
         for wanted in self._wanted:
             for option in options:
                 if option.kind == wanted:
                     chosen = schema.AllowedOutcome(outcome="selected", option_id=option.option_id)
                     return schema.RequestPermissionResponse(outcome=chosen)
+        # The protocol's way to refuse where no option refuses.
         return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
 
 

@@ -91,6 +91,7 @@ def _arguments(question: services.Question) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "model": question.model,
         "messages": reply_text,
+        # The API demands a bound, unlike others.
         "max_tokens": question.max_tokens or REPLY_TOKENS,
     }
     if question.system:
@@ -98,6 +99,7 @@ def _arguments(question: services.Question) -> dict[str, Any]:
     if question.reply_schema is not None:
         schema = _binding(plain.plain(question.reply_schema))
         if schema is None:
+            # Then the schema goes into the prompt, and the reply is checked as every other is.
             reply_text[-1]["content"] += reply_forms.BREAK + reply_forms.in_words(question.reply_schema)
         else:
             arguments["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
@@ -136,6 +138,7 @@ async def _answer(stream: AsyncIterator[Any], hear: Callable[[str], None]) -> se
     size, started, whole, stop_reason = 0, False, False, None
     async for event in stream:
         reported: dict[str, Any] = event.to_dict(warnings=False)
+        # A sign of life for the limit on silence.
         hear("")
         match reported:
             case {"type": "message_start", "message": dict(begun)}:
@@ -153,6 +156,7 @@ async def _answer(stream: AsyncIterator[Any], hear: Callable[[str], None]) -> se
                 whole = started
         if size > services.MAX_REPLY_BYTES:
             raise failures.unreadable(f"it has more than {services.MAX_REPLY_BYTES} characters")
+    # A connection may end between two events without an error.
     if not whole:
         raise failures.unreadable("the stream ended before the reply did")
     return services.Completion(

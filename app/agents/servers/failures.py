@@ -26,6 +26,7 @@ def refused(error: Any) -> errors.AgentFailed:
     kinds = _kinds(error.body)
     reported = str(error.message)
     code = next((_BY_KIND[kind] for kind in kinds if kind in _BY_KIND), None) or _BY_STATUS.get(error.status_code)
+    # Services name this fault in words alone, under the code of any other bad request.
     if any(hint in reported.lower() for hint in _TOO_LONG):
         code = "prompt_too_long"
     detail: dict[str, plain.Json] = {"status": error.status_code}
@@ -41,6 +42,7 @@ def refused(error: Any) -> errors.AgentFailed:
 
 def unreachable(error: Exception) -> errors.AgentFailed | errors.WorkspaceFault:
     """Return what a connection that failed or broke means."""
+    # The fault is this machine's (no descriptor, no memory), and the step waits for its end.
     if (lack := workspace_faults.shortage(error)) is not None:
         return workspace_faults.waits("", lack)
     cause = error.__cause__ or error

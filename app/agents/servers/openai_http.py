@@ -37,8 +37,10 @@ class ChatCompletions:
         try:
             return await _asked(client, question, limit)
         except errors.AgentFailed as refusal:
+            # The fault of another parameter would be repeated in vain.
             if question.max_tokens is None or refusal.detail.get("parameter") != limit:
                 raise
+        # Kept for the prompts to come: a server knows one of the names.
         self._limit = _OLD_LIMIT if limit == _NEW_LIMIT else _NEW_LIMIT
         return await _asked(client, question, self._limit)
 
@@ -105,6 +107,7 @@ def _is_strict(schema: plain.Json) -> bool:
         return True
     if "properties" in schema or schema.get("type") == "object":
         names = set(schema.get("properties", {}))
+        # Sent as binding, any other schema is refused outright.
         if schema.get("additionalProperties") is not False or set(schema.get("required", ())) != names:
             return False
     return all(_is_strict(part) for part in schema.values())

@@ -146,6 +146,7 @@ class ServiceBackend:
         if (lack := self._vendor.lacks(self._config, environ)) is not None:
             raise lack
         variable = self._vendor.key_of(self._config)
+        # The packages insist on a key; a server of one's own asks for none.
         api_key = _NO_KEY if variable is None else environ[variable].strip()
         limited = partial(self._surroundings.limited, self._config.name)
         account = Account(base_url=self._config.base_url, api_key=api_key, limited=limited)

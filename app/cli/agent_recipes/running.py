@@ -37,6 +37,7 @@ def run(project: projects.Project, request: requests.StartRequest, output: Outpu
     Raises:
         errors.ControlRoomError: it cannot be started; then nothing was made.
     """
+    # Twice: what cannot work is refused before a data directory is made for it.
     project.work_here(lambda client: _examine(client, project, request), Access.EXAMINE)
     return project.work_here(lambda client: _run(client, project, request, output), Access.START)
 
@@ -70,6 +71,7 @@ async def _run(
         detail = await following.watch(client, run_id, told.tell)
         _tell_rest(detail, project, output)
     except terminal.PipeClosed:
+        # The reader of stdout is gone, but the run was begun: it is stopped in order, and stderr names the way on.
         await client.stop()
         left = await client.call(use_cases.show_run, run_id)
         with contextlib.suppress(terminal.PipeClosed):

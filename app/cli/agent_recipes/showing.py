@@ -95,6 +95,7 @@ async def _planned(client: FolderClient, request: requests.StartRequest, as_json
     try:
         return await client.call(use_cases.plan_run, request)
     except errors.NotReady as lacking:
+        # A drawing needs no backend, so what is missing is only a warning.
         if as_json:
             raise
         terminal.warn(*(f"agent-recipes: {line}" for line in common.sentences(lacking)))

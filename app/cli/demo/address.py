@@ -11,6 +11,7 @@ PORT = 8000
 def free_port(wanted: int) -> int:
     """Return the port if it is free, else another one."""
     with socket.socket() as probe:
+        # A service that has just ended must not make its port look taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, wanted))

@@ -58,6 +58,7 @@ def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) 
     from app.cli.demo import service, tour, weights
 
     folder = (project or Path(tempfile.mkdtemp(prefix="control-room-demo-"))).resolve()
+    # Signals are caught before anything is started, so that nothing is left behind.
     with boundary.by_signals():
         port = address.free_port(port)
         terminal.say(f"== Control Room demo: {address.of(port)}/  in {folder}")
@@ -95,6 +96,7 @@ def prepare(folder: Path, *, model: bool) -> str:
     """
     from app import bootstrap, resources
 
+    # Before a file is written: the folder may be a project in use.
     _refuse_used(folder / ".control-room", () if model else _SCRIPTED_AGENTS)
     folder.mkdir(parents=True, exist_ok=True)
     bootstrap.add_sample(folder, "story")

@@ -94,6 +94,7 @@ class Service:
         """Stop the service, if it runs."""
         if self._process is None:
             return
+        # SIGTERM first, which lets the steps in flight end.
         self._process.terminate()
         try:
             self._process.wait(_STOP_SECONDS)
@@ -126,6 +127,7 @@ class Service:
         """Yield a run, and again after each of its changes, until it ends, pauses or waits."""
         etag = ""
         while True:
+            # The first look comes at once; later ones wait for a change.
             wait = _POLL_SECONDS if etag else 0
             reply = self._ask("GET", f"/api/runs/{run_id}?wait={wait}", headers={"If-None-Match": etag})
             if reply.status_code == httpx.codes.NOT_MODIFIED:
@@ -151,6 +153,7 @@ class Service:
             with contextlib.suppress(httpx.TransportError):
                 if self._http.get("/readyz").is_success:
                     return True
+            # Waiting for its end in place of a sleep: a service that fails at once is reported at once.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_LOOK_SECONDS)
         return False

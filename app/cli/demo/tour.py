@@ -61,6 +61,7 @@ class Tour:
         """Draft a scene, kill the service in the middle, start it again, and return the draft's path."""
         heading("2 of 3: a draft by five agents, and a kill -9 in the middle")
         terminal.say(f"   the agents are {self._agents}")
+        # It hangs in the middle, so that the kill finds an agent at work.
         self._service.script_writer(hangs=True)
         run_id = self._start({"recipe_id": self._drafting, **DRAFTING})
         if self._opens:
@@ -135,6 +136,7 @@ class Tour:
         terminal.say(f"== kill -9 {pid}: the service died in the middle of the step {KILLED_IN}")
         self._service.start()
         kept = before.count(b"\n")
+        # The promise of the whole demo, checked on the bytes.
         same = journal.read_bytes().startswith(before)
         state = "byte for byte as before, none is repeated" if same else "CHANGED"
         terminal.say(f"== the service runs again (process {self._service.pid}); {kept} finished steps, {state}:")

@@ -89,6 +89,7 @@ def _start(members: Members, folder: Path, port: int, workers: int, store: str) 
     pids = []
     for number in range(1, workers + 1):
         name = f"worker-{number}"
+        # `worker: ready` of an earlier worker must not count.
         (place / f"{name}.log").unlink(missing_ok=True)
         worker = Program(name=name, command=[*this, "worker"], environ=environ)
         pid = members.start(worker, lambda name=name: members.has_logged(name, "worker: ready"))  # type: ignore[misc]

@@ -54,6 +54,7 @@ class Members:
         Raises:
             errors.ConfigurationError: `member_not_started`, with the end of its log.
         """
+        # The log grows over restarts; only what this start writes is shown.
         begin = self._log(program).stat().st_size if self._log(program).exists() else 0
         process = self._begin(program)
         self._running.append(_Member(program=program, process=process))
@@ -85,6 +86,7 @@ class Members:
 
     def stop(self) -> None:
         """End all processes, the last first; those that do not heed their signal are killed."""
+        # In reverse order: workers still need the server, and the server its database, while they stop.
         while self._running:
             member = self._running.pop()
             member.process.send_signal(member.program.stop)

@@ -60,6 +60,7 @@ def start(members: Members, folder: Path, port: int) -> str:
 
 
 def _initialise(programs: Path, data: Path, secret: Path, user: int | None) -> None:
+    # An initialisation that was cut off leaves a folder that the next one refuses.
     shutil.rmtree(data, ignore_errors=True)
     command = [str(programs / "initdb"), "-D", str(data), "-U", "control_room", "-A", "scram-sha-256", "-E", "UTF8"]
     done = subprocess.run(  # noqa: S603 - a program of Postgres

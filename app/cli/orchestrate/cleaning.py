@@ -43,6 +43,7 @@ def clean(place: places.Place, older_than: timedelta, *, dry_run: bool, as_json:
         store = client.application.store
         found = [run async for run in stores.every_run(store, stores.RunQuery())]
         old = [run for run in found if _age(run) >= older_than]
+        # What has not ended is counted and left, however old it is.
         gone = [run.run_id for run in old if run.status in _FINISHED]
         if not dry_run:
             for run_id in gone:

@@ -76,6 +76,7 @@ class Drawing:
         if key.outermost not in self._numbers:
             return
         if key.outermost != self._step:
+            # The step before may have ended without an event of its own, such as one that was passed over.
             self._finish("done")
             self._step = key.outermost
             self._loops = ()

@@ -53,6 +53,7 @@ def forget(place: Place, run_ids: Iterable[str], left: str | None) -> None:
 
 
 def _replace(link: Path, target: str) -> None:
+    # Made beside and moved over it: a reader of `latest` never finds nothing.
     fresh = link.with_name(f".{link.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)

@@ -74,6 +74,7 @@ def kept(run_root: Path, level: str, masker: plain.Masker, *, verbose: bool) -> 
     Args:
         verbose: Whether stderr gets the same lines.
     """
+    # Loggers belong to the process, and `watch` executes several runs in one.
     root = logging.getLogger()
     earlier, root_level = list(root.handlers), root.level
     with _opened(run_root / "logs") as file:

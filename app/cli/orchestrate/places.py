@@ -72,6 +72,7 @@ def of(state_dir: Path | None) -> Place:
         "STORE_URL": "",
         "BLOBS_URL": "",
     }
+    # A command has no service that could continue the run, so it stops at once unless a time is set.
     if not os.environ.get(_GRACE):
         laid["STOP_GRACE_SECONDS"] = "0"
     return Place(workspace=workspace, data=data, shown=shown, environ=options.laid_over(**laid))

@@ -51,6 +51,7 @@ class Processed:
             with os.scandir(handle) as entries:
                 found = list(entries)
             for entry in found:
+                # Through the open folder: a link that takes its place meanwhile leads nowhere.
                 if entry.is_dir(follow_symlinks=False):
                     shutil.rmtree(entry.name, dir_fd=handle)
                 else:

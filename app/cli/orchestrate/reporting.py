@@ -128,6 +128,7 @@ class Telling:
             return
 
         async def items(loop: str) -> Sequence[Any]:
+            # The snapshot lags behind; the list of items is read after it was written.
             await client.application.store.maintenance.show(self._run_id)
             loops = _read(self._place.run_root(self._run_id)).get("for_each", {})
             found: Sequence[Any] = loops.get(loop, {}).get("items", ())

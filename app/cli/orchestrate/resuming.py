@@ -74,6 +74,7 @@ async def _send_on(asked: Asked, client: FolderClient, run_id: str, how: How) ->
         return ExitCode.DONE
     workflow = _unchanged(asked, start)
     _tell_state(asked, run_id)
+    # Only events of the continuation are shown.
     events = await store.read_events(run_id)
     after = events[-1].seq if events else 0
     await _continue(client, run_id, requests.ResumeRequest(options=dict(asked.options) or None))

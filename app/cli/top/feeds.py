@@ -83,6 +83,7 @@ class Source:
     async def follow(self, feed: Feed, changed: Callable[[], None]) -> None:
         """Keep one field of the board up to date for ever; `changed` is called after each change of the board."""
         etag, pause = None, _SHORTEST_SECONDS
+        # For ever: the screen outlives any service, and finds the next one.
         while True:
             try:
                 etag = await self._read(feed, etag, _WAIT_SECONDS if etag else 0)

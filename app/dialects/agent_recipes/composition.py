@@ -85,6 +85,7 @@ class _Composer:
         taken: _Object = {}
         for file in files if isinstance(files, list) else [files]:
             steps = self._all(file, self._deeper(trail, str(file)))
+            # Otherwise the order of the files would decide which of the two is taken.
             if both := sorted(taken.keys() & steps.keys()):
                 raise _Cannot("duplicate_step", f"takes {', '.join(both)} from two files")
             taken |= steps

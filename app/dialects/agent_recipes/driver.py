@@ -141,7 +141,9 @@ class _Machine:
         run, left = self._ctx.run, self._state
         self._recipe = run.recipe if recipe_id == run.recipe["id"] else run.frozen["recipes"][recipe_id]
         self._guardrails = transitions.Guardrails.of(self._recipe, self._args)
+        # A restart has a conversation of its own, under an id that a replay makes again.
         session_id = runs.agent_session_id(run.root_id, left.restarts + 1)
+        # From a record, not from a clock, so that a replay gets the same instant.
         began_at = self._last.completed_at if self._last is not None else run.created_at
         self._state = transitions.State.begun(self._recipe, session_id, began_at, restarts=left.restarts + 1)
         self._tell("recipe:restarted", fromSessionId=left.session_id, restarts=left.restarts + 1)

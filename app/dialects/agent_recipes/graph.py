@@ -114,6 +114,7 @@ class _Locator:
         ways = step.get("onOutcome", {})
         found = [ways[outcome]] if outcome in ways else list(ways.values())
         targets = [self._recipes.get(way.get("recipeId")) for way in found]
+        # Of several restarts, it was the one whose recipe begins with the step that came next.
         fitting = (recipe for recipe in targets if recipe is not None and recipe["initialStep"] == first)
         return next(fitting, self._recipe)
 

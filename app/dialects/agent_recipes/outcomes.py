@@ -136,6 +136,7 @@ def _validated(found: plain.Json, candidate: str, outcomes: Collection[str], ver
     if not isinstance(outcome, str):
         return _unreadable("no_outcome", 'The "outcome" field must be a string', candidate)
     if outcome not in outcomes:
+        # Version 1 quoted in the way of Python, and the prompts in its journals contain that text.
         shown = repr(outcome) if version < VERSION else json.dumps(outcome, ensure_ascii=False)
         expected = ", ".join(sorted(outcomes))
         return _unreadable("unknown_outcome", f"Invalid outcome {shown:.80}. Expected one of: {expected}", candidate)

@@ -156,6 +156,7 @@ NextMove: TypeAlias = Advance | Exit | Restart | Halt
 def decide(recipe: plain.Object, state: State, outcome: str, guardrails: Guardrails) -> NextMove:
     """Decide what follows an outcome of the present step."""
     transition = recipe["steps"][state.current_step]["onOutcome"][outcome]
+    # The guardrail goes before the transition, which may name a next step all the same.
     if outcome == schema.OTHER and guardrails.exit_on_other:
         return Exit(reason=transition["reason"])
     if "nextStep" in transition:

@@ -74,6 +74,7 @@ def resolved(pattern: str | None, models: Mapping[str, str]) -> str | None:
     if not is_pattern(pattern):
         return pattern
     fitting = sorted(model for model in models.values() if fnmatch.fnmatchcase(model, str(pattern)))
+    # Newer models have names that sort behind those of older ones.
     return fitting[-1] if fitting else next((tier for tier in _TIERS if tier in str(pattern).lower()), None)
 
 
@@ -99,6 +100,7 @@ def voices(
     preferred = step.get("provider_preferences") or [
         {name: step[name] for name in ("provider", "model") if name in step}
     ]
+    # The agent's model belongs to the agent's provider; another provider gets its own default.
     return tuple(
         Voice(
             agent_id=agent["id"],

@@ -39,6 +39,7 @@ class Frame:
     def beside(self, scopes: Mapping[str, templates.Scope], width: int) -> dict[str, Frame]:
         """Return places inside of this one that continue at once, by the names of their branches."""
         lanes, before = loops.lanes_inside(self.lanes, width), self.prompts.count
+        # Counted ahead, in the order of the recipe: branches must not share a count that depends on which is faster.
         self.prompts.count += len(scopes)
         return {
             name.strip(".[]"): self.inside(
@@ -102,6 +103,8 @@ class Asker:
         place = dataclasses.replace(self._place(step), instructions=templates.own_words(step["prompt"]))
         for number, (key, call) in enumerate(zip(keys, ways, strict=True), start=1):
             record = await self._ctx.perform(key, call, place)
+            # Only an agent that could not be reached is replaced. A failure of one that answered stands, and was paid
+            # for.
             unreachable = record.error is not None and record.error.code in agents.UNREACHABLE
             if not unreachable or number == len(ways):
                 break
@@ -109,6 +112,7 @@ class Asker:
             raise failures.StepFailed.of(record, keys[:number])
         printed = await self._content(record)
         value = self._read(step, str(printed or ""), record)
+        # A long text stays in its blob, and variables refer to it.
         return templates.Kept(text=value, blob=record.blob) if record.blob and isinstance(value, str) else value
 
     async def _run_command(self, step: plain.Object, frame: Frame) -> templates.Value:

@@ -19,6 +19,7 @@ def most_calls(
     """Return the calls of all steps, those of loops as often as their lists or limits allow, each with all of its
     attempts.
     """
+    # What a step may assign is unknown before the run, whatever its argument says.
     assigned = {schema.DEFAULT_ITEM, *_assigned(document)}
     given = {name: value for name, value in (args or {}).items() if name not in assigned}
     counts = {name: len(value) for name, value in given.items() if isinstance(value, list)}

@@ -22,6 +22,7 @@ def agent_calls(
     """Return the prompt of a step, once for each way to ask its agent, best way first."""
     prompt_parts = templates.parts(step["prompt"], scope)
     mode = (f"MODE: {step['mode']}\n\n",) if "mode" in step else ()
+    # Version 1 did not ask for JSON in words, and its prompts must remain what they were.
     requested = (replies.ASKED,) if step.get("parse_json") and run.driver_version > 1 else ()
     return [
         operations.AgentCall(
@@ -58,6 +59,7 @@ def command(step: plain.Object, scope: templates.Scope, run: runs.RunStart) -> o
         env={**own, **values},
         secrets=tuple(dict.fromkeys((*run.recipe.get("secrets", ()), *step.get("secrets", ())))),
         timeout_seconds=step.get("timeout", schema.DEFAULT_TIMEOUT),
+        # With a variable for it, every exit code is a result.
         idle_seconds=step.get("idle_seconds"),
         exit_codes=_ANY_EXIT_CODE if "output_exit_code" in step else (0,),
         output_limit_bytes=_OUTPUT_BYTES,

@@ -156,6 +156,7 @@ def called_recipe(name: str, recipe: library.Recipe, registry: library.Library) 
     else:
         ending = "/" + posixpath.normpath(name).lstrip("./")
         fitting = [one for one in registry.recipes.values() if one.path.endswith(ending)]
+    # If two files fit, neither may be chosen by chance.
     return fitting[0] if len(fitting) == 1 else None
 
 

@@ -140,12 +140,14 @@ def _expanding(document: HereDocument, text: str, spots: list[tuple[int, int]]) 
     if not document.quoted or not inside:
         return
     delimiter, number = document.delimiter, 0
+    # A delimiter that needs quotes would keep the text unexpanded, and one that occurs in the text would end it.
     while not _DELIMITER.fullmatch(delimiter) or (number and delimiter in text):
         number += 1
         delimiter = f"RECIPE_TEXT_{number}"
     yield (*document.start, delimiter)
     yield (*document.end, delimiter)
     for start, end in [*inside, (stop, stop)]:
+        # What the quotes kept from expanding is escaped now.
         yield (begin, start, _EXPANDED.sub(r"\\\g<0>", text[begin:start]))
         begin = end
 

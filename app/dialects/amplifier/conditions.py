@@ -193,6 +193,7 @@ class _Reader:
 
     def _negation(self) -> Condition:
         self._depth += 1
+        # Parentheses without end would exhaust the stack.
         if self._depth > _MOST_DEPTH:
             raise ConditionInvalid(f"is nested more than {_MOST_DEPTH} deep")
         try:

@@ -165,6 +165,7 @@ class _Flow:
             }
             values = await self._at_once(frame, frames, taken, width)
         if body == schema.STEPS:
+            # A body of steps has the value of its last one; sub-steps have a value each.
             return list(values.values())[-1]
         return {name: templates.spoken(value) for name, value in values.items()}
 
@@ -242,6 +243,7 @@ class _Flow:
             key = f"{frame.key}[{len(results)}]"
             if not await self._holds(step, "while_condition", f"{key}:while_condition", frame.scope):
                 return results
+            # The limit is looked at only now: a loop that is over after its last iteration is within it.
             if len(results) == loops.limit(step):
                 message = f"while_condition is still true after {len(results)} iterations, which max_iterations allows"
                 failure = loops.Unfit("too_many_iterations", message)

@@ -103,6 +103,7 @@ def args_schema(document: plain.Object) -> dict[str, plain.Json]:
             required += [name] if name not in declared else []
         else:
             properties[name] = {**properties.get(name, {}), "default": value}
+    # An argument with a default is never missing.
     wanted = [name for name in dict.fromkeys(required) if "default" not in properties.get(name, {})]
     known = {name: properties.get(name, {}) for name in (*properties, *context)}
     known |= {name: _SET_BY_STEPS for name in sorted(walk.made(document)) if name not in known}
@@ -122,6 +123,7 @@ def _version(document: plain.Json) -> tuple[str, str | None]:
     if named in schema.VERSIONS and isinstance(named, str):
         return named, None
     meant = templates.written(named)
+    # Without quotes YAML reads `1.7` as a number; the recipe is judged by the version that it means.
     if isinstance(named, int | float) and not isinstance(named, bool):
         judged = meant if meant in schema.VERSIONS else schema.NEWEST
         return judged, f'is a number; write it in quotes: "{meant}"'

@@ -197,6 +197,7 @@ def _of_texts(spot: walk.Spot, check: _Checks) -> _Flaws:
             yield _reserved((*spot.place, "update_context", name), name)
     for field in schema.KINDS["nested_foreach" if spot.inner else "step"]:
         if field.filled and field.name in step:
+            # Which variables a text may name depends on when it is read: before the loop, in it or after an iteration.
             known = spot.inside
             if field.name in ("break_if", "break_when", "update_context"):
                 known = spot.after

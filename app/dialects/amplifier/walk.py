@@ -198,6 +198,7 @@ def _of_step(step: plain.Object, place: json_text.Parts, known: _Names, earlier:
         yield Spot(
             place=where, step=loop, before=before, inside=inside, after=after, earlier=earlier, inner=loop is not step
         )
+    # Branches that continue at once do not see what the others set.
     if "foreach" not in step and step.get("parallel") not in (None, False):
         for name, index, substep in body(step):
             yield from _of_step(substep, (*place, name, index), inside, earlier)

@@ -200,6 +200,7 @@ def field_of(slot: str, field: str, value: plain.Json, version: int = CLOSING_VE
         return refs.follow(reference, value)
     except refs.BrokenReference as error:
         if error.detail["segment"] == reference.text and error.detail["problem"] == "it is null":
+            # At the end of a path null is a value to compare with; on the way it leads nowhere.
             return None
         raise
 
@@ -216,6 +217,7 @@ def same(one: plain.Json, other: plain.Json) -> bool:
             return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
         case list(), list():
             return len(one) == len(other) and all(map(same, one, other))
+        # Booleans first: in Python True equals 1, in JSON it does not.
         case bool(), bool():
             return one is other
         case (bool(), _) | (_, bool()):

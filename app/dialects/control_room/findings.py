@@ -69,6 +69,7 @@ async def close_gone(ctx: ports.Context, values: refs.Values, opened: Sequence[r
     reference = refs.read(wanted["$ref"])
     looked_at = values.looked_at(reference.root)
     whole = await values.content(reference.root)
+    # A list that was cut off may lack findings that are still there.
     if not looked_at or (isinstance(whole, dict) and whole.get("truncated") is True):
         return
     found = tuple(record.output["issue_id"] for record in opened if isinstance(record.output, dict))
@@ -156,6 +157,7 @@ def _at(finding: plain.Json) -> str:
 
 
 def _files(value: plain.Json) -> Iterator[str]:
+    # A stack instead of recursion: tools and agents may nest their output at will.
     pending = [value]
     while pending:
         part = pending.pop()

@@ -110,6 +110,7 @@ class _Survey:
         self._agent_steps = list(_objects(document, "phase_b"))
         self._steps = [*self._tool_steps, *self._agent_steps]
         written = [(_text(step, "output_slot"), index) for index, (_, step) in enumerate(self._steps)]
+        # Reversed, so that the first step that fills a slot remains.
         self._written = {slot: index for slot, index in reversed(written) if slot is not None}
         # A malformed step could fill any slot, so no slot is reported as unknown.
         self._all_known = len(written) == _count(document) and all(slot is not None for slot, _ in written)

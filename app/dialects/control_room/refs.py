@@ -80,6 +80,7 @@ class Values:
             "args": ctx.run.args,
             "initial_args": ctx.run.args,
             "session_plan_task_id": ctx.run.session_plan_task_id,
+            # A fork refers to files by the run that it began with, which has written them.
             "run_id": ctx.run.root_id,
             OUTPUTS: dict[str, str](),
         }

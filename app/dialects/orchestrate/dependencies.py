@@ -87,6 +87,7 @@ def excerpts(params: Mapping[str, bool], read: Mapping[str, plain.Object]) -> li
 
 def composed(prompt: str, wanted: Injection, params: Iterable[File]) -> Composed:
     """Return a prompt with its files; without files, or in the mode `none`, the prompt is unchanged."""
+    # By bytes, so that no locale changes the prompt.
     ordered = sorted(params, key=lambda file: _bytes(file.path))
     if wanted.mode == NONE or not ordered:
         return Composed(prompt=prompt)
@@ -139,6 +140,7 @@ def _quoted(instruction: str, ordered: Sequence[File]) -> tuple[str, plain.Objec
         parts.append(part)
         room -= len(_bytes(part)) + 2
         shown_bytes, complete, cut = shown_bytes + shown, complete + whole, cut + (not whole)
+        # An excerpt of less than a kilobyte would not help.
         if not whole and room <= _KIB:
             break
     rest = readable[complete + cut :]
@@ -161,6 +163,7 @@ def _quote(file: File, room: int) -> tuple[str | None, int, bool]:
         note = f"[... truncated: {_size(shown)} of {_size(file.size_bytes)} shown]"
         return f"=== File: {file.path} ({shown}/{file.size_bytes} bytes) ===\n{kept}\n{note}"
 
+    # The note is longest when it names all bytes, so the rest always has room beside it.
     left = room - len(_bytes(cut(file.size_bytes, ""))) - 2
     kept = content[: max(left, 0)].decode("utf-8", "ignore")
     if not kept:

@@ -39,6 +39,7 @@ class _Workflow:
         while index < len(frame.steps):
             target = await self._step(frame, frame.steps[index])
             if target is not None and target not in frame.positions:
+                # A jump from the last step, if that succeeded, ends an iteration as its end would.
                 frame.left_early = index < len(frame.steps) - 1 or frame.exit_code != 0
                 return target
             index = index + 1 if target is None else frame.positions[target]
@@ -95,6 +96,7 @@ class _Workflow:
             failed = failed or inner.failed
             if target is not None:
                 frame.failed = frame.failed or failed
+                # A loop that a jump has left has neither succeeded nor failed.
                 frame.exit_code = None
                 return target
         return self._follow_loop(frame, step, failed=failed)

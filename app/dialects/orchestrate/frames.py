@@ -166,6 +166,7 @@ def continuation(
     if exit_code is None:
         return Continuation()
     branches = step.get("on", {})
+    # A branch for the outcome goes before the one for all.
     branch = branches.get("success" if exit_code == 0 else "failure") or branches.get("always")
     if branch is not None:
         return Continuation(target=branch["goto"])

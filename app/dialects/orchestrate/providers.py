@@ -53,6 +53,7 @@ def invocation(
         return Refused(message=message, context={"invalid_prompt_placeholder": [variables.PROMPT]})
     of_params = variables.Filler(scope)
     defaults = provider.get("defaults", {})
+    # Parameters first: they may have variables of their own, and the command takes their values.
     params = of_params.value(_merged(defaults, supplied) if deep else {**defaults, **supplied})
     in_template = variables.Filler(dataclasses.replace(scope, params=params, prompt=None if by_stdin else prompt))
     argv = tuple(map(in_template.text, provider["command"]))

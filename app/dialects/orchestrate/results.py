@@ -31,6 +31,7 @@ def exit_code(record: records.Record) -> int:
     if error is None:
         return 0
     if error.code == "signal":
+        # As a shell reports a program that a signal has ended.
         return _SIGNALLED + int(error.detail["number"])
     reported = error.detail.get("exit_code")
     return reported if isinstance(reported, int) else _OF_CODES.get(error.code, frames.INVALID)

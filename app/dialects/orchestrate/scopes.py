@@ -100,6 +100,7 @@ def path_args(workflow: plain.Object) -> dict[str, bool]:
         files = [(path, True) for path in (spot.step.get("input_file"), *needed)]
         for path, is_read in (*files, (spot.step.get("output_file"), False)):
             if (name := _of_context(path)) is not None:
+                # The first step decides: a file that an earlier one writes need not exist before the run.
                 found.setdefault(name, is_read)
     return found
 

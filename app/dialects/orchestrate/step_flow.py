@@ -236,6 +236,7 @@ class _Execution:
         if not patterns:
             return {}
         await self._refuse_unsafe(patterns, pattern=True)
+        # A value may contain the characters of patterns: a file of exactly that name goes before a match.
         literals = {text: self._filler.literals.get(text, text) if self._is_current else text for text in patterns}
         requested = tuple(dict.fromkeys(pattern for text in patterns for pattern in (literals[text], text)))
         output = await self._ask(name, file_operations.FindFiles(patterns=requested))

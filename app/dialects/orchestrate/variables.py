@@ -110,6 +110,7 @@ class Filler:
             return found[0]
         value = resolved(found[2], self._scope)
         if isinstance(value, Gap):
+            # Gaps are collected, so that one error reports all of them.
             self._gaps[found[2]] = value
             return found[0]
         return written(value)
@@ -133,6 +134,7 @@ def resolved(name: str, scope: Scope) -> plain.Json | Gap:
             return Gap(
                 name=name, reason="the environment is not a namespace; a step gets variables by `env` and `secrets`"
             )
+    # Whole names before their parts: a parameter may have a dot in its name.
     if name in scope.params:
         return scope.params[name]
     if head in scope.params:
@@ -157,6 +159,7 @@ def items(reference: str, scope: Scope, *, whole: bool = True) -> list[plain.Jso
         return found
     if not isinstance(found, list):
         return Gap(name=reference, reason=f"is {json_schemas.kind_of(found)}, not a list")
+    # A list that was cut off would leave items out without notice.
     if whole and resolved(f"steps.{source.step}.truncated", scope) is True:
         return Gap(name=reference, reason=f"was cut off after {len(found)} lines; list fewer, or loop over parts")
     return found

@@ -47,6 +47,7 @@ class Conference:
         chief, agents = chief_of(library), {agent.id: agent for agent in library.agents}
         named = recipe.document["agents"]
         allowed = recipe.document["allowed_tools"]
+        # Descriptions and schemas alone: what a tool does is not part of the recipe.
         tools = [spec for name, spec in library.tools.items() if allowed is None or name in allowed]
         return {
             "chief": chief.to_json() if chief is not None else None,
@@ -104,6 +105,7 @@ def _agent_flaw(agent_id: str, before: Sequence[str], definitions: library.Libra
         return "agent_not_conferring", f"{agent_id} takes part in {', '.join(agent.modes)} only"
     if agent_id in before:
         return "repeated_agent", f"{agent_id} is named before"
+    # Steps are named after agents; two names that give one key would give two steps one line.
     keys = {driver.opinion_key(each) for each in before}
     evidence_keys = {f"{key}.evidence" for key in keys}
     key = driver.opinion_key(agent_id)

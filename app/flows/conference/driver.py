@@ -50,12 +50,14 @@ class _Round:
     async def _opinion(self, agent: _Agent) -> transcript.Opinion:
         key = opinion_key(agent["id"])
         record = await self._asked(key, agent)
+        # The transcript names an opinion that failed; it does not end the conference.
         if not record.done:
             return _opinion(agent, "failed", error=record.error, causes=(key,))
         self._progress.finish()
         text = str(record.output if record.blob is None else await self._ctx.read(record.blob))
         why = abstentions.reason(text)
         if why is not None:
+            # An abstention stands as what it is: it was asked for and paid for.
             self._ctx.fill(agent["id"], slots.artifact(record, agent["id"]))
             return _opinion(agent, "abstained", text=text, why=why)
         checked = await self._checked(key, agent, text)
@@ -84,6 +86,7 @@ class _Round:
 async def _close(
     ctx: ports.Context, progress: protocol.StepCounter, called: _Called, opinions: Sequence[transcript.Opinion]
 ) -> runs.Ending:
+    # Where every agent failed there is nothing to keep, and a resume asks them again.
     if any(opinion.verdict != "failed" for opinion in opinions):
         await _keep(ctx, progress, called, opinions)
     if not any(opinion.stands for opinion in opinions):

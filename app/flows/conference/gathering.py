@@ -82,6 +82,7 @@ class Gathering:
         if not record.done:
             raise protocol.failed(record, "The chief could not be asked", "chief_failed")
         self._progress.finish()
+        # It would not fit the next prompt either.
         if record.blob is not None:
             return protocol.Unusable(problem="is far too long")
         return protocol.read(str(record.output or ""), exact=self._ctx.run.driver_version > 1)
@@ -109,6 +110,7 @@ class Gathering:
         self._progress.finish()
         brought = await self._payload(record) if record.done else None
         if record.done:
+            # A pointer, so that later prompts name the result and its receipt.
             self._ctx.fill(key, slots.pointer(record))
         self._called.append(
             prompts.Called(

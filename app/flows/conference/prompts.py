@@ -145,6 +145,7 @@ def _tool(name: str, tool: Mapping[str, Any]) -> str:
 
 def _argument(name: str, rule: Any, required: bool) -> str:
     rule = rule if isinstance(rule, Mapping) else {}
+    # A tool's schema comes from its author: any part of it may have another form.
     kind = " or ".join(map(str, rule["enum"])) if "enum" in rule else str(rule.get("type", "any"))
     needed = (
         "required" if required else f"default {plain.encode(rule['default']).decode()}" if "default" in rule else ""

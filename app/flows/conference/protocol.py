@@ -58,6 +58,7 @@ def read(reply: str, *, exact: bool = True) -> Turn:
     match value:
         case {"done": True} if len(value) == 1:
             return Done()
+        # Fields beyond these would be something else than what was agreed on.
         case {"tool": str(tool)} if value.keys() <= {"tool", "args"} and isinstance(value.get("args", {}), dict):
             return Call(tool=tool, args=value.get("args", {}))
     return Unusable(problem="is JSON, but not one of the objects that can be answered with")
@@ -93,6 +94,7 @@ def _bounded(schema: Any) -> Any:
     if "properties" in schema:
         kept["properties"] = {name: _bounded(rule) for name, rule in schema["properties"].items()}
     if schema.get("type") == "string" and "enum" not in schema:
+        # Without a bound some models never end a text.
         kept["maxLength"] = min(schema.get("maxLength", TEXT_CHARACTERS), TEXT_CHARACTERS)
     if schema.get("type") == "array":
         kept["items"] = _bounded(schema.get("items", {}))

@@ -71,6 +71,7 @@ class _Decomposing:
     # -- the look
 
     async def _look(self) -> Sequence[plain.Object]:
+        # One file is asked for at least; a chief that may see none is not told of it.
         args = {"search_criteria": self._intent, "scan_mode": "FAST_SCAN", "max_results": max(self._size.files, 1)}
         place = records.Place(step_id=LOOK, step_index=0, output_slot=FOUND)
         record = await self._ctx.perform(LOOK, operations.ToolCall(tool=_TOOL, args=args), place)
@@ -98,6 +99,7 @@ class _Decomposing:
         record = await self._ctx.perform(key, self._call(prompt, form), place)
         error = record.error
         if error is not None and error.code in _FAULTY:
+            # Asked once more, as after any other faulty reply.
             return _CheckedReply(key=key, text="", flaws=(json_schemas.flaw((), error.code, error.message),))
         if error is not None:
             raise errors.RunFailed(error.message, code=error.code, key=key, detail=error.detail, causes=(key,))

@@ -53,6 +53,7 @@ def read(
     value = json_text.read(inside(reply), exact=exact)
     _refuse(json_schemas.flaws(schema.checked(most_tasks, whole=whole), value, as_first=not exact))
     drafts = {index: _draft(task) for index, task in enumerate(value["tasks"])}
+    # By their place in the reply, so that a flaw names where it is.
     nodes = [_node(index, draft.id, value["tasks"][index].get("deps", ())) for index, draft in drafts.items()]
     # To name a task twice says nothing else than to name it once.
     _refuse([flaw for flaw in task_graphs.flaws(nodes) if flaw.code != "repeated_dependency"])
@@ -97,6 +98,7 @@ def _draft(task: plain.Object) -> TaskDraft:
         deps=tuple(dict.fromkeys(int(dep) for dep in task.get("deps", ()))),
         dod=task.get("dod", "").strip(),
         args=task.get("args", {}),
+        # Models fill the field with "none" where they have no question.
         scoping_question=None if question.casefold() in _NOTHING else question,
     )
 

@@ -105,6 +105,7 @@ def form(
             "id": _id(),
             "description": _text(DESCRIPTION_CHARACTERS),
             "deps": {"type": "array", "items": _id()},
+            # Some services hold the model to it; the reply is checked in any case.
             "dod": _text(DOD_CHARACTERS) | ({"minLength": 1} if dod else {}),
             "args": {"type": "object", "additionalProperties": False, "properties": named},
             "scoping_question": {"anyOf": [{"type": "string"}, {"type": "null"}]},

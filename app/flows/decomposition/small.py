@@ -56,6 +56,7 @@ def parts(intent: str, kinds: Sequence[Kind]) -> list[Part]:
     begin first counts.
     """
     named: list[tuple[int, int, Kind]] = []
+    # From the left, the longest first: what overlaps an earlier phrase belongs to it.
     for start, end, kind in sorted(_mentions(intent, kinds), key=lambda span: (span[0], -span[1])):
         if not named or start >= named[-1][1]:
             named.append((start, end, kind))

@@ -94,6 +94,7 @@ class Prompt:
         ctx.emit("prompt:started", _started(args))
         place = records.Place(step_id=NAME, step_index=0, output_slot=SLOT)
         record = await ctx.perform(NAME, _call(args), place)
+        # There is nothing after the one step: its failure is the run's.
         if record.error is not None:
             error = record.error
             raise errors.RunFailed(

@@ -68,6 +68,7 @@ class _Reviewing:
 
     async def _look(self) -> list[prompts.Shown]:
         outputs = self._args.get("outputs") or ()
+        # Each file once, however many outputs are in it.
         paths = tuple(dict.fromkeys(each["path"] for each in outputs if each.get("path")))
         files: Any = {}
         if paths:
@@ -82,6 +83,7 @@ class _Reviewing:
         size = prompts.SIZES[self._agent["tier"]]
         requested = prompts.request(self._args, self._outputs, size)
         judgement = await self._asked(REVIEW, requested, size)
+        # Corrected once; a second faulty reply goes to a person.
         if judgement.flaws:
             again = prompts.correction(requested, judgement.text, judgement.flaws)
             judgement = await self._asked(f"{REVIEW}.correction", again, size)
@@ -114,6 +116,7 @@ class _Reviewing:
         except errors.InputRefused as refused:
             return _Judgement(text=text, flaws=refused.flaws)
         if reply.verdict is not Verdict.UNSURE:
+            # A verdict counts only with evidence that is there.
             checked = await self._ctx.perform(f"{key}.evidence", replies.check(reply, self._outputs))
             if checked.error is not None:
                 flaw = json_schemas.flaw(("evidence",), checked.error.code, checked.error.message)
@@ -159,5 +162,6 @@ def _shown(output: plain.Object, files: plain.Object) -> prompts.Shown:
         )
     file = files.get(path) or {}
     text, size_bytes = file.get("text"), file.get("size_bytes") or 0
+    # As long as the file: what was read is all of it.
     is_whole = text is not None and len(text.encode(errors="replace")) >= size_bytes
     return prompts.Shown(name=output["name"], path=path, text=text, characters=0 if is_whole else size_bytes)

@@ -135,6 +135,7 @@ def work(outputs: Sequence[Shown], characters: int) -> str:
     # The marks count, too: a text of empty lines must not become three times as long.
     bodies = [quoted((each.text or "")[:characters]) for each in outputs]
     left = characters
+    # The shortest first, each at most an equal share of what is left.
     for done, at in enumerate(sorted(range(len(bodies)), key=lambda at: len(bodies[at]))):
         bodies[at] = bodies[at][: left // (len(bodies) - done)]
         left -= len(bodies[at])

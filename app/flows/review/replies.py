@@ -112,6 +112,7 @@ def _problems(value: Any, given: Mapping[str, Any]) -> Iterator[str]:
         return
     known = {name: _FIELDS.get(name, {"type": "integer", "minimum": 1}) for name in _KINDS[kind]["allowed"]}
     fields = {name: each for name, each in given.items() if name not in ("kind", "why")}
+    # It says which fields a proposal of its kind has, and takes no others.
     if kind == "add_task":
         # It has no number yet.
         fields.pop("task", None)

@@ -84,6 +84,7 @@ class _Course:
         if self._is_stale:
             shown["stale"] = True
         if last and self._tells_earlier:
+            # The next journal begins with the plan alone, and must know what the file has held.
             shown["earlier"] = [each for each in self._earlier if each is not None][-MOST_EARLIER:]
         record = await self._ctx.perform(f"input#{number}", operations.Input(name=NAME, shown=shown))
         value, known = (await self._output(record))["value"], self.plan
@@ -121,6 +122,7 @@ class _Course:
         # A merge of three. The person has edited the plan as it is, or an older state that the file still shows; what
         # has changed in the plan since then must outlast that edit.
         known = self.plan
+        # By the revision that the edit began with, the state that the person saw is known.
         base = known if self.on_file is None or theirs.revision == known.revision else self.on_file
         self.on_file, self.plan = theirs, rules.reconciled(merging.merged(base, known, theirs), {})
         # A person may leave the revision as it is; an order for that revision must not count after the edit.
@@ -140,12 +142,14 @@ class _Course:
         self.plan = rules.reconciled(self.plan, facts)
         for task in rules.to_check(self.plan, facts):
             await self._check(task, number)
+        # Read before new ones begin: a verdict may let the next task begin.
         for task, review in rules.reviewed(self.plan, facts):
             await self._read_review(task, review, number)
         for task in rules.to_review(self.plan, facts) if value["limit"] > 0 else ():
             await self._start_review(task, number)
         for task in plan_files.from_json(value["scoped"]).tasks if value.get("scoped") else ():
             if (known := self.plan.task(task.id)) is not None and not known.begun:
+                # A task that has begun keeps what it began with.
                 self.plan = self.plan.with_task(dataclasses.replace(task, deps=known.deps))
         self.plan = rules.reconciled(self.plan, {})
         if not self.plan.tasks:
@@ -205,6 +209,7 @@ class _Course:
             # Its run is made at the next look, when the file says that it begins.
             above = max(self._attempts.get(task.id, 0), attempts.get(str(task.id), 0))
             self.plan = transitions.begun(self.plan, task.id, at, above=above)
+            # Kept beside the plan: a task that a person removes and writes anew must not find its old run.
             self._attempts[task.id] = rules.the_task(self.plan, task.id).attempt
         for task in unbegun:
             await self._start(task, at)
@@ -249,6 +254,7 @@ class _Course:
                 await self._ask_chief(number)
             return
         fact = facts.get(run_id or "")
+        # Without a fact its run has not been seen yet; the next look has it.
         if fact is None or not (self.plan.awaits_chief or self.plan.status is plans.PlanState.FAILED):
             return
         if not self.plan.awaits_chief:

@@ -32,6 +32,7 @@ def merged(base: Plan, ours: Plan, theirs: Plan) -> Plan:
     # A number is never given again, since runs are found by it.
     highest = max(base.highest_task_id, ours.highest_task_id)
     framed = _fields(base, ours, theirs)
+    # A person may have removed the last task; its number is not free by that.
     if theirs.highest_task_id < highest:
         framed = dataclasses.replace(framed, last_task_id=highest)
     found = dataclasses.replace(framed, tasks=_tasks(base, ours, theirs))
@@ -85,6 +86,7 @@ def _task(base: Task | None, ours: Task | None, theirs: Task) -> Task:
         return theirs
     names = {each.name for each in dataclasses.fields(Task)}
     found = _three_way(base or ours, ours, theirs, names)
+    # What its run has made of it cannot be edited away.
     if ours.status is TaskState.FAILED or ours.begun:
         return dataclasses.replace(found, **{name: getattr(ours, name) for name in _PROTECTED})
     return found

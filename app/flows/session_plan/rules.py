@@ -96,6 +96,7 @@ def startable(plan: plans.Plan, limit: int) -> list[plans.Task]:
     """
     if plan.status is not plans.PlanState.RUNNING:
         return []
+    # Counted by status: a task whose run is being made counts, too.
     free = limit - sum(task.status is plans.TaskState.RUNNING for task in plan.tasks)
     return [task for task in plan.tasks if task.status is plans.TaskState.PENDING][: max(free, 0)]
 
@@ -176,6 +177,7 @@ def renewed(known: plans.Plan, changed: plans.Plan, at: str) -> plans.Plan:
     """Return a changed plan as it is to be kept: one revision above the one that is known, or that itself if nothing
     else differs.
     """
+    # Compared without revision and time, which every change has.
     same = dataclasses.replace(changed, revision=known.revision, updated_at=known.updated_at)
     if same == known:
         return known
@@ -230,6 +232,7 @@ def _with_outcome(task: plans.Task, runs: Mapping[str, RunFact], *, is_reviewed:
     fact = runs[task.run_id]
     if fact.status is states.RunState.DONE:
         return _with_done_run(task, fact, is_checked=bool(task.checks) or is_reviewed)
+    # A failed run was removed: its failure stands.
     if fact.status is None and task.status is plans.TaskState.FAILED:
         return task
     if fact.status is not None and not fact.status.finished:
@@ -277,6 +280,7 @@ def _status(task: plans.Task, done: Container[int]) -> plans.TaskState:
     """Return where a task stands: the one table of it (execution-modes, appendix G, task states)."""
     if task.status in _OVER:
         return task.status
+    # Its run is being made: the attempt is kept before the run has an id.
     if task.run_id is not None or (task.status is plans.TaskState.RUNNING and task.attempt > 0):
         return plans.TaskState.RUNNING
     if task.asks:

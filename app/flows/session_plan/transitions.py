@@ -89,6 +89,7 @@ def retried(plan: plans.Plan, task_id: int, at: str, *, fresh: bool) -> plans.Pl
         errors.WrongState: it has not failed, or the plan is not at work.
     """
     task = _of_plan_at_work(plan, task_id, plans.TaskState.FAILED, "retried")
+    # What was never made, or waits for something, begins anew instead of continuing.
     if fresh or task.run_id is None or task.asks or not rules.is_ready(plan, task):
         renewed = dataclasses.replace(without_run(task), status=plans.TaskState.PENDING, error=None, ended_at=None)
         return _with(plan, dataclasses.replace(renewed, started_at=None), at, plans.PlanState.RUNNING)
@@ -110,6 +111,7 @@ def begun(plan: plans.Plan, task_id: int, at: str, *, above: int = 0) -> plans.P
     task = rules.the_task(plan, task_id)
     _among(plan, {plans.PlanState.RUNNING}, "continued")
     _is(plan, task, plans.TaskState.PENDING, "begun")
+    # Above every attempt that there was, so that its run is a new one.
     made = dataclasses.replace(task, status=plans.TaskState.RUNNING, attempt=max(task.attempt, above) + 1)
     return _with(plan, dataclasses.replace(made, started_at=at, ended_at=None, error=None), at)
 

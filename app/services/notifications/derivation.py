@@ -70,6 +70,7 @@ async def since(
     fault: errors.StorageFault | None = None
     begin = clock.stamp(clock.instant(instant) - margin)
     seen = set[str]()
+    # Unfinished runs first: one that ends meanwhile is then found again among the changed, not missed by both.
     for query in (stores.RunQuery(status=_UNFINISHED), stores.RunQuery(updated_after=begin)):
         async for row in stores.every_run(store, query):
             if row.run_id in seen or clock.is_internal(row.run_id):
@@ -77,6 +78,7 @@ async def since(
             seen.add(row.run_id)
             try:
                 made = await _of_run(store, row)
+            # One run that cannot be read now must not silence the others.
             except errors.StorageFault as unreadable:
                 fault = fault or unreadable
                 continue

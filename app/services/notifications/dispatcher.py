@@ -186,6 +186,7 @@ class Dispatcher:
             if endpoint_id not in self._queues:
                 self._queues[endpoint_id] = _EndpointQueue(endpoint, self._clock.now())
                 self._repository.waiting[endpoint_id] = self._queues[endpoint_id].pending
+            # What the former address asked for does not bind the new one.
             if endpoint.url != self._queues[endpoint_id].endpoint.url:
                 self._queues[endpoint_id].held_until = endpoint.held_until
             self._queues[endpoint_id].endpoint = endpoint
@@ -195,6 +196,7 @@ class Dispatcher:
 
     async def _read_feed(self) -> None:
         reached = self._feed.last
+        # Events were dropped before they were read, so the journals are read from there.
         if self._place < self._feed.first - 1:
             now = clock.stamp(self._clock.now() - derivation.MARGIN)
             for queue in self._queues.values():
@@ -278,6 +280,7 @@ class Dispatcher:
             if failed is not None and message.message_id in queue.endpoint.given_up:
                 return _dead(message, failed.attempts, failed.error, self._clock.now())
             if held := queue.held_seconds(self._clock.now()):
+                # In short looks: a person may give the message up, or change the endpoint, while it is held.
                 await aio.wait_first(self._clock.sleep(min(held, _HELD_LOOK_SECONDS)), woken.wait())
                 continue
             if (failure := await self._failure(queue, message)) is None:
@@ -304,6 +307,7 @@ class Dispatcher:
                 at=clock.stamp(now),
                 next_at=clock.stamp(now + timedelta(seconds=pause)),
             )
+            # Saved before the pause is over, so that a restart continues the count.
             queue.tried[message.message_id], queue.is_dirty, is_first = failed, True, False
             self._repository.changed.set()
             await aio.wait_first(self._clock.sleep(pause), woken.wait())
@@ -325,6 +329,7 @@ class Dispatcher:
         kept = self._repository.dead_letters(queue.endpoint.endpoint_id)
         while True:
             try:
+                # A letter that cannot be written would be a message that vanished, so nothing continues without it.
                 if letter is None:
                     await kept.remove(message.message_id)
                 else:

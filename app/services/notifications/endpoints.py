@@ -117,6 +117,7 @@ class Endpoints(EndpointQueries):
         """
         secret = self._secret()
         before = await self._repository.get(endpoint_id)
+        # Tried on what is there now, so that a flawed edit leaves no entry in the audit log.
         requests.edited(before, edit, secret)
         recipe_id = edit.changes.get("recipe_id")
         # What it has already may be gone by now.

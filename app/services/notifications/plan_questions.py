@@ -47,6 +47,7 @@ class PlanQuestions:
             names = sorted(written) if written is not None else await self._asking()
             return [message for name in names for message in await self._of_plan(name)]
         except BaseException:
+            # What was taken is forgotten, so all plans are looked at again.
             self._written = None
             raise
 

@@ -50,6 +50,7 @@ class DeadLetters:
             before = _oldest_first(known)
             await self._documents.put(name, plain.plain(dataclasses.asdict(letter)))
             known[name] = letter
+            # Only after the new one is safe.
             for oldest in before[: max(len(known) - MOST_DEAD, 0)]:
                 await self._drop(known, oldest.message.message_id)
 
@@ -196,6 +197,7 @@ class EndpointRepository:
         """
         async with self._turn:
             known = await self._all()
+            # The endpoint first: a delivery that ends between the two finds no endpoint and leaves no letter.
             await self._documents.remove(endpoint_id)
             known.pop(endpoint_id, None)
         await self.dead_letters(endpoint_id).close()

@@ -63,6 +63,7 @@ def edited(endpoint: notifications.Endpoint, edit: EndpointEdit, secret: str) ->
     found = list(_flaws(NewEndpoint(**kept | changes)))
     own = {"webhook": "url", "email": "to", "command": "argv"}
     others = [name for channel, name in own.items() if changes.get(name) and channel != endpoint.channel]
+    # Said in place of all others: the other flaws follow from it.
     if others:
         found = [_flaw(f".{others[0]}", f"the endpoint is reached by {endpoint.channel}; add another one instead")]
     if not changes:

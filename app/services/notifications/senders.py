@@ -73,6 +73,7 @@ class CommandSender:
             run_id=message.run_id,
             cwd=self._folder,
             env={"CONTROL_ROOM_MESSAGE_ID": message.message_id},
+            # With the id outside of the message, so that a program recognises a repetition without reading it.
             stdin=plain.encode({"id": message.message_id} | message.payload()) + b"\n",
             timeout_seconds=COMMAND_SECONDS,
             cap_bytes=_OUTPUT_BYTES,

@@ -61,6 +61,7 @@ class AddressGuard(httpcore.AsyncNetworkBackend):
         if not may:
             message = f"{host} leads to {', '.join(addresses[:3])}, which is not public; CONTROL_ROOM_NOTIFY_ALLOWED"
             raise NotDelivered(f"{message} names private addresses that may be contacted")
+        # The address that was checked, not the name: a second look-up could give another one.
         return await self._backend.connect_tcp(may[0], port, timeout, local_address, socket_options)
 
     async def connect_unix_socket(

@@ -71,6 +71,7 @@ def with_new_task(plan: plans.Plan, task: plans.Task, at: str) -> plans.Plan:
     if len(plan.tasks) >= requests.TASKS:
         told = f"the plan {plan.session_id} has {requests.TASKS} tasks, and cannot have more"
         raise errors.Conflict(told, code="too_many_tasks", detail={"session_id": plan.session_id})
+    # A repetition of the request finds its own task there.
     others = [each for each in plan.tasks if each.id != task.id]
     _refuse([*_number_flaws(plan, task), *_flaws_at(others, (*others, task), task)], "tasks_invalid")
     status = plans.PlanState.PAUSED if plan.status is plans.PlanState.DONE else plan.status
@@ -208,6 +209,7 @@ def _flaws_at(known: Sequence[plans.Task], tasks: Sequence[plans.Task], task: pl
     wrong = task_graphs.flaws(_nodes(tasks), told_at=task.id)
     if wrong:
         return wrong
+    # References of other tasks may have been broken before; only what this change breaks is its fault.
     found, before = _reference_flaws(tasks, task.id), _reference_flaws(known, task.id)
     own = [flaw for flaw in found if flaw.path.startswith("$")]
     lost = [flaw for flaw in found if flaw not in before and flaw not in own]

@@ -123,6 +123,7 @@ class Maker:
         found: list[plans.Task] = []
         refused: list[errors.RequestInvalid] = []
         for index, (task, new) in enumerate(zip(wanted, asked, strict=True)):
+            # All tasks are looked at, so that one answer names every flaw of the plan.
             try:
                 found.append(self._scoper.scoped(plan, task, scoping.given(tasks.PATH.format(index), _fields(new))))
             except errors.RequestInvalid as error:

@@ -59,7 +59,9 @@ class PlanCommands:
         self._inputs.begins.add(session_id)
         self._inputs.broken.pop(session_id, None)
         command = Command(session_id)
+        # The run and the file change by themselves, so everything is looked at anew after each wait.
         while True:
+            # Taken before the look: a change between the look and the wait is then not missed.
             news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
             kept = await self._repository.get(session_id)
             known = waiting.open if waiting is not None else None

@@ -114,6 +114,7 @@ class PlanInputs:
         pause: float | None = None
         try:
             while True:
+                # Cleared before the look, so that what happens during it counts for the next one.
                 waiting.bell.clear()
                 try:
                     value = await self._next(plan, shown, waiting)
@@ -165,6 +166,7 @@ class PlanInputs:
             return {"kind": "delete"}
         edit = await self._published(plan, shown, found)
         if edit is not None:
+            # Once it was seen in step with the journal here, a difference is a person's edit.
             at_start = plan.session_id not in self._agreed
             if at_start and edit.revision > plan.revision:
                 _log.error(
@@ -215,6 +217,7 @@ class PlanInputs:
     async def _look(self, plan: plans.Plan, waiting: Waiting) -> dict[str, plain.Json] | None:
         begins = self._begins(plan) and not self._engine.status().stopping and not self.stopped.is_set()
         facts = await self._seen(plan, waiting)
+        # Runs that a former service has left continue only where their tasks may begin.
         if begins:
             for run_id in running(plan):
                 await self._facts.queue_if_left(run_id)

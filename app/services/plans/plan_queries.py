@@ -30,6 +30,7 @@ class PlanQueries:
     async def _within(self, query: plans.PlanQuery, scope: access.Scope) -> list[plans.PlanSummary]:
         """Return the plans of a scope, from their files: few keys are limited, and plans are few."""
         found: list[plans.PlanSummary] = []
+        # Pages are read until the limit is filled, since most plans of a page may be outside.
         while len(found) < query.limit and (page := await self._repository.page(query)):
             for summary in page:
                 with contextlib.suppress(errors.NotFound, errors.Conflict):

@@ -77,6 +77,7 @@ class PlanRuns:
         with contextlib.suppress(errors.WrongState):
             await self._engine.cancel(run_id)
         if self._engine.obstacle(run_id) is None:
+            # It ends by itself unless the data directory hinders it, and then it never would.
             await aio.wait_first(self._engine.ended(run_id), self._hindered(run_id))
         if (fault := self._engine.obstacle(run_id)) is not None:
             raise fault
@@ -170,6 +171,7 @@ class PlanRuns:
             try:
                 row = await self._store.summary(run_id)
             except errors.NotFound:
+                # The newest number on disk, too: the row of a run may be missing while its folder is there.
                 last = await self._last_number(session_id) if last is None else last
                 if number > last:
                     return run_id, False

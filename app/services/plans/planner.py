@@ -77,6 +77,7 @@ class Planner:
         await self._inputs.stop()
         for task in self._tasks:
             task.cancel()
+        # One that ends may begin another.
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -154,6 +155,7 @@ class Planner:
         released = asyncio.ensure_future(self._runs.stopping.wait())
         try:
             while True:
+                # Taken before the look, so that a change in between ends the wait.
                 news = self._repository.news(session_id)
                 plan = await self._repository.get(session_id)
                 left, known = until - self._clock.monotonic(), plan.revision if known is None else known
@@ -195,6 +197,7 @@ class Planner:
         if rules.at_rest(plan):
             return True
         under_way = running(plan)
+        # A task that runs without a run is about to get one.
         if not under_way or any(task.run_id is None for task in plan.tasks if task.status is plans.TaskState.RUNNING):
             return False
         for run_id in under_way:

@@ -74,6 +74,7 @@ class Plans(PlanQueries):
             errors.DiskFull: it cannot be written.
         """
         with faults.as_errors():
+            # A deleted plan leaves its id used up; its key makes another one then.
             for removed in itertools.count():
                 session_id = self._maker.session_id(new, removed)
                 async with self._repository.turn(session_id):
@@ -322,6 +323,7 @@ class Plans(PlanQueries):
                 return await self._changed(session_id, revision, change)
 
     async def _changed(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
+        # A loop: another input may come first, and the change is then made on what that left.
         while True:
             opened = await self._planner.commands.opened(session_id)
             rules.expect(opened.plan, revision)

@@ -96,7 +96,7 @@ class PlanRepository:
         if found is None:
             told = f"there is no plan {session_id!r:.80}"
             if await self.was_lost(session_id):
-                told += " any more: somebody removed its file; delete the plan to end it for good"
+                told += " any more: its file was removed; delete the plan to end it for good"
             raise errors.NotFound(told, code="plan_not_found")
         self.seen(found)
         return found

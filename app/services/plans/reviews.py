@@ -108,6 +108,7 @@ class Reviews:
             usage=view.usage.to_json(),
             **{name: found[name] for name in ("by", "why", "evidence")},
         )
+        # As it is now: tasks may have changed while the chief was thinking.
         known = await self._repository.find(session_id)
         judged = [] if known is None else await self._judged(_after(known, run_id, verdict), proposals)
         return {"review": decided.to_json(), "proposals": [each.to_json() for each in judged]}
@@ -143,6 +144,7 @@ class Reviews:
         for proposal in proposals:
             if proposal.problem is None:
                 try:
+                    # Tried on the plan as it is, so that a person is offered only what can be done.
                     await asyncio.to_thread(self._made, plan, proposal, plan.updated_at)
                 except errors.ControlRoomError as error:
                     proposal = dataclasses.replace(proposal, problem=plain.preview(error.message))

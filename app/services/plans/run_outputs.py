@@ -103,6 +103,7 @@ class RunOutputs:
         """
         if slot.type == "artifact":
             return slot.text if slot.blob is None else await self._store.read_blob(view.start.run_id, slot.blob)
+        # The newest line, since a resume repeats steps.
         lines = [record for record in view.living() if record.key == slot.key and record.done]
         if not lines:
             raise errors.NotFound(f"its step {slot.key} has left nothing", code="slot_not_found")

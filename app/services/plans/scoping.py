@@ -88,6 +88,7 @@ class Scoper:
         if _waits_for_a_person(routed):
             return routed
         if routed.recipe_id is None:
+            # A person is asked which recipe; the router must not guess.
             return _asking(routed, self._which_recipe(), "names no recipe, and contains no words that identify one")
         if not wants.flaws and not wants.missing:
             return _quiet(routed)

@@ -62,6 +62,7 @@ class Firing:
         outcome = await self._outcome(trigger, arrived, asked_by)
         if outcome is not None:
             await self._noted(trigger, outcome)
+        # A trigger with a full queue says so instead of growing without end.
         elif len(trigger.waiting) >= triggers.MOST_WAITING:
             outcome = arrived.ended("skipped", self._now(), None, _full())
             await self._noted(trigger, outcome)
@@ -111,6 +112,7 @@ class Firing:
         self, trigger: triggers.Trigger, one: triggers.Waiting, asked_by: str | None = None
     ) -> triggers.Occurrence | None:
         request = requests.start_request(trigger, one.occurrence, one.args)
+        # A run of this occurrence may exist already: a crash came between its start and its note.
         made = await self._made(request)
         if made is not None:
             known = any(each.run_id == made for each in trigger.history)

@@ -73,6 +73,7 @@ class Hooks:
                 the trigger's history holds.
             errors.DiskFull, errors.Unavailable: it may be delivered again later.
         """
+        # Before the lock, so that deliveries without a secret do not hold up those with one.
         await self._admitted(trigger_id, secret, headers, body)
         async with self._repository.lock(trigger_id):
             trigger = await self._repository.find(trigger_id)
@@ -87,6 +88,7 @@ class Hooks:
             )
             if (reason := _unwanted(trigger, event)) is not None:
                 return await self._noted(trigger, arrived.ended("skipped", arrived.due_at, None, reason))
+            # The newest entry counts: an occurrence may have been refused before it was started.
             known = next((each for each in trigger.history[::-1] if each.occurrence == arrived.occurrence), None)
             if known is not None and known.result in ("started", "repeated"):
                 return await self._noted(trigger, arrived.ended("repeated", arrived.due_at, known.run_id))

@@ -80,6 +80,7 @@ class TriggerRepository:
         if trigger.trigger_id in known:
             await self._write(known, trigger)
             return
+        # One at a time, or two that see the last free place would both take it.
         async with self._adding:
             if len(known) >= MOST_TRIGGERS:
                 raise errors.Conflict(f"there are {MOST_TRIGGERS} triggers; remove one first", code="too_many_triggers")

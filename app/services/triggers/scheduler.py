@@ -79,6 +79,7 @@ class TriggerScheduler:
 
     async def _work(self) -> None:
         while True:
+            # Cleared before the turn: a change during it begins another one.
             self._repository.changed.clear()
             pause = await self._turn()
             if pause is None:
@@ -175,10 +176,12 @@ class TriggerScheduler:
                 return
             if found is None:
                 return
+            # A link that leads out of the folder is left out, and the history says so once.
             if links:
                 more = f" So do {len(links) - 1} more." if len(links) > 1 else ""
                 trigger = await self._note_once(trigger, f"{links[0]}{more}", trigger.history)
             new = {path: identity for path, identity in found.items() if trigger.seen.get(path) != identity}
+            # What finds no place stays new, and is taken by a later look.
             room = max(triggers.MOST_WAITING - len(trigger.waiting), 0)
             settled = self._settling.settled(trigger_id, new, self._clock.monotonic(), files.settle_seconds)
             ready = dict(sorted(settled.items())[:room])
@@ -238,6 +241,7 @@ def _with_due(trigger: triggers.Trigger, now: datetime) -> triggers.Trigger:
     due, more = schedules.due(trigger, now, triggers.MOST_WAITING)
     if not due:
         return trigger
+    # Late ones are those of a time in which no service ran.
     in_time = [instant for instant in due if now - instant <= LATE]
     kept = {"none": in_time, "one": in_time or due[-1:], "all": due}[trigger.catch_up]
     room = triggers.MOST_WAITING - len(trigger.waiting)

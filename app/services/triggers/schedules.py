@@ -65,6 +65,7 @@ def due(trigger: triggers.Trigger, until: datetime, most: int) -> tuple[list[dat
     while True:
         start = max(begin, until - window) if until - begin > window else begin
         inside = itertools.takewhile(lambda at: at <= until, after(trigger, start))
+        # One more than asked for, which shows that there are others.
         found = deque(inside, maxlen=most + 1)
         if len(found) > most:
             return list(found)[1:], True
@@ -106,6 +107,7 @@ def _passages(times: Iterator[datetime], zone: zoneinfo.ZoneInfo) -> Iterator[da
     """
     second: deque[datetime] = deque()
     for time in times:
+        # A local time may occur twice where clocks are set back, or not at all where they are set forward.
         at = {time.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
         passages = sorted(each for each in at if each.astimezone(zone).replace(tzinfo=None) == time)
         while second and passages and second[0] < passages[0]:

@@ -133,6 +133,7 @@ class Triggers(TriggerQueries):
                 message = f"the trigger {trigger_id} was changed meanwhile; its revision is now {trigger.revision}"
                 raise errors.Conflict(message, code="trigger_changed", detail={"revision": trigger.revision})
             changed = requests.edited(trigger, edit, clock.stamp(self._clock.now()))
+            # What starts no other run need not be checked against the recipe again.
             if set(edit.changes()) - {"paused", "name", "overlap", "catch_up", "schedule"}:
                 await self._check(changed)
             changed, once = self._with_secrets(changed)
@@ -216,6 +217,7 @@ class Triggers(TriggerQueries):
     async def _with_baseline(self, trigger: triggers.Trigger) -> triggers.Trigger:
         if trigger.files is None:
             return trigger
+        # Files that are there already are not news, unless the request says so.
         pattern, root = trigger.files.pattern, self.root(trigger)
         try:
             found = await asyncio.to_thread(drops.found, root, pattern, [])

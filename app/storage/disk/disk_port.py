@@ -168,6 +168,7 @@ def replace(
     """
     reach = reach or probes.NoProbes().reach
     folder, slash, name = path.rpartition("/")
+    # A name of its own beside the file: a rename is atomic only within a file system.
     fresh = f"{folder}{slash}.{name}.new"
     reach(f"{at}.before_write")
     disk.write(fresh, content, sync=sync)
@@ -182,6 +183,7 @@ def replace(
         make_way(disk, path)
         disk.rename(fresh, path)
     reach(f"{at}.after_rename")
+    # The rename is durable once its folder is.
     if sync:
         disk.sync_folder(folder)
 
@@ -218,6 +220,7 @@ def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool, new: bool
             file.sync()
     except OSError:
         file.close()
+        # Half a line must not stay: the next one would be appended to it.
         with contextlib.suppress(OSError):
             disk.cut(path, begin, sync=False)
         raise
@@ -248,6 +251,7 @@ def mend(disk: Disk, path: str) -> int:
     if size > LARGEST_BYTES or not disk.has_file(path):
         make_way(disk, path)
         return 0
+    # Short at first, as the last line is usually whole; then in larger pieces.
     looked_bytes = _LINE_BYTES
     while end > 0:
         begin, looked_bytes = max(0, end - looked_bytes), _CHUNK_BYTES

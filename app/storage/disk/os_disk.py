@@ -166,11 +166,13 @@ class OsDisk:
         place = f"{self._root}/{path}"
         descriptor = os.open(place, _WRITE_ANEW, _FILE_MODE)
         try:
+            # A write may end early, as at a signal or a full disk.
             written = os.write(descriptor, content) if content else 0
             while written < len(content):
                 written += os.write(descriptor, memoryview(content)[written:])
             if sync:
                 os.fsync(descriptor)
+        # A partial file must not be taken for a whole one.
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(place)
@@ -269,6 +271,7 @@ def _sync_regular(descriptor: int, path: str) -> None:
 
 
 def _content(descriptor: int, offset: int, size: int) -> bytes:
+    # A size that cannot be right would only fill the memory.
     if size < 0 and os.fstat(descriptor).st_size - offset > LARGEST_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     parts, left = [], size

@@ -85,8 +85,10 @@ class ReadFaults:
             fault = known or _Fault(path=call[1], since=clock.stamp(self._clock.now()), again=again)
             fault.number, fault.reason = error.errno or errno.EIO, disk_health.reason_of(error)
             fault.again = again
+            # A caller may repeat a read before its time; that does not put the next try off.
             if known is None or self._clock.monotonic() >= fault.due:
                 self._postpone(fault, known is not None)
+            # Bounded: a folder full of damaged files must not fill the memory.
             if len(self.noted) < _MOST:
                 self.noted[call] = fault
         if known is None:

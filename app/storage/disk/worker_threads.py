@@ -79,6 +79,7 @@ class Threads:
             # A loop that was closed meanwhile has no callers left.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._over, done, result, error)
+            # Kept, they would hold a job and its result until the next one comes.
             del task, job, done, result, error
 
     def _over(self, done: Done, result: Any, error: BaseException | None) -> None:

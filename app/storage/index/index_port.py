@@ -259,6 +259,7 @@ def row_of(
     )
     return IndexedRun(
         summary=summary,
+        # A key belongs to the run that took it first.
         idempotency_key=start.idempotency_key if keyed else None,
         request_sha256=start.request_sha256 if keyed else None,
         sums=facts.sums,

@@ -312,6 +312,7 @@ class IndexQueue:
         try:
             await self._apply_or_isolate(batch)
         except errors.StorageFault as fault:
+            # The rows wait: the journals are whole, and the rows follow when the database answers.
             _log.warning("rows wait: %s", fault.message)
             self._disk_health.rows_free = False
             self._put_back(batch)
@@ -320,6 +321,7 @@ class IndexQueue:
         finally:
             self._writing = None
         self._disk_health.rows_free = True
+        # What came during the write is the next batch.
         if self._waiting:
             self._write_soon()
         return None

@@ -131,6 +131,7 @@ class ReadOnlyIndex(MemoryIndex):
         for run_id in {*self._runs, *self._removed}:
             if (run := self._read(reads.get_run, run_id)) is not None:
                 await hidden.put_run(run)
+        # Sums of the file, less those of runs that are hidden, and with what is newer of them.
         gone, shown = await hidden.totals(since, aside), await super().totals(since, aside)
         return run_sums.Totals(
             by_status=await self.count_by_status(),

@@ -184,6 +184,7 @@ def list_orders(index: Connection, query: audit.AuditQuery) -> list[RunOrder]:
     if query.author is not None:
         conditions.append(("author_name = :author", {"author": query.author}))
     if query.action is not None:
+        # Also the actions of a group, as `run.` for all of runs.
         within = _WILD.sub(r"/\g<0>", query.action) + ".%"
         conditions.append(
             ("(action = :action OR action LIKE :within ESCAPE '/')", {"action": query.action, "within": within})
@@ -193,6 +194,7 @@ def list_orders(index: Connection, query: audit.AuditQuery) -> list[RunOrder]:
             conditions.append((f"at {compared} :{bound}", {bound: index_port.instant(value)}))
     if query.cursor is not None and query.cursor.order is not None:
         place = dict(zip(("of_at", "of_run", "of_file", "of_line"), query.cursor.order, strict=True))
+        # Compared as a row: several orders may have one time.
         conditions.append(("(at, run_id, file, line) < (:of_at, :of_run, :of_file, :of_line)", place))
     clause, values = where(conditions)
     order = "ORDER BY at DESC, run_id DESC, file DESC, line DESC LIMIT :most"
@@ -249,6 +251,7 @@ def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[Condition]:
         unnamed = "run_orders.author_name IS NULL AND run_orders.author LIKE :starter_via ESCAPE '/'"
         yield (
             f"EXISTS (SELECT 1 FROM run_orders WHERE {of_run} AND ({named} OR ({unnamed})))",
+            # Orders that no person gave name the way by which they came.
             {"starter": query.started_by, "starter_via": _containing(f'"via":{json.dumps(query.started_by)}')},
         )
     yield from scopes.of_runs(query.scope)

@@ -32,6 +32,7 @@ def spent(index: reads.Connection, query: spending.SpentQuery, aside: Sequence[s
     given |= {} if query.since is None else {"since": query.since}
     filters = list(reads.conditions_of(query.runs))
     where, values = reads.where(filters)
+    # A run's budget covers its descendants, too.
     tree, below = (_TREE.format(where=where), "runs.run_id IN (SELECT run_id FROM tree)") if filters else ("", "TRUE")
     given |= values
     sql = f"{tree}{_SPENT}{since} WHERE {below} AND {left_out} GROUP BY 1, 2"

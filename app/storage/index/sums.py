@@ -65,6 +65,7 @@ def usage(
     if query.by == "label":
         source, given = f"{_SOURCE} {_LABELS}", given | {"label_key": query.label_key}
     where, values = reads.where(conditions)
+    # By name at last, so that equal sums have one order.
     order = "ORDER BY COALESCE(SUM(run_usage.cost_usd), 0) DESC, SUM(run_usage.input_tokens) DESC, 1 LIMIT :most"
     sql = f"SELECT {name}, {_AMOUNTS} FROM {source} {where} GROUP BY {name} {order}"
     return {row[0] or None: _amounts(row[1:]) for row in index.rows(sql, values | given)}, _total(index, conditions)

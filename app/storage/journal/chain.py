@@ -109,6 +109,7 @@ def read(content: bytes, anchor: str, former: Reading | None = None) -> Reading:
         former: The journal as it was read before, where the content is what follows on its good lines.
     """
     lines: list[Line] = list(former.lines) if former else []
+    # A longer journal is read from where it was read before.
     prev, least = (lines[-1].digest, int(lines[-1].fields["batch"])) if lines else (anchor, 0)
     begin, before = 0, lines[-1].end if lines else 0
     while begin < len(content):
@@ -119,6 +120,7 @@ def read(content: bytes, anchor: str, former: Reading | None = None) -> Reading:
         if ending is None or fields is None:
             return _judged(content, begin, lines, anchor, before)
         batch, named = int(ending[1]), ending[2].decode()
+        # A number of lines synced that falls, or is above those there are, was not written by the journal.
         if named != prev or not least <= batch <= len(lines):
             reason = "is not sealed to the line before it" if lines else "is not sealed to start.json"
             return _reading(before + len(content), lines, anchor, Integrity.DAMAGED, reason)

@@ -192,6 +192,7 @@ class CommitLog:
         outcomes: _Outcomes = []
         batch, small = [], []
         with self._writing:
+            # All that waits shares one sync.
             while self._waiting:
                 commit, done = self._waiting.popleft()
                 batch.append((commit, done))
@@ -202,6 +203,7 @@ class CommitLog:
             try:
                 written = not small or self._write(small)
                 for commit, done in batch:
+                    # A commit without content is of a file that is synced itself.
                     alone = not written or commit.content is None
                     outcomes.append((done, self._sync_alone(commit) if alone else None))
             except BaseException as error:  # noqa: BLE001 - handed to all callers
@@ -228,6 +230,7 @@ class CommitLog:
     def _append(self, commits: list[Commit]) -> int:
         segment = self._segment or self._new_segment()
         content = b"".join(map(encoded, commits))
+        # The others add files of their own while this thread writes.
         with self._guard:
             # Before the write: a segment dropped without syncing these files would lose their lines.
             for commit in commits:
@@ -312,6 +315,7 @@ class CommitLog:
                 return
             self._reach("storage.commit.before_checkpoint")
             try:
+                # The files, and then their segments: the other way round a power cut could take both.
                 self._syncer.sync(lambda: _names(full))
             except OSError as error:
                 _log.error("files cannot be synced together, and are synced one by one until the next start: %s", error)

@@ -97,6 +97,7 @@ def _record(content: bytes, begin: int) -> tuple[Record | None, int]:
         )
     except (KeyError, ValueError, TypeError):
         return None, begin
+    # A record that was torn by a power cut ends the segment.
     sound = len(record.content) == size and f"{zlib.crc32(record.content):08x}" == check
     return (record, end + 1 + size + 1) if sound else (None, begin)
 

@@ -87,6 +87,7 @@ class Journal:
         waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         entry = _Entry(fields=fields, line=line, waiter=waiter)
         if self.fault is not None:
+            # A journal that failed refuses at once: its caller must not wait for a line that cannot come.
             self._refuse([entry], _again(self.fault))
         elif sync or self._waiting or self._committing:
             self._waiting.append(entry)
@@ -228,6 +229,7 @@ class Journal:
         self._end = self._end + len(content)
         self._loose.append(content)
         self._loose_bytes += len(content)
+        # The memory for a run that syncs seldom is bounded.
         if self._loose_bytes > _MOST_LOOSE_BYTES:
             self._loose.clear()
         return sealed
@@ -265,6 +267,7 @@ class Journal:
         # Only the accepted lines: the rest was refused, and its callers may have done something else since.
         content = self._context.disk.read(self._path, 0, self._size)
         reading = chain.read(content, self._anchor)
+        # Fewer than were confirmed: the disk has lost some, and a copy would make that final.
         if len(reading.lines) < max(self._synced, self.lines_due):
             raise OSError(errno.EIO, "confirmed lines cannot be read any more")
         reach = self._context.probes.reach

@@ -69,6 +69,7 @@ class Bucket:
         self._root = Path(unquote(urlsplit(url).path)) if url.startswith("file:") else None
         try:
             if self._root is not None:
+                # Made like a mounted folder would be; a parent that is missing is an error of the address.
                 self._root.mkdir(mode=0o700, exist_ok=True)
                 self._store: ObjectStore = store.LocalStore(self._root)
             else:
@@ -104,6 +105,7 @@ class Bucket:
 
         try:
             with self._told(name, exceptions.AlreadyExistsError):
+                # One request, since a name must never show half of its content.
                 self._calls.put(self._store, name, content, use_multipart=False, mode="create")
         except exceptions.AlreadyExistsError:
             return False
@@ -120,6 +122,7 @@ class Bucket:
         with self._told(name):
             if begin == 0 and end is None:
                 return bytes(self._calls.get(self._store, name).bytes())
+        # The size first: servers answer a range behind the end in different ways.
         size = self.look(name).size_bytes
         end = size if end is None else min(end, size)
         if begin >= end:

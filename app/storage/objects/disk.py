@@ -87,6 +87,7 @@ class ObjectDisk:
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
         """Make or overwrite a file; content that is to replace a blob stays in memory until it does."""
         key = _key(path)
+        # Logs are appended to while a run lives; objects cannot be.
         if key is None or f"/{layout.LOGS}/" in path:
             self._disk.write(path, content, sync=sync)
         elif path.rpartition("/")[2].startswith("."):

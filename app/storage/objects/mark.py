@@ -56,6 +56,7 @@ def opened(disk: Disk, target: Target, store: str) -> Disk:
     bucket = Bucket(target.url)
     try:
         identity = _agreed(bucket, known, store, target)
+        # A bucket that can be read and not written would show that only at the first blob.
         if not target.looks_only:
             bucket.put(_PROBE, b"writable")
     except OSError as error:
@@ -74,9 +75,11 @@ def _agreed(bucket: Bucket, known: dict[str, Any] | None, store: str, target: Ta
             f" {'empty' if found is None else 'another place'}. Set CONTROL_ROOM_BLOBS_URL to the former"
         )
         raise errors.ConfigurationError(message, code="store_differs", detail=known)
+    # Two stores in one place would remove each other's blobs.
     if found is not None and found["store"] != store:
         message = f"{bucket.shown} contains blobs of another store ({found['store']}); give this store its own place"
         raise errors.ConfigurationError(message, code="store_differs", detail={"address": bucket.shown})
+    # As after a copy of a data directory: both would write to the same place.
     if known is None and found is not None and any(bucket.all(f"{layout.RUNS}/")):
         message = f"{bucket.shown} contains blobs that this copy of the store did not write; give it its own place"
         raise errors.ConfigurationError(message, code="store_differs", detail={"address": bucket.shown})

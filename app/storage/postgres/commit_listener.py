@@ -157,12 +157,14 @@ class PostgresCommitListener:
             run_id, begin, number = (part.decode() for part in found.groups(b""))
             changed[run_id] = None
             if number and number != self._number and not clock.is_internal(run_id):
+                # The earliest of several: what is between them is read in one go.
                 self._begins[run_id] = min(int(begin), self._begins.get(run_id, int(begin)))
         for run_id in changed:
             on_write(run_id)
 
     async def _publish(self) -> None:
         for run_id, begin in list(self._begins.items()):
+            # What was read already is not published again.
             begin = max(begin, self._reached.get(run_id, 0))
             try:
                 content = await self._workers.run(functools.partial(self._read, run_id, begin))
@@ -170,6 +172,7 @@ class PostgresCommitListener:
                     self._publish_of(await self._source.summary(run_id), content)
             except errors.NotFound:
                 content = b""
+            # The rest is kept, and read at the next turn.
             except (OSError, errors.ControlRoomError, errors.StorageFault) as error:
                 _log.warning("events of other processes cannot be read now: %s", error)
                 return

@@ -108,6 +108,7 @@ class Database:
                 self._begin(connection, epoch)
                 with connection.cursor(binary=True) as cursor:
                     result = job(cursor)
+                # From here on it is unknown whether a lost connection has committed.
                 committing()
                 connection.execute("COMMIT")
             except BaseException:
@@ -177,10 +178,12 @@ class Database:
                 self._give_back(connection)
                 if lost:
                     self.discard()
+                # A connection that had been idle was closed by the server; another one is opened at once.
                 if lost and known and not asked.is_set():
                     continue
                 is_passing = (lost and not asked.is_set()) or is_broken_off(error) or is_standby(error)
                 if is_passing and self._clock.monotonic() < until:
+                    # Interrupted when the store is closed.
                     self._closing.wait(_PAUSE_SECONDS)
                     continue
                 raise self.fault(error) from error

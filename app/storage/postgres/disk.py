@@ -71,6 +71,7 @@ class PostgresDisk:
             OSError: nothing was committed, or it is not known.
         """
         with self._commits:
+            # Several commits of one run are one: its lines are in order.
             taken = {path: lines for path in dict.fromkeys(paths) if (lines := self._pending.pop(path, None))}
             if not taken:
                 return {}
@@ -238,6 +239,7 @@ class PostgresDisk:
             self._written(path, put)
             return
         with self._commits:
+            # What was written and not committed is replaced as well.
             self._pending.pop(path, None)
             owner = self._owner(path)
 

@@ -86,6 +86,7 @@ def append(cursor: Cursor, epoch: int, appends: Sequence[Append], *, announces: 
     moved: dict[Place, _Head] = {}
     for entry in appends:
         head = heads.get(entry.place)
+        # A commit whose answer was lost is repeated, and finds its last line there.
         is_done = head is not None and head.digest == digest(entry.lines[-1])
         outcome = None if is_done else _refusal(entry, head, epoch)
         outcomes.append(outcome)
@@ -95,6 +96,7 @@ def append(cursor: Cursor, epoch: int, appends: Sequence[Append], *, announces: 
             rows.append((head.run, entry.place.name, head.lines, head.bytes, line))
             head.lines += 1
             head.bytes += len(line)
+        # Carried on, since one transaction may append to a journal twice.
         head.digest = digest(entry.lines[-1])
         moved[entry.place] = head
     if rows:
@@ -127,6 +129,7 @@ def replace(cursor: Cursor, place: Place, content: bytes) -> bool:
     )
     if (row := cursor.fetchone()) is None:
         return False
+    # Readers see either content: the transaction replaces all of it.
     cursor.execute(f"DELETE FROM {SCHEMA}.lines WHERE run = %b AND journal = %b", (row[0], place.name))
     begin, rows = 0, []
     for position, line in enumerate(lines):

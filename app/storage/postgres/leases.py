@@ -85,6 +85,7 @@ class Leases:
         while not acquire(lock.folder):
             if not wait or self._closed.is_set():
                 return None
+            # The session of a folder's holder may hang in a network that drops everything.
             if not places.is_run(lock.folder) and self._clock.monotonic() - began > STUCK_SECONDS:
                 self._ownership.ask(_END_HOLDER, (_FOLDERS, _key(lock.folder)))
             self._closed.wait(_LOOK_SECONDS)
@@ -141,6 +142,7 @@ class Leases:
         finally:
             with self._guard:
                 self._acquiring.discard(folder)
+        # Another process had it in between: what is known of the run here is old.
         if former is not None and former + 1 != row[0]:
             self._drop(folder)
         return True
@@ -159,6 +161,7 @@ class Leases:
 
     def _return_run(self, folder: str, number: int | None) -> None:
         with self._guard:
+            # The row belongs to the newer lease by now.
             if number is None or self._numbers.get(folder) != number or folder in self._acquiring:
                 # This process has taken it again.
                 return

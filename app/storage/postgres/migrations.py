@@ -30,6 +30,7 @@ def migrate(database: Database, connection: Connection) -> None:
         return
     if found is not None and found not in _known():
         raise _newer(database, found)
+    # The migrations note their version in a table of the schema.
     with connection.transaction():
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     _upgrade(database)

@@ -115,6 +115,7 @@ class Ownership:
         with self._turn:
             until = self._clock.monotonic() + self._reconnect_seconds
             while True:
+                # Another service has the store: nothing of this one may be written any more.
                 if self._fenced:
                     raise self._database.fenced()
                 try:
@@ -122,6 +123,7 @@ class Ownership:
                     with connection.transaction(), connection.cursor(binary=True) as cursor:
                         return job(cursor)
                 except (psycopg.Error, _Held) as error:
+                    # A fault of the statement itself would come back each time.
                     if not self._is_worth_repeating(error) or self._clock.monotonic() > until:
                         raise self._database.fault(error) from error
                 if self._stopping.wait(_PAUSE_SECONDS):
@@ -163,6 +165,7 @@ class Ownership:
                 connection.execute(_END_FORMER, (self._backend,))
                 raise _Held("its lock is still held by a session that was lost")
             self._look(connection)
+            # Other processes see by this lock that the number is alive.
             if self._shared and not _try(connection, "pg_try_advisory_lock", -self.number):
                 connection.execute(_END_FORMER, (self._backend,))
                 raise _Held("its number is still held by a session that was lost")
@@ -193,6 +196,7 @@ class Ownership:
         connection.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (EPOCH_LOCK,))
+            # Only processes that share may share with a holder that does.
             joins = self._shared and bool(migrations.holder(connection).get("shared"))
             row = connection.execute(
                 f"UPDATE {SCHEMA}.store SET epoch = epoch + %s, identity = coalesce(identity, %s), holder = %s"

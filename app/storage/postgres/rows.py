@@ -56,9 +56,11 @@ def read(cursor: Cursor, place: Place, begin: int, end: int) -> bytes | None:
     rows = cursor.execute(_READ, (begin, end, begin, *place)).fetchall()
     if not rows:
         return None
+    # A folder has a row, and no content.
     if rows[0][0]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), _path(place))
     found = [(row[1], bytes(row[2])) for row in rows if row[2] is not None]
+    # Chunks begin before what is wanted, as a rule.
     first = found[0][0] if found else 0
     return b"".join(content for _, content in found)[max(0, begin - first) : max(0, end - first)]
 
@@ -193,6 +195,7 @@ def move(cursor: Cursor, old: Place, new: Place) -> None:
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), _path(new))
     if run is None or run[0] is None or look(cursor, old) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), _path(old))
+    # A file may take the place of another one; the database refuses two of one name.
     remove(cursor, new)
     # The chunks follow their file, and what is in a run's folder follows its run: foreign keys cascade.
     inner, outer = _inner(old), _inner(new)

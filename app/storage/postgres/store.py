@@ -71,6 +71,7 @@ class PostgresStore(FolderStore):
         """
         if self._database is None:
             await self._others.run(self._connect)
+        # The owner has connections that would keep others out.
         try:
             await super().start(serve=serve)
         except BaseException:

@@ -49,6 +49,7 @@ class Cast:
         for entity in self.entities:
             for alias in entity.aliases:
                 self._learn(alias, entity)
+        # Longer names first, so that `Old Tom Pell` is not found as `Old Tom`.
         for aliases in self._by_first_token.values():
             aliases.sort(key=lambda alias: -len(alias.tokens))
         self.by_head = _by_head(self.entities)  # Items of a known material by the last word of their names.
@@ -120,6 +121,7 @@ class Reading:
         earlier = self._people_before(position)
         fitting = [mention for mention in earlier if _can_be(mention.entity, wanted)]
         in_sentence = [mention.entity for mention in fitting if mention.start >= sentence.start]
+        # The sentence of the pronoun decides before anything earlier.
         if in_sentence:
             return _unambiguous(in_sentence)
         if earlier:

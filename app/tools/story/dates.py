@@ -81,6 +81,7 @@ def find(text: str, *, bare_years: bool = False) -> list[StoryDate]:
     patterns = (*_PATTERNS, *([_BARE_YEAR] if bare_years else []))
     stated = (date for pattern in patterns for match in pattern.finditer(text) if (date := _date(match)))
     found: list[StoryDate] = []
+    # Where patterns overlap, the earliest and longest match counts.
     for date in sorted(stated, key=lambda date: (date.start, -date.end)):
         if not found or date.start >= found[-1].end:
             found.append(date)

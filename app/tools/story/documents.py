@@ -137,6 +137,7 @@ def blocks(document: Document) -> list[Block]:
     found: list[Block] = []
     gathered: list[str] = []
     first = 0
+    # The empty line behind the last one closes the last paragraph.
     for line, text in [*body(document), (len(document.lines) + 1, "")]:
         item = ITEM.match(text)
         ends = not text.strip() or _HEADING.match(text) is not None or _is_rule(text)

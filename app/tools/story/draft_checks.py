@@ -137,6 +137,7 @@ def _wrong_pov(draft: Draft, wishes: Wishes) -> Iterator[Finding]:
     if stated is not None and not wanted & set(matching.terms(stated)):
         line = draft.scene.document.front_matter_lines.get("pov", 0)
         yield _finding(draft, "pov", f"The draft is told by {stated}, not by {wishes.pov}.", line=line)
+    # A narrator in the first person need not be named.
     by_narrator = sum(bool(_FIRST_PERSON.search(text)) for text in draft.narration)
     in_first_person = by_narrator > _FIRST_PERSON_SHARE * len(draft.narration)
     if not in_first_person and not any(wanted & set(matching.terms(text)) for text in draft.narration):

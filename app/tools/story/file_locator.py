@@ -137,6 +137,7 @@ def _terms(texts: Iterable[str]) -> frozenset[str]:
 def _ranked(files: Sequence[_File], criteria: str, meant: Located | None) -> list[_Hit]:
     terms = _asked(criteria)
     frequency = Counter(term for file in files for term in terms if _weight(file, term))
+    # A word that few files contain says more about a file (inverse document frequency).
     worth = {term: 1.0 + math.log(len(files) / frequency[term]) for term in frequency}
     named, scene = set(criteria.split()), set(meant.paths) if meant else set()
     hits = {}

@@ -28,6 +28,7 @@ def read_all(workspace: Workspace, paths: Sequence[str]) -> list[documents.Docum
         try:
             text = workspace.read_text(path)
         except errors.ToolFailed as failure:
+            # A file that was named has to be readable; one that a folder merely contains is passed over.
             if named or failure.code not in _SKIPPED:
                 raise
             continue

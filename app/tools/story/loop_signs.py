@@ -94,6 +94,7 @@ def lines(index: int, scene: Scene) -> Iterator[Line]:
     paragraphs = prose.paragraphs(scene.document)
     position = 0
     for paragraph, following in itertools.zip_longest(paragraphs, paragraphs[1:]):
+        # A question that the next speaker answers is closed at once.
         answered = following is not None and _is_reply(following)
         for sentence in paragraph.sentences:
             yield Line(

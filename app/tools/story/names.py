@@ -174,6 +174,7 @@ def _is_slip(word: str, other: str, counts: Mapping[str, int], right: Set[str]) 
 
 def distance(one: str, other: str) -> int:
     """Count the letters to insert, drop, change or swap with a neighbour."""
+    # The optimal string alignment distance, computed with the two rows above the present one.
     before: list[int] = []
     above = list(range(len(other) + 1))
     for i, a in enumerate(one):

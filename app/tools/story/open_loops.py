@@ -102,6 +102,7 @@ def _followed_thing(loop: loop_signs.Loop, story: _Story) -> loop_signs.Loop:
         return replace(loop, status="planned", planned_for=declared.title)
     touched: loop_signs.Place | None = None
     for line, following in story.with_any(loop.terms[-1:]):
+        # In its own scene a thing is still being introduced.
         if line.place.scene > loop.planted.scene:
             touched = line.place
             if _pays(line, following, declared, story):

@@ -153,6 +153,7 @@ def _gaps(outline: Outline, planned: PlannedScene) -> Iterator[Finding]:
 
 def _steps(outline: Outline) -> Iterator[Finding]:
     for before, planned in itertools.pairwise(outline.scenes):
+        # Another part counts anew, so a step from one part to the next says nothing.
         same = (before.scene_number and before.scene_number.within) == (
             planned.scene_number and planned.scene_number.within
         )

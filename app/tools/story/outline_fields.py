@@ -151,6 +151,7 @@ def _lines(lines: Sequence[tuple[int, str]], headings: Mapping[int, str]) -> Ite
     pending: _Line | None = None
     for number, text in lines:
         line = _line(number, text, headings)
+        # An entry may continue on the following lines.
         if pending is not None and line is not None and line.kind == "prose" and not line.text.startswith("|"):
             joined = f"{pending.text} {line.text}"
             pending = _Line(

@@ -162,6 +162,7 @@ class Catalog:
         named = self._titled(clue.titles)
         if not numbered:
             return Choice(index=None, candidates=tuple(sorted(named) or self._next_to(clue)))
+        # Number and title name different scenes, which a person has to decide.
         if named and not named & set(numbered):
             return Choice(index=None, candidates=(*numbered, *sorted(named)), tied=True)
         agreeing = [index for index in numbered if index in named]
@@ -204,6 +205,7 @@ class Catalog:
     def _held(self, clue: Clue) -> set[int]:
         words = _key(clue.text or (clue.titles[0] if clue.titles else ""))
         taken, found = [False] * len(words), set[int]()
+        # Longest titles first, each word once, so that `The Scales` is not found within `The New Scales`.
         for length in self._lengths:
             if not clue.text and length < _NAME_COVERED * len(words):
                 break

@@ -105,6 +105,7 @@ def _stated(document: documents.Document) -> tuple[SceneNumber | None, str]:
     numbers = [head.number for head in heads if head.number is not None and head.sure]
     counted = [number for number in numbers if number.unit == "scene"]
     first = heads[0].number if heads and heads[0].sure else None
+    # A file with one numbered scene below the heading of a chapter is that scene.
     if first is not None and first.unit != "scene" and len(counted) == 1:
         first = scene_numbers.placed(counted[0], {first.unit or "chapter": first.number, **dict(first.within)})
     by_field = scene_numbers.of_heading(f"Scene {document.scalar('scene', 'scene_number', 'number') or ''}").number

@@ -143,7 +143,7 @@ def _drops(mapped: Sequence[_Mapped]) -> Iterator[tuple[_Mapped, _Mapped]]:
 def _findings(mapped: Sequence[_Mapped]) -> Iterator[Finding]:
     for entry in mapped:
         if not entry.goals:
-            yield _finding(entry, "no_goal", "warning", "has no goal: nobody wants, needs or must do anything.")
+            yield _finding(entry, "no_goal", "warning", "has no goal: no wish, need or duty is named.")
         if not entry.risks:
             yield _finding(entry, "no_risk", "warning", "has no risk: nothing is said to go wrong.")
         if not entry.consequences:

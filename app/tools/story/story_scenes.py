@@ -56,6 +56,7 @@ class Story:
         if len(found) == 1:
             outline, planned = found[0]
             return Located(label=planned.label, paths=self.written(outline, planned), planned=planned, outline=outline)
+        # Two outlines that both know the scene leave the choice to a person.
         if len(found) > 1:
             raise _in_several(clue, found)
         tied = next((failure for failure in failures if failure.code == outline_matching.AMBIGUOUS), None)
@@ -76,6 +77,7 @@ class Story:
         found = []
         for file in self._near(outline):
             choice = known.choose(outline_matching.of_file(file.document))
+            # Shared words alone are too weak a reason to take a file for the scene.
             if choice.index == planned.index and choice.by in {"number", "title"}:
                 found.append(file.path)
         return tuple(found)

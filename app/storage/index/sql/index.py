@@ -263,6 +263,7 @@ class SqlIndex:
             file = _file(self._url)
             if file is not None and disk_health.is_full(file.parent):
                 raise disk_health.no_space(f"the index {file}") from error
+            # The driver's own error says what is wrong; the one around it only where.
             reason = getattr(error, "orig", None) or error
             if isinstance(error, ModuleNotFoundError):
                 reason = f"its driver, the package {error.name}, is not installed"
@@ -288,6 +289,7 @@ class SqlIndex:
         _make_private(file)
         try:
             return self._migrated()
+        # The rows are a copy of the journals: a new index is made of them.
         except database.DatabaseFault as error:
             if not _damaged(error):
                 raise

@@ -51,8 +51,10 @@ def connect(url: str) -> Engine:
     engine = sqlalchemy.create_engine(
         where,
         connect_args=connect_args if sqlite else postgres_connections.options(where.query),
+        # One thread uses it; a second connection would wait for its lock.
         pool_size=1,
         max_overflow=0,
+        # A server may have closed what was idle.
         pool_pre_ping=not sqlite,
     )
     if sqlite:

@@ -51,6 +51,7 @@ class SqliteFile:
     def migrate(self) -> bool:
         with self.writing() as session:
             found = _version(session)
+            # Made as they are now, without the steps that led there.
             if found is None:
                 for statement in migrations.statements():
                     session.execute(statement)

@@ -69,6 +69,7 @@ def apply(
     Many rows share a statement, and moves from the same states do.
     """
     for chunk in _chunks(given):
+        # Replaced as a whole: labels and sums of the earlier row go with it.
         for run_id in reads.present(session, "runs", "run_id", (run.summary.run_id for run in chunk)):
             _remove_row(session, run_id)
         _insert_runs(session, chunk)
@@ -94,6 +95,7 @@ def add_missing(session: WriteSession, found: Iterable[IndexedRun]) -> None:
         fresh = []
         for run in chunk:
             if run.summary.run_id not in known:
+                # The key of a second run would be refused, and its row with it.
                 fresh.append(
                     IndexedRun(summary=run.summary, orders=run.orders) if run.idempotency_key in taken else run
                 )

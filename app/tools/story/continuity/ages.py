@@ -27,6 +27,7 @@ def read(passage: Passage) -> Iterator[Fact]:
     yield from _answered(passage)
     for match, who, sure in passage.people(_P.born):
         found = dates.find(match["when"], bare_years=True)
+        # A date further on in the sentence belongs to something else.
         if found and found[0].start < 24 and not passage.is_unreal(match, "p"):
             yield _fact(passage, who, ("born", found[0]), sure)
     if not passage.is_earlier and not passage.text.endswith("?"):
@@ -61,6 +62,7 @@ def _stated(passage: Passage, match: re.Match[str], how: str) -> Iterator[Fact]:
     if years is None or not _YOUNGEST <= years <= _OLDEST or not passage.roster.is_person(who):
         return
     before = passage.clause(match.start("n"))
+    # Estimates, questions in speech, and ages at another time of life are not compared.
     doubtful = (
         _P.estimate.search(before[-40:])
         or (text.rstrip("\"'”’").endswith("?") and passage.is_spoken)
@@ -113,6 +115,7 @@ def _compared(passage: Passage) -> Iterator[Fact]:
             continue
         if (match.groupdict().get("how") or "").lower() in {"younger", "junior"}:
             years = -years
+        # In both directions, so that the age of either can follow from that of the other.
         for who, than, apart in ((one, other, years), (other, one, -years)):
             yield fact(passage, "age_difference", who, str(apart), (than, apart), sure and sure_too)
 
@@ -126,11 +129,13 @@ def derived(narrated: Sequence[Fact]) -> list[Fact]:
     found = []
     for gap in (stated for stated in narrated if stated.attribute == "age_difference" and stated.is_sure):
         other, years = gap.data
+        # A few mentions are enough; further ones would only repeat the comparison.
         for known in ages.get(str(other), ())[:3]:
             age = known.data[1] + years
             # It holds at the time of the other's age, and is stated where the difference is.
             when = dataclasses.replace(gap.passage, date=known.passage.date, order=known.passage.order, context="")
             if age > 0:
+                # Birthdays lie anywhere in the year, so the difference holds within a year.
                 data = ("range", (age - 1, age + 1))
                 found.append(dataclasses.replace(gap, attribute="age", value=_shown(data), data=data, passage=when))
     return found[:_MOST]
@@ -150,10 +155,13 @@ def differ(one: Fact, other: Fact) -> bool:
     if gap is not None:
         return not gap[0] <= after - before <= gap[1]
     if "turns" in {late_how, early_how}:
+        # A card may give the age that its person has at the end of the story.
         slipped = early.passage.is_card and early_how == "is" and 0 < before - after < 4
         return after - before not in {0, 1} and not slipped
     if early.passage.is_card:
         return bool(before != after)
+    # Without dates the story may have gone on for years: only a younger age, or a leap too small for that, is a
+    # conflict.
     return bool(after < before or 1 < after - before < _TIME_JUMP)
 
 
@@ -172,9 +180,11 @@ def _years_between(early: Passage, late: Passage) -> tuple[int, int] | None:
     one, other = early.date, late.date
     if early.is_card or not (one and other and one.year and other.year and one.month and other.month):
         return None
+    # Months of 31 days keep the order of dates, and whole years come out whole.
     days = (other.year - one.year) * 372 + (other.month - one.month) * 31 + (other.day or 15) - (one.day or 15)
     if days < 0:
         return None
+    # A birthday may lie within the part of a year.
     return (0, 1) if 0 < days < 372 else (days // 372, -(-days // 372))
 
 
@@ -188,4 +198,5 @@ def _born_differs(born: dates.StoryDate, other: Fact) -> bool:
     if born.month is None or date.month is None:
         return years not in {difference, difference - 1}
     exact = difference if (date.month, date.day or 15) >= (born.month, born.day or 15) else difference - 1
+    # In the month of birth either age is right, since the day is rarely told.
     return bool(years != exact and not (born.month == date.month and abs(years - exact) <= 1))

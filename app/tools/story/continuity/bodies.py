@@ -103,6 +103,7 @@ def _marked(passage: Passage, match: re.Match[str], named: str) -> Iterator[Fact
     if passage.is_unreal(match) or not who or several:
         return
     side = match["side"].lower()
+    # `His right leg was the good one` makes the left one lame.
     if kind == "defect" and _SIDES.sound.match(word):
         side = "right" if side == "left" else "left"
     if kind == "defect" and part == "face" and _SIDES.sight.search(text):

@@ -99,6 +99,7 @@ def next_days(narrated: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
         passage = stated.passage
         if stated.attribute not in {"weekday", "next_day"} or passage.is_card or passage.is_spoken:
             continue
+        # Further back, other days may lie between the two.
         if stated.attribute == "next_day" and last is not None and passage.order - last.passage.order < 2:
             day = _day_index(last.value.split()[0]) if last.attribute == "weekday" else last.data
             if (day + 1) % 7 != stated.data:
@@ -108,6 +109,7 @@ def next_days(narrated: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
 
 def usual_weekdays(narrated: Sequence[Fact]) -> list[Fact]:
     """Return the weekdays that differ from their calendar's majority, each after its nearest right one."""
+    # A story has one calendar. Most of its weekdays fix it, and those that do not fit are the wrong ones.
     shifts = Counter(fact.data[0] for fact in narrated).most_common(2)
     if len(shifts) < 2 or shifts[0][1] == shifts[1][1]:
         return list(narrated)
@@ -119,6 +121,7 @@ def usual_weekdays(narrated: Sequence[Fact]) -> list[Fact]:
 
 def _events(passage: Passage) -> Iterator[Fact]:
     text = passage.text
+    # In `on 19 June, three weeks after the wedding` the date is not that of the wedding.
     counted = {match.start("e"): match for match in _P.after.finditer(text)}
     for match in _P.the_event.finditer(text):
         if match.start("e") in counted:
@@ -195,6 +198,7 @@ def _date_around(passage: Passage, match: re.Match[str]) -> dates.StoryDate | No
 def _date_near(passage: Passage, window: str, position: int) -> dates.StoryDate | None:
     """Return the only date in a stretch of text, or the day that `yesterday` or `three years ago` means."""
     found = dates.find(window, bare_years=True)
+    # With two dates in reach it is open which one is meant.
     if len(found) == 1:
         gap = window[min(position, found[0].end) : max(position, found[0].start)]
         return None if len(gap) >= _AROUND or _P.apart.search(gap[-40:]) else _with_month(found[0], window)
@@ -290,6 +294,7 @@ def interval_conflicts(narrated: Sequence[Fact], passages: Sequence[Passage]) ->
         stated, slack = claim.data
         days = [(day, p) for day, p in happened.get(claim.key[1:], ()) if p.order != claim.passage.order]
         place = (claim.passage.path, claim.passage.line)
+        # Of what happened on several days a claim may mean any.
         if len({day for day, _ in days}) != 1 or place in reported:
             continue
         day, passage = days[0]

@@ -41,6 +41,7 @@ def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
     found: list[tuple[str, int, list[Line]]] = [(title, document.body_line, [])]
     row = ""
     for line, field, text in _statements(document):
+        # The first cell of a row may be a name, and the row then a card of its own.
         if field == "#?":
             row = text
             if _is_name(text, names_in_prose) and _is_full_name(text) and not _is_same(cleaned(text), title):
@@ -53,6 +54,7 @@ def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
                 found.append((cleaned(text), line, []))
             continue
         subject = field.strip(" *_") if field else ""
+        # `Jonas Pell: the baker of the village` is about another person than the card.
         if subject and len(found) >= 1 and _is_full_name(subject) and _is_name(subject, names_in_prose):
             found.insert(0, (cleaned(subject), line, [Line(text=part, line=line, field="") for part in _parts(text)]))
             continue
@@ -111,8 +113,10 @@ def _statements(document: documents.Document) -> Iterator[tuple[int, str, str]]:
         row = _P.row.match(text)
         item = documents.ITEM.match(text)
         field = None if row else documents.field_of(item[2] if item else text, line)
+        # A name of many words before a colon is a sentence.
         if field and len(field.label.split()) > _FIELD_WORDS:
             field = None
+        # Sentences cross line ends, so prose is gathered until something else begins.
         if (row or item or field or not text.strip() or line in headings) and prose_lines:
             yield from _sentences(prose_lines)
             prose_lines = []
@@ -196,6 +200,7 @@ def _card(document: documents.Document, entity: Entity | None, name: str, lines:
     if person:
         aliases += [*_parts_of_name(name), *_roles(lines)]
     title, _, bare = name.partition(" ")
+    # A rank is a fact of its own, and the name goes without it.
     if title.lower() in language.words("ranks") and bare:
         aliases = [bare, *(alias for alias in aliases if not alias.lower().startswith(title.lower()))]
         lines = [
@@ -308,6 +313,7 @@ def _pronoun(text: str, lines: Sequence[Line]) -> str | None:
     words = re.findall(r"[a-z]+", text.lower())
     he = sum(word in {"he", "his", "him", "himself"} for word in words)
     she = sum(word in {"she", "her", "hers", "herself"} for word in words)
+    # A card mentions others, too, so only a clear majority counts.
     if he + she > 1 and min(he, she) * 2 <= max(he, she):
         return "he" if he > she else "she"
     return None

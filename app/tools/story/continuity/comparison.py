@@ -106,10 +106,12 @@ def compare(narrated: Sequence[Scene], canon: Sequence[documents.Document]) -> C
     roster = Roster(found, scene_documents)
     result = Comparison(cards=found, roster=roster)
     stated_on_cards = list(_of_cards(found, roster))
+    # Relations first: `his brother` in a scene is a known person then.
     for stated in (stated for passage in stated_on_cards for stated in relations.read(passage)):
         if stated.attribute == "relation" and stated.is_sure:
             roster.learn_relation(int(stated.key[0]), int(stated.key[1]), stated.data)
     passages = [*stated_on_cards, *_of_scenes(narrated, roster)]
+    # A bound for hostile input; a story of normal length stays far below.
     for passage in passages:
         if len(result.facts) < _FACTS:
             read = (stated for rules in _READERS for stated in rules.read(passage))
@@ -272,6 +274,7 @@ def _contradict_group(result: Comparison, narrated: Sequence[Fact], attribute: s
             if (
                 one.passage is other.passage
                 or other.value in reported
+                # A change that a card reports has no place in the story, and may lie between any two.
                 or any(start <= change <= end or change[0] < 0 for change in changes)
                 or not _DIFFER[attribute](one, other)
                 or _is_aware(one, other)

@@ -47,9 +47,11 @@ class Chain:
                 continue
             if fitting[0] < 0 and len({p for p in fitting if p > 0}) == 1:
                 return next(p for p in fitting if p > 0), distance > 1
+            # A sentence that opens with a pronoun continues with the subject of the one before.
             if opens and distance == 1 and people[0] == fitting[0]:
                 return fitting[0], False
             return fitting[0], len(set(fitting)) > 1 or (distance > 0 and self._crowded(roster, gender, distance))
+        # Without a person who fits, one whose gender is not known may be meant.
         for people in reversed(self.sentences[-2:]):
             unknown = [p for p in people if p != exclude and roster.is_person(p) and roster.gender(p) is None]
             if unknown:

@@ -138,6 +138,7 @@ def is_alive_after(one: Fact, other: Fact) -> bool:
         if seen.date.month is None and seen.date.year == when.year:
             return not is_card and is_later
         return bool(when.is_before(seen.date)) and (when.year is not None or not is_card or seen.date.year is None)
+    # The scene is not dated, so the death on the card may come after it.
     if when is not None and when.year is not None and is_card and not seen.is_alone:
         return False
     return is_card or is_later

@@ -97,6 +97,7 @@ def conflicts(passages: Sequence[Passage]) -> Iterator[tuple[Fact, Fact]]:
     for passage in passages:
         if passage.is_flashback:
             continue
+        # `It` does not reach further back than this, and never into another file.
         if passage.path != path or passage.index - reach > _PRONOUNS_REACH:
             last = None
         path = passage.path
@@ -215,6 +216,7 @@ def _present(
     marked: Passage, things: Sequence[Thing], fates: dict[str, tuple[Fact, Thing]]
 ) -> Iterator[tuple[Fact, Fact]]:
     """Yield each end of an object that is there in a passage all the same."""
+    # What is only spoken of may be gone.
     if marked.is_spoken or marked.is_card or not fates:
         return
     for match in re.finditer(r"#(\d+)", marked.text):
@@ -223,6 +225,7 @@ def _present(
         if fate is None or not fate[1].may_be(thing) or _is_same_place(fate[0], marked):
             continue
         before = marked.clause(match.start())
+        # A thing is present if someone handles it or it shows itself; a memory of it does not count.
         handled = _P.handled.search(before) or _P.shows.match(marked.text, match.end())
         if _P.not_handled.search(before) or not handled:
             continue

@@ -202,6 +202,7 @@ def _ends(passage: Passage, match: re.Match[str]) -> list[str]:
                 gap = abs(end.start() - match.start())
                 found[name] = min(gap, found.get(name, gap))
         if found:
+            # What the passage itself names wins over the question that it answers.
             break
     named = sorted(found, key=lambda name: found[name])[:2]
     return named + _other_end(passage, named[0])[:1] if len(named) == 1 else named

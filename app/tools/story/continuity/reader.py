@@ -46,6 +46,7 @@ class Reader:
     def _paragraph(self, paragraph: prose.Paragraph, context: str) -> Iterator[Passage]:
         mentions = self._roster.cast.mentions(paragraph.text)
         parts = list(_parts(paragraph))
+        # Narration first: it names who speaks in the quotes between.
         stated = {
             index: self._replaced_speech(_Stretch(paragraph.text, mentions, start, end, self._roster))
             for index, (start, end, spoken) in enumerate(parts)
@@ -98,6 +99,7 @@ class Reader:
         if not speaker:
             people = [int(n) for text in stated for n in re.findall(r"@[?~]?(\d+)\b(?!'s)", text)]
             speaker = people[0] if people and self._roster.is_person(people[0]) else 0
+        # Two who talk with each other take turns.
         if not speaker and not stated and len(self._speakers) > 1:
             speaker = self._speakers[-2]
         self._speakers = [*self._speakers[-1:], speaker]
@@ -237,4 +239,5 @@ def of_line(text: str, subject: int, roster: Roster) -> str:
     chain.opened()
     text = language.with_subject(text, roster.name(subject), roster.is_person(subject))
     replaced = _Stretch(text, roster.cast.mentions(text), 0, len(text), roster).replaced(chain, 0)
+    # In the lines of a card a pronoun for its subject is certain.
     return replaced.replace(f"@?{subject}'", f"@~{subject}'").replace(f"@?{subject} ", f"@~{subject} ")

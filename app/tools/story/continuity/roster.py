@@ -118,6 +118,7 @@ class Roster:
                     _note_word(pronouns.setdefault(number, Counter()), word[1].lower() if word else "")
                     _note_word(pronouns[number], text[mention.start : mention.end].split()[0].lower(), 4)
                 people = {self.number(m.entity) for m in mentions}
+                # In a paragraph with one name, every pronoun is that person's.
                 if len(people) == 1:
                     _note_pronouns(pronouns[next(iter(people))], paragraph, mentions[0].end, len(paragraph.text))
                 for one, following in itertools.zip_longest(mentions, mentions[1:]):
@@ -193,6 +194,7 @@ def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting], titles:
     """Return those whom no card describes; `Jory Pell` and `Jory` are one."""
     known = {word for entity in entities for alias in entity.aliases for word in alias.split() if word[:1].isupper()}
     found: dict[str, Entity] = {}
+    # Longer names first, so that `Jory` becomes an alias of `Jory Pell`.
     for entity in sorted(names.entities(seen), key=lambda entity: -len(entity.name.split())):
         words = [word for word in entity.name.split() if word.strip(".").lower() not in titles]
         if (
@@ -220,6 +222,7 @@ def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting], titles:
 
 
 def _without_shared_aliases(entities: Sequence[Entity]) -> list[Entity]:
+    # An alias that two share means neither.
     count = Counter(alias for entity in entities for alias in {alias.lower() for alias in entity.aliases})
     whole = {entity.name.lower() for entity in entities}
     return [

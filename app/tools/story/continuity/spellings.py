@@ -56,6 +56,7 @@ class _Names:
     def near_others(self, common: set[str], paragraphs: Sequence[str]) -> Iterator[names.Slip]:
         """Yield words that differ by little from a name, and are none of their own."""
         for slip in names.slips(self._seen, [re.sub(r"['’]s\b", "", name) for name in self._known]):
+            # `Marks` beside `Mark` is a plural.
             plural = slip.name.endswith("s") and slip.name.rstrip("s") in self._counts
             if slip.intended.lower() in common or plural or self._is_own_name(slip):
                 continue
@@ -117,6 +118,7 @@ class _Names:
         if slip.intended not in self._right and slip.count > 1 and not shared and intended_count < 4 * slip.count:
             return True
         apart = bool(surnames and theirs and not shared)
+        # A name that is common and not much rarer than the other is one of its own.
         return apart or (slip.count > 3 and slip.count * 2 > intended_count)
 
 
