@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from app import clock, errors
@@ -14,6 +15,24 @@ from app.worker.active_runs import ActiveRuns
 
 _WATCHED = (operations.AgentCall, operations.Command, operations.ToolCall)
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    # Silence is measured by the clock that stands still while the machine is suspended: its agents slept, too. The wall
+    # clock, by which output is dated, only places a sign of life between two looks.
+    now: datetime
+    at: float
+    since_last: float
+    heard: Mapping[tuple[str, str], tuple[str, float]]
+
+    def heard_at(self, step: tuple[str, str], since: str) -> float:
+        """Return when a step's newest sign of life came, on the clock of `at`."""
+        known = self.heard.get(step)
+        if known is not None and known[0] == since:
+            return known[1]
+        ago = (self.now - clock.instant(since)).total_seconds()
+        return self.at - min(max(ago, 0.0), self.since_last)
 
 
 class StallWatch:
@@ -30,30 +49,35 @@ class StallWatch:
         self._active = active
         self._clock = time
         self._after_seconds = after_seconds
+        self._heard: dict[tuple[str, str], tuple[str, float]] = {}
         self.count = 0
         """Steps that are silent now."""
 
     async def watch(self) -> None:
         """Poll until the pool stops."""
         pause = min(max(self._after_seconds / 4, _SHORTEST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+        looked_at = self._clock.monotonic()
         while not self._active.stopping:
             await self._clock.sleep(pause)
-            now = self._clock.now()
-            self.count = sum(self._look(run_id, now) for run_id in tuple(self._active.capacity.holding))
+            before, looked_at, heard, self._heard = looked_at, self._clock.monotonic(), self._heard, {}
+            look = _Look(now=self._clock.now(), at=looked_at, since_last=looked_at - before, heard=heard)
+            self.count = sum(self._look(run_id, look) for run_id in tuple(self._active.capacity.holding))
 
-    def _look(self, run_id: str, now: datetime) -> int:
+    def _look(self, run_id: str, look: _Look) -> int:
         active_run = self._active.active_runs.get(run_id)
         holder = None if active_run is None else active_run.runner or active_run.evicted
         if active_run is None or holder is None:
             return 0
         waits = [wait for wait in holder.waits() if wait.performing and isinstance(wait.operation, _WATCHED)]
-        return sum(self._judge(active_run, wait, now) for wait in waits)
+        return sum(self._judge(active_run, wait, look) for wait in waits)
 
-    def _judge(self, active_run: ActiveRun, wait: open_steps.StepWait, now: datetime) -> bool:
+    def _judge(self, active_run: ActiveRun, wait: open_steps.StepWait, look: _Look) -> bool:
         step, since = wait.step, wait.output_at or wait.since
         if step is None or since is None:
             return False
-        silent = (now - clock.instant(since)).total_seconds()
+        heard_at = look.heard_at((active_run.run_id, wait.key), since)
+        self._heard[active_run.run_id, wait.key] = since, heard_at
+        silent = look.at - heard_at
         # A step in a queue is not silent; it has not been asked yet.
         if wait.queued is not None or silent < self._after_seconds:
             if step.stalled is not None:

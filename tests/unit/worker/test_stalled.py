@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.domain import states
 from tests.unit.worker import pools
 
@@ -45,6 +47,25 @@ async def test_each_silence_is_told_once() -> None:
     assert resumed.step is not None
     assert await bench.ended(run_id) == [states.RunState.DONE]
     assert await stalled(bench, run_id) == 2
+    await bench.close()
+
+
+@pytest.mark.parametrize("jump_seconds", [28_800, -28_800])
+async def test_silence_is_not_measured_by_the_wall_clock(jump_seconds: float) -> None:
+    """A machine that was suspended, or whose clock was set, has not heard less of its agents for that time."""
+    bench = await Bench(stalled_after_seconds=60).open()
+    held = bench.toolbox.hold("write")
+    await bench.submit({"agent": "write"})
+    await bench.executed("write/1")
+    counts = []
+    for seconds in (0, jump_seconds, jump_seconds, 0):
+        bench.clock.jump(seconds)
+        bench.advance(15)
+        await pools.idle()
+        counts.append(bench.pool.status().stalled)
+    held.set()
+
+    assert counts == [0, 0, 0, 1]
     await bench.close()
 
 
