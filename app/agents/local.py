@@ -100,9 +100,9 @@ class LocalBackend:
                 code="model_crashed",
                 detail=lost.detail,
             ) from lost
-        # Also at a cancellation: the process is in the middle of a reply and would answer the next prompt with its
-        # rest.
         except BaseException:
+            # Also at a cancellation: the process is in the middle of a reply and would answer the next prompt with its
+            # rest.
             await self.close()
             raise
 

@@ -68,8 +68,8 @@ class TakenTime:
         return cls(
             wall_seconds=0.0 if first_taken_at is None else (now - clock.instant(first_taken_at)).total_seconds(),
             active_seconds=cut_seconds + until,
-            cut_seconds=max(until - active.recorded, 0.0),
             # A wall clock that was set back could make it negative.
+            cut_seconds=max(until - active.recorded, 0.0),
         )
 
     def reached(self, limits: RunLimits) -> Reached | None:

@@ -56,8 +56,8 @@ def _inode(local: Address, remote: Address) -> str | None:
             with open(path, encoding="ascii") as table:
                 rows = (line.split() for line in table)
                 return next(row[_INODE] for row in rows if [row[_LOCAL], row[_REMOTE]] == wanted)
-        # Without IPv6 its table is missing.
         except (OSError, StopIteration):
+            # Without IPv6 its table is missing.
             continue
     return None
 

@@ -123,8 +123,8 @@ def _first_that_works(candidates: Iterable[int]) -> tuple[int | None, int]:
     for flags in candidates:
         try:
             pid, reader = start(flags, _spawn_nothing, ())
-        # A kernel may allow one kind of namespace and refuse another; the next one is tried.
         except OSError as error:
+            # A kernel may allow one kind of namespace and refuse another; the next one is tried.
             number = error.errno or number
             continue
         os.waitpid(pid, 0)

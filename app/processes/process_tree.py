@@ -101,8 +101,8 @@ def is_alive(pid: int, started: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    # It exists and belongs to another user.
     except PermissionError:
+        # It exists and belongs to another user.
         return True
     return True
 

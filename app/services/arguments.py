@@ -140,8 +140,6 @@ def _unfit(args: dict[str, Any], recipe: library.Recipe, holding: Validator) -> 
                 code=f"args_{error.validator}",
                 message=_shortened(json_words.breach(error)),
             )
-    # A recipe's schema comes from anywhere: whatever breaks the validator is a fault of the recipe, not of the
-    # arguments.
     except (
         jsonschema.SchemaError,
         jsonschema.exceptions.UnknownType,
@@ -151,6 +149,8 @@ def _unfit(args: dict[str, Any], recipe: library.Recipe, holding: Validator) -> 
         TypeError,
         ValueError,
     ) as error:
+        # A recipe's schema comes from anywhere: whatever breaks the validator is a fault of the recipe, not of the
+        # arguments.
         flaw = errors.Flaw(path="$.args_schema", message=f"args_schema cannot be used: {error!s:.200}")
         raise errors.RecipeInvalid(f"recipe {recipe.recipe_id} has a broken args_schema", flaws=[flaw]) from error
 

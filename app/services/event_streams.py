@@ -238,8 +238,8 @@ class EventFollower:
     async def _fill(self, run_id: str, feed: Feed, finished: Finished) -> None:
         try:
             await self._publish_all(run_id, feed, finished)
-        # The run was deleted.
         except errors.NotFound:
+            # The run was deleted.
             return
         except (Exception, errors.Fault) as failure:  # noqa: BLE001 - raised again in all followers
             feed.failure = failure

@@ -54,8 +54,8 @@ class OutputTimes:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 found = await self._engine.outputs(run_id)
-        # A poll does not wait longer than a moment for another process.
         except TimeoutError:
+            # A poll does not wait longer than a moment for another process.
             _log.info("not known in time when steps had output", extra={"run_id": run_id})
             return
         known.times = {key: _steady(at, known.times.get(key)) for key, at in found.items()}

@@ -100,8 +100,8 @@ class RunCommands:
                 await self._carry_out(run_id, self._cancel(run_id, author, superseded_by))
             except errors.WrongState:
                 continue
-            # The order stands; it is carried out when the folder can be read again.
             except errors.Unreadable:
+                # The order stands; it is carried out when the folder can be read again.
                 self._later.begin(self._cancel_when_readable(run_id, author, superseded_by), f"cancel {run_id}")
             except errors.ControlRoomError as error:
                 _log.warning("not cancelled: %s", error.message, extra={"run_id": run_id, "code": error.code})

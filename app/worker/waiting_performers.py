@@ -57,8 +57,8 @@ class ChildRuns:
         """Start the child, or find it after a restart, and wait for its end."""
         try:
             child = await self._start(call)
-        # As of a recipe that does not exist: the child's fault is the step's.
         except errors.ControlRoomError as error:
+            # As of a recipe that does not exist: the child's fault is the step's.
             return child_results.failed(error.code, error.message, None)
         self._begun.setdefault(call.run.run_id, set()).add(child)
         status = await self._end(call, child)

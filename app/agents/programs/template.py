@@ -99,8 +99,8 @@ def _filled(template: tuple[Part, ...], values: Mapping[str, str | None], tools:
     for part in parts:
         if part == _TOOLS:
             arguments += tools
-        # An option whose value is missing is left out with it.
         elif all(values[name] is not None for text in _texts(part) for name in _PLACE.findall(text)):
+            # An option whose value is missing is left out with it.
             arguments += [_argument(text, values, is_operand="--" in arguments) for text in _texts(part)]
     return arguments
 

@@ -116,8 +116,8 @@ class Line:
 def _message(line: bytes) -> dict[str, Any] | None:
     try:
         message: dict[str, Any] = json.loads(line)
-    # Programs write log lines to this stream; a few of them are passed over.
     except (ValueError, RecursionError):
+        # Programs write log lines to this stream; a few of them are passed over.
         return None
     match message:
         case {"method": str(), "id": str() | int()} | {"id": int(), "error": {"code": int(), "message": str()}}:

@@ -78,8 +78,8 @@ async def since(
             seen.add(row.run_id)
             try:
                 made = await _of_run(store, row)
-            # One run that cannot be read now must not silence the others.
             except errors.StorageFault as unreadable:
+                # One run that cannot be read now must not silence the others.
                 fault = fault or unreadable
                 continue
             for counts_from, message in in_order(made):

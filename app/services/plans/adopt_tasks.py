@@ -68,8 +68,8 @@ class Chief:
             slot = await self._runs.reader.slot(run_id, decomposition.SLOT)
             found = tasks.numbered([_new(draft) for draft in decomposition.tasks(slot["text"])], plans.BY_CHIEF)
             requests.refuse(edits.graph_flaws(found))
-        # A model wrote it: whatever is wrong with it is its fault, and a person may let it try again.
         except (errors.ControlRoomError, ValueError, LookupError, TypeError, AttributeError) as error:
+            # A model wrote it: whatever is wrong with it is its fault, and a person may let it try again.
             message = f"the result of the chief's run {run_id} is not a list of tasks: {error!s:.300}"
             raise errors.InputRefused(message, code=UNUSABLE, detail={"run_id": run_id}) from error
         ordered = edits.in_order(found)

@@ -62,8 +62,8 @@ class Firing:
         outcome = await self._outcome(trigger, arrived, asked_by)
         if outcome is not None:
             await self._noted(trigger, outcome)
-        # A trigger with a full queue says so instead of growing without end.
         elif len(trigger.waiting) >= triggers.MOST_WAITING:
+            # A trigger with a full queue says so instead of growing without end.
             outcome = arrived.ended("skipped", self._now(), None, _full())
             await self._noted(trigger, outcome)
         else:

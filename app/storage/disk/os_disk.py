@@ -172,8 +172,8 @@ class OsDisk:
                 written += os.write(descriptor, memoryview(content)[written:])
             if sync:
                 os.fsync(descriptor)
-        # A partial file must not be taken for a whole one.
         except OSError:
+            # A partial file must not be taken for a whole one.
             with contextlib.suppress(OSError):
                 os.unlink(place)
             raise

@@ -172,8 +172,8 @@ class PostgresCommitListener:
                     self._publish_of(await self._source.summary(run_id), content)
             except errors.NotFound:
                 content = b""
-            # The rest is kept, and read at the next turn.
             except (OSError, errors.ControlRoomError, errors.StorageFault) as error:
+                # The rest is kept, and read at the next turn.
                 _log.warning("events of other processes cannot be read now: %s", error)
                 return
             del self._begins[run_id]

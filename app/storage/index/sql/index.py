@@ -289,8 +289,8 @@ class SqlIndex:
         _make_private(file)
         try:
             return self._migrated()
-        # The rows are a copy of the journals: a new index is made of them.
         except database.DatabaseFault as error:
+            # The rows are a copy of the journals: a new index is made of them.
             if not _damaged(error):
                 raise
             _log.error("the index is damaged and is rebuilt", extra={"file": str(file), "error": str(error.orig)})
