@@ -110,8 +110,8 @@ class BulkOrders:
         if order.run_ids is not None:
             return list(dict.fromkeys(order.run_ids))
         wanted = dataclasses.replace(
-            # One more than allowed shows that there are too many.
             order.filter or stores.RunQuery(),
+            # One more than allowed shows that there are too many.
             limit=MOST_RUNS + 1,
             cursor=None,
             scope=order.scope,

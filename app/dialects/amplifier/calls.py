@@ -59,8 +59,8 @@ def command(step: plain.Object, scope: templates.Scope, run: runs.RunStart) -> o
         env={**own, **values},
         secrets=tuple(dict.fromkeys((*run.recipe.get("secrets", ()), *step.get("secrets", ())))),
         timeout_seconds=step.get("timeout", schema.DEFAULT_TIMEOUT),
-        # With a variable for it, every exit code is a result.
         idle_seconds=step.get("idle_seconds"),
+        # With a variable for it, every exit code is a result.
         exit_codes=_ANY_EXIT_CODE if "output_exit_code" in step else (0,),
         output_limit_bytes=_OUTPUT_BYTES,
         retry=retries(step, COMMAND_TRANSIENT),
