@@ -77,3 +77,62 @@ type RuleDocument = {
   read: (document: any) => any[];
   columns: [string, (entry: any) => any][];
 };
+
+/** Of a preflight; `others`: problems of no field; `faults`: how many problems are shown; `nodes`: the recipe's own steps, for a request that cannot be started yet. */
+type PreflightProps = {
+  report: any;
+  error: Error | null;
+  others: any[];
+  faults: number;
+  nodes: any[];
+  count: string;
+  lacks?: any[];
+  children?: any;
+};
+
+/** Of an argument's field; `found`: what is taken where it is left empty. */
+type InputProps = {
+  field: Field;
+  value: any;
+  found?: any;
+  fault?: string;
+  warned?: string;
+  unlisted: string[];
+  onChange: (value: any) => void;
+};
+
+/** Of rows of which only some are in the page. */
+type VirtualProps = {
+  items: any[];
+  row: (item: any, index: number) => any;
+  name: (item: any) => string;
+  depends?: any[];
+  onNear?: (first: number, last: number) => void;
+};
+
+/** Of a table of runs; `to`: beginning of the address of a run's page. */
+type RunTableProps = {
+  runs: any[];
+  chosen?: Set<string>;
+  onChoose?: (id: string, on: boolean) => void;
+  onNear?: (first: number, last: number) => void;
+  to?: string;
+};
+
+type ConfirmProps = {
+  title: string;
+  confirm: string;
+  danger?: boolean;
+  blocked?: boolean;
+  children?: any;
+  onConfirm: () => any;
+  onClose: () => void;
+};
+
+/** Of what shows nodes; `denied`: step at which a person ended the run; `over`: nothing that was not reached will be. */
+type Reached = { denied?: string; over?: boolean; onChoose: (node: any) => void };
+
+type GraphProps = Reached & { graph: { nodes: any[]; edges: any[] }; plain?: boolean };
+
+/** `plain`: there is no run. */
+type NodeProps = Reached & { at: Point; node: any; plain: boolean };

@@ -9,7 +9,7 @@ from pathlib import Path
 from app.domain import policies
 from app.flows import conference, decomposition, prompt, registry, review
 
-PAGES = Path(__file__).parents[3] / "app" / "ui" / "static" / "js" / "parts" / "recipe_names.js"
+PAGES = Path(__file__).parents[3] / "app" / "ui" / "static" / "js" / "parts" / "orders.js"
 
 
 def test_the_listed_recipes_are_those_of_the_drivers() -> None:

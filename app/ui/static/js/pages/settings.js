@@ -5,8 +5,7 @@ import { address, html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { get, isSignedIn, keepSession, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
 import { Ago, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, toggled, typed, useAct, useFields } from "../parts/basics.js";
-import { LIMITS } from "../parts/orders.js";
-import { RecipeName, useRecipeNames } from "../parts/recipe_names.js";
+import { LIMITS, Recipe, useRecipes } from "../parts/orders.js";
 
 /** Milliseconds between two looks at triggers. */
 const LOOK = 5000;
@@ -175,7 +174,7 @@ function NewEndpoint({ onMade }) {
 
 /** Rules: which runs are removed, what runs may use, and what models cost. */
 export function Rules() {
-  useRecipeNames();
+  useRecipes();
   return html`<${PageTitle} title="Rules" lead="What counts for all runs: when they are removed, what they may use, and what models cost." />
     ${RULES.map((of) => html`<${Rule} of=${of} />`)}`;
 }
@@ -195,7 +194,7 @@ const RULES = [
     columns: [
       ["Removes runs", ({ older_than_seconds: age, keep_bytes: size }) => joined(age !== null && `that ended over ${format.duration(age)} ago`, size !== null && `beyond the newest ${format.bytes(size)}`)],
       ["State", ({ status }) => joined(...status)],
-      ["Of", ({ recipe_id, labels }) => html`${recipe_id ? html`<${RecipeName} name=${recipe_id} />` : "all recipes"}${Object.entries(labels).map((pair) => `, ${pair.join("=")}`)}`],
+      ["Of", ({ recipe_id, labels }) => joined(recipe_id || "all recipes", ...Object.entries(labels).map((pair) => pair.join("=")))],
     ],
   },
   {
@@ -204,7 +203,7 @@ const RULES = [
     example: { policies: [{ recipe_id: "*", limits: { cost_usd: 5, calls: 50 }, approvals: { count: 2, not_starter: true } }] },
     read: ({ policies }) => policies,
     columns: [
-      ["Recipe", ({ recipe_id }) => html`<${RecipeName} name=${recipe_id} />`],
+      ["Recipe", ({ recipe_id: name }) => html`<${Recipe} name=${name} />`],
       ["Limits", ({ limits }) => joined(...LIMITS.map(([name, unit, written]) => typeof limits[name] === "number" && `${written(limits[name])} ${unit}`.replace(/ US dollars|seconds /, ""))) || "none"],
       ["A gate needs", ({ approvals: of }) => (of ? joined(format.plural(of.count, "approval"), of.not_starter && "none by who started the run") : "one answer")],
     ],
@@ -256,7 +255,6 @@ const ROLES = { viewer: "can look", runner: "can also start, pause and cancel ru
 /** Access: who may do what, and who did what. */
 export function Access() {
   const keys = useLive(KEYS, { pause: LOOK });
-  useRecipeNames();
   const [secret, setSecret] = useState(/** @type {any} */ (null));
   const issued = async (/** @type {any} */ key) => {
     setSecret(key);
@@ -281,7 +279,7 @@ export function Access() {
 const COLUMNS = [
   ["Name", (key) => key.name],
   ["Role", (key) => key.role],
-  ["Limited to", (key) => (key.recipes.length + key.labels.length ? html`${each(key.recipes, (name, at) => html`${at > 0 && ", "}<${RecipeName} name=${name} />`)}${key.recipes.length > 0 && key.labels.length > 0 && ", "}${key.labels.map(format.label).join(", ")}` : "all runs")],
+  ["Limited to", (key) => [...key.recipes, ...key.labels.map(format.label)].join(", ") || "all runs"],
   ["Expires", (key) => (key.expires_at ? html`<${Ago} at=${key.expires_at} />` : "never")],
 ];
 

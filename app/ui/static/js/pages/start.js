@@ -101,8 +101,7 @@ function Filled({ recipe }) {
     <div class="actions"><button form="form" type="submit" class="primary" id="start" disabled=${others.length > 0}>Start</button></div></${Preflight}></div>`;
 }
 
-/** @param {{field: Field, value: any, found?: any, fault?: string, warned?: string, unlisted: string[], onChange: (value: any) => void}} props
- *   `found`: what is taken where the field is left empty. */
+/** @param {InputProps} props */
 function Input({ field, value, found, fault, warned, unlisted, onChange }) {
   const change = (/** @type {any} */ event) => onChange(field.kind === "boolean" ? event.target.checked : event.target.value);
   const name = `arg-${field.name}`;
@@ -190,11 +189,7 @@ async function digest(value) {
 /** Steps that are listed at first. */
 const MOST = 20;
 
-/**
- * What will happen, before it does.
- * @param {{report: any, error: Error | null, others: any[], faults: number, nodes: any[], count: string, lacks?: any[], children?: any}} props `others`: problems of no field;
- *   `faults`: how many problems are shown; `nodes`: the recipe's own steps, for a request that cannot be started yet.
- */
+/** What will happen, before it does. @param {PreflightProps} props */
 function Preflight({ report, error, others, faults, nodes, count, lacks, children }) {
   if (!report) return html`<section class="card" aria-label="Before it starts"><p class="muted">${error ? "What it would do cannot be told now; it can be started all the same." : "Looking at what it will do…"}</p><${Fault} error=${error} />${children}</section>`;
   const { agents, note, calls_at_most: calls } = report;

@@ -202,10 +202,7 @@ export function PageTitle({ title, lead, actions }) {
   </header>`;
 }
 
-/**
- * Ask before something happens; the focus returns to where it was.
- * @param {{title: string, confirm: string, danger?: boolean, blocked?: boolean, children?: any, onConfirm: () => any, onClose: () => void}} props
- */
+/** Ask before something happens; the focus returns to where it was. @param {ConfirmProps} props */
 export function Confirm({ title, confirm, danger, blocked, children, onConfirm, onClose }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [busy, setBusy] = useState(false);

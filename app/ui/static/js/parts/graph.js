@@ -15,11 +15,7 @@ const MOST_NODES = 400;
 /** States that one looks for first. */
 const LIVE = ["running", "waiting", "failed"];
 
-/**
- * A graph with the state of each node; the list of steps or tasks beside it says the same to those who cannot see it.
- * @param {{graph: {nodes: any[], edges: any[]}, plain?: boolean, denied?: string, over?: boolean, onChoose: (node: any) => void}} props
- *   `denied`: step at which a person ended the run; `over`: nothing that was not reached will be.
- */
+/** A graph with the state of each node; the list of steps or tasks beside it says the same to those who cannot see it. @param {GraphProps} props */
 export function Graph({ graph, plain = false, denied, over, onChoose }) {
   const form = JSON.stringify([graph.nodes.map((node) => node.id), graph.edges.map((edge) => [edge.source, edge.target, edge.label])]);
   const placed = useMemo(() => (graph.nodes.length > MOST_NODES ? null : place(graph)), [form]);
@@ -41,7 +37,7 @@ export function Graph({ graph, plain = false, denied, over, onChoose }) {
     </svg></div>`;
 }
 
-/** @param {{at: {x: number, y: number}, node: any, plain: boolean, denied?: string, over?: boolean, onChoose: (node: any) => void}} props `plain`: there is no run. */
+/** @param {NodeProps} props */
 function Node({ at, node, plain, denied, over, onChoose }) {
   const status = node.status || (over ? "not needed" : "not reached");
   const asks = node.kind === "gate" && status === "running";

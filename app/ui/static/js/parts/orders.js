@@ -1,12 +1,11 @@
 /** What can be ordered of runs, with what it does and the dialogs that ask; below, what limits them: budgets and limits. */
 import { useEffect, useState } from "preact/hooks";
 
-import { html, navigate } from "../lib/base.js";
+import { html, navigate, signal, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { get, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
 import { FINISHED } from "../lib/run_state.js";
 import { Confirm, Fault, Section, Status, announce, each, options, typed, useAct, useFields } from "./basics.js";
-import { RecipeName, RecipeNames, useRecipeNames } from "./recipe_names.js";
 
 const FORK = "A new run keeps the finished steps up to one that you choose; from there on steps run again, and calls of agents are paid for again. This run stays as it is.";
 const AGAIN = "A new run begins at the first step, with the same arguments unless you change them. Every step runs again, and calls of agents are paid for again.";
@@ -317,9 +316,28 @@ export function amounts(values) {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value.trim() ? (Number.isNaN(Number(value)) ? value : Number(value)) : null]));
 }
 
+/** All recipes, and those without a file. */
+const OWN = ["*", "conference", "decompose", "prompt", "review_task"];
+
+/** Names of all recipes, once they are known. */
+const names = signal(/** @type {string[]} */ ([]));
+
+export function useRecipes() {
+  const { data } = useLive("/api/recipes?limit=1000", { pause: LOOK });
+  useEffect(() => {
+    if (data) names.value = [...OWN, ...data.map((/** @type {any} */ recipe) => recipe.recipe_id)];
+  }, [data]);
+}
+
+/** A recipe's name, marked where there is none of it: what names it counts for no run. @param {{name: string}} props */
+export function Recipe({ name }) {
+  const known = useValue(names);
+  return html`${name}${known[0] && !known.includes(name) && html` <span class="warn-text">(there is no such recipe)</span>`}`;
+}
+
 export function Budgets() {
+  useRecipes();
   const budgets = useLive("/api/budgets", { pause: LOOK });
-  useRecipeNames();
   const [asked, setAsked] = useState(/** @type {any} */ (null));
   const [gone, error] = useAct((name) => remove(`/api/budgets/${encodeURIComponent(name)}`).then(budgets.refresh));
   return html`<${Section} title="Budgets" actions=${html`<button type="button" onClick=${() => setAsked({ limits: {} })}>Add a budget</button>`}>
@@ -344,16 +362,13 @@ function BudgetDialog({ budget, onDone, onClose }) {
   };
   return html`<${LimitDialog} title=${budget.name ? `Budget ${budget.name}` : "A new budget"} limits=${budget.limits} kinds=${AMOUNTS} onSave=${save} onClose=${onClose}>
     ${!budget.name && html`<label>Name <input required value=${values.name} onInput=${change("name")} /></label>`}
-    <label>Only this recipe (all, if empty) <input list="recipes" value=${values.recipe_id} onInput=${change("recipe_id")} /></label>
-    <${RecipeNames} id="recipes" />
+    <label>Only this recipe (all, if empty) <input value=${values.recipe_id} onInput=${change("recipe_id")} /></label>
     <label>Only this label (all, if empty) <input placeholder="book=one" value=${values.label} onInput=${change("label")} /></label>
     <label>Period <select onChange=${change("per")}>${options([["", "all time"], ["day", "each day"]], values.per)}</select></label></${LimitDialog}>`;
 }
 
 /** @param {any} budget */
 function covers({ recipe_id, label, session_id, per }) {
-  const parts = [label && format.label(label), session_id, per && "each day"].filter(Boolean);
-  const every = !(recipe_id || label || session_id) && "all runs";
-  const first = recipe_id ? html`<${RecipeName} name=${recipe_id} />` : every;
-  return html`${first}${first && parts.length > 0 && ", "}${parts.join(", ")}`;
+  const parts = [recipe_id && html`<${Recipe} name=${recipe_id} />`, label && format.label(label), session_id].filter(Boolean);
+  return [parts.shift() || "all runs", ...parts.map((part) => [", ", part]), per && ", each day"];
 }

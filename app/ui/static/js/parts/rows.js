@@ -6,11 +6,7 @@ import * as format from "../lib/format.js";
 import { Problem, followStream, get, newKey, post, sleep, useLive, withQuery } from "../lib/live.js";
 import { Ago, Confirm, Content, Fault, Progress, Section, Status, Took, announce, each, options, typed, useFault } from "./basics.js";
 
-/**
- * A table of runs; only those near the view are in the page.
- * @param {{runs: any[], chosen?: Set<string>, onChoose?: (id: string, on: boolean) => void, onNear?: (first: number, last: number) => void, to?: string}} props
- *   `to`: beginning of the address of a run's page.
- */
+/** A table of runs; only those near the view are in the page. @param {RunTableProps} props */
 export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
   return html`<div class=${`table runs ${onChoose ? "selectable" : ""}`} role="table" aria-label="Runs" aria-rowcount=${runs.length + 1}>
     <div class="row head" role="row" aria-rowindex="1">
@@ -89,7 +85,7 @@ const GUESS = 56;
 /**
  * Rows of equal height, of which only those near the view are in the page. A row whose item is the same object is not
  * rendered again; a missing item is a placeholder, and is asked for when it comes near.
- * @param {{items: any[], row: (item: any, index: number) => any, name: (item: any) => string, depends?: any[], onNear?: (first: number, last: number) => void}} props
+ * @param {VirtualProps} props
  */
 export function Virtual({ items, row, name, depends = [], onNear }) {
   const frame = useRef(/** @type {HTMLElement | null} */ (null));
