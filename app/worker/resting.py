@@ -54,7 +54,7 @@ class Resting:
                 inputs = await self._awaited(loaded) if await self._is_usable(loaded.start, usable) else ()
                 if inputs and run_id in self._active.unread:
                     self._rest_unread(loaded, inputs, rows[run_id])
-            # What could not be put to rest is loaded as any other run.
+            # What could not be put to rest is queued; `Deliveries.let_ask` loads it without capacity.
             for run_id in rows.keys() & self._active.unread:
                 self._active.unread.discard(run_id)
                 self._active.capacity.join(self._active.active_runs[run_id].request)
