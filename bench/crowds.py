@@ -15,6 +15,7 @@ from pathlib import Path
 from app import clock
 from app.domain import runs, states
 from app.storage.index import index_port
+from app.storage.index.sql import database
 from app.storage.index.sql import index as sql_index
 from bench import projects
 
@@ -44,7 +45,7 @@ async def make(project: Path, *, finished: int, whole: bool) -> Path:
     projects.make_project(project, steps=(_STEPS,))
     models = await _executed(project, 1 + finished // _LINKS)
     data = project / ".control-room"
-    rows = sql_index.SqlIndex(f"sqlite:///{data / 'index.db'}")
+    rows = sql_index.SqlIndex(database.url_of(str(data / "index.db")))
     await rows.start()
     for begin in range(0, finished, _CHUNK):
         numbers = range(begin, min(begin + _CHUNK, finished))

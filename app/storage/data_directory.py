@@ -113,7 +113,10 @@ class DataDirectory:
 
     def index_url(self) -> str:
         """Return the address of the index database inside."""
-        return f"sqlite:///{self.index_file}"
+        # Commands that only read open the file itself.
+        from app.storage.index.sql import database
+
+        return database.url_of(str(self.index_file))
 
     def read_identity(self) -> str:
         """Return the identity without changing anything; empty where there is none yet.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import socket
 import sqlite3
 import stat
@@ -19,9 +20,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from app import errors, resources
+from app import clock, errors, resources
 from app.domain import issues, states
 from app.engine import stores
+from app.storage.data_directory import DataDirectory
 from app.storage.index import index_port, reads
 from app.storage.index.index_port import IndexedRun
 from app.storage.index.sql import database, migrations, sessions
@@ -281,6 +283,26 @@ async def test_an_index_survives_its_process(tmp_path: Path) -> None:
 
     assert news == [True, False]
     assert found == row(labels={"a": "b"})
+
+
+@pytest.mark.parametrize("name", ["My%20Project", "100%", "a?b", "a#b;c=d&e@f:g"])
+async def test_the_index_is_in_its_data_directory_whatever_that_is_called(tmp_path: Path, name: str) -> None:
+    """Some characters mean something else in the address of a database, also where another version has made it."""
+    directory = DataDirectory(tmp_path / name, clock=clock.FakeClock(), ids=clock.RandomIds())
+    directory.prepare()
+    made = SqlIndex(directory.index_url())
+    await made.start()
+    await made.put_run(row())
+    await made.close()
+    with sqlite3.connect(directory.index_file) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'later'")
+    again = SqlIndex(directory.index_url())
+    await again.start()
+    found = await again.get_run("r1")
+    await again.close()
+
+    assert found == row()
+    assert os.listdir(tmp_path) == [name]
 
 
 async def test_the_file_is_its_owners_alone(made: SqlIndex, tmp_path: Path) -> None:

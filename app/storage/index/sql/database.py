@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
+from urllib.parse import unquote
 
 Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """Values of a statement; a sequence executes it once for each."""
@@ -63,11 +64,16 @@ class Database(Protocol):
         """Close the connection."""
 
 
+def url_of(path: str) -> str:
+    """Return the address of a file of SQLite; in addresses, % begins the code of a character and ? the options."""
+    return f"sqlite:///{path.replace('%', '%25').replace('?', '%3F')}"
+
+
 def path_of(url: str) -> str | None:
     """Return the path of a file of SQLite, as addresses of data directories name theirs; None for any other address.
 
     These need no SQLAlchemy, which took a sixth of a start.
     """
     scheme, separator, path = url.partition(":///")
-    is_plain = separator and scheme == "sqlite" and not {"?", "%"}.intersection(path)
-    return path if is_plain and path not in ("", ":memory:") else None
+    is_plain = separator and scheme == "sqlite" and "?" not in path
+    return unquote(path) if is_plain and path not in ("", ":memory:") else None

@@ -63,7 +63,7 @@ class SqliteFile:
         # Loaded where tables of another version are found: those of an earlier one are changed.
         from app.storage.index.sql import servers
 
-        other = servers.Server(f"sqlite:///{self._path}")
+        other = servers.Server(database.url_of(self._path))
         try:
             return other.migrate()
         finally:
