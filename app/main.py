@@ -45,7 +45,7 @@ def create_app(chosen: settings.Settings, platform: bootstrap.Platform | None = 
 
     @contextlib.asynccontextmanager
     async def lifespan(app: gateway.Gateway) -> AsyncIterator[None]:
-        address = f"http://{chosen.server.host}:{chosen.server.port}"
+        address = _address(chosen.server.host, chosen.server.port)
         async with _following(ring), _started(app, chosen, address, platform) as start:
             yield
             _release(start)
@@ -86,7 +86,7 @@ async def _serve(
     platform: bootstrap.Platform | None,
     ready: Callable[[str], None] | None,
 ) -> int:
-    address = _address(chosen.server.host, listener)
+    address = _address(chosen.server.host, listener.getsockname()[1])
     ring = _key_ring(chosen)
     app = service.create(chosen.server, None, pages.Pages(), ring)
     server = _Server(configuration(app, chosen.server), lambda: _announce(chosen, address, listener, announce))
@@ -335,12 +335,11 @@ def _reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _address(host: str, listener: socket.socket) -> str:
-    port: int = listener.getsockname()[1]
+def _address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _first_page(server: settings.ServerSettings, listener: socket.socket) -> str:
     """Return the address at which a browser on this machine begins."""
     here = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(server.host, server.host)  # noqa: S104
-    return f"{_address(here, listener)}/{'sign-in' if server.token else ''}"
+    return f"{_address(here, listener.getsockname()[1])}/{'sign-in' if server.token else ''}"
