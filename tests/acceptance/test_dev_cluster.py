@@ -34,13 +34,14 @@ RECIPE = {
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Give a project in a folder that every user may enter."""
+    """Give a project in a folder that every user may enter; its path is longer than that of a socket may be."""
     with tempfile.TemporaryDirectory(prefix="cluster-", dir="/tmp") as made:
         Path(made).chmod(0o755)
-        recipes = Path(made) / ".control-room" / "recipes"
+        project = Path(made) / f"My%20 book {'of many words ' * 8}"
+        recipes = project / ".control-room" / "recipes"
         recipes.mkdir(parents=True)
         (recipes / "look.json").write_text(json.dumps(RECIPE))
-        yield Path(made)
+        yield project
 
 
 def begun(folder: Path, port: int, *options: str, **environ: str) -> subprocess.Popen[str]:

@@ -75,9 +75,11 @@ def _start(members: Members, folder: Path, port: int, workers: int, store: str) 
         "--port",
         temporal.rpartition(":")[2],
     ]
-    command += ["--db-filename", str(place / "temporal.db"), "--log-level", "error"]
+    # By its name alone: the server pastes it into an address, in which a path with a % means another one.
+    command += ["--db-filename", "temporal.db", "--log-level", "error"]
     command += ["--dynamic-config-value", "matching.enableFairness=true"]
-    members.start(Program(name="temporal", command=command, environ=environ), lambda: _listens(temporal))
+    server = Program(name="temporal", command=command, environ=environ, folder=place)
+    members.start(server, lambda: _listens(temporal))
     terminal.say(f"Temporal   {temporal}")
     terminal.say(f"blobs      {environ['CONTROL_ROOM_BLOBS_URL']}")
     url = address.of(port)

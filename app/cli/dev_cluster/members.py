@@ -31,6 +31,7 @@ class Program:
     command: Sequence[str]  # Command line.
     environ: Mapping[str, str]  # Its environment.
     user: int | None = None  # User that it runs as; None: the same.
+    folder: Path | None = None  # Folder that it begins in; None: this process's.
     stop: signal.Signals = signal.SIGTERM  # Signal that ends it.
 
 
@@ -124,7 +125,7 @@ class Members:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=dict(program.environ),
-                cwd="/" if program.user is not None else None,
+                cwd=program.folder,
                 user=program.user,
                 group=program.user,
                 extra_groups=None if program.user is None else [],

@@ -51,8 +51,11 @@ def start(members: Members, folder: Path, port: int) -> str:
             os.chown(path, user, user)
     if not (data / "PG_VERSION").exists():
         _initialise(found, data, secret, user)
-    command = [str(found / "postgres"), "-D", str(data), "-p", str(port), "-h", "127.0.0.1", "-k", str(data)]
-    program = Program(name="postgres", command=command, environ=_environ(), user=user, stop=signal.SIGINT)
+    # Without a socket in a folder: its path may have 107 bytes, which a project's own can take up.
+    command = [str(found / "postgres"), "-D", str(data), "-p", str(port), "-h", "127.0.0.1", "-k", ""]
+    program = Program(
+        name="postgres", command=command, environ=_environ(), user=user, folder=Path("/"), stop=signal.SIGINT
+    )
     url = f"postgresql://control_room:{secret.read_text(encoding='ascii')}@127.0.0.1:{port}/postgres"
     look = [str(found / "pg_isready"), "--quiet", "--host=127.0.0.1", f"--port={port}"]
     members.start(program, lambda: subprocess.run(look, env=_environ(), check=False).returncode == 0)  # noqa: S603
