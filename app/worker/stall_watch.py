@@ -24,11 +24,11 @@ class _Look:
     now: datetime
     at: float
     since_last: float
-    heard: Mapping[tuple[str, str], tuple[str, float]]
+    seen: Mapping[tuple[str, str], tuple[str, float]]
 
-    def heard_at(self, step: tuple[str, str], since: str) -> float:
+    def seen_at(self, step: tuple[str, str], since: str) -> float:
         """Return when a step's newest sign of life came, on the clock of `at`."""
-        known = self.heard.get(step)
+        known = self.seen.get(step)
         if known is not None and known[0] == since:
             return known[1]
         ago = (self.now - clock.instant(since)).total_seconds()
@@ -49,7 +49,7 @@ class StallWatch:
         self._active = active
         self._clock = time
         self._after_seconds = after_seconds
-        self._heard: dict[tuple[str, str], tuple[str, float]] = {}
+        self._seen: dict[tuple[str, str], tuple[str, float]] = {}
         self.count = 0
         """Steps that are silent now."""
 
@@ -59,8 +59,8 @@ class StallWatch:
         looked_at = self._clock.monotonic()
         while not self._active.stopping:
             await self._clock.sleep(pause)
-            before, looked_at, heard, self._heard = looked_at, self._clock.monotonic(), self._heard, {}
-            look = _Look(now=self._clock.now(), at=looked_at, since_last=looked_at - before, heard=heard)
+            before, looked_at, seen, self._seen = looked_at, self._clock.monotonic(), self._seen, {}
+            look = _Look(now=self._clock.now(), at=looked_at, since_last=looked_at - before, seen=seen)
             self.count = sum(self._look(run_id, look) for run_id in tuple(self._active.capacity.holding))
 
     def _look(self, run_id: str, look: _Look) -> int:
@@ -75,9 +75,9 @@ class StallWatch:
         step, since = wait.step, wait.output_at or wait.since
         if step is None or since is None:
             return False
-        heard_at = look.heard_at((active_run.run_id, wait.key), since)
-        self._heard[active_run.run_id, wait.key] = since, heard_at
-        silent = look.at - heard_at
+        seen_at = look.seen_at((active_run.run_id, wait.key), since)
+        self._seen[active_run.run_id, wait.key] = since, seen_at
+        silent = look.at - seen_at
         # A step in a queue is not silent; it has not been asked yet.
         if wait.queued is not None or silent < self._after_seconds:
             if step.stalled is not None:
