@@ -58,7 +58,8 @@ class Terminal:
         environ = programs.environment(project, TERM="dumb")
         self.process = processes.start(PROGRAM, *arguments, environ=environ, folder=project.path, terminal=inner)
         os.close(inner)
-        threading.Thread(target=self._look, daemon=True).start()
+        self._looking = threading.Thread(target=self._look, daemon=True)
+        self._looking.start()
 
     def until(self, text: str) -> None:
         """Wait until a text is seen behind what was waited for before."""
@@ -80,6 +81,9 @@ class Terminal:
             self.process.kill()
         with self.process:
             self.process.wait()
+        # First: it would read the next file that gets this number, such as the output of the next command.
+        self._looking.join(60)
+        assert not self._looking.is_alive()
         os.close(self._screen)
 
     def _look(self) -> None:
