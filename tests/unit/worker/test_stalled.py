@@ -59,7 +59,7 @@ async def test_silence_is_not_measured_by_the_wall_clock(jump_seconds: float) ->
     await bench.executed("write/1")
     counts = []
     for seconds in (0, jump_seconds, jump_seconds, 0):
-        bench.clock.jump(seconds)
+        bench.clock.jump(seconds)  # type: ignore[attr-defined]
         bench.advance(15)
         await pools.idle()
         counts.append(bench.pool.status().stalled)
