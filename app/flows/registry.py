@@ -49,4 +49,4 @@ DRIVERS: Mapping[str, ports.Driver] = registries.LazyRegistry(
 """Drivers of runs that no recipe file describes."""
 
 RECIPE_IDS = frozenset({"conference", "decompose", "prompt", "review_task"})
-"""Recipes of those of these runs that lists show."""
+"""Ids of the recipes of these runs, without that of session plans, whose runs no list shows."""

@@ -323,13 +323,13 @@ const OWN = ["*", "conference", "decompose", "prompt", "review_task"];
 const names = signal(/** @type {string[]} */ ([]));
 
 export function useRecipes() {
-  const { data } = useLive("/api/recipes?limit=1000", { pause: LOOK });
+  const { data } = useLive("/api/recipes", { pause: LOOK });
   useEffect(() => {
     if (data) names.value = [...OWN, ...data.map((/** @type {any} */ recipe) => recipe.recipe_id)];
   }, [data]);
 }
 
-/** A recipe's name, marked where there is none of it: what names it counts for no run. @param {{name: string}} props */
+/** A recipe's name, marked if no recipe has it: a budget or policy for it counts for no run. @param {{name: string}} props */
 export function Recipe({ name }) {
   const known = useValue(names);
   return html`${name}${known[0] && !known.includes(name) && html` <span class="warn-text">(there is no such recipe)</span>`}`;
