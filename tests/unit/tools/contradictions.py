@@ -1,7 +1,7 @@
-"""Short passages that contradict each other, and as many that only seem to; for the tests of the two tools.
+"""Short passages for the tests of the two checkers: some contradict each other, as many only seem to.
 
-Each entry has a kind, a card (or none), and what the scenes say. They are written in many manners on purpose: a rule
-that fits only one of them is no rule.
+Each entry has a kind, a card (or none), and the text of the scenes. The passages deliberately use many phrasings,
+so that no rule passes that fits only one of them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ FOUND: list[tuple[str, str, str, list[str]]] = [
     ("rank_relation", "apposition", "", ["Toby Lark, Edda's younger brother, held the horse. Edda Marsh thanked him.", "Toby Lark was Edda's nephew, and he did as he was told."]),
     ("rank_relation", "trade", "# Silas Penn\n\n- Pronouns: he\n- Occupation: cooper\n", ["Silas Penn was a farrier, as his father had been."]),
     ("rank_relation", "wife", "# Wren Abbot\n\nEdda's sister. She keeps bees.\n", ["\"My wife Wren sends her love,\" said Edda. Edda Marsh put on her hat."]),
-    # further manners
+    # further phrasings
     ("age", "of years", EDDA, ["Edda Marsh was a widow of fifty, with a bad chest."]),
     ("age", "at", "", ["At sixty-one, Silas Penn could still lift the gate alone.", "Silas Penn was fifty-four years of age and looked it."]),
     ("age", "letters", EDDA, ["\"She's thirty,\" said Toby Lark. \"Edda is thirty years old, and she can't swim.\""]),
@@ -226,7 +226,7 @@ INNOCENT: list[tuple[str, str, str, list[str]]] = [
     ("rank_relation", "inverse", "# Edda Marsh\n\n- Pronouns: she\n- Son: Toby Lark\n", ["Toby's mother Edda had the other bed."]),
     ("rank_relation", "priest", "# Corvin Ashe\n\nHe is the uncle of Edda Marsh.\n", ["Father Corvin came in. Edda Marsh rose."]),
     ("rank_relation", "namesake", "", ["Captain Ivo Brand had the watch.", "\"Not tonight,\" said Major Lark."]),
-    # further manners
+    # further phrasings
     ("age", "both", EDDA, ["Edda's mother was seventy. She was deaf, and she was cheerful."]),
     ("age", "reported", EDDA, ["\"I'm a hundred,\" said Edda. \"I'm forty-one, then, if you like that better.\""]),
     ("age", "time", EDDA, ["Edda was ten minutes late."]),

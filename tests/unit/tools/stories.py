@@ -1,4 +1,4 @@
-"""Small projects on disk for the tests of tools."""
+"""Create small projects on disk for the tests of tools."""
 
 from __future__ import annotations
 

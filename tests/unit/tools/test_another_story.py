@@ -1,7 +1,7 @@
-"""Another story than the example, in another form: the tools know stories, not the example.
+"""The tools read a story in another form than the example's: they know stories, not the example.
 
-It has no front matter, typographic quotation marks, Windows line ends, cards made of bold fields and an outline with a
-plain list. Its mistakes are of the same kinds.
+This story has no front matter. It has typographic quotation marks, Windows line ends, cards made of bold fields and an
+outline with a plain list. Its mistakes are of the same kinds.
 """
 
 from __future__ import annotations
@@ -96,14 +96,14 @@ OUTLINE = """# Plan
 
 @pytest.fixture
 def workspace(tmp_path) -> Workspace:
-    """The other story on disk, with Windows line ends."""
+    """Return a workspace with the other story, with Windows line ends."""
     cards = {"Codex/CHAR-juno.md": JUNO, "Codex/CHAR-bram.md": BRAM, "Codex/CHAR-liu.md": LIU, "Codex/heron.md": HERON}
     files = {**SCENES, **cards, "plan-outline.md": OUTLINE}
     return stories.write(tmp_path, {path: text.replace("\n", "\r\n") for path, text in files.items()})
 
 
 def test_chapters_are_scenes_with_numbers_from_their_headings(workspace):
-    """`Chapter 2: …` is scene 2."""
+    """The checker reads `Chapter 2: …` as scene 2."""
     payload = TOOLS.execute("consistency_checker", {"scene_paths": ["Chapters"]}, workspace).payload
 
     assert [(scene["number"], scene["title"]) for scene in payload["scenes"]] == [
@@ -114,7 +114,7 @@ def test_chapters_are_scenes_with_numbers_from_their_headings(workspace):
 
 
 def test_cards_of_bold_fields_give_facts(workspace):
-    """Names come from headings, kinds from prefixes or a field."""
+    """The checker takes names from headings, and kinds from prefixes or a field."""
     facts = TOOLS.execute("canon_checker", {"canon_paths": ["Codex"]}, workspace).payload["facts"]
     told = {(fact["subject"], fact["attribute"]): fact["value"] for fact in facts}
 
@@ -142,7 +142,7 @@ def test_cards_of_bold_fields_give_facts(workspace):
     ],
 )
 def test_the_canon_is_held_against_each_chapter(workspace, chapter, expected):
-    """The clean chapters pass, the third one breaks what it breaks."""
+    """The first two chapters pass the canon checker, and the third one gives the expected conflicts."""
     args = {"scene_path": f"Chapters/chapter-{chapter}.md", "canon_paths": ["Codex"]}
     conflicts = TOOLS.execute("canon_checker", args, workspace).payload["conflicts"]
     found = {(c["subject"], c["attribute"], c["scene_value"]) for c in conflicts}
@@ -152,7 +152,7 @@ def test_the_canon_is_held_against_each_chapter(workspace, chapter, expected):
 
 
 def test_the_chapters_are_held_against_each_other(workspace):
-    """With the codex for the pronouns; the dead speak, eyes and hands change, a name is misspelt."""
+    """The checker finds a dead speaker, changed eyes, hand and age, and a misspelt name across the chapters."""
     args = {"scene_paths": ["Chapters"], "canon_paths": ["Codex"]}
     conflicts = TOOLS.execute("consistency_checker", args, workspace).payload["conflicts"]
 
@@ -166,7 +166,7 @@ def test_the_chapters_are_held_against_each_other(workspace):
 
 
 def test_the_crate_is_waited_for_in_vain(workspace):
-    """What was sealed in the first chapter never comes back, and the evaded question stays open."""
+    """The crate sealed in the first chapter stays an open foreshadowing, and the evaded question stays open."""
     unpaid = TOOLS.execute("reader_experience_simulator", {"scene_paths": ["Chapters"]}, workspace).payload["unpaid"]
 
     assert [(entry["kind"], entry["item"]) for entry in unpaid if entry["kind"] == "open_foreshadowing"] == [
@@ -176,7 +176,7 @@ def test_the_crate_is_waited_for_in_vain(workspace):
 
 
 def test_an_outline_without_numbers_is_matched_by_title(workspace):
-    """Chapter and plan find each other by name; the beat that is not told is missing."""
+    """The validator matches a chapter and its plan by title, and reports the beat that the chapter omits."""
     args = {"scene_path": "Chapters/chapter-3.md", "outline_path": "plan-outline.md"}
     payload = TOOLS.execute("scene_draft_validator", args, workspace).payload
 
@@ -187,7 +187,7 @@ def test_an_outline_without_numbers_is_matched_by_title(workspace):
 
 
 def test_a_search_finds_chapter_outline_and_codex(workspace):
-    """By the words of the task alone."""
+    """A search by the words of the task finds the chapter, the outline and the card."""
     payload = TOOLS.execute("file_locator", {"search_criteria": "the scene of the arrival: Juno"}, workspace).payload
 
     assert payload["matches"][0]["path"] in {"Chapters/chapter-3.md", "Codex/CHAR-juno.md"}
@@ -197,7 +197,7 @@ def test_a_search_finds_chapter_outline_and_codex(workspace):
 
 
 def test_stakes_are_mapped_without_any_metadata(workspace):
-    """The second chapter risks lives, the first one little."""
+    """The second chapter, which risks lives, gets a higher level of stakes than the first."""
     scenes = TOOLS.execute("stakes_mapper", {"scene_paths": ["Chapters"]}, workspace).payload["scenes"]
 
     assert scenes[1]["level"] > scenes[0]["level"]

@@ -1,4 +1,4 @@
-"""Arguments are checked whole and told with their paths; outputs are kept small."""
+"""Arguments are validated completely and flaws have paths; outputs stay within their bounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def told(args) -> dict[str, str]:
 
 
 def test_defaults_are_filled_in():
-    """What is not given has its default, or is absent."""
+    """An argument that is not given gets its default, or stays absent without one."""
     assert arguments.complete("tool", SCHEMA, {"path": "a"}) == {
         "path": "a",
         "mode": "fast",
@@ -40,7 +40,7 @@ def test_defaults_are_filled_in():
 
 
 def test_whole_numbers_may_be_written_with_a_point():
-    """JSON Schema takes 5.0 for an integer; the tool gets 5."""
+    """JSON Schema accepts 5.0 as an integer; the tool receives 5."""
     given_args = arguments.complete("tool", SCHEMA, {"path": "a", "limit": 5.0})
 
     assert given_args["limit"] == 5
@@ -48,7 +48,7 @@ def test_whole_numbers_may_be_written_with_a_point():
 
 
 def test_every_flaw_is_told_with_its_path():
-    """All faults come at once: missing, unknown, wrong type, out of range, not in the list."""
+    """All flaws are reported at once: missing, unknown, wrong type, out of range, not in the list."""
     args = {"paths": ["a", 3], "mode": "slow", "limit": 12, "quiet": "yes", "pth": "a"}
 
     assert told(args) == {
@@ -62,7 +62,7 @@ def test_every_flaw_is_told_with_its_path():
 
 
 def test_an_unknown_argument_is_answered_with_the_nearest_known_one():
-    """A slip of the pen is easy to mend."""
+    """A misspelt argument is answered with the nearest known name, a quite different one with all names."""
     flaw = next(flaw for flaw in arguments.flaws(SCHEMA, {"path": "a", "pats": []}) if flaw.path == "$.pats")
 
     assert "did you mean path" in flaw.message
@@ -71,7 +71,7 @@ def test_an_unknown_argument_is_answered_with_the_nearest_known_one():
 
 
 def test_invalid_arguments_fail_with_their_flaws():
-    """The failure names the tool and carries the flaws for machines."""
+    """The failure names the tool and contains the flaws as data."""
     with pytest.raises(errors.ToolFailed) as caught:
         arguments.complete("file_locator", SCHEMA, {"limit": 0})
 
@@ -82,7 +82,7 @@ def test_invalid_arguments_fail_with_their_flaws():
 
 
 def test_a_huge_wrong_value_does_not_fill_the_message():
-    """Messages are cut."""
+    """A huge wrong value is cut in the message and in the detail."""
     with pytest.raises(errors.ToolFailed) as caught:
         arguments.complete("tool", SCHEMA, {"path": "a", "mode": "x" * 100_000, "y" * 100_000: 1})
 
@@ -94,12 +94,12 @@ def test_a_huge_wrong_value_does_not_fill_the_message():
     "args", [{"path": ""}, {"path": "x" * 2_000}, {"path": None}, {"path": ["a"]}, {"paths": [], "path": "a"}]
 )
 def test_wrong_paths_are_refused_before_any_file_is_touched(args):
-    """Empty, endless and mistyped paths, and empty lists of them, are invalid arguments."""
+    """Empty paths, overlong paths, paths of a wrong type and empty lists of paths have flaws."""
     assert told(args)
 
 
 def test_arguments_that_are_no_object_are_refused():
-    """A list is no arguments object."""
+    """A list in place of the arguments object is a type error."""
     assert told([]) == {"$": "type"}
 
 
@@ -119,7 +119,7 @@ def test_arguments_that_are_no_object_are_refused():
     )
 )
 def test_arguments_are_either_complete_or_refused(args):
-    """Whatever is given, the outcome is a complete set of valid arguments or `invalid_args`."""
+    """Any arguments give either a complete valid set or `invalid_args`."""
     if arguments.flaws(SCHEMA, args):
         with pytest.raises(errors.ToolFailed) as caught:
             arguments.complete("tool", SCHEMA, args)
@@ -132,14 +132,14 @@ def test_arguments_are_either_complete_or_refused(args):
 
 
 def test_a_clipped_text_is_one_line_with_an_ellipsis():
-    """Line ends become blanks; what is too long is cut."""
+    """A clipped text has blanks in place of line ends, and an ellipsis where it was cut."""
     assert bounds.clipped("a\n  b\tc") == "a b c"
     assert bounds.clipped("x" * 300) == "x" * 199 + "…"
     assert bounds.clipped("word " * 100, 12) == "word word w…"
 
 
 def test_a_report_ends_where_its_room_ends():
-    """Whole lines only, and a sign that there was more."""
+    """A report that is too long ends with a whole line and an ellipsis."""
     report = bounds.report(f"line {number}" for number in range(1_000))
 
     assert len(report) <= bounds.REPORT_CHARACTERS
@@ -148,14 +148,14 @@ def test_a_report_ends_where_its_room_ends():
 
 
 def test_a_payload_that_fits_is_left_as_it_is():
-    """`truncated` is false and the totals are the lengths."""
+    """A payload that fits is unchanged; `truncated` is false and the totals are the lengths."""
     fitted = bounds.fitted({"a": [1, 2], "b": "x"}, ["a"])
 
     assert fitted == {"a": [1, 2], "b": "x", "truncated": False, "totals": {"a": 2}}
 
 
 def test_the_longest_list_is_cut_first():
-    """A short list stays whole beside a long one; the totals tell the truth."""
+    """The longest list is cut and a short one stays whole; the totals give the lengths before the cut."""
     fitted = bounds.fitted({"long": ["x" * 500] * 150, "short": ["y"] * 5}, ["long", "short"])
 
     assert fitted["truncated"]
@@ -165,7 +165,7 @@ def test_the_longest_list_is_cut_first():
 
 
 def test_lists_have_a_most_number_of_entries():
-    """Many small entries are cut as well."""
+    """A list with too many small entries is cut to the maximum number of entries."""
     fitted = bounds.fitted({"a": list(range(1_000))}, ["a"])
 
     assert len(fitted["a"]) == bounds.LIST_ENTRIES
@@ -173,12 +173,12 @@ def test_lists_have_a_most_number_of_entries():
 
 
 def test_a_payload_that_was_truncated_before_stays_so():
-    """The tool's own truncation is not forgotten."""
+    """A payload that the tool itself truncated stays marked as truncated."""
     assert bounds.fitted({"a": [], "truncated": True}, ["a"])["truncated"]
 
 
 def test_a_payload_whose_rest_is_too_large_ends_all_the_same():
-    """When nothing is left to cut, the work ends."""
+    """A payload whose other fields are already too large gets empty lists, and the cut ends."""
     fitted = bounds.fitted({"text": "x" * 50_000, "a": [1]}, ["a"])
 
     assert fitted["a"] == []
@@ -188,7 +188,7 @@ def test_a_payload_whose_rest_is_too_large_ends_all_the_same():
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from("abc"), st.lists(st.text(max_size=400), max_size=120), min_size=1))
 def test_fitted_payloads_fit_and_keep_the_heads_of_their_lists(payload):
-    """Whatever the lists, the payload is within its bound and each list is a head of what it was."""
+    """Any payload fits its bound, and each of its lists is the beginning of the original list."""
     fitted = bounds.fitted(payload, sorted(payload))
 
     assert len(plain.encode(plain.plain(fitted))) <= bounds.PAYLOAD_BYTES + 200
@@ -199,7 +199,7 @@ def test_fitted_payloads_fit_and_keep_the_heads_of_their_lists(payload):
 
 
 def test_findings_are_ranked_by_severity_and_place():
-    """Errors first, then by file and line."""
+    """Errors come first, then findings by file and line."""
     found = [
         findings.finding("a", "hint", "h", path="a.md", line=1),
         findings.finding("b", "error", "e2", path="b.md", line=9),
@@ -213,7 +213,7 @@ def test_findings_are_ranked_by_severity_and_place():
 
 
 def test_numbers_agree_with_their_nouns():
-    """One conflict, two conflicts, three stories."""
+    """A count uses the singular for one and the plural for several: 1 conflict, 2 conflicts, 3 stories."""
     assert [findings.counted(1, "conflict"), findings.counted(2, "conflict"), findings.counted(3, "story")] == [
         "1 conflict",
         "2 conflicts",

@@ -19,7 +19,7 @@ def check(tmp_path, scene: str, **files: str) -> dict:
 
 
 def test_a_conflict_names_both_sides_with_their_places(tmp_path):
-    """Scene and card are quoted, with file and line."""
+    """A conflict quotes the scene and the card, with file and line."""
     payload = check(tmp_path, "Dusk.\n\nKael's green eyes closed.")
     conflict = payload["conflicts"][0]
 
@@ -51,7 +51,7 @@ def test_a_conflict_names_both_sides_with_their_places(tmp_path):
     ],
 )
 def test_a_scene_that_keeps_to_the_canon_passes(tmp_path, scene):
-    """No conflict is invented; an empty scene has none."""
+    """A scene that agrees with the canon, and an empty one, give no conflict."""
     payload = check(tmp_path, scene)
 
     assert payload["conflicts"] == []
@@ -69,14 +69,14 @@ def test_a_scene_that_keeps_to_the_canon_passes(tmp_path, scene):
     ],
 )
 def test_each_kind_of_contradiction_is_found(tmp_path, scene, attribute, value):
-    """Hand, age, date, owner and material."""
+    """The checker finds contradictions of hand, age, date, owner and material."""
     conflicts = check(tmp_path, scene)["conflicts"]
 
     assert [(conflict["attribute"], conflict["scene_value"]) for conflict in conflicts] == [(attribute, value)]
 
 
 def test_what_a_character_says_is_only_a_warning(tmp_path):
-    """Characters lie and err."""
+    """A contradiction in direct speech is only a warning, because characters lie and err."""
     payload = check(tmp_path, '"Kael\'s green eyes are fine," said Mira.')
 
     assert [conflict["severity"] for conflict in payload["conflicts"]] == ["warning"]
@@ -84,7 +84,7 @@ def test_what_a_character_says_is_only_a_warning(tmp_path):
 
 
 def test_the_same_contradiction_is_told_once(tmp_path):
-    """A value repeated through a scene is one conflict, another value is another."""
+    """A value repeated through a scene is one conflict; another value is another conflict."""
     payload = check(tmp_path, "Kael's green eyes. Kael's green eyes.\n\nKael's blue eyes.")
 
     assert [conflict["scene_value"] for conflict in payload["conflicts"]] == ["green", "blue"]
@@ -106,7 +106,7 @@ def test_the_same_contradiction_is_told_once(tmp_path):
     ],
 )
 def test_the_dead_speak_only_before_their_death(tmp_path, died, front_matter, speaks_in_vain):
-    """By scene number, by date, or for ever; a flashback may let them speak."""
+    """A speaker who died before the scene's number or date is a conflict, except in a flashback."""
     card = f"---\nname: Orrin Hale\nkind: character\n{died}\n---\n"
     payload = check(tmp_path, f'---\n{front_matter}\n---\n"Late," said Orrin.', **{"canon/CHAR-orrin.md": card})
 
@@ -114,14 +114,14 @@ def test_the_dead_speak_only_before_their_death(tmp_path, died, front_matter, sp
 
 
 def test_the_living_cannot_be_dead(tmp_path):
-    """A card that says alive contradicts a grave."""
+    """A grave in the scene contradicts a card whose status is alive."""
     card = "---\nname: Ada\nkind: character\nstatus: alive\n---\n"
 
     assert check(tmp_path, "They stood at Ada's grave.", **{"canon/CHAR-ada.md": card})["conflict_count"] == 1
 
 
 def test_a_misspelt_name_is_a_warning_and_an_unknown_one_is_listed(tmp_path):
-    """Names without a card are told, so that a card can be written."""
+    """A misspelt name is a warning, and names without a card are listed."""
     payload = check(tmp_path, "He saw Keal and Fenwick on Gull Rock.")
 
     assert [(c["kind"], c["severity"], c["canon_value"]) for c in payload["conflicts"]] == [
@@ -132,7 +132,7 @@ def test_a_misspelt_name_is_a_warning_and_an_unknown_one_is_listed(tmp_path):
 
 
 def test_cards_are_compared_with_each_other(tmp_path):
-    """Front matter against prose, and card against card, with or without a scene."""
+    """The checker compares front matter with prose and card with card, even without a scene."""
     cards = {
         "canon/CHAR-a.md": "---\nname: Ada\nkind: character\neyes: blue\n---\nAda's green eyes are famous.\n",
         "canon/CHAR-b.md": "---\nname: Ben\nkind: character\nage: 30\n---\n",
@@ -150,7 +150,7 @@ def test_cards_are_compared_with_each_other(tmp_path):
 
 
 def test_facts_of_the_scenes_own_cast_come_first(tmp_path):
-    """What matters for the scene is read first, and survives a cut."""
+    """Facts about the scene's own cast come first, so that a cut does not remove them."""
     payload = check(tmp_path, "Mira was there.")
 
     assert payload["facts"][0]["subject"] == "Mira Voss"
@@ -166,7 +166,7 @@ def test_facts_of_the_scenes_own_cast_come_first(tmp_path):
 
 
 def test_a_missing_scene_fails_unless_it_is_allowed(tmp_path):
-    """A scene that is still to be written gives facts without conflicts, if the recipe says so."""
+    """A missing scene fails unless the recipe allows it; then the tool returns facts without conflicts."""
     workspace = stories.write(tmp_path, stories.CANON)
     args = {"scene_path": "Story/new.md", "canon_paths": ["canon"]}
 
@@ -180,7 +180,7 @@ def test_a_missing_scene_fails_unless_it_is_allowed(tmp_path):
 
 
 def test_a_named_card_must_be_readable_and_others_in_a_folder_need_not(tmp_path):
-    """A picture among the cards is left out; a picture named as a card is an error."""
+    """An unreadable file in the folder of cards is skipped, and one that is named as a card is an error."""
     files: dict[str, str | bytes] = {
         **stories.CANON,
         "canon/notes.md": b"\x00\x01",
@@ -196,7 +196,7 @@ def test_a_named_card_must_be_readable_and_others_in_a_folder_need_not(tmp_path)
 
 
 def test_cards_named_twice_count_once(tmp_path):
-    """A folder and a card in it, or one card spelled in two ways, are read once."""
+    """The checker reads a card once, even if it is named with its folder or in two spellings."""
     workspace = stories.write(tmp_path, {**stories.CANON, "scene.md": ""})
     once = stories.payload(TOOL, workspace, scene_path="scene.md", canon_paths=["canon"])
     twice = stories.payload(
@@ -207,7 +207,7 @@ def test_cards_named_twice_count_once(tmp_path):
 
 
 def test_a_card_without_front_matter_is_read_by_heading_and_lines():
-    """A heading gives the name, `Name: value` lines the facts, the file's prefix the kind."""
+    """A card takes its name from the heading, facts from `Name: value` lines and its kind from the file's prefix."""
     entity = canon.of_document(documents.parse("# Ada Reed\n\nEyes: blue\n**Age:** 17\n", path="CHAR-ada.md"))
 
     assert (entity.name, entity.kind, entity.aliases) == ("Ada Reed", "character", ("Ada Reed", "Ada"))
@@ -229,5 +229,5 @@ def test_a_card_without_front_matter_is_read_by_heading_and_lines():
     ],
 )
 def test_the_kind_of_a_card_is_stated_or_shown_by_its_name(path, front_matter, kind):
-    """Front matter wins over the prefix, the prefix over the folder."""
+    """The front matter decides the kind of a card, then the prefix of its file, then its folder."""
     assert canon.kind_of(documents.parse(f"---\n{front_matter}\n---\n", path=path)) == kind

@@ -1,4 +1,4 @@
-"""Tests of captures: what an output becomes in the state, and what it must hold."""
+"""Tests of captures: what the state receives from an output, and which rules the output must meet."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _captured(text, exit_code=0, *, more=0, mode="json", **rules):
     ],
 )
 def test_text(text, output, cut):
-    """Eight KiB are kept, whole characters only; what is longer belongs into the logs."""
+    """A text capture keeps eight KiB of whole characters; a longer output also goes to the logs."""
     made = _captured(text, 3, mode="text")
 
     assert made == captures.Captured(exit_code=3, fields={"output": output, "truncated": cut}, keeps_log=cut)
@@ -54,14 +54,14 @@ def test_text(text, output, cut):
     ],
 )
 def test_lines(text, lines):
-    """Lines end in LF or CRLF and in nothing else; behind the last end there is none."""
+    """Only LF and CRLF end a line, and the end of the last line does not begin another."""
     fields = {"output_capture": "lines", "lines": lines, "truncated": False}
 
     assert _captured(text, mode="lines") == captures.Captured(exit_code=0, fields=fields)
 
 
 def test_many_lines():
-    """Ten thousand lines are kept; of an output that was not held whole the line that was cut is none."""
+    """A capture keeps ten thousand lines, and drops the cut line of an output that was not held whole."""
     at_most = _captured("x\n" * 10_000, mode="lines")
     over = _captured("x\n" * 10_001, mode="lines")
     cut = _captured("a\nb\nc", more=1, mode="lines")
@@ -73,14 +73,14 @@ def test_many_lines():
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n"))))
 def test_lines_come_out_as_they_went_in(lines):
-    """What was written line by line is the same list of lines."""
+    """Lines written with LF or CRLF are captured as the same list of lines."""
     for end in ("\n", "\r\n"):
         assert _captured("".join(f"{line}{end}" for line in lines), mode="lines").fields["lines"] == lines
 
 
 @pytest.mark.parametrize("value", [{"ok": True, "files": ["a"]}, [1, 2], "x", 3.5, None, False, {}])
 def test_json(value):
-    """Any JSON value is kept, and no text beside it."""
+    """The capture keeps any JSON value, and no text beside it."""
     fields = {"output_capture": "json", "json": value, "truncated": False}
 
     assert _captured(f"{json.dumps(value)}\n") == captures.Captured(exit_code=0, fields=fields)
@@ -104,7 +104,7 @@ OVER = f'"{"x" * captures.JSON_BYTES}"'
     ],
 )
 def test_json_that_cannot_be_parsed(text, more, reason):
-    """It fails the step with 2, says why, and keeps the output in the logs."""
+    """JSON that cannot be parsed fails the step with exit code 2 and a reason, and the log keeps the output."""
     made = _captured(text, more=more)
 
     assert (made.exit_code, made.keeps_log) == (2, True)
@@ -117,7 +117,7 @@ def test_json_that_cannot_be_parsed(text, more, reason):
 
 @pytest.mark.parametrize(("text", "reason", "cut"), [("no", "invalid", False), (OVER, "overflow", True)])
 def test_a_parse_error_that_is_allowed(text, reason, cut):
-    """The step succeeds with the output as text, and the reason is told."""
+    """With `allow_parse_error`, the step succeeds with the output as text and the reason in `debug`."""
     made = _captured(text, allow_parse_error=True)
 
     assert (made.exit_code, made.message, made.keeps_log) == (0, None, True)
@@ -131,7 +131,7 @@ def test_a_parse_error_that_is_allowed(text, reason, cut):
 
 @pytest.mark.parametrize("text", ["no", '{"a": 1}'])
 def test_a_program_that_failed_keeps_its_exit_code(text):
-    """Nothing is made of what a failed program wrote but what it says itself; no rule is applied to it."""
+    """A failed program keeps its exit code: its JSON is captured if it parses, and no rule is applied."""
     made = _captured(text, 7, require=[{"pointer": "/b"}], schema={"type": "array"})
 
     assert (made.exit_code, made.message) == (7, None)
@@ -168,7 +168,7 @@ VERDICT = {"approved": True, "issues": [], "n": 1, "reason": None, "a/b": {"~": 
     ],
 )
 def test_requirements(requirement, reason):
-    """A requirement names a place, and what must stand there; types count."""
+    """A requirement names a pointer and an expected value or type; a mismatch fails the step with exit code 2."""
     made = _captured(json.dumps(VERDICT), require=[requirement])
 
     assert made.fields["json"] == VERDICT
@@ -179,7 +179,7 @@ def test_requirements(requirement, reason):
 
 
 def test_the_first_shortfall_is_told():
-    """All requirements must hold; the first that does not is on record."""
+    """All requirements must hold, and the record names the first one that fails."""
     require = [{"pointer": "/n"}, {"pointer": "/x"}, {"pointer": "/y"}]
 
     assert _captured(json.dumps(VERDICT), require=require).context["json_require_failed"]["pointer"] == "/x"
@@ -193,12 +193,12 @@ SCHEMA = {
 
 
 def test_a_schema_that_fits():
-    """JSON that fits its schema is kept as any other."""
+    """JSON that fits its schema passes with exit code 0."""
     assert _captured(json.dumps(VERDICT), schema=SCHEMA).exit_code == 0
 
 
 def test_a_schema_that_does_not_fit():
-    """All breaches are told in sentences, and nothing is required of what breaks its schema."""
+    """The capture reports every breach of the schema in a sentence, and then checks no requirement."""
     made = _captured('{"approved": "yes"}', schema=SCHEMA, require=[{"pointer": "/x"}])
 
     assert made.exit_code == 2
@@ -230,7 +230,7 @@ DOUBLING = {f"a{index}": {"allOf": [{"$ref": f"#/$defs/a{index + 1}"}] * 2} for 
     ids=["list", "text", "true", "type", "circle", "address", "nowhere", "pattern", "expressions", "doubling"],
 )
 def test_a_schema_that_cannot_be_used(schema):
-    """It fails the step, fetches nothing and takes bounded time."""
+    """A schema that cannot be used fails the step with exit code 2."""
     made = _captured('{"a": "x"}', schema=schema)
 
     assert made.exit_code == 2
@@ -238,7 +238,7 @@ def test_a_schema_that_cannot_be_used(schema):
 
 
 def test_unique_items_in_linear_time():
-    """Elements of many kinds are told apart at once, and 1 and 1.0 are one number."""
+    """`uniqueItems` compares many elements of mixed types at once, and treats 1 and 1.0 as the same number."""
     mixed = [*range(20_000), *(str(number) for number in range(20_000)), True, False, None, [1], {"a": 1}]
 
     assert _captured(json.dumps(mixed), schema={"uniqueItems": True}).exit_code == 0
@@ -248,7 +248,7 @@ def test_unique_items_in_linear_time():
 
 
 def test_what_is_no_utf8_is_no_json():
-    """What had to be replaced to make text of it is not taken for what was written."""
+    """An output with replaced bytes that were not UTF-8 is invalid JSON."""
     output = captures.StandardOutput(text='"a\ufffd"', size_bytes=4, complete=True, is_utf8=False)
     made = captures.captured(output, 0, Rules(mode="json"))
 
@@ -258,7 +258,7 @@ def test_what_is_no_utf8_is_no_json():
 
 @pytest.mark.parametrize("text", ['"\\ud800"', '{"\\udfff": 1}', '["\\udc00\\ud83d"]'])
 def test_half_a_character_is_not_json(text):
-    """Half of a surrogate pair is not replaced: the output is invalid, or kept as the text that was written."""
+    """Half of a surrogate pair makes the JSON invalid, or is kept as the text that was written."""
     made = _captured(text)
 
     assert (made.exit_code, made.context) == (2, {"json_parse_error": {"reason": "invalid"}})
@@ -267,7 +267,7 @@ def test_half_a_character_is_not_json(text):
 
 
 def test_a_secret_is_found_in_any_spelling():
-    """JSON can write a character in several ways; names and values are masked once they are read."""
+    """A secret is masked in names and values after parsing, even if the JSON spells it with escapes."""
     made = _captured(r'{"a\u002dsecret": ["a-\u0073ecret!"]}', masker=plain.Masker(["a-secret"]))
 
     assert made.fields["json"] == {"***": ["***!"]}
@@ -284,13 +284,13 @@ def test_a_secret_is_found_in_any_spelling():
     ],
 )
 def test_tails(text, tail):
-    """The last ten lines are told, the end of each."""
+    """A tail has the last ten lines, each cut to its end."""
     assert captures.tail(text) == tail
 
 
 @given(st.text(), st.sampled_from(["text", "lines", "json"]), st.booleans(), st.integers(0, 255))
 def test_any_output_is_captured(text, mode, allow, exit_code):
-    """No output breaks a capture; a failed program keeps its code, and a message always comes with code 2."""
+    """Any output is captured; a failed program keeps its exit code, and only exit code 2 adds a message."""
     made = _captured(text, exit_code, mode=mode, allow_parse_error=allow and mode == "json")
 
     assert made.exit_code == exit_code or (exit_code, made.exit_code) == (0, 2)

@@ -1,4 +1,4 @@
-"""Closing: issues end with what they tell, where somebody looked for it, and only then."""
+"""Issues of findings and failed checks are closed when a later run no longer finds them, and only then."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path("/project")
 
 
 class Check:
-    """A check that runs again and again, over a real store."""
+    """A recipe of checks that runs repeatedly over a real store."""
 
     def __init__(self, store: disk_store.DiskStore) -> None:
         self.store = store
@@ -29,7 +29,7 @@ class Check:
         self._runs = 0
 
     async def run(self, *found: str, looked_at: tuple[str, ...] = ("Story",), **facts: Any) -> list[str]:
-        """Find things (`file: words`) in a run of its own, and return the titles that it closed."""
+        """Open findings (`file: words`) in a new run, and return the titles that the run closed."""
         self._runs += 1
         self.clock.advance(60)
         start = self.start(**facts)
@@ -72,7 +72,7 @@ async def check() -> AsyncIterator[Check]:
 
 
 async def test_what_is_found_again_is_the_same_issue(check: Check) -> None:
-    """A second run updates the issue and names itself; nothing is made twice."""
+    """A second run that finds the same thing updates the issue, names itself in it and creates no other."""
     await check.run("Story/a.md: slip")
     closed = await check.run("Story/a.md: slip")
     (row,) = await check.store.issues.list(issues.IssueQuery(severity="warning", recipe_id="check"))
@@ -82,7 +82,7 @@ async def test_what_is_found_again_is_the_same_issue(check: Check) -> None:
 
 
 async def test_what_is_gone_is_closed_with_a_note_and_opened_again_with_one(check: Check) -> None:
-    """The note names the run; a finding that comes back opens its issue again."""
+    """A run that no longer finds something closes its issue with a note; a later finding opens the issue again."""
     await check.run("Story/a.md: slip")
     closed = await check.run()
     gone = await check.run()
@@ -98,7 +98,7 @@ async def test_what_is_gone_is_closed_with_a_note_and_opened_again_with_one(chec
 
 
 async def test_only_what_was_looked_at_is_closed(check: Check) -> None:
-    """A run over one scene says nothing of another, of a contradiction with one, or of a name that begins alike."""
+    """A run over one scene closes only issues that concern this scene alone, not those of similar names."""
     everything = ("Story/3.md: a", "Story/5.md: b", "Story/3.md+Story/5.md: c", "Story/3.md.bak: d", "Story/3/x.md: e")
     await check.run(*everything)
     closed = await check.run(looked_at=("Story/3.md",))
@@ -108,7 +108,7 @@ async def test_only_what_was_looked_at_is_closed(check: Check) -> None:
 
 
 async def test_others_are_left_alone(check: Check) -> None:
-    """Findings of another recipe or workspace, and issues that people wrote, are not closed."""
+    """A run does not close findings of another recipe or workspace, or issues written by people."""
     await check.run("Story/a.md: one", recipe_id="other")
     await check.run("Story/a.md: two", working_dir=str(ROOT / "book"))
     await check.store.issues.open(issues.made("iss_p", clock.stamp(check.clock.now()), **_by_hand("check")))
@@ -119,7 +119,7 @@ async def test_others_are_left_alone(check: Check) -> None:
 
 
 async def test_a_newer_finding_is_left_alone(check: Check) -> None:
-    """A run that began before another found something does not close that."""
+    """A run that began before another run found something does not close that issue."""
     early = check.start(run_id="early")
     await check.run("Story/a.md: slip")
     closed = await check.perform(early, "findings.close", operations.CloseFindings(found=(), looked_at=(".",)))
@@ -128,7 +128,7 @@ async def test_a_newer_finding_is_left_alone(check: Check) -> None:
 
 
 async def test_a_repetition_after_a_kill_tells_the_same(check: Check) -> None:
-    """A second try of the same step closes what is left and names what the first has closed."""
+    """A second try of the step closes the remaining issues and also names those that the first try closed."""
     await check.run("Story/a.md: one", "Story/b.md: two")
     start = check.start(run_id="later", created_at=clock.stamp(check.clock.now()))
     close = operations.CloseFindings(found=(), looked_at=("Story",))
@@ -142,7 +142,7 @@ async def test_a_repetition_after_a_kill_tells_the_same(check: Check) -> None:
 
 
 async def test_checks_that_are_met_close_their_issues(check: Check) -> None:
-    """Issues of the named steps of the same run are closed, whether they were opened or not."""
+    """Met checks close the open issues of the named steps of the same run; a step without an issue is ignored."""
     start = check.start()
     await check.perform(start, "dod[0].issue", operations.OpenIssue(title="not met", severity="error"))
     met = operations.CloseFailedChecks(keys=("dod[0].issue", "dod[1].issue"))

@@ -1,4 +1,4 @@
-"""Commands whose output is captured: what becomes of it, what is logged, and what it is held to."""
+"""Captured outputs of commands: the values in the record, the logs, and the rules that an output must meet."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def shell(script: str, mode: Any = "text", /, **given: Any) -> operations.Comman
 
 
 def failure(result: records.Result) -> records.StepError:
-    """Return why a try failed."""
+    """Return the error of a failed try."""
     assert result.status is states.StepState.FAILED
     assert result.error is not None
     return result.error
 
 
 class TestModes:
-    """What becomes of an output."""
+    """Capture modes."""
 
     @pytest.mark.parametrize(
         ("script", "mode", "captured"),
@@ -65,7 +65,7 @@ class TestModes:
     async def test_what_a_program_says_is_read(
         self, harness: Harness, performer: CommandPerformer, script: str, mode: str, captured: dict[str, Any]
     ) -> None:
-        """`captured` stands in place of `stdout`; a record that has everything needs no log."""
+        """`captured` replaces `stdout`, and a record that has the whole output needs no log."""
         result = await performer.perform(harness.call(shell(script, mode)))
 
         assert (result.status, result.output["captured"]) == (states.StepState.DONE, captured)
@@ -82,7 +82,7 @@ class TestModes:
     async def test_what_is_too_much_for_the_record_is_logged(
         self, harness: Harness, performer: CommandPerformer, script: str, mode: str, size: int
     ) -> None:
-        """The record has the beginning and says that it is cut; the log has all of it."""
+        """The record has the beginning of a large output and is marked as truncated; the log has all of it."""
         result = await performer.perform(harness.call(shell(script, mode)))
 
         assert result.output["captured"]["truncated"] is result.output["stdout_truncated"] is True
@@ -98,7 +98,7 @@ class TestModes:
     async def test_what_is_no_json(
         self, harness: Harness, performer: CommandPerformer, script: str, reason: str, allowed: bool
     ) -> None:
-        """It fails the try with 2, or is kept as text where that is allowed; it is logged in both cases."""
+        """Invalid JSON fails the try with exit code 2, or is kept as text where that is allowed; both are logged."""
         result = await performer.perform(harness.call(shell(script, "json", allow_parse_error=allowed)))
 
         assert result.output["captured"]["debug"] == {"json_parse_error": {"reason": reason}}
@@ -114,7 +114,7 @@ class TestModes:
     async def test_a_program_that_failed_keeps_its_own_error(
         self, harness: Harness, performer: CommandPerformer
     ) -> None:
-        """What it said is read all the same, and the last lines of both outputs are told."""
+        """The output of a failed program is captured, and the record has the last lines of both outputs."""
         script = "seq 20; echo sorry >&2; exit 7"
         lines = await performer.perform(harness.call(shell(script, "lines")))
         no_json = await performer.perform(harness.call(shell(script, "json", require=({"pointer": "/a"},))))
@@ -128,7 +128,7 @@ class TestModes:
     async def test_a_program_whose_time_ran_out_is_read_too(
         self, harness: Harness, performer: CommandPerformer
     ) -> None:
-        """The error is the time-out; what had been said until then is there."""
+        """A program that times out fails with `timeout`, and its output up to then is captured."""
         result = await performer.perform(
             harness.call(shell("echo begun; sleep 60", "lines", timeout_seconds=modes.BEGUN_SECONDS))
         )
@@ -137,7 +137,7 @@ class TestModes:
         assert result.output["captured"]["lines"] == result.output["stdout_tail"] == ["begun"]
 
     async def test_the_user_file_gets_every_byte(self, harness: Harness, performer: CommandPerformer) -> None:
-        """A capture does not touch the file that standard output goes to."""
+        """The user's file gets all of standard output, even if the capture is cut."""
         result = await performer.perform(harness.call(shell("seq 10001", "lines", output_file="out/all.txt")))
 
         assert (harness.working_dir / "out/all.txt").read_text().count("\n") == 10_001
@@ -146,7 +146,7 @@ class TestModes:
     async def test_an_output_beyond_what_is_held_is_cut_at_a_line(
         self, harness: Harness, performer: CommandPerformer
     ) -> None:
-        """Of nine megabytes in long lines only whole ones are kept, and the log says how much is missing."""
+        """A capture of nine megabytes in long lines keeps only whole lines, and the log reports the missing bytes."""
         script = 'awk \'BEGIN {line = sprintf("%4096s", "x"); for (n = 0; n < 2304; n++) print line}\''
         result = await performer.perform(harness.call(shell(script, "lines")))
         lines = result.output["captured"]["lines"]
@@ -158,13 +158,13 @@ class TestModes:
 
 
 class TestSecrets:
-    """What must not be seen."""
+    """Secrets in captured outputs."""
 
     @pytest.mark.parametrize("mode", ["text", "lines", "json"])
     async def test_a_secret_is_hidden_in_every_mode(
         self, harness: Harness, performer: CommandPerformer, mode: str
     ) -> None:
-        """Neither record, message nor log shows it, whether the output can be read or not."""
+        """No record, message or log contains a secret, whether the output can be parsed or not."""
         script = 'printf \'{"token": "%s"}\' $TOKEN; echo $TOKEN >&2; exit $CODE'
         for code, require in (("0", ()), ("3", ()), ("0", ({"pointer": "/token", "equals": "x"},))):
             env = {"CODE": code}
@@ -175,7 +175,7 @@ class TestSecrets:
             assert "***" in str(result.output["captured"])
 
     async def test_the_cut_leaves_no_half_of_one(self, harness: Harness, performer: CommandPerformer) -> None:
-        """A secret that lies over the end of what is kept is hidden before it is cut."""
+        """A secret that crosses the end of the kept text is masked before the text is cut."""
         script = f"head -c {captures.TEXT_BYTES - 5} /dev/zero | tr '\\0' .; echo $TOKEN"
         result = await performer.perform(harness.call(shell(script, secrets=("TOKEN",))))
 
@@ -183,10 +183,10 @@ class TestSecrets:
 
 
 class TestSchemas:
-    """What an output is held to."""
+    """Schemas and requirements of captured JSON."""
 
     async def test_json_that_fits_its_schema_passes(self, harness: Harness, performer: CommandPerformer) -> None:
-        """A breach fails the try with 2 and says where; what was written is kept."""
+        """JSON that fits its schema passes; a breach fails the try with exit code 2 and names its place."""
         (harness.working_dir / "schemas").mkdir()
         (harness.working_dir / "schemas/verdict.json").write_text(json.dumps({"required": ["approved"]}))
         results = [
@@ -203,7 +203,7 @@ class TestSchemas:
     async def test_the_first_requirement_that_fails_is_told(
         self, harness: Harness, performer: CommandPerformer
     ) -> None:
-        """The pointer and the reason are in the context."""
+        """The context names the pointer of the first requirement that fails."""
         require = ({"pointer": "/a", "type": "number"}, {"pointer": "/b"}, {"pointer": "/c"})
         result = await performer.perform(harness.call(shell("echo '{\"a\": 1}'", "json", require=require)))
 
@@ -225,7 +225,7 @@ class TestSchemas:
     async def test_a_schema_that_cannot_be_used_costs_nothing(
         self, harness: Harness, performer: CommandPerformer, content: bytes | None
     ) -> None:
-        """The step fails before its program starts."""
+        """A schema that cannot be used fails the step before its program starts."""
         if content is not None:
             (harness.working_dir / "schema.json").write_bytes(content)
         with pytest.raises(errors.StepError) as failed:
@@ -238,7 +238,7 @@ class TestSchemas:
 
     @pytest.mark.parametrize("path", ["../schema.json", "/etc/hosts", "out/schema.json"])
     async def test_a_schema_outside_is_not_read(self, harness: Harness, performer: CommandPerformer, path: str) -> None:
-        """Neither by its path nor by a link."""
+        """A schema outside the workspace, by its path or by a link, is refused."""
         (harness.working_dir / "out").symlink_to("..")
         (harness.working_dir.parent / "schema.json").write_text("{}")
         with pytest.raises(errors.StepError) as failed:
@@ -247,7 +247,7 @@ class TestSchemas:
         assert failed.value.code == "path_outside_workspace"
 
     async def test_a_program_cannot_change_its_schema(self, harness: Harness, performer: CommandPerformer) -> None:
-        """What counts is what stood there when the program was started."""
+        """An output is checked against the schema as it was when the program started."""
         (harness.working_dir / "schema.json").write_text('{"required": ["approved"]}')
         script = "echo '{}' > schema.json; echo '{}'"
         result = await performer.perform(harness.call(shell(script, "json", schema_file="schema.json")))
@@ -256,16 +256,16 @@ class TestSchemas:
 
 
 class TestLogs:
-    """What is written beside the record."""
+    """Logs beside the record."""
 
     async def test_without_a_name_both_outputs_are_logged(self, harness: Harness, performer: CommandPerformer) -> None:
-        """The logs are named after key and attempt, captured or not."""
+        """Without a name, both outputs are logged under the key and the attempt, even if captured."""
         await performer.perform(harness.call(shell("echo out; echo err >&2", "lines", log=None)))
 
         assert harness.logs == {"brief.1.stdout.txt": "out\n", "brief.1.stderr.txt": "err\n"}
 
     async def test_a_name_without_a_capture(self, harness: Harness, performer: CommandPerformer) -> None:
-        """Standard output is logged only if the record does not have all of it."""
+        """Without a capture, standard output is logged only if the record does not have all of it."""
         for script, log in (("echo out", "Short"), ("seq 100", "Long")):
             operation = operations.Command(argv=("/bin/sh", "-c", script), log=log, output_limit_bytes=20)
             await performer.perform(harness.call(operation))
@@ -273,7 +273,7 @@ class TestLogs:
         assert set(harness.logs) == {"Long.stdout"}
 
     async def test_a_debugged_run_says_how_it_was_done(self, harness: Harness, performer: CommandPerformer) -> None:
-        """Each note is a log; the one on debugging ends with the names of the variables that the command gets."""
+        """A debugged run logs each note; the `debug` log ends with the names of the command's variables."""
         harness.notes |= {"debug": f"argv: env {SECRET}\n", "prompt.txt": f"Say {SECRET}!"}
         operation = shell("env | cut -d= -f1", "lines", secrets=("TOKEN",), env={"MINE": "x", "PWD": "/tmp"})
         await performer.perform(harness.call(operation))
@@ -288,13 +288,13 @@ class TestLogs:
         assert {*names} >= {"MINE", "TOKEN", "PWD", "CONTROL_ROOM_RUN_ID"}
         assert "CONTROL_ROOM_API_TOKEN" not in names
         assert len(names) == result.output["env_count"]
-        # A shell adds variables of its own.
+        # The shell adds variables of its own.
         assert {*names} <= {*result.output["captured"]["lines"]} <= {*names, "_", "SHLVL", "OLDPWD", "LC_CTYPE"}
 
     async def test_a_command_that_is_not_run_is_explained_too(
         self, harness: Harness, performer: CommandPerformer
     ) -> None:
-        """Why something is refused before it starts is what a debugged run is read for."""
+        """A debugged run logs its notes even if the command is refused before it starts."""
         harness.options["debug"] = True
         harness.notes["debug"] = "argv: true"
         with pytest.raises(errors.StepError):

@@ -1,4 +1,4 @@
-"""The performer of commands: real programs in a workspace, and what a record says of them."""
+"""The performer of commands: real programs in a workspace, and the fields of their records."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def shell(script: str, **given: Any) -> operations.Command:
 
 
 def test_the_document_names_every_field() -> None:
-    """What an operation can say, and what a record says, stands in docs/reference/programs.md."""
+    """The page docs/reference/programs.md names every field of a command."""
     given = DOCUMENT.split("## Fields")[1].split("## Results")[0]
     fields = {field.name for field in dataclasses.fields(operations.Command)}
 
@@ -67,10 +67,10 @@ def test_the_document_names_every_field() -> None:
 
 
 class TestRecords:
-    """What comes of a command."""
+    """Records of commands."""
 
     async def test_a_success_says_everything(self, harness: Harness, performer: CommandPerformer) -> None:
-        """Outputs, exit code, sizes and what was used are in the output; the first words are the summary."""
+        """The record of a success has outputs, exit code, sizes and resource usage; the first line is the summary."""
         result = await performer.perform(harness.call(shell("echo out; echo err >&2")))
         told = result.output
 
@@ -86,7 +86,7 @@ class TestRecords:
     async def test_a_silent_command_is_ended(
         self, harness: Harness, performer: CommandPerformer, given: dict[str, Any]
     ) -> None:
-        """The limit holds for output to a file of the workspace, too; what was said before is kept."""
+        """A command that writes nothing for its idle limit is ended, also with an output file; its output is kept."""
         command = shell("echo begun; exec sleep 600", idle_seconds=0.1, **given)
         result = await performer.perform(harness.call(command))
 
@@ -98,7 +98,7 @@ class TestRecords:
     async def test_the_setting_holds_for_commands_without_a_limit(
         self, harness: Harness, running: supervisor.Supervisor
     ) -> None:
-        """A command's own limit wins over the one for all."""
+        """The idle limit of the settings applies to commands without a limit of their own."""
         performer = CommandPerformer(running, Workspaces([harness.working_dir]), ENVIRON, idle_seconds=0.1)
         silent, patient = shell("exec sleep 600"), shell("sleep 1.5; echo end", idle_seconds=3600)
         ended, kept = await asyncio.gather(
@@ -109,7 +109,7 @@ class TestRecords:
         assert (ended.error.code, kept.error) == ("idle", None)
 
     async def test_an_unexpected_exit_code_fails_the_step(self, harness: Harness, performer: CommandPerformer) -> None:
-        """The output is there all the same."""
+        """An unexpected exit code fails the step, and the record still has the output."""
         result = await performer.perform(harness.call(shell("echo out; exit 7")))
 
         assert result.status is states.StepState.FAILED
@@ -129,14 +129,14 @@ class TestRecords:
     async def test_the_last_line_of_what_was_said_is_in_the_message(
         self, harness: Harness, performer: CommandPerformer, script: str, told: str
     ) -> None:
-        """A person reads what the program gave as its reason, cut short and masked."""
+        """The error message ends with the last line of standard error, cut short and masked."""
         result = await performer.perform(harness.call(shell(script, secrets=("TOKEN",))))
 
         assert result.error is not None
         assert result.error.message == f"The command '/bin/sh' ended with exit code 7{told}"
 
     async def test_an_expected_exit_code_does_not(self, harness: Harness, performer: CommandPerformer) -> None:
-        """What counts as a success is the operation's to say, zero included."""
+        """The operation decides which exit codes are a success, zero included."""
         results = [
             await performer.perform(harness.call(shell(f"exit {code}", exit_codes=(1, 2)))) for code in (0, 1, 2, 3)
         ]
@@ -145,7 +145,7 @@ class TestRecords:
         assert [result.output["exit_code"] for result in results] == [0, 1, 2, 3]
 
     async def test_a_signal_fails_the_step(self, harness: Harness, performer: CommandPerformer) -> None:
-        """The signal is named."""
+        """A program killed by a signal fails the step, and the error names the signal."""
         result = await performer.perform(harness.call(shell("kill -KILL $$")))
 
         assert result.error is not None
@@ -153,7 +153,7 @@ class TestRecords:
         assert (result.output["exit_code"], result.output["signal"]) == (None, "SIGKILL")
 
     async def test_time_runs_out(self, harness: Harness, performer: CommandPerformer) -> None:
-        """The step fails with what had been said until then, and nothing goes on."""
+        """A time-out fails the step, and the record has the output up to then."""
         result = await performer.perform(
             harness.call(shell("echo begun; sleep 60", timeout_seconds=modes.BEGUN_SECONDS))
         )
@@ -163,7 +163,7 @@ class TestRecords:
         assert result.output["stdout"] == "begun\n"
 
     async def test_leftovers_are_told(self, harness: Harness, performer: CommandPerformer) -> None:
-        """A process that stays behind is ended with the step, and counted."""
+        """A process that the command leaves behind is ended with the step, and counted."""
         result = await performer.perform(harness.call(shell("sleep 60 & exit 0")))
 
         assert (result.status, result.output["leftovers"]) == (states.StepState.DONE, 1)
@@ -171,7 +171,7 @@ class TestRecords:
     async def test_a_cancel_reaches_the_processes(
         self, harness: Harness, performer: CommandPerformer, tmp_path: Path
     ) -> None:
-        """When the performer has been cancelled, nothing of the command lives."""
+        """A cancelled performer leaves none of the command's processes alive."""
         operation = operations.Command(argv=process_families.argv(tmp_path, "stubborn", *process_families.ALL))
         work = asyncio.ensure_future(performer.perform(harness.call(operation)))
         pids = await process_families.born(tmp_path, "parent", *process_families.ALL)
@@ -186,7 +186,7 @@ class TestPlaces:
     """Folders and files of a command."""
 
     async def test_it_runs_in_the_workspace(self, harness: Harness, performer: CommandPerformer) -> None:
-        """Its folder is the run's working folder, or one below it."""
+        """A command runs in the run's working folder, or in a folder below it."""
         (harness.working_dir / "a" / "b").mkdir(parents=True)
         (harness.working_dir / "link").symlink_to("a")
         seen = [
@@ -198,7 +198,7 @@ class TestPlaces:
 
     @pytest.mark.parametrize("path", ["..", "/etc", "a/../..", "out", "out/below", ".control-room", "~/x", "a\0b"])
     async def test_no_place_outside_is_reached(self, harness: Harness, performer: CommandPerformer, path: str) -> None:
-        """Neither folder nor file may lie outside the workspace, links followed; nothing is started."""
+        """A folder or file outside the workspace is refused, also behind a link, and no command starts."""
         (harness.working_dir / "out").symlink_to("/etc")
         for place in ({"cwd": path}, {"output_file": path}):
             with pytest.raises(errors.ToolFailed) as failed:
@@ -208,14 +208,14 @@ class TestPlaces:
         assert not (harness.working_dir / "started").exists()
 
     async def test_a_workspace_elsewhere_is_refused(self, tmp_path: Path, performer: CommandPerformer) -> None:
-        """A run folder that names another part of the disk runs nothing there."""
+        """A command of a run whose working folder is outside the allowed workspaces is refused."""
         with pytest.raises(errors.ToolFailed) as failed:
             await performer.perform(Harness(working_dir=tmp_path).call(shell("true")))
 
         assert failed.value.code == "workspace_not_allowed"
 
     async def test_a_missing_folder_is_told(self, harness: Harness, performer: CommandPerformer) -> None:
-        """A folder that is not there, or is none, has its own code."""
+        """A missing folder, or a file in its place, fails the step with `cwd_missing`."""
         (harness.working_dir / "file").write_text("x")
         for cwd in ("none", "file"):
             with pytest.raises(errors.StepError) as failed:
@@ -224,7 +224,7 @@ class TestPlaces:
             assert failed.value.code == "cwd_missing"
 
     async def test_standard_output_goes_to_a_file(self, harness: Harness, performer: CommandPerformer) -> None:
-        """The file gets every byte, secrets too, in place of what was there; the record gets it as text and masked."""
+        """Standard output replaces the file byte for byte, secrets included; the record has masked text."""
         (harness.working_dir / "deep" / "er").mkdir(parents=True)
         (harness.working_dir / "deep" / "er" / "out.txt").write_text(
             "something longer than what comes now, much longer"
@@ -238,7 +238,7 @@ class TestPlaces:
         assert (harness.working_dir / "new/folder/x").read_text() == made.output["stdout"] == "made\n"
 
     async def test_a_link_inside_the_workspace_is_followed(self, harness: Harness, performer: CommandPerformer) -> None:
-        """The file that a link leads to gets the output, whether it is there or not; the link stays."""
+        """The target of a link inside the workspace gets the output, and the link remains."""
         (harness.working_dir / "logs").mkdir()
         (harness.working_dir / "latest").symlink_to("logs/1.txt")
         (harness.working_dir / "again").symlink_to(harness.working_dir / "latest")
@@ -251,7 +251,7 @@ class TestPlaces:
 
     @pytest.mark.parametrize("kind", ["folder", "pipe", "circle", "link to a folder", "link to a pipe"])
     async def test_only_a_file_can_take_output(self, harness: Harness, performer: CommandPerformer, kind: str) -> None:
-        """What is no regular file is refused at once, and no descriptor stays open."""
+        """An output file that is not a regular file is refused, and no descriptor stays open."""
         place = harness.working_dir / "place"
         target = place if kind in ("folder", "pipe") else harness.working_dir / "there"
         if kind == "circle":
@@ -270,10 +270,10 @@ class TestPlaces:
 
 
 class TestEnvironmentAndInput:
-    """What a command is given."""
+    """Environment and input of a command."""
 
     async def test_secrets_are_named_and_masked(self, harness: Harness, performer: CommandPerformer) -> None:
-        """A secret reaches the command, and neither the record nor a log."""
+        """A secret reaches the command, but is masked in the record and the logs."""
         operation = shell("test $TOKEN = " + SECRET + " && echo $TOKEN; echo x${TOKEN}x >&2", secrets=("TOKEN",))
         result = await performer.perform(harness.call(operation))
 
@@ -282,7 +282,7 @@ class TestEnvironmentAndInput:
         assert harness.logs == {"brief.1.stdout.txt": "***\n", "brief.1.stderr.txt": "x***x\n"}
 
     async def test_keys_of_backends_are_withheld(self, harness: Harness, running: supervisor.Supervisor) -> None:
-        """A command gets a key that is withheld from its program only where the recipe names it as a secret."""
+        """A command gets a key that is withheld from its program only if the recipe names it as a secret."""
         places = Workspaces([harness.working_dir])
         performer = CommandPerformer(
             running, places, ENVIRON, lambda program: {"/bin/sh": ["MY_KEY", "TOKEN"]}[program]
@@ -292,7 +292,7 @@ class TestEnvironmentAndInput:
         assert result.output["stdout"] == "yours ***\n"
 
     async def test_a_missing_secret_fails_the_step(self, harness: Harness, performer: CommandPerformer) -> None:
-        """All that are missing are named; an empty one is not missing."""
+        """Missing secrets fail the step, and the error names all of them; an empty secret is not missing."""
         with pytest.raises(errors.StepError) as failed:
             await performer.perform(harness.call(shell("true", secrets=("ZZZ", "TOKEN", "EMPTY", "AAA"))))
 
@@ -306,7 +306,7 @@ class TestEnvironmentAndInput:
         assert result.output["stdout"] == "*** ***\n"
 
     async def test_a_command_knows_its_run(self, harness: Harness, performer: CommandPerformer) -> None:
-        """Our own command lines find the run and its depth, whatever the operation says."""
+        """A command gets the id and the depth of its run, even if the operation sets them differently."""
         operation = shell(
             "echo $CONTROL_ROOM_RUN_ID $CONTROL_ROOM_DEPTH $A", env={"CONTROL_ROOM_RUN_ID": "x", "A": "b"}
         )
@@ -316,7 +316,7 @@ class TestEnvironmentAndInput:
 
     @pytest.mark.parametrize("blob", [False, True])
     async def test_input_is_a_text_or_a_blob(self, harness: Harness, performer: CommandPerformer, blob: bool) -> None:
-        """What it reads stands in the operation or is kept outside the journal."""
+        """A command reads its input from the operation or from a blob."""
         text = "ünï\n" * 50_000
         result = await performer.perform(harness.call(shell("wc -c", stdin=harness.blob(text) if blob else text)))
 
@@ -340,7 +340,7 @@ class TestEnvironmentAndInput:
     async def test_what_cannot_be_run_is_refused(
         self, harness: Harness, performer: CommandPerformer, operation: operations.Command, code: str
     ) -> None:
-        """Every reason has its code."""
+        """A command that cannot be run fails with the code of its reason."""
         with pytest.raises(errors.StepError) as failed:
             await performer.perform(harness.call(operation))
 
@@ -348,12 +348,12 @@ class TestEnvironmentAndInput:
 
 
 class TestOutputs:
-    """How much is kept."""
+    """Limits of outputs."""
 
     async def test_the_record_has_as_much_as_the_operation_wants(
         self, harness: Harness, performer: CommandPerformer
     ) -> None:
-        """Of standard output the beginning, of standard error the end; the logs have all of it."""
+        """The record keeps the beginning of standard output and the end of standard error; the logs have it all."""
         script = "for n in 1 2 3 4 5; do echo line $n; echo line $n >&2; done"
         result = await performer.perform(harness.call(shell(script, output_limit_bytes=7)))
         told = result.output
@@ -363,14 +363,14 @@ class TestOutputs:
         assert harness.logs["brief.1.stdout.txt"] == "".join(f"line {n}\n" for n in range(1, 6))
 
     async def test_a_silent_command_leaves_no_log(self, harness: Harness, performer: CommandPerformer) -> None:
-        """Nothing is written where nothing was said."""
+        """A command without output leaves no log."""
         result = await performer.perform(harness.call(operations.Command(argv=("/bin/true",))))
 
         assert harness.logs == {}
         assert result.summary == "exit code 0"
 
     async def test_a_large_output_is_cut_and_told(self, harness: Harness, performer: CommandPerformer) -> None:
-        """More than is held does not fill the memory; the log says how much is missing."""
+        """An output beyond the memory limit is cut, and the log reports how many bytes are missing."""
         size = processes.HELD_BYTES + 5
         script = f"import sys; sys.stdout.write('x' * {size})"
         result = await performer.perform(harness.call(operations.Command(argv=(sys.executable, "-c", script))))
@@ -389,7 +389,7 @@ class TestOutputs:
     def test_no_part_of_a_secret_is_left_by_a_cut(
         self, before: int, after: int, limit: int, held: int, at_end: bool
     ) -> None:
-        """Wherever an output is cut off, no more of a secret than by chance can be read."""
+        """A cut output never shows part of a secret, wherever the cut is."""
         whole = b"." * before + b"SECRET-0123456789" + b"." * after
         content = whole[max(len(whole) - held, 0) :] if at_end else whole[:held]
         output = processes.Output(content=content, size_bytes=len(whole))
@@ -402,7 +402,7 @@ class TestOutputs:
     async def test_a_secret_that_comes_in_pieces_is_masked(
         self, harness: Harness, performer: CommandPerformer, stream: int
     ) -> None:
-        """Wherever the program's writes, or the buffers on the way, cut a secret."""
+        """A secret is masked even if the program writes it in pieces or a buffer splits it."""
         secret = "SECRET-0123456789"
         pieces = "; ".join(f"printf %s {letter}" for letter in secret)
         script = f"{{ head -c 65530 /dev/zero | tr '\\0' .; {pieces}; echo; {pieces}; }} >&{stream}"
@@ -417,7 +417,7 @@ class TestOutputs:
     async def test_what_the_service_keeps_secret_is_masked_too(
         self, harness: Harness, performer: CommandPerformer
     ) -> None:
-        """A command that finds the service's own token elsewhere does not spread it."""
+        """The record masks the service's own secrets in the output of a command."""
         call = dataclasses.replace(
             harness.call(shell("echo the service-wide secret")), masker=plain.Masker(["service-wide secret"])
         )
@@ -427,12 +427,12 @@ class TestOutputs:
 
 
 class TestLostLaunchers:
-    """Commands that were cut off together with what runs them."""
+    """Commands whose launcher is killed."""
 
     async def test_nothing_is_left(
         self, harness: Harness, performer: CommandPerformer, running: supervisor.Supervisor
     ) -> None:
-        """It is told as cut off, so that it runs again as a further try, once nothing of this one is left."""
+        """A command whose launcher is killed is interrupted, and none of its processes is left."""
         script = "echo $$ >> tries; sleep 60"
         work = asyncio.ensure_future(performer.perform(harness.call(shell(script))))
         tries = harness.working_dir / "tries"

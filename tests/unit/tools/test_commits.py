@@ -1,4 +1,4 @@
-"""Committing a text into the workspace: whole, durable, confined, and never over someone else's file unasked."""
+"""Committing a text into the workspace: whole, durable, confined, and never over another file unless asked."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ PROJECT = Path(__file__).parents[3]
 
 
 def failure(workspace, *args, **options) -> errors.ToolFailed:
-    """Return the failure that a write ends with."""
+    """Return the failure of a write."""
     with pytest.raises(errors.ToolFailed) as caught:
         workspace.write_text(*args, **options)
     return caught.value
 
 
 def names(folder: Path) -> list[str]:
-    """Return everything in a folder, hidden files too."""
+    """Return the names of all entries of a folder, hidden ones too."""
     return sorted(entry.name for entry in folder.iterdir())
 
 
 def test_a_text_is_written_with_its_folders(tmp_path):
-    """Missing folders are made; path, hash and size are returned; nothing temporary stays."""
+    """A write creates missing folders, returns path, hash and size, and leaves no temporary file."""
     written = Workspace(tmp_path).write_text("Story/Scenes/SCN-new.md", "Dämmerung\r\n")
 
     content = "Dämmerung\r\n".encode()
@@ -43,12 +43,12 @@ def test_a_text_is_written_with_its_folders(tmp_path):
 
 
 def test_the_path_told_is_the_plain_one(tmp_path):
-    """Dots and doubled slashes are gone from the path that is recorded."""
+    """The recorded path has no dots and no doubled slashes."""
     assert Workspace(tmp_path).write_text("./a//b.md", "x").path == "a/b.md"
 
 
 def test_an_existing_file_is_not_replaced_unasked(tmp_path):
-    """Without `overwrite` the file stays as it was."""
+    """Without `overwrite`, an existing file is not changed."""
     workspace = stories.write(tmp_path, {"a.md": "mine"})
 
     assert failure(workspace, "a.md", "theirs").code == "file_exists"
@@ -57,7 +57,7 @@ def test_an_existing_file_is_not_replaced_unasked(tmp_path):
 
 
 def test_with_overwrite_the_file_is_replaced_and_keeps_its_mode(tmp_path):
-    """The content is new, the permissions are the old file's."""
+    """With `overwrite`, the file has the new content and keeps its permissions."""
     workspace = stories.write(tmp_path, {"a.md": "old"})
     (tmp_path / "a.md").chmod(0o640)
 
@@ -68,7 +68,7 @@ def test_with_overwrite_the_file_is_replaced_and_keeps_its_mode(tmp_path):
 
 
 def test_overwrite_also_makes_a_file_that_is_not_there(tmp_path):
-    """`overwrite` allows replacing, it does not ask for it."""
+    """`overwrite` also creates a file that does not exist yet."""
     Workspace(tmp_path).write_text("a.md", "new", overwrite=True)
 
     assert (tmp_path / "a.md").read_text() == "new"
@@ -76,7 +76,7 @@ def test_overwrite_also_makes_a_file_that_is_not_there(tmp_path):
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_folder_at_the_path_is_no_file(tmp_path, overwrite):
-    """A folder is never replaced."""
+    """A folder at the path is never replaced."""
     workspace = stories.write(tmp_path, {"a/b.md": "x"})
 
     assert failure(workspace, "a", "x", overwrite=overwrite).code in {"not_a_file", "file_exists"}
@@ -92,7 +92,7 @@ def test_a_file_on_the_way_is_no_folder(tmp_path):
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_link_at_the_path_is_never_written_through(tmp_path, overwrite):
-    """A link to the outside, dangling or not, is refused or replaced; its target is untouched."""
+    """A link at the path is refused or replaced, dangling or not; its target outside is untouched."""
     outside = tmp_path / "outside.md"
     outside.write_text("theirs")
     root = tmp_path / "project"
@@ -113,19 +113,19 @@ def test_a_link_at_the_path_is_never_written_through(tmp_path, overwrite):
 
 
 def test_a_text_with_half_a_surrogate_pair_is_refused(tmp_path):
-    """What UTF-8 cannot hold is not written."""
+    """A text that UTF-8 cannot encode is refused."""
     assert failure(Workspace(tmp_path), "a.md", "x\ud800").code == "not_text"
     assert names(tmp_path) == []
 
 
 def test_an_empty_text_makes_an_empty_file(tmp_path):
-    """Nothing is also a text."""
+    """An empty text creates an empty file."""
     assert Workspace(tmp_path).write_text("a.md", "").size_bytes == 0
     assert (tmp_path / "a.md").read_bytes() == b""
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
-    """When the sync fails, the file is as it was and the temporary one is gone."""
+    """A failed sync leaves the old file unchanged and removes the temporary one."""
     workspace = stories.write(tmp_path, {"a.md": "old"})
 
     def full(descriptor):
@@ -142,7 +142,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
 
 
 def test_a_file_system_without_hard_links_is_served_by_renaming(tmp_path, monkeypatch):
-    """Where links are refused, a new file still appears, and an existing one is still kept."""
+    """On a file system without hard links, a new file is created and an existing one is kept."""
 
     def refused(*args, **options):
         raise OSError(1, "Operation not permitted")
@@ -157,7 +157,7 @@ def test_a_file_system_without_hard_links_is_served_by_renaming(tmp_path, monkey
 
 
 def test_a_file_made_at_the_last_moment_is_not_replaced(tmp_path, monkeypatch):
-    """Someone who writes the name between our look and our link keeps his file."""
+    """A file that another writer creates between the check and the link is kept."""
     workspace = Workspace(tmp_path)
     real_link = os.link
 
@@ -173,7 +173,7 @@ def test_a_file_made_at_the_last_moment_is_not_replaced(tmp_path, monkeypatch):
 
 
 def test_what_a_crash_left_behind_is_removed_by_the_next_write(tmp_path):
-    """A temporary file of a dead process neither blocks a write nor stays."""
+    """The next write removes the temporary file of a dead process."""
     (tmp_path / ".control-room-commit.tmp").write_text("half")
 
     Workspace(tmp_path).write_text("a.md", "whole")
@@ -182,7 +182,7 @@ def test_what_a_crash_left_behind_is_removed_by_the_next_write(tmp_path):
 
 
 def test_writers_of_one_folder_take_turns(tmp_path):
-    """Many threads that write into one folder at once each get their whole file."""
+    """Several threads that write into one folder at the same time each get their whole file."""
     workspace = Workspace(tmp_path)
     failed: list[BaseException] = []
 
@@ -204,7 +204,7 @@ def test_writers_of_one_folder_take_turns(tmp_path):
 
 
 def test_of_many_writers_of_one_name_exactly_one_wins(tmp_path):
-    """Without `overwrite`, a name is given once."""
+    """Of several writers without `overwrite`, exactly one creates the file."""
     workspace = Workspace(tmp_path)
     results: list[str] = []
 
@@ -228,7 +228,7 @@ def test_of_many_writers_of_one_name_exactly_one_wins(tmp_path):
 @pytest.mark.parametrize("call", ["fsync", "replace", "rename", "link", "unlink"])
 @pytest.mark.parametrize("existing", [True, False])
 def test_a_process_killed_within_a_write_leaves_the_old_file_or_the_whole_new_one(tmp_path, call, existing):
-    """Killed before any of its system calls, a write has happened wholly or not at all, and can be repeated."""
+    """A write killed before any of its system calls leaves the old file or the whole new one, and can be repeated."""
     workspace = stories.write(tmp_path, {"a.md": "old"}) if existing else Workspace(tmp_path)
     program = (
         "import os, signal, sys\n"
@@ -252,7 +252,7 @@ def test_a_process_killed_within_a_write_leaves_the_old_file_or_the_whole_new_on
 
 
 def test_a_repeated_commit_recognises_its_own_file(tmp_path):
-    """After a crash between file and journal line, the hash on disk tells the next try that the work is done."""
+    """A retry after a crash recognises its own file by the hash, and not one edited by a person."""
     workspace = Workspace(tmp_path)
     written = workspace.write_text("a.md", "draft")
 

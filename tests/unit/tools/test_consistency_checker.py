@@ -12,7 +12,7 @@ TOOL = ConsistencyChecker()
 
 
 def check(tmp_path, *scenes: str, canon: bool = False) -> dict:
-    """Compare scenes, numbered in their order."""
+    """Compare scenes, numbered in the given order."""
     files = {f"Story/{number}.md": text for number, text in enumerate(scenes, start=1)}
     workspace = stories.write(tmp_path, {**files, **(stories.CANON if canon else {})})
     further = {"canon_paths": ["canon"]} if canon else {}
@@ -26,7 +26,7 @@ def scene(number: int, text: str, **front_matter: str) -> str:
 
 
 def test_an_attribute_told_in_two_ways_is_a_conflict_with_all_its_places(tmp_path):
-    """Without any canon, names and their eyes are found in the scenes themselves."""
+    """Without a canon, two different eye colours of a name are a conflict that cites both places."""
     payload = check(
         tmp_path, scene(1, "He met Kael. Kael's grey eyes closed."), scene(2, "She met Kael. Kael's green eyes closed.")
     )
@@ -42,14 +42,14 @@ def test_an_attribute_told_in_two_ways_is_a_conflict_with_all_its_places(tmp_pat
 
 
 def test_consistent_scenes_pass(tmp_path):
-    """Repetition is no contradiction."""
+    """Scenes that repeat the same facts have no conflict."""
     text = "He met Kael. Kael's grey eyes closed. The Long Storm of 12 October was over."
 
     assert check(tmp_path, scene(1, text), scene(2, text))["conflicts"] == []
 
 
 def test_versions_are_compared_each_with_each(tmp_path):
-    """A vague first version does not hide that the second and third differ."""
+    """All versions are compared in pairs: a vague first one does not hide that the second and third differ."""
     payload = check(
         tmp_path,
         scene(1, "He met Kael. Kael's blue-grey eyes closed."),
@@ -61,7 +61,7 @@ def test_versions_are_compared_each_with_each(tmp_path):
 
 
 def test_what_may_change_in_a_story_is_a_warning(tmp_path):
-    """People grow older and things change hands."""
+    """A value that may change in a story, such as an age, gives only a warning."""
     payload = check(
         tmp_path,
         scene(1, "He met Tamsin. Tamsin was seventeen, and young."),
@@ -73,7 +73,7 @@ def test_what_may_change_in_a_story_is_a_warning(tmp_path):
 
 
 def test_the_dead_do_not_speak_in_later_scenes(tmp_path):
-    """In earlier scenes, in the same scene and in a flashback they may."""
+    """A dead character speaks only in earlier scenes, in the same scene or in a flashback without a conflict."""
     death = "He knew Orrin. Then Orrin was dead."
     speech = 'They saw Orrin. "Late," said Orrin.'
 
@@ -84,7 +84,7 @@ def test_the_dead_do_not_speak_in_later_scenes(tmp_path):
 
 
 def test_a_speaker_from_the_grave_is_told_once_with_both_places(tmp_path):
-    """One finding for one ghost."""
+    """A dead character who speaks repeatedly gives one finding, with both places."""
     speech = 'They saw Orrin. "Late," said Orrin. "Go," said Orrin.'
     payload = check(tmp_path, scene(1, "He knew Orrin. Then Orrin was dead."), scene(2, speech), scene(3, speech))
 
@@ -92,7 +92,7 @@ def test_a_speaker_from_the_grave_is_told_once_with_both_places(tmp_path):
 
 
 def test_numbers_give_the_order_whatever_the_files_are_called(tmp_path):
-    """The telling follows scene numbers, not names of files or the order of arguments."""
+    """Scene numbers decide the order of scenes, not file names or the order of arguments."""
     workspace = stories.write(
         tmp_path,
         {"a.md": scene(9, 'They saw Orrin. "Late," said Orrin.'), "b.md": scene(3, "He knew Orrin. Orrin was dead.")},
@@ -104,7 +104,7 @@ def test_numbers_give_the_order_whatever_the_files_are_called(tmp_path):
 
 
 def test_scenes_without_numbers_keep_the_given_order(tmp_path):
-    """Then the order of the arguments is the telling."""
+    """Scenes without numbers keep the order of the arguments, after those with numbers."""
     workspace = stories.write(tmp_path, {"a.md": "A.", "b.md": "B.", "c.md": scene(1, "C.")})
     payload = stories.payload(TOOL, workspace, scene_paths=["b.md", "a.md", "c.md"])
 
@@ -112,7 +112,7 @@ def test_scenes_without_numbers_keep_the_given_order(tmp_path):
 
 
 def test_a_name_spelled_differently_is_told(tmp_path):
-    """The rarer spelling is the slip; with a canon, the canon's spelling is right."""
+    """The rarer spelling of a name is the slip; with a canon, the canon's spelling is correct."""
     text = "He saw Tamsin. She saw Tamsin."
     payload = check(tmp_path / "a", scene(1, text), scene(2, "They saw Tamsen."))
     with_canon = check(tmp_path / "b", scene(1, "They saw Keal and Keal."), canon=True)
@@ -124,7 +124,7 @@ def test_a_name_spelled_differently_is_told(tmp_path):
 
 
 def test_time_that_runs_backwards_is_told_at_its_date_line(tmp_path):
-    """Unless the scene is a flashback."""
+    """A date earlier than the previous scene's is a conflict at its line, unless the scene is a flashback."""
     first, second = scene(1, "A.", date="4 March 1894"), scene(2, "B.", date="3 March 1894")
     payload = check(tmp_path / "a", first, second)
 
@@ -137,7 +137,7 @@ def test_time_that_runs_backwards_is_told_at_its_date_line(tmp_path):
 
 
 def test_an_event_dated_in_two_ways_is_told(tmp_path):
-    """By canon or by its article, an event is an event."""
+    """An event with two dates is a conflict."""
     payload = check(
         tmp_path, scene(1, "After the Long Storm of 12 October."), scene(2, "After the Long Storm of 14 October.")
     )
@@ -146,7 +146,7 @@ def test_an_event_dated_in_two_ways_is_told(tmp_path):
 
 
 def test_what_characters_say_is_not_held_against_the_story(tmp_path):
-    """A lie is no slip of the author."""
+    """Direct speech that contradicts the narration gives no conflict."""
     payload = check(
         tmp_path,
         scene(1, "He met Kael. Kael's grey eyes closed."),
@@ -157,7 +157,7 @@ def test_what_characters_say_is_not_held_against_the_story(tmp_path):
 
 
 def test_with_a_canon_pronouns_are_understood(tmp_path):
-    """The cards say who is he and who is she."""
+    """With a canon, the checker resolves pronouns by the cards."""
     payload = check(
         tmp_path,
         scene(1, "Kael met Mira. She opened her brown eyes."),
@@ -170,7 +170,7 @@ def test_with_a_canon_pronouns_are_understood(tmp_path):
 
 @pytest.mark.parametrize("scenes", [[""], ["", ""], ["---\nscene: 1\n---\n"], ["Rain."]])
 def test_empty_scenes_and_a_single_one_are_no_conflict(tmp_path, scenes):
-    """There is nothing to contradict."""
+    """Empty scenes and a single scene have no conflict."""
     payload = check(tmp_path, *scenes)
 
     assert payload["conflicts"] == []
@@ -178,14 +178,14 @@ def test_empty_scenes_and_a_single_one_are_no_conflict(tmp_path, scenes):
 
 
 def test_a_folder_without_scenes_gives_an_empty_answer(tmp_path):
-    """An empty folder is read, and nothing is found."""
+    """A folder without scenes gives an answer without scenes."""
     (tmp_path / "Story").mkdir()
 
     assert stories.payload(TOOL, stories.write(tmp_path, {}), scene_paths=["Story"])["scenes"] == []
 
 
 def test_more_text_than_a_tool_reads_is_refused(tmp_path):
-    """The bound holds over all files together."""
+    """More text in all files together than the limit fails the tool."""
     files = {f"Story/{number}.md": "word " * 200_000 for number in range(6)}
 
     with pytest.raises(errors.ToolFailed) as caught:

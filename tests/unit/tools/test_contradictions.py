@@ -1,4 +1,4 @@
-"""What the consistency checker reads off prose and cards, kind by kind, and what it leaves alone."""
+"""What the consistency checker reads from prose and cards, kind by kind, and what it ignores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check(root, card: str, *told: str) -> dict:
 
 @pytest.mark.parametrize(("kind", "name", "card", "told"), contradictions.FOUND)
 def test_a_contradiction_is_found_and_nothing_else(tmp_path, kind, name, card, told):
-    """Each manner of saying it gives findings of that kind alone, which cite two places that exist."""
+    """Each phrasing gives findings of its kind only, and they cite lines that exist."""
     conflicts = check(tmp_path, card, *told)["conflicts"]
 
     assert {scoring.kind_of(conflict) for conflict in conflicts} == {kind}
@@ -47,12 +47,12 @@ def test_a_contradiction_is_found_and_nothing_else(tmp_path, kind, name, card, t
 
 @pytest.mark.parametrize(("kind", "name", "card", "told"), contradictions.INNOCENT)
 def test_what_only_seems_to_contradict_is_left_alone(tmp_path, kind, name, card, told):
-    """Memories, guesses, other people, changes that are told and other ways give no finding."""
+    """Memories, guesses, other people, narrated changes and other readings give no conflict."""
     assert check(tmp_path, card, *told)["conflicts"] == []
 
 
 def test_the_summary_counts_what_was_compared_and_names_what_could_not_be_read(tmp_path):
-    """Without a conflict a reader still sees whether anything was compared."""
+    """The summary counts comparisons and facts, and names cards and scenes without readable facts."""
     card = "# Edda Marsh\n\n- Eyes: blue\n"
     files = {
         "a.md": "Edda Marsh had blue eyes.",
@@ -87,7 +87,7 @@ def test_comparisons_grow_with_the_text_and_not_with_its_square():
 
 
 def test_every_expression_and_every_list_of_words_is_used_and_compiles():
-    """A name that nothing reads, in the code or in another expression, is a rule that has been forgotten."""
+    """Every expression compiles, and every expression and word list is used by the code or another expression."""
     folder = Path(language.__file__).parent
     code = "".join(path.read_text() for path in folder.glob("*.py"))
     text = (folder / "patterns.toml").read_text()
@@ -107,7 +107,7 @@ def test_every_expression_and_every_list_of_words_is_used_and_compiles():
 @settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=50))
 def test_any_text_is_read_twice_the_same(words):
-    """No order of words breaks a rule, and equal texts give equal facts."""
+    """Any order of words is read without failure, and equal texts give equal facts."""
     scene = scenes.of_document(documents.parse(" ".join(words), path="a.md"))
     card = documents.parse("# Kael Arden\n\nEyes: grey\n", path="CHAR-kael.md")
     first, second = comparison.compare([scene], [card]), comparison.compare([scene], [card])

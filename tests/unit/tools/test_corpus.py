@@ -21,14 +21,12 @@ BOOKS = [book for part in PARTS for book in scoring.books(part, scoring.CORPUS)]
 
 @pytest.mark.parametrize(("folder", "truth"), smoke.only(BOOKS[0], BOOKS), ids=[folder.name for folder, _ in BOOKS])
 def test_a_book_gives_what_is_recorded(folder, truth):
-    """The same contradictions are found, and the same false alarms raised, as `score_corpus.py --record` has kept."""
+    """A book gives the contradictions and false alarms that `score_corpus.py --record` recorded."""
     assert scoring.outcome(scoring.score(folder, truth)) == FLOOR[folder.name]
 
 
 def test_the_short_passages_give_what_is_recorded(tmp_path):
-    """The same passages are found out, and the same give a false alarm, as `score_corpus.py passages --record` has
-    kept.
-    """
+    """The short passages give the outcomes that `score_corpus.py passages --record` recorded."""
     scores = [scoring.score(folder, truth) for folder, truth in scoring.passages(scoring.CORPUS, tmp_path)]
     outcomes = scoring.outcomes(scores)
 
@@ -36,7 +34,7 @@ def test_the_short_passages_give_what_is_recorded(tmp_path):
 
 
 def test_every_quote_of_the_truth_stands_in_its_file():
-    """A place that cannot be found would make the score wrong."""
+    """Every quote of the truth is in its file, so that the score finds its place."""
     absent = [
         (folder.name, item["id"], place["quote"])
         for folder, truth in BOOKS
@@ -49,7 +47,7 @@ def test_every_quote_of_the_truth_stands_in_its_file():
 
 
 def test_a_finding_counts_only_with_its_kind_and_both_places(tmp_path):
-    """A finding of another kind at the same places is a false alarm."""
+    """A finding counts only with its kind and both places; one of another kind there is a false alarm."""
     book = tmp_path / "book"
     (book / "scenes").mkdir(parents=True)
     (book / "scenes" / "1.md").write_text(

@@ -44,7 +44,7 @@ The end.
 
 
 def test_front_matter_holds_scalars_and_lists():
-    """Scalars, bracketed lists and dashed lists are read, with the line of each name."""
+    """Front matter has scalars, bracketed lists and dashed lists, with the line of each name."""
     document = documents.parse(SCENE, path="s.md")
 
     assert document.front_matter == {
@@ -60,7 +60,7 @@ def test_front_matter_holds_scalars_and_lists():
 
 
 def test_scalars_and_entries_take_the_first_name_that_is_set():
-    """A value may be known by several names; empty ones do not count."""
+    """A lookup by several names takes the first one that is set and not empty."""
     document = documents.parse(SCENE)
 
     assert document.scalar("empty", "scene") == "21"
@@ -72,7 +72,7 @@ def test_scalars_and_entries_take_the_first_name_that_is_set():
 
 
 def test_headings_have_level_text_and_line_and_code_has_none():
-    """What looks like a heading inside of code is none."""
+    """Headings have level, text and line, and headings inside code are ignored."""
     found = documents.headings(documents.parse(SCENE))
 
     assert [(heading.level, heading.text, heading.line) for heading in found] == [
@@ -82,7 +82,7 @@ def test_headings_have_level_text_and_line_and_code_has_none():
 
 
 def test_fields_are_read_from_front_matter_and_body():
-    """`Name: value` lines count wherever they stand, with or without a list's mark or bold type."""
+    """`Name: value` lines are fields in front matter and body, with or without list marks or bold type."""
     found = {field.name: (field.value, field.line) for field in documents.fields(documents.parse(SCENE))}
 
     assert found["eyes"] == ("grey", 17)
@@ -92,7 +92,7 @@ def test_fields_are_read_from_front_matter_and_body():
 
 
 def test_items_know_their_depth_and_line():
-    """The entries of lists are found with dash, star and number."""
+    """Entries of lists with dash, star or number have depth and line."""
     found = documents.items(documents.parse("- a\n  - b\n3) c\n4. d\n-no\n"))
 
     assert [(item.depth, item.text, item.line) for item in found] == [
@@ -104,7 +104,7 @@ def test_items_know_their_depth_and_line():
 
 
 def test_blocks_are_paragraphs_and_list_entries():
-    """Headings, rules and code are no prose; a list's entry is a paragraph of its own."""
+    """Blocks are paragraphs and list entries; headings, rules and code are left out."""
     found = [(block.line, block.lines) for block in documents.blocks(documents.parse(SCENE))]
 
     assert found == [
@@ -119,7 +119,7 @@ def test_blocks_are_paragraphs_and_list_entries():
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
 def test_line_ends_of_every_kind_give_the_same_document(end):
-    """A file from another system is read alike, with the same line numbers."""
+    """A file with any kind of line ends gives the same document with the same line numbers."""
     document = documents.parse(SCENE.replace("\n", end))
 
     assert document == documents.parse(SCENE)
@@ -129,7 +129,7 @@ def test_line_ends_of_every_kind_give_the_same_document(end):
     "text", ["", "\n", "   ", "---", "---\n---", "---\n", "\n---\na: b\n---\n", "---\nnever closed: yes\n"]
 )
 def test_odd_texts_are_documents_too(text):
-    """Empty texts and unfinished front matter are read without complaint."""
+    """Empty texts and unfinished front matter are documents without headings."""
     document = documents.parse(text, path="odd.md")
 
     assert document.body_line >= 1
@@ -138,14 +138,14 @@ def test_odd_texts_are_documents_too(text):
 
 
 def test_front_matter_must_be_closed_and_first():
-    """A rule further down opens no front matter."""
+    """Front matter must be at the beginning and closed; a rule further down does not open it."""
     assert documents.parse("---\na: b\n").front_matter == {}
     assert documents.parse("text\n---\na: b\n---\n").front_matter == {}
     assert documents.parse("---\na: b\n...\ntext").front_matter == {"a": "b"}
 
 
 def test_deeper_yaml_is_left_out():
-    """Nested maps and comments are no values; the names around them are read."""
+    """Nested maps and comments are left out, and the names around them are read."""
     document = documents.parse("---\n# a comment\na:\n  nested: 1\nb: 2 # two\n---\n")
 
     assert document.front_matter == {"a": "", "b": "2"}
@@ -162,7 +162,7 @@ def test_deeper_yaml_is_left_out():
     ],
 )
 def test_a_title_is_stated_or_the_first_heading_or_the_files_name(text, title):
-    """There is always a title."""
+    """A title comes from the front matter, the first heading or the file's name."""
     assert documents.parse(text, path="Story/SCN-x.md").title == title
 
 
@@ -179,7 +179,7 @@ def test_a_title_is_stated_or_the_first_heading_or_the_files_name(text, title):
     ],
 )
 def test_a_field_is_a_name_a_colon_and_a_value(line, name, value):
-    """Names are folded to lower case with `_` between their words."""
+    """Names of fields are lower case, with `_` between their words."""
     field = documents.field_of(line, 3)
 
     assert field is not None
@@ -188,12 +188,12 @@ def test_a_field_is_a_name_a_colon_and_a_value(line, name, value):
 
 @pytest.mark.parametrize("line", ["no colon", ": value", "http://example.org/x", "10:30", "a" * 60 + ": long", ""])
 def test_other_lines_are_no_fields(line):
-    """An address, a time of day and a sentence are no fields."""
+    """An address, a time of day and a sentence are not fields."""
     assert documents.field_of(line, 1) is None
 
 
 def test_lists_are_split_at_commas_and_semicolons():
-    """Blanks, brackets and quotation marks around entries go away."""
+    """Lists are split at commas and semicolons, without blanks, brackets and quotation marks."""
     assert documents.split_list(' Kael, "Mira";  , [Tamsin] ') == ("Kael", "Mira", "Tamsin")
     assert documents.split_list("") == ()
 
@@ -201,7 +201,7 @@ def test_lists_are_split_at_commas_and_semicolons():
 @settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab:-#*>`~ \n\r\t1.[]'\"—"), max_size=200))
 def test_any_text_is_a_document_whose_places_lie_in_it(text):
-    """No text breaks the reader, and every line it names exists."""
+    """Any text can be read, and every line that the document names exists."""
     document = documents.parse(text, path="x.md")
     lines = len(document.lines)
 

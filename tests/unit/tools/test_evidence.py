@@ -1,4 +1,4 @@
-"""Looking for evidence: quotes that stand word for word, files that are in the workspace, receipts of the session."""
+"""Checking evidence: word-for-word quotes, files of the workspace, receipts of the session."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def root(tmp_path: Path) -> Path:
 
 
 async def look(root: Path, **claim: Any) -> Any:
-    """Return what is found of a claim."""
+    """Return the evidence found for a claim."""
     call = Harness(working_dir=root).call(operations.CheckEvidence(**claim))
     return (await EvidencePerformer(Workspaces([root]), prove_receipt).perform(call)).output
 
 
 async def rejection(root: Path, **claim: Any) -> errors.EvidenceRejected:
-    """Return why a claim is rejected."""
+    """Return the error that rejects a claim."""
     with pytest.raises(errors.EvidenceRejected) as rejected:
         await look(root, **claim)
     assert "evidence" in rejected.value.detail
@@ -65,7 +65,7 @@ async def rejection(root: Path, **claim: Any) -> errors.EvidenceRejected:
     ],
 )
 async def test_words_that_stand_there(root: Path, quote: str) -> None:
-    """White space does not count, where lines end neither."""
+    """A quote is found word for word; white space and line ends do not matter."""
     found = await look(root, quote=quote, path="./Story/a.md")
 
     assert (found["form"], found["path"], len(found["sha256"])) == ("file", "./Story/a.md", 64)
@@ -85,7 +85,7 @@ async def test_words_that_stand_there(root: Path, quote: str) -> None:
     ],
 )
 async def test_changed_words(root: Path, quote: str, found: str) -> None:
-    """Other words, letters, marks or halves of words are not found, and it is told how far the quote holds."""
+    """A changed word, letter, mark or part of a word rejects the quote, and the error has the part that matches."""
     rejected = await rejection(root, quote=quote, path="Story/a.md")
 
     assert rejected.code == "quote_not_found"
@@ -125,7 +125,7 @@ async def test_changed_words(root: Path, quote: str, found: str) -> None:
     ],
 )
 async def test_files_that_cannot_be_quoted(root: Path, path: str, code: str) -> None:
-    """A path that leads elsewhere, or to no text, is an evidence failure with its reason."""
+    """A path outside the workspace or to a file without text rejects the evidence, with its reason."""
     (root.parent / "outside.md").write_text("the lantern was dark", encoding="utf-8")
     (root / "Story" / "link.md").symlink_to(root.parent / "outside.md")
     (root / "away").symlink_to(root.parent)
@@ -141,7 +141,7 @@ async def test_files_that_cannot_be_quoted(root: Path, path: str, code: str) -> 
 
 
 async def test_large_files(root: Path) -> None:
-    """Sixteen mebibytes are searched, to their end; more are not."""
+    """Files of up to sixteen mebibytes are searched to their end; larger ones are refused."""
     ending = b"\nthe lantern was dark"
     (root / "large").write_bytes(b"wor ds" * ((FILE_BYTES - len(ending)) // 6) + ending)
     with (root / "huge").open("wb") as huge:
@@ -152,7 +152,7 @@ async def test_large_files(root: Path) -> None:
 
 
 async def test_a_workspace_that_is_not_allowed_is_no_evidence_failure(root: Path) -> None:
-    """Where the run may not look at all, that is told as what it is."""
+    """A run in a workspace that is not allowed fails with `workspace_not_allowed`, not with an evidence failure."""
     call = Harness(working_dir=Path("/")).call(operations.CheckEvidence(quote="x", path="etc/passwd"))
     with pytest.raises(errors.ToolFailed) as failed:
         await EvidencePerformer(Workspaces([root]), prove_receipt).perform(call)
@@ -161,7 +161,7 @@ async def test_a_workspace_that_is_not_allowed_is_no_evidence_failure(root: Path
 
 
 async def test_receipts(root: Path) -> None:
-    """A receipt of the session is found; one of another session counts as little as one that nobody has."""
+    """A receipt of the session is found; one of another session is as unknown as one that does not exist."""
     found = await look(root, receipt_id="rcpt_own")
 
     assert found == {
@@ -183,7 +183,7 @@ async def test_receipts(root: Path) -> None:
 
 
 async def test_links_within_the_workspace_are_followed(root: Path) -> None:
-    """A file can be quoted by another of its names."""
+    """A file inside the workspace can be quoted by the name of a link to it."""
     (root / "Story" / "other.md").symlink_to("a.md")
     (root / "tale").symlink_to(root / "Story")
 
@@ -193,7 +193,7 @@ async def test_links_within_the_workspace_are_followed(root: Path) -> None:
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 async def test_names_with_accents(root: Path, form: Any) -> None:
-    """A file is found however the accents of its name are encoded, and each of two that look alike by its own name."""
+    """A file is found in either encoding of accents, and of two names that look alike each names its own file."""
     path, other = (unicodedata.normalize(kind, "Café/ö.md") for kind in (form, "NFD" if form == "NFC" else "NFC"))
     (root / other).parent.mkdir()
     (root / other).write_text("the lantern was dark", encoding="utf-8")

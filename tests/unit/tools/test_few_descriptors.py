@@ -1,4 +1,4 @@
-"""Lists under a lack of descriptors: whole, or put off; never shorter than what is there."""
+"""Listings when descriptors run out: complete, or refused for now; never incomplete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 24
 
 @contextmanager
 def descriptors(count: int) -> Iterator[None]:
-    """Leave this process so many descriptors that it can open."""
+    """Limit the further descriptors that this process can open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
@@ -37,13 +37,13 @@ def scanned(root: Path) -> list[str]:
 
 
 def fitting(root: Path) -> list[str]:
-    """List what fits a pattern."""
+    """List the paths that fit a pattern."""
     return list(globs.fitting(root, "*/*/*.md"))
 
 
 @pytest.mark.parametrize("listed", [scanned, fitting])
 def test_a_list_is_whole_or_put_off(tmp_path: Path, listed: Callable[[Path], list[str]]) -> None:
-    """Whatever the number of descriptors, no folder is passed over in silence."""
+    """A listing with too few descriptors is complete or fails, for any number of descriptors."""
     for path in PATHS:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()

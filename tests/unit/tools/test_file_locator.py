@@ -32,12 +32,12 @@ def find(tmp_path, criteria: str, **args) -> dict:
 
 
 def paths(payload: dict) -> list[str]:
-    """Return the paths that were found, best first."""
+    """Return the matched paths, best first."""
     return [match["path"] for match in payload["matches"]]
 
 
 def test_the_scene_a_task_names_is_found_first(tmp_path):
-    """By the number in its front matter; the outline's scene brings its cast's cards along."""
+    """A scene is found by its number, and its entry in the outline adds the cards of its cast."""
     payload = find(tmp_path, "Draft scene 2")
 
     assert paths(payload)[0] == "Story/Scenes/SCN-the-tower.md"
@@ -49,7 +49,7 @@ def test_the_scene_a_task_names_is_found_first(tmp_path):
 
 
 def test_a_match_tells_path_score_category_title_and_snippet(tmp_path):
-    """The best score is 1, the others are parts of it."""
+    """A match has path, score, category, title, snippet and reason; the best score is 1, the others are lower."""
     payload = find(tmp_path, "the tower")
     best = payload["matches"][0]
 
@@ -67,7 +67,7 @@ def test_a_match_tells_path_score_category_title_and_snippet(tmp_path):
 
 
 def test_lists_by_category_and_counts_agree_with_the_matches(tmp_path):
-    """A recipe can hand whole lists to the next tool."""
+    """The lists and counts by category agree with the matches."""
     payload = find(tmp_path, "scene tower kael ideas", max_results=100)
     of = {name: [m["path"] for m in payload["matches"] if m["category"] == name] for name in payload["counts"]}
 
@@ -79,7 +79,7 @@ def test_lists_by_category_and_counts_agree_with_the_matches(tmp_path):
 
 
 def test_the_summary_counts_by_category(tmp_path):
-    """One line for the slot."""
+    """The summary counts the matches by category."""
     workspace = stories.write(tmp_path, FILES)
 
     assert stories.run(TOOL, workspace, search_criteria="Draft scene 2").summary == (
@@ -90,7 +90,7 @@ def test_the_summary_counts_by_category(tmp_path):
 
 
 def test_a_fast_scan_does_not_look_into_texts_and_a_deep_one_does(tmp_path):
-    """A word of the body is found by DEEP_SCAN only, oftener is better, and its line is the snippet."""
+    """Only DEEP_SCAN finds a word of the body; more occurrences rank higher, and the line is the snippet."""
     assert paths(find(tmp_path, "whistle")) == []
     deep = find(tmp_path, "whistle", scan_mode="DEEP_SCAN")
 
@@ -99,12 +99,12 @@ def test_a_fast_scan_does_not_look_into_texts_and_a_deep_one_does(tmp_path):
 
 
 def test_a_path_in_the_criteria_is_the_best_match(tmp_path):
-    """Who names a file gets it first."""
+    """A path in the criteria is the best match."""
     assert paths(find(tmp_path, "Check Story/Scenes/SCN-the-ferry.md against the tower scene"))[0].endswith("ferry.md")
 
 
 def test_what_only_says_that_there_is_work_finds_nothing(tmp_path):
-    """`Please draft the` is no search."""
+    """Criteria of stop words only, such as `Please draft the`, match no file."""
     payload = find(tmp_path, "Please draft the")
 
     assert payload["matches"] == []
@@ -113,7 +113,7 @@ def test_what_only_says_that_there_is_work_finds_nothing(tmp_path):
 
 
 def test_results_can_be_limited_by_number_category_and_folder(tmp_path):
-    """`match_count` tells how many there were before the cut."""
+    """Matches can be limited by number, category and folder; `match_count` counts them before the cut."""
     few = find(tmp_path, "scene tower kael", max_results=1)
 
     assert (len(few["matches"]), few["match_count"] > 1) == (1, True)
@@ -125,7 +125,7 @@ def test_results_can_be_limited_by_number_category_and_folder(tmp_path):
 
 
 def test_rare_words_weigh_more_than_common_ones(tmp_path):
-    """A word that every file has decides nothing."""
+    """A rare word weighs more than a word that every file contains."""
     files = {f"{number}.md": "# Common\n" for number in range(9)} | {"a.md": "# Common common", "z.md": "# Rare"}
     payload = stories.payload(TOOL, stories.write(tmp_path, files), search_criteria="common rare")
 
@@ -133,7 +133,7 @@ def test_rare_words_weigh_more_than_common_ones(tmp_path):
 
 
 def test_case_accents_and_endings_do_not_matter(tmp_path):
-    """`ÄRGER` finds `arger`, `opens` finds `opened`."""
+    """Matching ignores case, accents and word endings."""
     workspace = stories.write(tmp_path, {"x.md": "# Ärger opened\n", "Ünïcode-näme.md": ""})
 
     assert paths(stories.payload(TOOL, workspace, search_criteria="ARGER")) == ["x.md"]
@@ -142,7 +142,7 @@ def test_case_accents_and_endings_do_not_matter(tmp_path):
 
 
 def test_binary_hidden_and_foreign_files_are_not_found(tmp_path):
-    """Pictures, hidden folders and runs are no part of a story."""
+    """Binary files, hidden folders and the service's own files are not found."""
     files: dict[str, str | bytes] = {
         "tower.png": b"\x89PNG\0", "tower.md": b"\xff\xfe", ".hidden/tower.md": "# Tower",
         ".control-room/recipes/tower.json": "{}", "empty-tower.md": "",
@@ -153,7 +153,7 @@ def test_binary_hidden_and_foreign_files_are_not_found(tmp_path):
 
 
 def test_a_file_that_is_too_large_is_known_by_its_name(tmp_path):
-    """It is found, but not looked into."""
+    """A file over the size limit is found by its name, but its text is not searched."""
     workspace = stories.write(tmp_path, {"tower.md": "# Rare\n" * 100}, Limits(file_bytes=50))
 
     assert paths(stories.payload(TOOL, workspace, search_criteria="tower")) == ["tower.md"]
@@ -161,7 +161,7 @@ def test_a_file_that_is_too_large_is_known_by_its_name(tmp_path):
 
 
 def test_a_scan_cut_short_says_so(tmp_path):
-    """A project beyond the limits gives a truncated answer, not a failure."""
+    """A project beyond the scan limits gives a truncated answer, not a failure."""
     workspace = stories.write(tmp_path, {f"tower-{number}.md": "" for number in range(9)}, Limits(scan_files=4))
     payload = stories.payload(TOOL, workspace, search_criteria="tower")
 
@@ -169,7 +169,7 @@ def test_a_scan_cut_short_says_so(tmp_path):
 
 
 def test_an_empty_project_has_no_matches(tmp_path):
-    """Nothing is found in nothing."""
+    """A search in an empty project has no matches."""
     payload = stories.payload(TOOL, stories.write(tmp_path, {}), search_criteria="tower")
 
     assert (payload["matches"], payload["match_count"], payload["scanned_files"]) == ([], 0, 0)
@@ -185,7 +185,7 @@ def test_an_empty_project_has_no_matches(tmp_path):
     ],
 )  # fmt: skip
 def test_a_category_is_stated_or_shown_by_name_and_folder(tmp_path, path, text, category):
-    """Front matter, prefix and folder tell what a file is for."""
+    """Front matter, prefix and folder decide the category of a file."""
     payload = stories.payload(TOOL, stories.write(tmp_path, {f"needle/{path}": text}), search_criteria="needle")
 
     assert [match["category"] for match in payload["matches"]] == [category]
@@ -200,7 +200,7 @@ def test_a_category_is_stated_or_shown_by_name_and_folder(tmp_path, path, text, 
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_refused(tmp_path, args):
-    """Each with `invalid_args`."""
+    """Wrong arguments fail with `invalid_args`."""
     with pytest.raises(errors.ToolFailed) as caught:
         TOOL.execute(args, stories.write(tmp_path, FILES))
     assert caught.value.code == "invalid_args"
@@ -208,7 +208,7 @@ def test_wrong_arguments_are_refused(tmp_path, args):
 
 @pytest.mark.parametrize(("folder", "code"), [("../x", "path_outside_workspace"), ("none", "file_not_found")])
 def test_a_wrong_folder_fails(tmp_path, folder, code):
-    """Outside and missing folders have their codes."""
+    """A folder outside the workspace and a missing folder fail with their own codes."""
     with pytest.raises(errors.ToolFailed) as caught:
         find(tmp_path, "x", folder=folder)
     assert caught.value.code == code
@@ -217,7 +217,7 @@ def test_a_wrong_folder_fails(tmp_path, folder, code):
 @settings(max_examples=examples(30), deadline=None)
 @given(criteria=st.text(min_size=1, max_size=60), deep=st.booleans())
 def test_any_criteria_give_the_same_answer_twice(tmp_path_factory, criteria, deep):
-    """The answer is a function of files and criteria."""
+    """Equal criteria and files give an equal answer."""
     workspace = stories.write(tmp_path_factory.mktemp("project"), FILES)
     args = {"search_criteria": criteria, "scan_mode": "DEEP_SCAN" if deep else "FAST_SCAN"}
 

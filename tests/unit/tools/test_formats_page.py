@@ -1,4 +1,4 @@
-"""The page on formats: each example is read as the page says."""
+"""The page on formats: each of its examples is read as the page describes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = re.findall(r"^\| (`[^|]+) \| ((?:chapter|act|scene) [^|]+) \|$", PAGE, r
 
 
 def holds(found: object, told: object) -> bool:
-    """Tell whether an answer has everything that the page tells of it."""
+    """Return whether an answer contains everything that the page shows of it."""
     match told:
         case dict():
             return isinstance(found, dict) and all(name in found and holds(found[name], told[name]) for name in told)
@@ -32,7 +32,7 @@ def holds(found: object, told: object) -> bool:
 
 @pytest.mark.parametrize(("tool", "args", "told"), EXAMPLES)
 def test_an_example_is_true(tmp_path, tool, args, told):
-    """The tool gives what stands below its call, or fails with the code that stands there."""
+    """The tool returns the payload that the page shows below its call, or fails with the code shown there."""
     workspace, tools = stories.write(tmp_path, FILES), registry.bundled_tools(routing.Router([]).route)
     try:
         found = tools.execute(tool, json.loads(args), workspace).payload
@@ -46,12 +46,12 @@ def test_an_example_is_true(tmp_path, tool, args, told):
     ("name", "scene"), [(name, scene) for row, scene in NAMES for name in re.findall("`(.*?)`", row)]
 )
 def test_a_name_of_a_file_has_the_number_that_the_page_gives_it(name, scene):
-    """The table of names is the behaviour."""
+    """The table of file names on the page agrees with the scene numbers that the code reads."""
     assert str(scene_numbers.of_path(name).number) == scene.split(", where")[0]
 
 
 def test_every_field_and_every_tool_of_stories_is_on_the_page():
-    """Nothing that is read is undocumented."""
+    """The page documents every tool of stories and every field of outlines."""
     tools = set(registry.bundled_tools(routing.Router([]).route).names()) - {"task_router"}
 
     assert {tool for tool in tools if f"`{tool}`" in PAGE or f" {tool}" in PAGE} == tools

@@ -1,4 +1,4 @@
-"""Globs below a workspace: what fits, in which order, and that nothing outside is looked at."""
+"""Globs below a workspace: which paths fit, in which order, and that they never leave the workspace."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def plant(root: Path, *paths: str) -> None:
-    """Make files, and folders where a path ends with a slash."""
+    """Create files, and folders where a path ends with a slash."""
     for path in paths:
         place = root / path
         (place if path.endswith("/") else place.parent).mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def plant(root: Path, *paths: str) -> None:
 
 
 def refusal(root: Path, pattern: str) -> errors.ToolFailed:
-    """Return why a pattern fails."""
+    """Return the failure of a pattern."""
     with pytest.raises(errors.ToolFailed) as failed:
         globs.fitting(root, pattern)
     return failed.value
@@ -84,7 +84,7 @@ class TestNames:
         ],
     )
     def test_what_fits(self, pattern: str, fit: list[str], unfit: list[str]) -> None:
-        """Wildcards, sets, classes and backslashes mean what POSIX says; a dot in front must be said."""
+        """Wildcards, sets, classes and backslashes follow POSIX; a leading dot must be matched explicitly."""
         read = name_patterns.parse(pattern)
 
         def fits(name: str) -> bool:
@@ -95,7 +95,7 @@ class TestNames:
 
     @given(pattern=st.text("ab*?é.", min_size=1, max_size=12), name=NAMES)
     def test_it_agrees_with_the_standard_library(self, pattern: str, name: str) -> None:
-        """Without sets and hidden names it is what `fnmatch` does."""
+        """Without sets and hidden names, a pattern fits the same names as `fnmatch`."""
         read = name_patterns.parse(pattern)
         hidden = name.startswith(".") and not pattern.startswith(".")
         fits = read == name if isinstance(read, str) else read.fits(name)
@@ -103,14 +103,14 @@ class TestNames:
         assert fits == (fnmatch.fnmatchcase(name, pattern) and not hidden)
 
     def test_no_pattern_takes_long(self) -> None:
-        """A hundred stars that all but fit are tried once."""
+        """A pattern of a hundred stars that almost fits fails without endless backtracking."""
         read = name_patterns.parse("*a" * 120 + "b")
 
         assert isinstance(read, name_patterns.Wildcard)
         assert not read.fits("a" * 255)
 
     def test_a_class_that_there_is_not(self, root: Path) -> None:
-        """It is told, not taken for something else."""
+        """An unknown character class is refused as `invalid_pattern`."""
         assert refusal(root, "a/[[:digits:]]").code == "invalid_pattern"
 
 
@@ -141,7 +141,7 @@ class TestPaths:
         ],
     )
     def test_what_is_found(self, root: Path, pattern: str, found: list[str] | None) -> None:
-        """Files and folders alike, as paths from the workspace, whatever slashes and dots the pattern has."""
+        """A glob finds files and folders as paths below the workspace, with any slashes and dots in the pattern."""
         plant(root, "data/b.csv", "data/a.csv", "data/.c.csv", "data/sub/x.csv", "top.md", ".hidden")
         plant(root, "inbox/qa/2.task", "inbox/qa/1.task", ".control-room/runs/x", ".git/config")
         if found is None:
@@ -150,21 +150,21 @@ class TestPaths:
             assert globs.fitting(root, pattern) == found
 
     def test_the_order_is_that_of_bytes(self, root: Path) -> None:
-        """No language has a say in it, and folders do not come before files."""
+        """Paths are sorted by their bytes, without regard to language or folders."""
         names = ["a", "B", "é", "a-b", "a.b", "z", "10", "9", "\U0001f600", "ﬀ"]
         plant(root, *names, "d/x", "d.x")
 
         assert globs.fitting(root, "*") == sorted([*names, "d", "d.x"], key=os.fsencode)
 
     def test_a_thousand_files(self, root: Path) -> None:
-        """All of them are found, in order."""
+        """A glob finds a thousand files, in order."""
         names = [f"{number:04}.task" for number in range(1000)]
         plant(root, *(f"inbox/{name}" for name in reversed(names)))
 
         assert globs.fitting(root, "inbox/*.task") == [f"inbox/{name}" for name in names]
 
     def test_names_that_are_no_text_are_left_out(self, root: Path) -> None:
-        """A record could not hold them so that they lead to the file; their neighbours are found."""
+        """Names that are not UTF-8 are left out, because a record cannot contain them; other names are found."""
         plant(root, "a.task")
         (Path(os.fsdecode(os.fsencode(root) + b"/\xff.task"))).touch()
         (Path(os.fsdecode(os.fsencode(root) + b"/\xfe"))).mkdir()
@@ -173,7 +173,7 @@ class TestPaths:
         assert globs.fitting(root, "*/*") == []
 
     def test_what_is_no_file_fits_too(self, root: Path) -> None:
-        """A named pipe is something that is there; looking at it waits for nobody."""
+        """A named pipe fits a pattern, and the glob does not block on it."""
         os.mkfifo(root / "pipe")
         (root / "link").symlink_to("pipe")
 
@@ -183,10 +183,10 @@ class TestPaths:
 
 
 class TestLinks:
-    """Links, and what lies behind them."""
+    """Links and their targets."""
 
     def test_links_inside_are_followed(self, root: Path) -> None:
-        """To files, to folders, on the way and at the end, relative and absolute."""
+        """Links inside the workspace are followed to files and folders, relative and absolute, anywhere in a path."""
         plant(root, "data/a.csv")
         (root / "near").symlink_to("data")
         (root / "far").symlink_to(root / "data")
@@ -199,7 +199,7 @@ class TestLinks:
         assert globs.fitting(root, "near/") == ["near"]
 
     def test_broken_links_are_no_match(self, root: Path) -> None:
-        """Nothing is there, whether the pattern lists or names it, and the rest is found."""
+        """A broken link is not a match, whether the pattern lists or names it, and other paths are found."""
         plant(root, "a")
         (root / "broken").symlink_to("nowhere")
         (root / "below").symlink_to("a/b")
@@ -210,7 +210,7 @@ class TestLinks:
     @pytest.mark.parametrize("target", ["..", "/etc", "../outside", "/etc/passwd", ".git", "loop", "data/../.."])
     @pytest.mark.parametrize("pattern", ["*", "loop", "*/*", "loop/*", "loop/x"])
     def test_a_link_that_leads_out_is_refused(self, root: Path, pattern: str, target: str) -> None:
-        """Listed or named, at the end or on the way; the failure names it."""
+        """A link that leads out of the workspace is refused at any part of the path, and the failure names it."""
         plant(root, "data/a", "../outside/x", ".git/x")
         (root / "loop").symlink_to(target)
         failure = refusal(root, pattern)
@@ -219,7 +219,7 @@ class TestLinks:
         assert failure.detail["path"].startswith("loop")
 
     def test_a_link_that_is_not_asked_for_does_no_harm(self, root: Path) -> None:
-        """Only what the pattern fits is looked at."""
+        """A link that leads out does not disturb a pattern that does not fit it."""
         plant(root, "a.md")
         (root / "out").symlink_to("/etc")
 
@@ -227,23 +227,23 @@ class TestLinks:
 
 
 class TestRefusals:
-    """What is not looked at."""
+    """Refused patterns and folders."""
 
     @pytest.mark.parametrize(
         "pattern",
         ["/etc/*", "../*", "a/../b", "~/*", "a\0", ".git/*", ".Control-Room/*", "\\.\\./x", "\\.git/*", "a/" * 65],
     )
     def test_a_pattern_that_leads_out(self, root: Path, pattern: str) -> None:
-        """It is refused as every path is, hidden behind a backslash or not."""
+        """A pattern that leads out of the workspace is refused, also behind a backslash."""
         assert refusal(root, pattern).code == "path_outside_workspace"
 
     @pytest.mark.parametrize("pattern", ["", " ", "**", "src/**/*.py", "*\udcff"])
     def test_a_pattern_that_is_none(self, root: Path, pattern: str) -> None:
-        """`**` looks like something that it is not, and half a character is no text."""
+        """`**`, an empty pattern and half a surrogate pair are refused as `invalid_pattern`."""
         assert refusal(root, pattern).code == "invalid_pattern"
 
     def test_our_own_folders_fit_no_wildcard(self, root: Path) -> None:
-        """Runs and repositories do not belong to the workspace."""
+        """Wildcards do not fit the reserved folders of runs and repositories."""
         plant(root, ".control-room/runs/x", ".git/config", "sub/.git/config", "sub/.x/config")
 
         assert globs.fitting(root, ".*") == []
@@ -251,7 +251,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("pattern", ["*", "*/*"])
     def test_there_is_an_end(self, root: Path, pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """More paths than the limit fail the pattern, on the way or at its end."""
+        """A pattern that reaches more paths than the limit fails, on the way or at its end."""
         monkeypatch.setattr(globs, "MOST_PATHS", 3)
         plant(root, "a/x", "b/x", "c/x")
         before = globs.fitting(root, pattern)
@@ -261,11 +261,11 @@ class TestRefusals:
         assert refusal(root, pattern).code == "too_many_files"
 
     def test_a_workspace_that_is_gone(self, tmp_path: Path) -> None:
-        """It is told; otherwise every file would seem to be missing."""
+        """A missing workspace fails with `workspace_missing` and not with an empty list."""
         assert refusal(tmp_path / "none", "*").code == "workspace_missing"
 
     def test_a_folder_that_cannot_be_read(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Named, it fails; where a wildcard has led to it, others go on."""
+        """An unreadable folder fails a pattern that names it, and is skipped where a wildcard reaches it."""
         plant(root, "closed/a", "open/a")
         really_open = os.open
 
@@ -281,13 +281,13 @@ class TestRefusals:
 
 
 class TestRaces:
-    """Files that come and go meanwhile."""
+    """Files that appear and vanish during a glob."""
 
     @pytest.mark.parametrize("becomes", ["nothing", "file", "link"])
     def test_a_folder_that_changes_between_list_and_look(
         self, root: Path, becomes: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What is gone is no match; what has become a link out is refused, never followed."""
+        """A folder that vanishes after it was listed is not a match; one replaced by a link out is refused."""
         plant(root, "a/x", "b/x")
         enter = confinement.Descent.enter
 
@@ -307,7 +307,7 @@ class TestRaces:
             assert globs.fitting(root, "*/*") == ["a/x"]
 
     def test_names_come_and_go_while_it_looks(self, root: Path) -> None:
-        """What stands is always found, whatever happens around it, and no descriptor stays open."""
+        """A file that stays is always found while others come and go, and no descriptor stays open."""
         plant(root, "box/fixed.task")
         over = threading.Event()
 
@@ -338,7 +338,7 @@ class TestPerformer:
     """FindFilesPerformer."""
 
     async def test_every_pattern_has_its_paths(self, root: Path) -> None:
-        """A path that two patterns fit stands under both; a pattern that nothing fits has none."""
+        """Each pattern has its own list of paths, and a pattern without a match has an empty list."""
         plant(root, "a.md", "b.md")
         call = Harness(working_dir=root).call(file_operations.FindFiles(patterns=("*.md", "a.*", "*.txt", "*.md")))
         result = await FindFilesPerformer(Workspaces([root])).perform(call)
@@ -347,7 +347,7 @@ class TestPerformer:
         assert result.summary == "3 paths"
 
     async def test_one_pattern_that_fails_fails_the_step(self, root: Path) -> None:
-        """The failure names the path."""
+        """One failing pattern fails the step, and the failure names the path."""
         plant(root, "a.md")
         (root / "out.md").symlink_to("/etc/passwd")
         call = Harness(working_dir=root).call(file_operations.FindFiles(patterns=("a.md", "*.md")))
@@ -357,7 +357,7 @@ class TestPerformer:
         assert (failed.value.code, failed.value.detail["path"]) == ("path_outside_workspace", "out.md")
 
     async def test_a_workspace_elsewhere_is_refused(self, root: Path) -> None:
-        """A run folder that names another part of the disk sees nothing of it."""
+        """A run whose working folder is outside the allowed workspaces finds no files."""
         call = Harness(working_dir=root.parent).call(file_operations.FindFiles(patterns=("*",)))
         with pytest.raises(errors.ToolFailed) as failed:
             await FindFilesPerformer(Workspaces([root])).perform(call)
@@ -365,7 +365,7 @@ class TestPerformer:
         assert failed.value.code == "workspace_not_allowed"
 
     async def test_a_look_that_takes_too_long_is_over(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A file system that does not answer fails the step at its time-out, and not the loop."""
+        """A file system that does not answer fails the step at its time-out."""
         go = threading.Event()
         monkeypatch.setattr(globs, "fitting", lambda *_: go.wait(30))
         call = Harness(working_dir=root).call(file_operations.FindFiles(patterns=("*",), timeout_seconds=0.05))

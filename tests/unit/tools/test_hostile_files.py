@@ -1,4 +1,4 @@
-"""Hostile files: no text makes a tool run away, fail unexpectedly or answer without bound."""
+"""Hostile files: no text makes a tool run too long, fail unexpectedly or return an unbounded answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.examples import examples
 from tests.unit.tools import stories
 
 SIZES = [2_000, pytest.param(30_000, marks=pytest.mark.slow)]
-"""Characters of a hostile file; runaway work would take minutes."""
+"""Characters of a hostile file; runaway work would take minutes at this size."""
 
 UNSURE = {"scene_ambiguous", "scene_not_found"}
 """Codes of a tool that finds no scene in a hostile outline."""
@@ -65,7 +65,7 @@ PIECES = [
     "---\n", "scene: 2\n", "date: 3 March\n", "kind: character\n", "# Scene 1: A\n", "- POV: Kael\n", "Kael ",
     "was dead. ", '"No," said Kael. ', "He hid the key. ", "Why? ", "\r\n", "- Eyes: red\n", "the Long Storm ",
 ]  # fmt: skip
-"""What texts are put together from."""
+"""Pieces from which texts are composed."""
 
 
 def calls(scene: str) -> list[tuple[str, dict]]:
@@ -88,7 +88,7 @@ TOOLS = registry.bundled_tools(lambda text: pytest.fail("no file is routed"))
 
 
 def check_output(output: ports.ToolOutput) -> None:
-    """Hold an output against the promises that all tools make."""
+    """Check that an output keeps the bounds of all tools."""
     payload = output.payload
     assert plain.plain(payload) == payload
     assert len(plain.encode(payload)) <= bounds.PAYLOAD_BYTES
@@ -101,7 +101,7 @@ def check_output(output: ports.ToolOutput) -> None:
 
 
 def check_answer(ask) -> None:
-    """Check an output, or the failure of a tool that finds no scene in it."""
+    """Check the output of a tool, or its failure to find a scene."""
     try:
         output = ask()
     except errors.ToolFailed as failure:
@@ -116,7 +116,7 @@ def check_answer(ask) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_text_is_answered_soon_and_small(tmp_path, name, size):
-    """Repetitions that would drive careless patterns into endless work are read in linear time."""
+    """Texts with repetitions are read in linear time and give bounded answers."""
     text = "".join(itertools.islice(itertools.repeat(HOSTILE[name]), size // len(HOSTILE[name])))
     workspace = stories.write(
         tmp_path, {**stories.CANON, "Story/a.md": text, "Story/b.md": f"Kael came. {text[: size // 4]}"}
@@ -143,7 +143,7 @@ def test_a_hostile_text_is_answered_soon_and_small(tmp_path, name, size):
     )
 )
 def test_any_files_give_the_same_bounded_answer_twice(tmp_path_factory, texts):
-    """Every tool is a function of its arguments and the files, and keeps its promises for any text."""
+    """Every tool gives the same bounded answer twice for any text."""
     files = {f"Story/{number}.md": text.encode("utf-8", "replace") for number, text in enumerate(texts)}
     workspace = stories.write(tmp_path_factory.mktemp("p"), {**files, **stories.CANON})
     for tool, args in calls("Story/0.md"):
@@ -179,7 +179,7 @@ def test_any_files_give_the_same_bounded_answer_twice(tmp_path_factory, texts):
     ],
 )
 def test_hostile_arguments_end_in_a_failure_with_a_code(tmp_path, value):
-    """Any argument of any tool may be anything: it is refused, or the file it names is not there."""
+    """A tool refuses any wrong argument, or fails with a known code."""
     workspace = stories.write(tmp_path, {"s.md": "x"})
     for spec in TOOLS.specs().values():
         required = dict.fromkeys(spec.args_schema["required"], "s.md")
@@ -197,7 +197,7 @@ def test_hostile_arguments_end_in_a_failure_with_a_code(tmp_path, value):
 
 
 def test_files_in_any_encoding_are_refused_or_left_out(tmp_path):
-    """A named file that is no UTF-8 fails its tool; one that only lies in a folder is left out."""
+    """A named file that is not UTF-8 fails its tool; in a folder of scenes it is left out."""
     files: dict[str, str | bytes] = {
         "Story/utf16.md": "Kael".encode("utf-16"),
         "Story/latin.md": "für Kael".encode("latin-1"),

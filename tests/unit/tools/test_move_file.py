@@ -1,4 +1,4 @@
-"""Moving files: once, durably, never over something else, and finished by the next try after any crash."""
+"""Moving files: once, durably, never over another file, and completed by the next try after any crash."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ moves.carry_out(pathlib.Path(sys.argv[1]), moves.Move.of("inbox/a.task", "done/n
 
 
 class Crash(BaseException):
-    """The end of the process, as far as a test can have it."""
+    """Simulated end of the process."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def root(tmp_path: Path) -> Path:
 
 
 async def move(root: Path, source: str = "inbox/a.task", folder: str = "done/now", attempt: int = 1) -> dict[str, Any]:
-    """Move, and return what is told of it."""
+    """Move a path, and return the output."""
     call = Harness(working_dir=root).call(file_operations.MoveFile(source=source, folder=folder), attempt=attempt)
     told: dict[str, Any] = (await MoveFilePerformer(Workspaces([root])).perform(call)).output
     return told
@@ -59,7 +59,7 @@ async def move(root: Path, source: str = "inbox/a.task", folder: str = "done/now
 async def refusal(
     root: Path, source: str = "inbox/a.task", folder: str = "done/now", attempt: int = 1
 ) -> errors.ToolFailed:
-    """Return why something cannot be moved."""
+    """Return the failure of a move."""
     with pytest.raises(errors.ToolFailed) as failed:
         await move(root, source, folder, attempt)
     return failed.value
@@ -71,15 +71,15 @@ def content(root: Path) -> dict[str, str]:
 
 
 def paths(root: Path) -> list[Path]:
-    """Return everything that there is."""
+    """Return all paths below a folder."""
     return sorted(root.rglob("*"))
 
 
 class TestMoves:
-    """What is moved, and where to."""
+    """Successful and refused moves."""
 
     async def test_a_file_gets_a_new_place(self, root: Path) -> None:
-        """Folders are made, it stays the same file, and both paths are told."""
+        """A move creates the folders, keeps the same file and returns both paths."""
         inode = (root / "inbox/a.task").stat().st_ino
         told = await move(root, "./inbox//a.task", "done/now/")
 
@@ -88,7 +88,7 @@ class TestMoves:
         assert (root / "done/now/a.task").stat().st_ino == inode
 
     async def test_a_folder_goes_with_all_that_it_holds(self, root: Path) -> None:
-        """To the root of the workspace, too."""
+        """A folder is moved with its content, also to the root of the workspace."""
         (root / "inbox/box/deep").mkdir(parents=True)
         (root / "inbox/box/deep/x").write_text("x")
         told = await move(root, "inbox/box", ".")
@@ -97,7 +97,7 @@ class TestMoves:
         assert content(root) == {"box/deep/x": "x", "inbox/a.task": "a"}
 
     async def test_a_link_is_moved_as_it_is(self, root: Path) -> None:
-        """What it leads to stays where it is; folders on the way may be links inside the workspace."""
+        """A link is moved as a link and its target stays; folders on the way may be links inside the workspace."""
         (root / "inbox/link").symlink_to(root / "inbox/a.task")
         (root / "way").symlink_to("inbox")
         await move(root, "way/link", "done")
@@ -106,7 +106,7 @@ class TestMoves:
         assert content(root) == {"done/link": "a", "inbox/a.task": "a"}
 
     async def test_what_is_no_file_is_moved_too(self, root: Path) -> None:
-        """A named pipe makes nobody wait."""
+        """A named pipe is moved without blocking."""
         os.mkfifo(root / "inbox/pipe")
         await move(root, "inbox/pipe", "done")
 
@@ -116,7 +116,7 @@ class TestMoves:
     @pytest.mark.parametrize("taken", ["file", "folder", "full folder", "link", "broken link", "hard link of another"])
     @pytest.mark.parametrize("moved", ["a.task", "box"])
     async def test_nothing_is_overwritten(self, root: Path, attempt: int, taken: str, moved: str) -> None:
-        """Whatever stands at the new place stays, and the file where it was, at a later try as well."""
+        """A file, folder or link at the new place is never overwritten, and the moved file stays, also at a retry."""
         (root / "inbox/box").mkdir()
         (root / "inbox/box/x").write_text("x")
         (root / "done").mkdir()
@@ -140,14 +140,14 @@ class TestMoves:
     @pytest.mark.parametrize("attempt", [1, 2])
     @pytest.mark.parametrize("folder", ["inbox", "way"])
     async def test_a_file_that_is_there_already_is_not_lost(self, root: Path, folder: str, attempt: int) -> None:
-        """Its new place is its old one, by another path perhaps: it is taken, and nothing is removed."""
+        """A file whose new place is its old one, perhaps by another path, fails the move and is not removed."""
         (root / "way").symlink_to("inbox")
 
         assert (await refusal(root, "inbox/a.task", folder, attempt=attempt)).code == "file_exists"
         assert content(root)["inbox/a.task"] == "a"
 
     async def test_a_folder_does_not_go_into_itself(self, root: Path) -> None:
-        """The system refuses it, and everything stays."""
+        """A move of a folder into itself is refused, and all files stay."""
         failure = await refusal(root, "inbox", "inbox/done")
 
         assert (failure.code, failure.detail["errno"]) == ("write_failed", "EINVAL")
@@ -176,7 +176,7 @@ class TestMoves:
     async def test_what_cannot_be_moved_stays(
         self, root: Path, source: str, folder: str, code: str, attempt: int
     ) -> None:
-        """Every reason has its code, and no folder is made for it."""
+        """A path that cannot be moved fails with the code of its reason, and no folder is created."""
         (root / "out").symlink_to("/etc")
         (root / "inbox/leads-out").symlink_to("/etc/hosts")
         (root / "inbox/broken").symlink_to("nowhere")
@@ -187,11 +187,11 @@ class TestMoves:
 
 
 class TestCrashes:
-    """What a crash leaves, and what the next try makes of it."""
+    """States after a crash, and how the next try completes them."""
 
     @pytest.mark.parametrize("call", ["link", "unlink"])
     def test_a_kill_between_the_names(self, root: Path, call: str) -> None:
-        """Killed before the old name is gone, a file has both; the next try removes the old one."""
+        """A move killed before it removed the old name leaves both; the next try removes the old one."""
         script = [sys.executable, "-c", KILLED, str(root), call]
         killed = subprocess.run(script, cwd=sources.ROOT, check=False)
         left = content(root)
@@ -204,7 +204,7 @@ class TestCrashes:
     @pytest.mark.parametrize("source", ["inbox/a.task", "inbox/box", "inbox/link"])
     @pytest.mark.parametrize("after", [False, True])
     def test_a_crash_at_any_write(self, root: Path, source: str, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Before or behind any call that changes or syncs something: the file is never gone, the next try ends it."""
+        """After a crash at any change or sync, the file still exists and the next try completes the move."""
         reached, crashed = 0, True
         while crashed:
             reached += 1
@@ -221,7 +221,7 @@ class TestCrashes:
         assert reached > 5
 
     async def test_it_finishes_only_its_own(self, root: Path) -> None:
-        """At the first try even a name of the very same file at the new place is somebody else's."""
+        """A first try refuses a hard link to the same file at the new place, because another program made it."""
         (root / "done").mkdir()
         (root / "done/a.task").hardlink_to(root / "inbox/a.task")
 
@@ -229,7 +229,7 @@ class TestCrashes:
         assert set(content(root)) == {"done/a.task", "inbox/a.task"}
 
     async def test_a_later_try_makes_the_names_durable(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The try that moved it may have died before it synced the folders: the one that finds it does."""
+        """The try that finds the move done syncs the folders, because the first may have died before it did."""
         await move(root)
         synced = self._noted(monkeypatch, "fsync", lambda file: os.readlink(f"/proc/self/fd/{file}"))
         await move(root, attempt=2)
@@ -240,7 +240,7 @@ class TestCrashes:
     async def test_the_new_name_lasts_before_the_old_one_goes(
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A power cut leaves one of them at least."""
+        """The new name is synced before the old one is removed, so that a power cut leaves at least one."""
         story: list[str] = []
         for call in WRITES:
             self._noted(monkeypatch, call, lambda *_, call=call: story.append(call))
@@ -296,10 +296,10 @@ class TestCrashes:
 
 
 class TestOthers:
-    """Whoever else moves files meanwhile."""
+    """Other programs that move files at the same time."""
 
     async def test_one_of_two_wins(self, root: Path) -> None:
-        """Two runs that claim the same file for different folders: one has it, the other is told that it is gone."""
+        """Of two runs that move a file to different folders, one succeeds and the other gets `file_not_found`."""
         for number in range(30):
             (root / f"inbox/{number}").write_text("x")
             outcomes = await asyncio.gather(
@@ -311,7 +311,7 @@ class TestOthers:
             assert (root / f"left/{number}").exists() is not (root / f"right/{number}").exists()
 
     async def test_a_file_that_others_take_is_theirs(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Moved on by another program in the middle of the move, it does not stay in two places."""
+        """A file that another program moves away during the move does not stay in two places."""
         link = os.link
 
         def interfering(*given: Any, **named: Any) -> None:
@@ -324,7 +324,7 @@ class TestOthers:
         assert content(root) == {"theirs": "a"}
 
     async def test_a_last_name_is_never_removed(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Deleted by another program in the middle of the move, the file is where it was to go."""
+        """If another program deletes the old name during the move, the file is at its new place."""
         link = os.link
 
         def interfering(*given: Any, **named: Any) -> None:
@@ -340,7 +340,7 @@ class TestOthers:
     async def test_a_file_system_without_hard_links(
         self, root: Path, taken: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The file is renamed there, if its new name is free."""
+        """On a file system without hard links, the file is renamed if its new name is free."""
 
         def refusing(*_: Any, **__: Any) -> None:
             raise OSError(errno.EOPNOTSUPP, "no links")
@@ -358,7 +358,7 @@ class TestOthers:
             assert content(root) == {"done/now/a.task": "a"}
 
     async def test_a_name_that_cannot_be_removed(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The file stays where it was, and nowhere else."""
+        """If the old name cannot be removed, the file stays there and the new name is removed."""
         unlink = os.unlink
         calls = []
 
@@ -376,7 +376,7 @@ class TestOthers:
     async def test_a_move_that_has_begun_is_finished_before_a_cancellation(
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """When a cancelled step ends, the file is here or there for good."""
+        """A cancelled step ends only after a move that has begun is complete."""
         begun, go = threading.Event(), threading.Event()
         carry_out = moves.carry_out
 
@@ -399,7 +399,7 @@ class TestOthers:
         assert content(root) == {"done/now/a.task": "a"}
 
     async def test_no_descriptor_stays_open(self, root: Path) -> None:
-        """Neither after a move nor after one that fails."""
+        """No descriptor stays open after a move or a failed move."""
         before = len(os.listdir("/proc/self/fd"))
         await move(root)
         await move(root, attempt=2)

@@ -54,7 +54,7 @@ def planned(text: str) -> list[tuple[int | None, str, tuple[str, ...]]]:
 
 
 def test_a_scene_has_its_fields_and_beats(tmp_path):
-    """Everything the outline says of a scene is there, by name."""
+    """The payload has every field of a scene, by name."""
     payload = analyze(tmp_path)
 
     assert payload["scenes"][0] == {
@@ -80,7 +80,7 @@ def test_a_scene_has_its_fields_and_beats(tmp_path):
 
 
 def test_a_single_number_is_the_most_words(tmp_path):
-    """`Length: 300` is a limit, not a range."""
+    """A single number of words is the maximum: `Length: 300` is a limit, not a range."""
     scene = analyze(tmp_path)["scenes"][1]
 
     assert (scene["min_words"], scene["max_words"]) == (None, 300)
@@ -99,12 +99,12 @@ def test_a_single_number_is_the_most_words(tmp_path):
     ],
 )
 def test_a_query_finds_its_scene(tmp_path, query, title):
-    """By number, by title, by the words of its beats."""
+    """A query finds a scene by its number, its title or the words of its beats."""
     assert analyze(tmp_path, query=query)["matched"]["title"] == title
 
 
 def test_a_match_has_its_score_and_neighbours(tmp_path):
-    """A writer needs to know what comes before and after."""
+    """A match has its score, its beats and the titles of its neighbours."""
     matched = analyze(tmp_path, query="scene 21")["matched"]
 
     assert matched["score"] == 1.0
@@ -115,7 +115,7 @@ def test_a_match_has_its_score_and_neighbours(tmp_path):
 
 
 def test_a_whole_title_is_surer_than_its_scattered_words():
-    """`the tower door with the key` does not mean the scene `A Key for the Tower` if another tells just that."""
+    """A scene whose beats match the query wins over one whose title only shares scattered words."""
     text = "## Scene 1: A Key for the Tower\n- Kael asks.\n## Scene 2: Arrival\n- The key opens the tower door.\n"
     outline = outlines.of_document(documents.parse(text))
     match = outline_matching.match(outline, "Kael opens the tower door with the key")
@@ -125,7 +125,7 @@ def test_a_whole_title_is_surer_than_its_scattered_words():
 
 
 def test_mode_beat_shows_one_scene_in_full(tmp_path):
-    """A small model gets a small answer: the beats of the others are left out."""
+    """Mode `beat` returns the beats of the matched scene only, and no findings."""
     payload = analyze(tmp_path, mode="beat", query="scene 21")
 
     assert [len(scene["beats"]) for scene in payload["scenes"]] == [0, 1, 0]
@@ -135,7 +135,7 @@ def test_mode_beat_shows_one_scene_in_full(tmp_path):
 
 
 def test_the_summary_names_the_matched_beat(tmp_path):
-    """As the slot's preview shows it."""
+    """The summary names the matched beat."""
     workspace = stories.write(tmp_path, {"o.md": OUTLINE})
 
     assert (
@@ -146,7 +146,7 @@ def test_the_summary_names_the_matched_beat(tmp_path):
 
 
 def test_gaps_of_the_outline_are_found(tmp_path):
-    """No beats, no goal, no point of view, missing numbers, unpaid plants."""
+    """The findings name missing beats, goals, points of view and numbers, and unpaid plants."""
     found = analyze(tmp_path)["findings"]
 
     assert {(finding["kind"], finding["line"]) for finding in found} == {
@@ -160,7 +160,7 @@ def test_gaps_of_the_outline_are_found(tmp_path):
 
 
 def test_doubled_numbers_and_dates_that_go_back_are_found(tmp_path):
-    """The structure must hold."""
+    """Duplicate scene numbers and dates that go backwards are findings."""
     text = "## Scene 1: A\n- Date: 5 March\n- x\n## Scene 1: B\n- Date: 4 March\n- y\n"
     kinds = [finding["kind"] for finding in analyze(tmp_path, text)["findings"]]
 
@@ -184,31 +184,31 @@ def test_doubled_numbers_and_dates_that_go_back_are_found(tmp_path):
     ],
 )
 def test_outlines_come_in_several_forms(text, expected):
-    """Numbered headings, plain headings of one level, or a list; fields with or without list marks."""
+    """An outline has numbered headings, plain headings of one level, or a list; list marks of fields are optional."""
     assert planned(text) == expected
 
 
 def test_windows_line_ends_make_no_difference():
-    """CRLF is a line end."""
+    """CRLF line ends give the same scenes."""
     assert planned(OUTLINE.replace("\n", "\r\n")) == planned(OUTLINE)
 
 
 def test_an_outline_without_scenes_is_an_answer(tmp_path):
-    """No scene is no failure unless one is looked for."""
+    """An outline without scenes gives an empty answer, not a failure."""
     payload = analyze(tmp_path, "")
 
     assert (payload["scenes"], payload["matched"], payload["scene_count"]) == ([], None, 0)
 
 
 def test_a_missing_outline_fails(tmp_path):
-    """A recipe that names no outline learns it at once."""
+    """A missing outline fails with `file_not_found`."""
     with pytest.raises(errors.ToolFailed) as caught:
         stories.run(TOOL, stories.write(tmp_path, {}), outline_path="o.md")
     assert caught.value.code == "file_not_found"
 
 
 def test_a_huge_outline_is_cut_and_says_so(tmp_path):
-    """The payload stays small, the true number is told, and a late match is still whole."""
+    """The payload of a huge outline is cut and has the true totals, and a late match is complete."""
     text = "".join(
         f"## Scene {number}: Title {number}\n- Beat number {number} is told at some length.\n"
         for number in range(1, 900)

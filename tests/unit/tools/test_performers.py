@@ -36,7 +36,7 @@ def workspaces(harness: Harness) -> Workspaces:
 
 
 class Held:
-    """A tool that ends when it is told to, and says where it ran."""
+    """A tool that waits for the test, and records in which thread it ran."""
 
     def __init__(self) -> None:
         self.go = threading.Event()
@@ -71,7 +71,7 @@ class TestTools:
         return ToolPerformer(bundled_tools(route), workspaces)
 
     async def test_a_tool_reads_the_workspace_of_its_run(self, harness: Harness, tools: ToolPerformer) -> None:
-        """The payload is the output, its summary one line of at most two hundred characters."""
+        """A tool reads the workspace of its run; the payload is the output, the summary has at most 200 characters."""
         (harness.working_dir / "scene.md").write_text("# Scene 1\n\nKael walked quickly to the gate. It was closed.\n")
         result = await tools.perform(harness.call(tool("prose_analyzer", args={"scene_path": "scene.md"})))
 
@@ -99,14 +99,14 @@ class TestTools:
     async def test_failures_of_tools_are_failures_of_steps(
         self, harness: Harness, tools: ToolPerformer, name: str, args: dict[str, Any], code: str
     ) -> None:
-        """An expected failure keeps its code."""
+        """An expected failure of a tool fails the step with its code."""
         with pytest.raises(errors.ToolFailed) as failed:
             await tools.perform(harness.call(tool(name, args=args)))
 
         assert failed.value.code == code
 
     async def test_a_tool_that_overruns_its_time_fails(self, harness: Harness, workspaces: Workspaces) -> None:
-        """The step fails at its time-out, though the thread may take longer."""
+        """A tool that overruns its time-out fails the step, even if its thread takes longer."""
         held = Held()
         with pytest.raises(errors.ToolFailed) as failed:
             await ToolPerformer(held, workspaces).perform(harness.call(tool(timeout_seconds=0.05)))
@@ -116,7 +116,7 @@ class TestTools:
         assert failed.value.detail == {"tool": "held", "timeout_seconds": 0.05}
 
     async def test_tools_run_so_many_at_a_time(self, harness: Harness, workspaces: Workspaces) -> None:
-        """The limit holds over all runs, a tool that has overrun its time-out included, and nobody is forgotten."""
+        """No more tools run at a time than the limit, overrun ones included, and every waiting call gets its turn."""
         held = Held()
         performer = ToolPerformer(held, workspaces, at_a_time=2)
         with pytest.raises(errors.ToolFailed):
@@ -132,7 +132,7 @@ class TestTools:
         assert {result.summary for result in results} == {"s" * 200}
 
     async def test_tools_keep_the_loop_free(self, harness: Harness, workspaces: Workspaces) -> None:
-        """A tool runs off the loop, in a thread that does not keep the process from ending."""
+        """A tool runs in a thread other than the main one."""
         held = Held()
         held.go.set()
         result = await ToolPerformer(held, workspaces).perform(harness.call(tool()))
@@ -140,7 +140,7 @@ class TestTools:
         assert result.output["thread"] != threading.main_thread().name
 
     async def test_a_cancelled_tool_is_not_waited_for(self, harness: Harness, workspaces: Workspaces) -> None:
-        """A cancellation ends the step at once; the next tool runs as usual."""
+        """A cancellation ends the step at once, and the next tool runs as usual."""
         held = Held()
         performer = ToolPerformer(held, workspaces)
         asked = asyncio.ensure_future(performer.perform(harness.call(tool())))
@@ -154,13 +154,13 @@ class TestTools:
 
 
 class TestWorkspaces:
-    """Workspaces."""
+    """Workspaces of runs."""
 
     @pytest.mark.parametrize("folder", ["", "..", "../other", "/", "../link", "nul\0"])
     async def test_a_run_from_elsewhere_opens_no_other_folder(
         self, harness: Harness, workspaces: Workspaces, tmp_path: Path, folder: str
     ) -> None:
-        """A run whose working_dir lies outside the roots, links followed, has no workspace at all."""
+        """A run whose `working_dir` is outside the allowed folders, links followed, has no workspace."""
         (tmp_path / "other").mkdir()
         (tmp_path / "link").symlink_to("/")
         harness.working_dir = Path(str(harness.working_dir / folder)) if folder else Path("relative")
@@ -187,7 +187,7 @@ class TestChecks:
         ("path", "holds"), [("there.md", True), ("./there.md", True), ("absent.md", False), ("folder", False)]
     )
     async def test_a_file_exists_or_not(self, harness: Harness, workspaces: Workspaces, path: str, holds: bool) -> None:
-        """Only a regular file inside the workspace exists."""
+        """`file_exists` holds only for a regular file inside the workspace."""
         (harness.working_dir / "there.md").touch()
         (harness.working_dir / "folder").mkdir()
         result = await CheckPerformer(workspaces).perform(
@@ -209,7 +209,7 @@ class TestChecks:
     async def test_what_cannot_be_checked_fails(
         self, harness: Harness, workspaces: Workspaces, check: str, subject: Any, code: str
     ) -> None:
-        """A check that makes no sense is a failed step, never one that does not hold."""
+        """A check that cannot be made fails the step instead of returning that it does not hold."""
         with pytest.raises(errors.ToolFailed) as failed:
             await CheckPerformer(workspaces).perform(harness.call(operations.Check(check=check, subject=subject)))
 
@@ -225,7 +225,7 @@ class TestCommits:
 
     @pytest.mark.parametrize("blob", [False, True])
     async def test_a_text_is_written(self, harness: Harness, commits: CommitFilePerformer, blob: bool) -> None:
-        """A text or a blob of one becomes the file, byte for byte; the output says what was written."""
+        """A text or a blob of a text is written byte for byte, and the output has path, hash and size."""
         text = "Käel\r\narrives\n"
         given = harness.blob(text) if blob else text
         result = await commits.perform(harness.call(operations.CommitFile(path="Story//./Scenes/a.md", text=given)))
@@ -238,7 +238,7 @@ class TestCommits:
         }
 
     async def test_a_later_try_finds_its_own_file(self, harness: Harness, commits: CommitFilePerformer) -> None:
-        """After a crash between the write and its record the next try succeeds, says the same and writes nothing."""
+        """A retry after a crash finds its own file, returns the same result and writes no file."""
         operation = operations.CommitFile(path="./a.md", text="Kael arrives.")
         first = await commits.perform(harness.call(operation))
         written = (harness.working_dir / "a.md").stat()
@@ -252,7 +252,7 @@ class TestCommits:
     async def test_a_file_of_somebody_else_is_left_alone(
         self, harness: Harness, commits: CommitFilePerformer, attempt: int, found: str
     ) -> None:
-        """An existing file fails the step: at the first try whatever it holds, later if it holds anything else."""
+        """A first try refuses any existing file; a retry refuses one with other content."""
         (harness.working_dir / "a.md").write_text(found)
         with pytest.raises(errors.ToolFailed) as failed:
             await commits.perform(
@@ -266,7 +266,7 @@ class TestCommits:
     async def test_the_second_path_is_written_where_the_first_is_taken(
         self, harness: Harness, commits: CommitFilePerformer, exists: bool
     ) -> None:
-        """A file that is there stays, and a later try finds its own under either path."""
+        """An existing file stays and the second path is written; a retry finds its own file under either path."""
         if exists:
             (harness.working_dir / "a.md").write_text("Mine.")
         operation = operations.CommitFile(path="a.md", text="Kael arrives.", otherwise="Drafts/b.md")
@@ -281,7 +281,7 @@ class TestCommits:
     async def test_a_file_is_replaced_where_that_is_asked_for(
         self, harness: Harness, commits: CommitFilePerformer
     ) -> None:
-        """With `overwrite` the old content makes room."""
+        """`overwrite` replaces the old content."""
         (harness.working_dir / "a.md").write_text("old")
         await commits.perform(harness.call(operations.CommitFile(path="a.md", text="new", overwrite=True)))
 
@@ -299,7 +299,7 @@ class TestCommits:
     async def test_what_must_not_be_written_is_not(
         self, harness: Harness, commits: CommitFilePerformer, path: str, text: Any, code: str
     ) -> None:
-        """Paths outside the workspace and values that are no text are refused, at a later try as well."""
+        """Paths outside the workspace and values that are not text are refused, at a retry as well."""
         for attempt in (1, 2):
             with pytest.raises(errors.ToolFailed) as failed:
                 await commits.perform(harness.call(operations.CommitFile(path=path, text=text), attempt=attempt))
@@ -310,7 +310,7 @@ class TestCommits:
     async def test_a_write_that_has_begun_is_finished_before_a_cancellation(
         self, harness: Harness, workspaces: Workspaces, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """When a cancelled step ends, its file is there or will never be: nothing is written behind the run's back."""
+        """A cancelled step ends only after a write that has begun is complete."""
         begun, go = threading.Event(), threading.Event()
         put = commits.put
 
@@ -337,7 +337,7 @@ class TestCommits:
     async def test_a_later_try_makes_the_names_durable(
         self, harness: Harness, commits: CommitFilePerformer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The try that wrote the file may have died before it synced the folders: the one that finds it does."""
+        """The try that finds the file written syncs the folders, because the first may have died before it did."""
         operation = operations.CommitFile(path="Story/Scenes/a.md", text="x")
         await commits.perform(harness.call(operation))
         synced: list[str] = []
@@ -358,7 +358,7 @@ class TestIssues:
     """IssuePerformer."""
 
     async def test_an_issue_has_all_its_fields(self, harness: Harness) -> None:
-        """The record names its run, session, step, receipts and facts."""
+        """An issue has its run, session, step, receipts and facts."""
         operation = operations.OpenIssue(title="No draft", body="It is missing.", facts={"check": 1}, receipts=("r1",))
         name = issue_id("20260210T143000Z-abc123", "dod.0.issue")
         async with memory_store.MemoryStore(clock=clock.FakeClock()) as store:
@@ -393,7 +393,7 @@ class TestIssues:
         ]
 
     def test_the_id_comes_from_run_and_step(self) -> None:
-        """The same step of the same run always makes the same issue, another step another."""
+        """The id of an issue depends on the run and the step only."""
         assert issue_id("r", "a") == issue_id("r", "a") != issue_id("r", "b")
         assert issue_id("r", "a").startswith("iss_")
         assert len(issue_id("r", "a")) == 24

@@ -1,4 +1,4 @@
-"""Prose: sentences, words, direct speech, and where they stand."""
+"""Prose: sentences, words and direct speech, with their places."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def sentences(text: str) -> list[str]:
     ],
 )
 def test_sentences_end_where_a_reader_would_end_them(text, expected):
-    """Titles, initials, numbers and speech that goes on do not end a sentence."""
+    """Titles, initials, numbers and speech that continues do not end a sentence."""
     assert sentences(text) == expected
 
 
 def test_a_sentence_knows_the_line_it_begins_on():
-    """Sentences that begin within a paragraph have their own line."""
+    """A sentence has the line of its first word, also within a paragraph."""
     found = paragraphs("# Head\n\nOne goes\non. Two\nfollows.\n\nThree.")
 
     assert [[sentence.line for sentence in paragraph.sentences] for paragraph in found] == [[3, 4], [7]]
 
 
 def test_places_in_a_paragraph_lead_back_to_lines_and_sentences():
-    """A character's position gives its line and its sentence."""
+    """A position in a paragraph gives its line and its sentence."""
     paragraph = paragraphs("One goes\non. Two\nfollows.")[0]
     position = paragraph.text.index("follows")
 
@@ -59,7 +59,7 @@ def test_places_in_a_paragraph_lead_back_to_lines_and_sentences():
 
 @pytest.mark.parametrize(("opening", "closing"), [('"', '"'), ("“", "”"), ("«", "»"), ("„", "“")])
 def test_direct_speech_is_found_in_quotation_marks_of_several_kinds(opening, closing):
-    """What stands between the marks is spoken, what stands outside is told."""
+    """Text between quotation marks of any kind is direct speech, and text outside is narration."""
     text = f"{opening}Swim,{closing} said Kael. {opening}Now.{closing}"
     paragraph = paragraphs(text)[0]
 
@@ -70,7 +70,7 @@ def test_direct_speech_is_found_in_quotation_marks_of_several_kinds(opening, clo
 
 
 def test_speech_that_is_not_closed_runs_to_the_end_of_its_paragraph():
-    """Printers open a speech of several paragraphs anew in each."""
+    """Direct speech without a closing mark ends with its paragraph."""
     first, second = paragraphs('"It began then.\n\nHe fell silent.')
 
     assert first.is_spoken(len(first.text) - 1)
@@ -78,7 +78,7 @@ def test_speech_that_is_not_closed_runs_to_the_end_of_its_paragraph():
 
 
 def test_words_are_letters_with_apostrophes_and_hyphens():
-    """Figures and marks are no words."""
+    """Words are letters with apostrophes and hyphens; figures and marks are not words."""
     assert prose.words("Kael's well-known, don't 42 — naïve 物語!") == [
         "Kael's",
         "well-known",
@@ -90,12 +90,12 @@ def test_words_are_letters_with_apostrophes_and_hyphens():
 
 @pytest.mark.parametrize("text", ["", "...", "— — —", "!?!?", "# Only a heading", "```\ncode.\n```", "1 2 3"])
 def test_what_holds_no_words_has_no_paragraphs(text):
-    """Marks, figures, headings and code are no prose."""
+    """Marks, figures, headings and code give no paragraphs."""
     assert paragraphs(text) == []
 
 
 def test_an_endless_paragraph_is_cut_into_pieces_with_their_lines():
-    """Work within a paragraph has a bound, and places in the pieces are still right."""
+    """A very long paragraph is cut into bounded pieces with correct lines."""
     text = "\n".join(f"Sentence number {number} goes here." for number in range(2_000))
     found = paragraphs(text)
 
@@ -106,7 +106,7 @@ def test_an_endless_paragraph_is_cut_into_pieces_with_their_lines():
 
 
 def test_an_endless_line_is_cut_into_pieces_of_the_same_line():
-    """A text without line ends is bounded as well."""
+    """A very long line is cut into bounded pieces of the same line."""
     found = paragraphs("word " * 10_000)
 
     assert {paragraph.line for paragraph in found} == {1}
@@ -116,7 +116,7 @@ def test_an_endless_line_is_cut_into_pieces_of_the_same_line():
 @settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from("aB .!?…\"“”'’\n-#é1"), max_size=300))
 def test_any_text_is_prose_whose_sentences_lie_in_their_paragraphs(text):
-    """Sentences are stretches of their paragraph, in order, without overlap."""
+    """Sentences and speech of any text are inside their paragraph, in order and without overlap."""
     lines = len(documents.parse(text).lines)
     for paragraph in paragraphs(text):
         end = 0
@@ -130,7 +130,7 @@ def test_any_text_is_prose_whose_sentences_lie_in_their_paragraphs(text):
 
 
 def test_single_quotation_marks_are_speech_where_no_double_ones_are():
-    """An apostrophe neither opens nor closes speech."""
+    """Single quotation marks are speech where a text has no double ones; an apostrophe is neither mark."""
     document = documents.parse(
         "‘I don’t know,’ said Kael. 'Ask Mira's mother.'\n\nKael's boots were wet, and the boys' too."
     )

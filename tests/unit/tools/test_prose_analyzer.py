@@ -23,7 +23,7 @@ def analyze(tmp_path, text: str) -> dict:
 
 
 def test_sentences_are_counted_and_measured(tmp_path):
-    """Words, sentences, paragraphs and the lengths; headings and front matter are not counted."""
+    """Words, sentences, paragraphs and lengths are measured without headings and front matter."""
     payload = analyze(tmp_path, "---\ntitle: T\n---\n# A heading\n\nOne two three. Four five.\n\nSix.")
 
     assert (payload["words"], payload["sentences"], payload["paragraphs"], payload["title"]) == (6, 3, 2, "T")
@@ -31,7 +31,7 @@ def test_sentences_are_counted_and_measured(tmp_path):
 
 
 def test_adverbs_are_found_and_their_look_alikes_are_not(tmp_path):
-    """`family`, `only` and `Emily` end alike and are none."""
+    """Adverbs are listed with their lines; `family`, `only` and `Emily` are not adverbs."""
     payload = analyze(tmp_path, "He ran quickly. The family only met Emily slowly.\n\nShe replied suddenly.")
 
     assert [(item["word"], item["line"]) for item in payload["adverbs"]["items"]] == [
@@ -54,7 +54,7 @@ def test_adverbs_are_found_and_their_look_alikes_are_not(tmp_path):
     ],
 )
 def test_passive_sentences_are_found(tmp_path, sentence):
-    """With regular and irregular participles, with adverbs between."""
+    """Passive sentences are found with regular and irregular participles, also with adverbs between."""
     assert analyze(tmp_path, sentence)["passive"]["count"] == 1
 
 
@@ -62,12 +62,12 @@ def test_passive_sentences_are_found(tmp_path, sentence):
     "sentence", ["He was afraid.", "She was tired.", "It was red.", "He was cold.", "They were there.", "He opened it."]
 )
 def test_active_sentences_and_adjectives_are_not_passive(tmp_path, sentence):
-    """`was` alone makes nothing passive."""
+    """A sentence with `was` and an adjective is not passive."""
     assert analyze(tmp_path, sentence)["passive"]["count"] == 0
 
 
 def test_repeated_words_are_those_that_come_close_together(tmp_path):
-    """Three times within a few lines; small words, names and `said` do not count."""
+    """A word used three times within a few lines is repeated; small words, names and `said` do not count."""
     text = "The harbour slept. He loved the harbour. Kael, Kael and Kael said, said, said it of the harbour, of the."
     payload = analyze(tmp_path, text)
 
@@ -75,7 +75,7 @@ def test_repeated_words_are_those_that_come_close_together(tmp_path):
 
 
 def test_a_word_that_comes_back_far_away_is_not_repeated(tmp_path):
-    """A page between two uses is enough."""
+    """A word whose uses are about a page apart is not repeated."""
     filler = " ".join(f"alpha{letter}" for letter in "bcdefghijk") + ". "
     far = f"harbour. {filler * 8} harbour. {filler * 8} harbour."
 
@@ -83,7 +83,7 @@ def test_a_word_that_comes_back_far_away_is_not_repeated(tmp_path):
 
 
 def test_sentences_that_begin_alike_in_a_row_are_found(tmp_path):
-    """Three in a row, with their lines."""
+    """Three sentences in a row that begin alike are a finding with their lines."""
     payload = analyze(tmp_path, "The sea. The rock.\n\nThe boat. A gull. The end.")
 
     assert payload["repeated_openings"] == [{"opening": "the", "count": 3, "lines": [1, 1, 3]}]
@@ -91,14 +91,14 @@ def test_sentences_that_begin_alike_in_a_row_are_found(tmp_path):
 
 
 def test_dialogue_is_measured(tmp_path):
-    """Its share of the characters, and the paragraphs that have some."""
+    """Dialogue has its share of the characters and the number of its paragraphs."""
     payload = analyze(tmp_path, '"Swim."\n\nHe swam.')
 
     assert payload["dialogue"] == {"share": 0.467, "lines": 1}
 
 
 def test_short_words_and_sentences_are_easier_to_read(tmp_path):
-    """The formulas order texts as readers do."""
+    """Short words and sentences get better readability scores than long ones."""
     easy = analyze(tmp_path, "The cat sat. The dog ran.")["readability"]
     hard = analyze(tmp_path, "Notwithstanding considerable institutional opposition, the organisation reconsidered.")[
         "readability"
@@ -109,7 +109,7 @@ def test_short_words_and_sentences_are_easier_to_read(tmp_path):
 
 
 def test_each_paragraph_has_its_tempo(tmp_path):
-    """Short sentences are fast, long ones slow."""
+    """The pacing calls a paragraph of short sentences fast and one of long sentences slow."""
     payload = analyze(tmp_path, f"He ran. He fell.\n\n{SLOW}\n\nHe walked along the shore until the long evening came.")
 
     assert [(entry["paragraph"], entry["line"], entry["pace"]) for entry in payload["pacing"]] == [
@@ -120,7 +120,7 @@ def test_each_paragraph_has_its_tempo(tmp_path):
 
 
 def test_slow_paragraphs_in_a_row_and_long_sentences_are_told(tmp_path):
-    """Findings have a line to go to."""
+    """Slow paragraphs in a row and long sentences are findings with their lines."""
     endless = "he went on and " * 15 + "slept."
     found = analyze(tmp_path, f"{SLOW}\n\n{SLOW}\n\n{SLOW}\n\nStop.\n\n{endless}")["findings"]
 
@@ -129,7 +129,7 @@ def test_slow_paragraphs_in_a_row_and_long_sentences_are_told(tmp_path):
 
 
 def test_many_adverbs_and_much_passive_voice_are_told(tmp_path):
-    """A few are style, many are a finding."""
+    """Many adverbs and much passive voice are findings."""
     found = analyze(tmp_path, "It was slowly opened. It was quickly closed. It was sadly lost.")["findings"]
 
     assert {"adverbs", "passive"} <= {finding["kind"] for finding in found}
@@ -137,7 +137,7 @@ def test_many_adverbs_and_much_passive_voice_are_told(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# Only a heading\n", "---\ntitle: T\n---\n", "...", "42"])
 def test_a_scene_without_words_has_zero_measures(tmp_path, text):
-    """Nothing is divided by nothing."""
+    """A scene without words has zero measures and no readability."""
     payload = analyze(tmp_path, text)
 
     assert (payload["words"], payload["sentences"], payload["pacing"], payload["findings"]) == (0, 0, [], [])
@@ -145,7 +145,7 @@ def test_a_scene_without_words_has_zero_measures(tmp_path, text):
 
 
 def test_a_long_scene_gives_a_bounded_answer(tmp_path):
-    """Lists are cut, totals are true, the summary is one line."""
+    """The lists of a long scene are cut, the totals are true, and the summary is one line."""
     text = "\n\n".join(f"The sea was slowly opened by number {number}. The sea. The sea." for number in range(2_000))
     output = stories.run(TOOL, stories.write(tmp_path, {"s.md": text}), scene_path="s.md")
 
@@ -158,7 +158,7 @@ def test_a_long_scene_gives_a_bounded_answer(tmp_path):
 
 
 def test_a_missing_scene_and_a_missing_argument_fail(tmp_path):
-    """With their codes."""
+    """A missing scene and a missing argument fail with their codes."""
     workspace = stories.write(tmp_path, {})
     for args, code in (({"scene_path": "s.md"}, "file_not_found"), ({}, "invalid_args")):
         with pytest.raises(errors.ToolFailed) as caught:
@@ -169,7 +169,7 @@ def test_a_missing_scene_and_a_missing_argument_fail(tmp_path):
 @settings(max_examples=examples(30), deadline=None)
 @given(st.text(alphabet=st.sampled_from("aly was The.?!\"\n é-'"), max_size=300))
 def test_any_text_can_be_measured_and_shares_are_shares(tmp_path_factory, text):
-    """No text breaks the measures."""
+    """Any text can be measured, and shares are between 0 and 1."""
     payload = analyze(tmp_path_factory.mktemp("p"), text)
 
     assert 0 <= payload["dialogue"]["share"] <= 1

@@ -1,4 +1,4 @@
-"""Quotes: words that stand in a text, however it is set, and words that do not."""
+"""Quotes: which words are found in a text, however the text is typeset, and which are not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.tools.quotes import beginning, holds
 
 @given(st.lists(st.text(alphabet="ab ,.é字\n\t", max_size=12), max_size=6), st.data())
 def test_every_part_between_blanks_is_found(parts: list[str], data: st.DataObject) -> None:
-    """Whatever runs from the beginning of a word to the end of one is found, however it is broken."""
+    """Any sequence of whole words is found, with any white space between them."""
     words = " ".join(parts).split()
     begin = data.draw(st.integers(0, len(words)))
     quote = data.draw(st.sampled_from([" ", "\n", "\t ", "\r\n", "\u00a0"])).join(
@@ -54,7 +54,7 @@ def test_every_part_between_blanks_is_found(parts: list[str], data: st.DataObjec
     ],
 )
 def test_how_a_text_is_set_does_not_count(text: str, quote: str) -> None:
-    """Blanks, hidden hyphens, encodings of accents, shapes of marks and emphasis do not part words from themselves."""
+    """Blanks, hidden hyphens, encodings of accents, shapes of marks and emphasis do not affect a match."""
     assert holds(text, quote)
     assert holds(quote, quote)
 
@@ -91,17 +91,17 @@ def test_how_a_text_is_set_does_not_count(text: str, quote: str) -> None:
         ("~~dark~~ water", "dark water"),
         ("a * b", "a b"),
         ("* dark\n* cold", "dark cold"),
-        # The order of letters, turned round for whoever reads.
+        # The order of letters, reversed for the reader.
         ("the lantern was dark", "the lantern was \u202edark\u202c"),
         ("the lantern was dark", "the \u2066lantern\u2069 was dark"),
-        # Nothing.
+        # An empty quote.
         ("dark", ""),
         ("dark", " \u200b\u00ad "),
         ("* *", "\u200b"),
     ],
 )
 def test_other_words_are_not_found(text: str, quote: str) -> None:
-    """What somebody would read as other words, as half a word or half a number, or as nothing, is not found."""
+    """Other words, half words, half numbers and quotes without visible text are not found."""
     assert not holds(text, quote)
 
 
@@ -121,13 +121,13 @@ def test_other_words_are_not_found(text: str, quote: str) -> None:
     ],
 )
 def test_where_words_end(text: str, quote: str) -> None:
-    """Marks end a word, and so does any letter where a script puts no spaces between words."""
+    """Marks end a word, and so does any letter of a script without spaces between words."""
     assert holds(text, quote)
 
 
 @given(st.text(max_size=60))
 def test_any_text_holds_itself(text: str) -> None:
-    """A whole text is a quote of itself, in either encoding of its accents, unless nothing of it is seen."""
+    """A text with letters or digits contains itself, in either encoding of its accents."""
     whole = holds(text, text)
 
     assert whole or not any(character.isalnum() for character in text)
@@ -135,7 +135,7 @@ def test_any_text_holds_itself(text: str) -> None:
 
 
 def test_it_is_told_how_far_a_quote_holds() -> None:
-    """Word by word from the first one, as the quote has them."""
+    """The matching beginning of a quote is returned word by word, in the quote's own spelling."""
     text = "The “lantern” was *very* dark"
 
     assert beginning(text, 'The "lantern" was very cold') == 'The "lantern" was very'
@@ -145,7 +145,7 @@ def test_it_is_told_how_far_a_quote_holds() -> None:
 
 
 def test_pieces_do_not_show() -> None:
-    """A word that two pieces of a large text share is one word, and blanks between them are one."""
+    """Words and blanks that cross the border of two pieces of a large text match as in one piece."""
     for length in range(65_530, 65_540):
         for gap in ("", " ", "  \n"):
             for letter in "xé":
@@ -167,7 +167,7 @@ def test_pieces_do_not_show() -> None:
     ["a" * 1_000_000, "é" * 1_000_000, "\u200b" * 1_000_000, "*" * 1_000_000, "a*" * 500_000, "a\u0301 " * 400_000],
 )
 def test_hostile_texts_take_no_time_to_speak_of(text: str) -> None:
-    """Texts of one letter, without blanks, or of nothing but marks do not hold anybody up."""
+    """A text of one repeated letter or mark, without blanks, is searched within five seconds."""
     begun = time.process_time()
     found = holds(text, "a" * 100 + " dark"), beginning(text, "dark " * 700)
 

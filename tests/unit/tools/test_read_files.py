@@ -1,4 +1,4 @@
-"""Reading files as text: whole ones that a step needs, and the beginning of those that it only tells of."""
+"""Reading files as text: whole files for steps, and the beginnings of others as excerpts."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def root(tmp_path: Path) -> Path:
 
 
 async def read(root: Path, *paths: str, **given: Any) -> dict[str, Any]:
-    """Return what is told of files."""
+    """Return the files of the output."""
     call = Harness(working_dir=root).call(file_operations.ReadFiles(paths=paths, **given))
     files: dict[str, Any] = (await ReadFilesPerformer(Workspaces([root])).perform(call)).output["files"]
     return files
 
 
 async def refusal(root: Path, *paths: str, **given: Any) -> errors.ToolFailed:
-    """Return why files cannot be read."""
+    """Return the failure to read some files."""
     with pytest.raises(errors.ToolFailed) as failed:
         await read(root, *paths, **given)
     return failed.value
@@ -43,7 +43,7 @@ class TestWhole:
     """Files that are read whole."""
 
     async def test_a_file_is_read_as_it_is(self, root: Path) -> None:
-        """Line ends, byte order marks and NUL characters stay; the path is the one that was asked for."""
+        """Line ends, byte order marks and NUL characters of a file are kept, under the path as requested."""
         text = "\ufeffä\r\n\0${not} a variable\n"
         (root / "a.md").write_bytes(text.encode())
         (root / "empty").touch()
@@ -53,7 +53,7 @@ class TestWhole:
         assert told["empty"] == {"text": "", "size_bytes": 0, "folder": False}
 
     async def test_a_path_through_a_file_is_not_called_missing(self, root: Path) -> None:
-        """What is wrong is the part that is a file, and the message says so."""
+        """A path through a file fails with a message that a folder above it is not a folder."""
         (root / "a.md").touch()
         failure = await refusal(root, "a.md/b")
 
@@ -76,7 +76,7 @@ class TestWhole:
         ],
     )
     async def test_what_cannot_be_read_fails(self, root: Path, path: str, code: str) -> None:
-        """Every reason has its code, the path is named, and a named pipe makes nobody wait."""
+        """A path that cannot be read fails with the code of its reason and the path; a named pipe does not block."""
         (root / "a.md").touch()
         (root / "folder").mkdir()
         (root / "latin.md").write_bytes(b"caf\xe9")
@@ -88,14 +88,14 @@ class TestWhole:
         assert (failure.code, failure.detail["path"]) == (code, path)
 
     async def test_links_inside_are_followed(self, root: Path) -> None:
-        """What lies behind them is read."""
+        """A link inside the workspace is read as its target."""
         (root / "a.md").write_text("here")
         (root / "link").symlink_to("a.md")
 
         assert (await read(root, "link"))["link"]["text"] == "here"
 
     async def test_there_is_a_limit(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It holds for a file, and for all of them together."""
+        """The limit applies to one file and to all files together."""
         monkeypatch.setattr(file_performers, "WHOLE_BYTES", 10)
         (root / "ten").write_text("x" * 10)
         (root / "eleven").write_text("x" * 11)
@@ -106,7 +106,7 @@ class TestWhole:
         assert (await refusal(root, "ten", "one")).detail == {"path": "one", "size_bytes": 1, "limit_bytes": 10}
 
     async def test_sixteen_mebibytes_are_read(self, root: Path) -> None:
-        """One byte more is too much."""
+        """A file of sixteen mebibytes is read, and one byte more is refused."""
         (root / "large").write_bytes(b"x" * file_performers.WHOLE_BYTES)
         told = await read(root, "large")
         with (root / "large").open("ab") as file:
@@ -116,7 +116,7 @@ class TestWhole:
         assert (await refusal(root, "large")).code == "file_too_large"
 
     async def test_a_file_that_vanishes_before_it_is_read(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It fails the step; its excerpt is missing without one."""
+        """A file that vanishes before it is read fails the step; an excerpt of it has no text."""
         open_file = confinement.Descent.open_file
 
         def vanishing(descent: confinement.Descent, parts: tuple[str, ...]) -> int:
@@ -133,10 +133,10 @@ class TestWhole:
 
 
 class TestExcerpts:
-    """Files whose beginning is enough."""
+    """Files that are read as excerpts."""
 
     async def test_what_is_no_file_has_no_text(self, root: Path) -> None:
-        """Folders say that they are folders; what is gone, broken or a pipe has no text and is no failure."""
+        """Folders, pipes, broken links and missing files have no text in an excerpt and do not fail the step."""
         (root / "folder").mkdir()
         (root / "broken").symlink_to("nowhere")
         os.mkfifo(root / "pipe")
@@ -148,7 +148,7 @@ class TestExcerpts:
         ] * 3
 
     async def test_together_they_have_so_many_bytes(self, root: Path) -> None:
-        """In their order, each gets what those before it have left; sizes are those of the files."""
+        """Excerpts share a number of bytes in their order; sizes are those of the whole files."""
         for name in "abcd":
             (root / name).write_text(name * 4)
         told = await read(root, excerpts=("b", "a", "d", "c"), excerpt_bytes=10)
@@ -158,7 +158,7 @@ class TestExcerpts:
 
     @given(text=st.text("aé€\U0001f600", max_size=12), limit=st.integers(0, 40))
     def test_a_cut_leaves_no_half_character(self, text: str, limit: int) -> None:
-        """What is shown is a beginning of the text, at most three bytes shorter than the limit."""
+        """An excerpt has only whole characters and is at most three bytes shorter than its limit."""
         content = text.encode()
         shown = file_performers._beginning(content[:limit], len(content))
 
@@ -166,26 +166,26 @@ class TestExcerpts:
         assert len(shown.encode()) >= min(limit, len(content)) - 3
 
     async def test_what_is_no_text_is_replaced(self, root: Path) -> None:
-        """In the middle and at the end of a file."""
+        """Bytes of an excerpt that are not UTF-8 are replaced, in the middle and at the end."""
         (root / "a").write_bytes(b"a\xffb\xc3")
 
         assert (await read(root, excerpts=("a",)))["a"]["text"] == "a\ufffdb\ufffd"
 
     async def test_a_whole_file_stays_whole(self, root: Path) -> None:
-        """A file that is asked for in both ways has its whole text."""
+        """A file that is requested whole and as an excerpt has its whole text."""
         (root / "a").write_text("x" * 20)
 
         assert (await read(root, "a", excerpts=("a",), excerpt_bytes=5))["a"]["text"] == "x" * 20
 
     @pytest.mark.parametrize("path", ["out", "../a", ".git/config"])
     async def test_nothing_outside_is_quoted(self, root: Path, path: str) -> None:
-        """A link that has come to lead out since it was found fails the step."""
+        """An excerpt of a path outside the workspace fails the step, also behind a link."""
         (root / "out").symlink_to("/etc/hosts")
 
         assert (await refusal(root, excerpts=(path,))).code == "path_outside_workspace"
 
     async def test_no_descriptor_stays_open(self, root: Path) -> None:
-        """Neither after a success nor after a failure."""
+        """No descriptor stays open after a success or a failure."""
         (root / "a").write_text("x")
         before = len(os.listdir("/proc/self/fd"))
         await read(root, "a", excerpts=("a", "none"))

@@ -28,7 +28,7 @@ def read(tmp_path, *texts: str, outline: str | None = None) -> dict:
 
 
 def loops(payload: dict) -> list[tuple[str, str, str]]:
-    """Return kind, item and status of all loops."""
+    """Return kind, item and status of each loop."""
     return [(loop["kind"], loop["item"], loop["status"]) for loop in payload["open_loops"]]
 
 
@@ -44,7 +44,7 @@ def loops(payload: dict) -> list[tuple[str, str, str]]:
     ],
 )
 def test_a_thing_set_before_the_reader_opens_a_loop(tmp_path, sentence, item):
-    """What is hidden, locked or moves by itself will be waited for."""
+    """A thing that is hidden or locked, or moves by itself, opens a loop of foreshadowing."""
     assert loops(read(tmp_path, sentence, "Rain.")) == [("foreshadowing", item, "open")]
 
 
@@ -53,7 +53,7 @@ def test_a_thing_set_before_the_reader_opens_a_loop(tmp_path, sentence, item):
     ["He hid.", "The door opened.", "She looked at the silver coin.", "The bell struck twice.", "They were hidden."],
 )
 def test_ordinary_gestures_open_none(tmp_path, sentence):
-    """Not everything is a sign."""
+    """Ordinary gestures open no loop."""
     assert loops(read(tmp_path, sentence, "Rain.")) == []
 
 
@@ -68,19 +68,19 @@ def test_ordinary_gestures_open_none(tmp_path, sentence):
     ],
 )
 def test_a_thing_is_paid_when_it_comes_back_to_some_effect(tmp_path, later, status):
-    """A gesture that answers pays; a mere mention touches."""
+    """A thing that returns with a gesture of effect pays its loop; a mere mention only touches it."""
     found = read(tmp_path, "She hid the silver coin in her shoe.", later)
 
     assert [loop[2] for loop in loops(found)] == [status]
 
 
 def test_a_thing_that_comes_back_in_its_own_scene_is_not_paid(tmp_path):
-    """A reader has to wait for at least a scene."""
+    """A thing that returns in its own scene does not pay its loop."""
     assert [loop[2] for loop in loops(read(tmp_path, "She hid the coin in her shoe. She found the coin."))] == ["open"]
 
 
 def test_a_thing_set_twice_is_one_loop(tmp_path):
-    """The first place counts."""
+    """A thing that is planted twice is one loop, with the first place."""
     payload = read(tmp_path, "She hid the silver coin in her shoe.", "He hid the coin in a box.")
 
     assert len(payload["open_loops"]) == 1
@@ -88,7 +88,7 @@ def test_a_thing_set_twice_is_one_loop(tmp_path):
 
 
 def test_the_outline_decides_where_it_speaks(tmp_path):
-    """Declared plants are paid by the declared scene only; an unwritten one makes them planned."""
+    """A declared plant is paid by the declared scene only, and is planned while that scene is not written."""
     texts = ("The silver coin lay by the old rope.", "There was the silver coin.")
     payload = read(tmp_path, *texts, outline=OUTLINE)
 
@@ -102,7 +102,7 @@ def test_the_outline_decides_where_it_speaks(tmp_path):
 
 
 def test_a_declared_payoff_that_is_not_told_stays_unpaid(tmp_path):
-    """The written scene had its chance."""
+    """A declared payoff that its scene does not contain leaves the loop open."""
     payload = read(tmp_path, "The silver coin lay there.", "Rain.", "Rain.", outline=OUTLINE)
 
     assert loops(payload) == [("foreshadowing", "the silver coin", "open")]
@@ -110,7 +110,7 @@ def test_a_declared_payoff_that_is_not_told_stays_unpaid(tmp_path):
 
 
 def test_front_matter_can_declare_plants(tmp_path):
-    """A scene's own `plants` count like the outline's."""
+    """Plants in the front matter of a scene open loops."""
     workspace = stories.write(tmp_path, {"s.md": "---\nscene: 1\nplants: [the knife]\n---\nThere lay the knife.\n"})
 
     assert loops(stories.payload(TOOL, workspace, scene_paths=["s.md"])) == [("foreshadowing", "the knife", "open")]
@@ -128,7 +128,7 @@ def test_front_matter_can_declare_plants(tmp_path):
     ],
 )
 def test_a_question_stays_open_unless_the_next_to_speak_answers(tmp_path, following, is_open):
-    """An answer closes it; evasion, a counter-question and silence do not."""
+    """The answer of the next speaker closes a question; evasion, a counter-question and silence do not."""
     question = '"Who keeps the light?" asked Kael.'
     asked = [item for _, item, _ in loops(read(tmp_path, f"{question}\n\n{following}"))]
 
@@ -136,7 +136,7 @@ def test_a_question_stays_open_unless_the_next_to_speak_answers(tmp_path, follow
 
 
 def test_the_narrators_question_is_open_until_its_words_come_back(tmp_path):
-    """An answer tells of the same matter."""
+    """A question of the narrator is open until a sentence that is not a question repeats its words."""
     question = "Who had broken the red lantern?"
 
     assert loops(read(tmp_path / "a", question, "Rain.")) == [("question", question, "open")]
@@ -147,7 +147,7 @@ def test_the_narrators_question_is_open_until_its_words_come_back(tmp_path):
 
 
 def test_a_promise_is_open_until_its_matter_comes_back(tmp_path):
-    """What is promised must be told of again."""
+    """A promise is open until its words return."""
     promise = "Kael promised to bring the key back before morning."
 
     opened = read(tmp_path / "a", promise, "Rain.")
@@ -159,7 +159,7 @@ def test_a_promise_is_open_until_its_matter_comes_back(tmp_path):
 
 
 def test_unpaid_loops_are_findings_with_their_place(tmp_path):
-    """Foreshadowing and promises warn, questions hint."""
+    """Unpaid loops are findings with their places: foreshadowing is a warning, a question is a hint."""
     payload = read(tmp_path, "She hid the coin in her shoe.\n\nWho would look for it there?", "Rain.")
 
     assert [(f["kind"], f["severity"], f["line"], f["path"]) for f in payload["unpaid"]] == [
@@ -171,14 +171,14 @@ def test_unpaid_loops_are_findings_with_their_place(tmp_path):
 
 
 def test_a_payoff_is_counted_in_its_scene(tmp_path):
-    """Opened here, closed there."""
+    """A loop counts as opened in its scene and as closed in the scene of its payoff."""
     scenes = read(tmp_path, "She hid the coin in her shoe.", "She found the coin.")["scenes"]
 
     assert [(scene["opened"], scene["closed"]) for scene in scenes] == [(1, 0), (0, 1)]
 
 
 def test_danger_and_short_sentences_are_tenser_than_calm(tmp_path):
-    """The curve orders scenes as a reader would."""
+    """A scene with danger and short sentences has a higher tension than a calm one."""
     calm = "They sat together in the warm kitchen and talked for a long while about the garden and the harvest."
     tense = "He ran. Dark. Blood! Who was there? Nothing. He fell."
     payload = read(tmp_path, calm, tense)
@@ -189,14 +189,14 @@ def test_danger_and_short_sentences_are_tenser_than_calm(tmp_path):
 
 
 def test_a_scene_is_measured_in_parts(tmp_path):
-    """Up to four points a scene, at rising positions."""
+    """A scene has up to four points of tension, at rising positions."""
     curve = read(tmp_path, "\n\n".join(["Rain."] * 9), "Rain.")["tension_curve"]
 
     assert [point["position"] for point in curve] == [0.0, 0.167, 0.333, 0.5]
 
 
 def test_a_flat_and_a_sagging_story_are_told(tmp_path):
-    """Four scenes alike are flat; one between two peaks sags."""
+    """Four scenes of equal tension are flat, and a calm one between two peaks sags."""
     calm, tense = "They talked about the garden and the harvest for a while.", "He ran. Dark. Blood! Nothing. He fell."
     flat = read(tmp_path / "a", calm, calm, calm, calm)["findings"]
     sagging = read(tmp_path / "b", tense, calm, tense)["findings"]
@@ -207,14 +207,14 @@ def test_a_flat_and_a_sagging_story_are_told(tmp_path):
 
 @pytest.mark.parametrize("texts", [[""], ["", ""], ["# H"]])
 def test_empty_scenes_hold_nothing_to_wait_for(tmp_path, texts):
-    """No loops, no curve, no failure."""
+    """Empty scenes have no loops and no curve, and pass."""
     payload = read(tmp_path, *texts)
 
     assert (payload["open_loops"], payload["tension_curve"], payload["pass"]) == ([], [], True)
 
 
 def test_many_loops_give_a_bounded_answer(tmp_path):
-    """The payload is cut and says how many there were."""
+    """The payload of many loops is cut, and the totals count all of them."""
     text = "\n\n".join(f"She hid the thing{number} coin{number} in her shoe." for number in range(350))
     payload = read(tmp_path, text, "Rain.")
 

@@ -25,7 +25,7 @@ class Routed:
 
 
 def route(text: str) -> Routed:
-    """Route everything that speaks of drafts."""
+    """Route every text that contains `draft`."""
     if "draft" in text.lower():
         args = {"scene_path": "Story/x.md", "canon_paths": ["a.md", "b.md"]}
         return Routed(recipe_id="creative_draft_scene", routable=True, reason="matches “draft”", initial_args=args)
@@ -34,12 +34,12 @@ def route(text: str) -> Routed:
 
 @pytest.fixture
 def tools():
-    """All bundled tools."""
+    """Return all bundled tools."""
     return registry.bundled_tools(route)
 
 
 def test_all_tools_of_the_recipes_are_there(tools):
-    """The nine tools that the bundled recipes and the chat use."""
+    """The registry has the nine tools that the bundled recipes and the chat use."""
     assert tools.names() == [
         "canon_checker",
         "consistency_checker",
@@ -55,7 +55,7 @@ def test_all_tools_of_the_recipes_are_there(tools):
 
 
 def test_every_schema_is_valid_closed_and_described(tools):
-    """Draft 2020-12, no further properties, a description and a type for each argument, valid defaults."""
+    """Each schema is valid and closed, and describes every argument with a type and a valid default."""
     for spec in tools.specs().values():
         Draft202012Validator.check_schema(spec.args_schema)
 
@@ -73,7 +73,7 @@ def test_every_schema_is_valid_closed_and_described(tools):
     [("file_locater", "file_locator"), ("canon", "canon_checker"), ("outline-analyser", "outline_analyzer")],
 )
 def test_an_unknown_tool_is_answered_with_the_nearest_names(tools, name, nearest):
-    """Whichever door is knocked at."""
+    """An unknown tool is answered with the nearest names by every function that takes a name."""
     for ask in (tools.get, lambda wrong: tools.flaws(wrong, {})):
         with pytest.raises(errors.ToolFailed) as caught:
             ask(name)
@@ -83,7 +83,7 @@ def test_an_unknown_tool_is_answered_with_the_nearest_names(tools, name, nearest
 
 
 def test_a_tool_that_is_like_no_other_is_answered_with_the_list(tools, tmp_path):
-    """And a hostile name is cut."""
+    """A tool name without a similar one is answered with the list of tools, and a hostile name is cut."""
     with pytest.raises(errors.ToolFailed) as caught:
         tools.execute("#" * 10_000, {}, stories.write(tmp_path, {}))
 
@@ -92,7 +92,7 @@ def test_a_tool_that_is_like_no_other_is_answered_with_the_list(tools, tmp_path)
 
 
 def test_execution_checks_the_arguments(tools, tmp_path):
-    """Wrong ones never reach the tool."""
+    """Wrong arguments fail before the tool is called."""
     with pytest.raises(errors.ToolFailed) as caught:
         tools.execute("prose_analyzer", {"path": "x"}, stories.write(tmp_path, {}))
 
@@ -101,7 +101,7 @@ def test_execution_checks_the_arguments(tools, tmp_path):
 
 
 def test_a_routed_task_is_told_as_payload_and_text(tmp_path):
-    """Recipe, arguments and reason."""
+    """A routed task gives recipe, arguments and reason as payload and as text."""
     output = stories.run(TaskRouter(route), stories.write(tmp_path, {}), user_request="Draft scene 21")
 
     assert output.payload["recipe_id"] == "creative_draft_scene"
@@ -113,7 +113,7 @@ def test_a_routed_task_is_told_as_payload_and_text(tmp_path):
 
 
 def test_a_task_that_fits_no_recipe_is_told_with_the_reason(tmp_path):
-    """Not routable is an answer, not a failure."""
+    """A task without a recipe gives an answer with the reason, not a failure."""
     output = stories.run(TaskRouter(route), stories.write(tmp_path, {}), user_request="Sing")
 
     assert (output.payload["recipe_id"], output.payload["routable"]) == (None, False)
@@ -122,7 +122,7 @@ def test_a_task_that_fits_no_recipe_is_told_with_the_reason(tmp_path):
 
 
 def test_an_endless_reason_is_cut(tmp_path):
-    """The router's words are bounded like all others."""
+    """A long reason and long arguments of the router are cut."""
     endless = Routed(recipe_id="x", routable=True, reason="r" * 5_000, initial_args={"a": "b" * 5_000})
     output = stories.run(TaskRouter(lambda text: endless), stories.write(tmp_path, {}), user_request="x")
 

@@ -1,4 +1,4 @@
-"""Reserved folders: whatever names them and whoever asks, nothing reaches the data of Control Room or of git."""
+"""Reserved folders: no path and no operation reaches the data of Control Room or of git."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OUTSIDE, NOT_ALLOWED = "path_outside_workspace", "workspace_not_allowed"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a project with data in a folder of an innocent name, other reserved folders, and ways to them."""
+    """Return a project with data in an ordinary folder, other reserved folders, and paths to them."""
     project = tmp_path / "project"
     for name in (
         "book/state/runs",
@@ -79,7 +79,7 @@ WAYS = [
 
 
 def performing(places: Workspaces, running: supervisor.Supervisor) -> dict[str, Callable[[str], tuple[Any, Any]]]:
-    """Return what reaches files, each with the operation that it gets for a folder."""
+    """Return the performers that reach files, each with its operation for a folder."""
     command = commands.CommandPerformer(running, places, os.environ)
     moving = moves.MoveFilePerformer(places)
     checking, committing = checks.CheckPerformer(places), checks.CommitFilePerformer(places)
@@ -106,13 +106,13 @@ def performing(places: Workspaces, running: supervisor.Supervisor) -> dict[str, 
 
 
 def contents(project: Path) -> dict[Path, bytes | None]:
-    """Return every file of the project with its content, and every folder."""
+    """Return all files of the project with their contents, and all folders."""
     return {path: path.read_bytes() if path.is_file() else None for path in project.rglob("*")}
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_no_path_leads_there(project: Path, places: Workspaces, running: supervisor.Supervisor, way: str) -> None:
-    """Reads, globs, checks, commits, moves, outputs and folders of commands refuse every way to a reserved folder."""
+    """Reads, globs, checks, commits, moves, outputs and folders of commands refuse every path to a reserved folder."""
     before = contents(project)
     codes = {}
     for name, asked in performing(places, running).items():
@@ -126,7 +126,7 @@ async def test_no_path_leads_there(project: Path, places: Workspaces, running: s
 
 
 def test_they_are_not_listed(project: Path, places: Workspaces) -> None:
-    """A glob or a scan shows neither reserved folders nor what is in them."""
+    """Globs and scans list neither reserved folders nor their contents."""
     (project / "book" / "chapter.md").touch()
     workspace = places.of(Harness(working_dir=project).call(operations.Check(check="file_exists", subject="x")).run)
 
@@ -157,7 +157,7 @@ async def test_nothing_works_there(project: Path, places: Workspaces, running: s
 
 
 async def test_a_model_behind_http_needs_no_working_folder(project: Path, places: Workspaces) -> None:
-    """A prompt without a conversation is sent wherever the run is; one in a conversation is refused there."""
+    """A prompt without a conversation is not bound to the working folder; one in a conversation is refused there."""
     harness = Harness(working_dir=project / "book/state")
     service = BackendConfig(name="one", type="openai", base_url="http://127.0.0.1:1", models={"sonnet": "a"})
     speaking = backends.Backends({"one": service}, around.surroundings())
@@ -178,7 +178,7 @@ async def test_a_model_behind_http_needs_no_working_folder(project: Path, places
 async def test_a_working_folder_that_was_swapped_is_left(
     project: Path, places: Workspaces, running: supervisor.Supervisor
 ) -> None:
-    """A link that was put in the place of a working folder, or of one above it, is not followed."""
+    """A link that replaces a working folder, or one above it, is not followed."""
     (project / "deep" / "er").mkdir(parents=True)
     operation = operations.Command(argv=("pwd",))
     harness = Harness(working_dir=project / "deep" / "er")
@@ -198,7 +198,7 @@ async def test_a_working_folder_that_was_swapped_is_left(
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_a_folder_that_is_swapped_while_it_is_opened_is_held(tmp_path: Path, depth: int) -> None:
-    """Between two folders on the way a link may appear: the walk ends there, or is past it in what was there before."""
+    """A folder replaced by a link while its path is opened is refused, or the original folder is opened."""
     inner = tmp_path / "a" / "b" / "c"
     inner.mkdir(parents=True)
     (tmp_path / "trap" / "b" / "c").mkdir(parents=True)
@@ -219,7 +219,7 @@ def test_a_folder_that_is_swapped_while_it_is_opened_is_held(tmp_path: Path, dep
 
 
 async def test_an_agent_is_not_started_in_a_swapped_folder(tmp_path: Path) -> None:
-    """A program's working folder is opened without following a link, after all checks."""
+    """An agent's program is not started in a working folder that a link has replaced."""
     (tmp_path / "real").mkdir()
     (tmp_path / "work").symlink_to("real")
     config = BackendConfig(name="one", type="template", command=("env",))
@@ -235,13 +235,13 @@ async def test_an_agent_is_not_started_in_a_swapped_folder(tmp_path: Path) -> No
 
 
 def of_run(project: Path, places: Workspaces) -> Workspace:
-    """Return the workspace of a run with a folder of its own in the project."""
+    """Return the workspace of a run whose own folder is in the project."""
     call = Harness(working_dir=project).call(operations.Check(check="file_exists", subject="x"))
     return places.of(dataclasses.replace(call.run, folder=str(project / ".orchestrate/runs/own")))
 
 
 def test_a_run_may_use_its_own_artifacts(project: Path, places: Workspaces) -> None:
-    """Of its own folder a run reaches `artifacts/`, where no link leads back out, and nothing else."""
+    """A run reaches only `artifacts/` of its own folder, and no link leads from there to the rest."""
     own = ".orchestrate/runs/own"
     workspace = of_run(project, Workspaces([project], Reserved(folders=(project / ".orchestrate",))))
     workspace.write_text(f"./{own}/artifacts/deep/a.md", "text")
@@ -260,7 +260,7 @@ def test_a_run_may_use_its_own_artifacts(project: Path, places: Workspaces) -> N
 
 
 def test_a_folder_that_holds_the_data_is_not_moved(project: Path, places: Workspaces) -> None:
-    """A move of a folder above the data directory would take that along."""
+    """A folder that contains the data directory is not moved."""
     performer = moves.MoveFilePerformer(places)
     operation = file_operations.MoveFile(source="book", folder="work")
     with pytest.raises(errors.ToolFailed) as failed:
@@ -273,7 +273,7 @@ def test_a_folder_that_holds_the_data_is_not_moved(project: Path, places: Worksp
 async def test_an_output_file_leaves_other_names_of_the_file_alone(
     project: Path, places: Workspaces, running: supervisor.Supervisor
 ) -> None:
-    """A hard link to a file of ours gets content of its own in place of it."""
+    """An output file replaces a hard link, and the other name of the file keeps its content."""
     journal = project / ".orchestrate/runs/own/journal.md"
     (project / "out.md").hardlink_to(journal)
     operation = operations.Command(argv=("echo", "new"), output_file="out.md")
@@ -286,7 +286,7 @@ async def test_an_output_file_leaves_other_names_of_the_file_alone(
 
 
 def test_a_mount_of_the_data_is_the_data(project: Path, places: Workspaces) -> None:
-    """The data directory is known by what it is, also where it is mounted under another name."""
+    """The data directory is refused also where it is mounted under another name."""
     (project / "mounted").mkdir()
     mount = ["mount", "--bind", str(project / "book" / "state"), str(project / "mounted")]
     if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(mount, check=False).returncode != 0:
@@ -303,7 +303,7 @@ def test_a_mount_of_the_data_is_the_data(project: Path, places: Workspaces) -> N
 
 @pytest.mark.parametrize("way", [".git", "book/state", "book", "other/.control-room/runs", "absolute"])
 def test_no_folder_of_finished_tasks_is_reserved(project: Path, way: str) -> None:
-    """`processed_dir` is emptied, so that it cannot be, hold or be part of a reserved folder."""
+    """`processed_dir` may not be, contain or be inside a reserved folder, because its files are removed."""
 
     class Named:
         processed_dir, path = way, project / "flow.yaml"

@@ -31,12 +31,12 @@ def validate(tmp_path, draft: str = DRAFT, outline: str | None = OUTLINE, **args
 
 
 def results(payload: dict) -> dict[str, bool]:
-    """Return which checks were passed."""
+    """Return the result of each check by its name."""
     return {check["check"]: check["pass"] for check in payload["checks"]}
 
 
 def test_a_draft_that_tells_its_beats_passes(tmp_path):
-    """Forms of words do not matter, nor what stands between them."""
+    """A draft with all its beats passes, in other forms of the words and with other words between."""
     payload = validate(tmp_path)
 
     assert payload["pass"]
@@ -51,7 +51,7 @@ def test_a_draft_that_tells_its_beats_passes(tmp_path):
 
 
 def test_a_beat_that_is_not_told_fails(tmp_path):
-    """The finding names the beat; the score says how much of it is there."""
+    """A missing beat fails the draft, and the finding names it."""
     payload = validate(tmp_path, "---\nscene: 1\n---\nMira boarded the ferry.")
 
     assert not payload["pass"]
@@ -71,18 +71,18 @@ def test_a_beat_that_is_not_told_fails(tmp_path):
     ],
 )
 def test_the_scene_of_the_outline_is_found_by_number_or_title(tmp_path, draft, title):
-    """The number first, then the title."""
+    """A draft's scene in the outline is found by its number first, then by its title."""
     assert validate(tmp_path, draft)["matched"]["title"] == title
 
 
 def test_the_scene_can_be_named(tmp_path):
-    """`beat` wins over what the draft says of itself."""
+    """`beat` selects the scene of the outline, whatever scene the draft states."""
     assert validate(tmp_path, beat="scene 2")["matched"]["title"] == "The Tower"
     assert results(validate(tmp_path, beat="scene 7"))["in_outline"] is False
 
 
 def test_a_draft_that_fits_no_scene_fails(tmp_path):
-    """Without a scene in the outline there are no beats to check."""
+    """A draft without a scene in the outline fails and has no beats."""
     payload = validate(tmp_path, "# Something else\n\nRain fell.")
 
     assert (payload["pass"], payload["matched"], payload["beats"]) == (False, None, [])
@@ -99,12 +99,12 @@ def test_a_draft_that_fits_no_scene_fails(tmp_path):
     ],
 )
 def test_length_is_checked_inclusively_and_the_task_wins(tmp_path, args, passed):
-    """What the task says overrides the outline."""
+    """The limits of length are inclusive, and arguments override those of the outline."""
     assert results(validate(tmp_path, **args))["length"] is passed
 
 
 def test_length_of_the_outline_is_checked(tmp_path):
-    """Too long is a finding, too."""
+    """A draft longer than the outline allows is a finding."""
     payload = validate(tmp_path, DRAFT + "Rain fell on and on. " * 20)
 
     assert "more than 50" in stories.told(payload["findings"], "length")[0]["message"]
@@ -123,12 +123,12 @@ def test_length_of_the_outline_is_checked(tmp_path):
     ],
 )
 def test_the_point_of_view_must_appear(tmp_path, draft, pov, passed):
-    """By name in the narration or as `I`; front matter may not say otherwise."""
+    """The point of view must appear by name in the narration or as `I`, and the front matter must agree."""
     assert results(validate(tmp_path, draft, outline=None, pov=pov))["pov"] is passed
 
 
 def test_forbidden_words_are_found_as_whole_words(tmp_path):
-    """Case does not matter; `ferryman` is not `ferry`; a phrase is found as well; signs are no patterns."""
+    """Forbidden words and phrases match whole words without case, and signs in them are not patterns."""
     payload = validate(tmp_path, outline=None, forbidden_words=["FERRY", "old bell", "ferr", ".*", "("])
 
     assert [finding["message"].split("”")[0] for finding in payload["findings"]] == ["“FERRY", "“old bell"]
@@ -136,14 +136,14 @@ def test_forbidden_words_are_found_as_whole_words(tmp_path):
 
 
 def test_required_headings_are_compared_without_case_and_marks(tmp_path):
-    """`the ferry!` is `The Ferry`."""
+    """Required headings are compared without case and marks."""
     payload = validate(tmp_path, outline=None, required_headings=["the ferry!", "Notes"])
 
     assert [finding["message"] for finding in payload["findings"]] == ["The heading “Notes” is missing."]
 
 
 def test_a_text_can_be_validated_without_a_file(tmp_path):
-    """An agent's draft need not be on disk."""
+    """A text can be validated without a file."""
     workspace = stories.write(tmp_path, {"o.md": OUTLINE})
     payload = stories.payload(TOOL, workspace, text=DRAFT, outline_path="o.md")
 
@@ -153,7 +153,7 @@ def test_a_text_can_be_validated_without_a_file(tmp_path):
 
 @pytest.mark.parametrize("draft", ["", "\n", "# Heading\n", "---\nscene: 1\n---\n", "..."])
 def test_an_empty_draft_fails(tmp_path, draft):
-    """Nothing is never a scene."""
+    """An empty draft fails."""
     payload = validate(tmp_path, draft, outline=None)
 
     assert results(payload) == {"not_empty": False}
@@ -162,14 +162,14 @@ def test_an_empty_draft_fails(tmp_path, draft):
 
 @pytest.mark.parametrize("args", [{}, {"scene_path": "s.md", "text": "x"}, {"text": ""}, {"text": "x", "max_words": 0}])
 def test_either_a_file_or_a_text_must_be_given(tmp_path, args):
-    """Neither and both are wrong."""
+    """A call without file and text, with both, or with an empty text fails with `invalid_args`."""
     with pytest.raises(errors.ToolFailed) as caught:
         TOOL.execute(args, stories.write(tmp_path, {"s.md": DRAFT}))
     assert caught.value.code == "invalid_args"
 
 
 def test_the_summary_and_the_report_say_what_failed(tmp_path):
-    """One line for the slot, a few for a prompt."""
+    """The summary is one line with the result, and the report lists each check."""
     workspace = stories.write(tmp_path, {"s.md": DRAFT, "o.md": OUTLINE})
     output = stories.run(TOOL, workspace, scene_path="s.md", outline_path="o.md", forbidden_words=["ferry"])
 

@@ -1,4 +1,4 @@
-"""The right scene: numbers and titles in file names, outlines and tasks, and the failure where that is not sure."""
+"""Finding the right scene by numbers and titles of files, outlines and tasks, and failing where that is not certain."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def meant(tmp_path, outline: str, query: str, **args) -> str:
 
 
 def refused(tmp_path, outline: str, query: str, **args) -> tuple[str, list[str]]:
-    """Return code and candidates of the failure."""
+    """Return the code and the candidates of the failure."""
     with pytest.raises(errors.ToolFailed) as caught:
         meant(tmp_path, outline, query, **args)
     return caught.value.code, [candidate["label"] for candidate in caught.value.detail["candidates"]]
@@ -95,7 +95,7 @@ def refused(tmp_path, outline: str, query: str, **args) -> tuple[str, list[str]]
     ],
 )
 def test_the_scene_is_found_by_number_and_longest_title(tmp_path, outline, query, label):
-    """A number in the name of a file counts, whatever its form, and so does the chapter or act around it."""
+    """A scene is found by its number in any form, its chapter or act, and its longest title."""
     assert meant(tmp_path, outline, query) == label
 
 
@@ -116,7 +116,7 @@ def test_the_scene_is_found_by_number_and_longest_title(tmp_path, outline, query
     ],
 )
 def test_a_tie_or_a_weak_match_fails_and_names_the_candidates(tmp_path, outline, query, code, candidates):
-    """A scene that is not surely the one that is meant is never drafted."""
+    """A tie or a weak match fails and names the candidates."""
     found, named = refused(tmp_path, outline, query)
 
     assert found == code
@@ -124,7 +124,7 @@ def test_a_tie_or_a_weak_match_fails_and_names_the_candidates(tmp_path, outline,
 
 
 def test_the_description_is_the_second_query(tmp_path):
-    """It settles a tie and a weak match, and it contradicts a file of another number."""
+    """The second query settles a tie or a weak match, and conflicts with a file of another number."""
     label = "Scene 11 “The New Scales”"
 
     assert meant(tmp_path, SCALES, "SCN-11-the-scales.md", second_query="Draft scene 11") == label
@@ -135,7 +135,7 @@ def test_the_description_is_the_second_query(tmp_path):
 
 
 def test_what_a_file_says_counts_before_its_name(tmp_path):
-    """Front matter, then headings, then the name."""
+    """Front matter decides before headings, and headings before the file's name."""
     stories.write(tmp_path, {"a/21.md": "---\nscene: 11\n---\nx", "a/x.md": "# Chapter 3\n\n## Scene 1\n\nx"})
 
     assert meant(tmp_path, SCALES, "a/21.md") == "Scene 11 “The New Scales”"
@@ -143,7 +143,7 @@ def test_what_a_file_says_counts_before_its_name(tmp_path):
 
 
 def test_a_number_that_each_chapter_counts_anew_is_none_of_an_outline_without_chapters(tmp_path):
-    """`ch03_sc2` is scene 2 of a flat outline only where no other chapter of the files has a scene 2."""
+    """`ch03_sc2` is scene 2 of an outline without chapters only if no other chapter of the files has a scene 2."""
     stories.write(tmp_path, {"s/ch01_sc2.md": "x", "t/ch01_sc11.md": "x"})
 
     assert refused(tmp_path, SCALES, "s/ch03_sc2.md")[0] == "scene_not_found"
@@ -152,7 +152,7 @@ def test_a_number_that_each_chapter_counts_anew_is_none_of_an_outline_without_ch
 
 @pytest.mark.parametrize("name", ["scene-", "1-", "ch1", "i", "A1", "(1)", " v2", "of the ", "scene 1, ", "1 and "])
 def test_names_and_tasks_are_read_in_linear_time(name):
-    """Repetitions of what the patterns look for end soon."""
+    """Names and tasks with repetitions are read in linear time."""
     started = time.process_time()
     scene_numbers.of_path(name * (1_000 // len(name)))
     scene_numbers.of_heading(name * 5_000)

@@ -22,7 +22,7 @@ def chart(tmp_path, *texts: str) -> dict:
 
 
 def test_goals_risks_and_consequences_are_quoted_with_their_lines(tmp_path):
-    """Each marker shows its sentence and its weight: life, what is dear, the rest."""
+    """Each marker quotes its sentence with line and weight: 3 for life, 2 for dear things, 1 for the rest."""
     scene = chart(tmp_path, "Kael had to go.\n\nIf he failed, men would die.\n\nThe house was lost.")["scenes"][0]
 
     assert scene["goals"] == [{"line": 5, "quote": "Kael had to go.", "weight": 1}]
@@ -44,12 +44,12 @@ def test_goals_risks_and_consequences_are_quoted_with_their_lines(tmp_path):
     ],
 )
 def test_the_trend_compares_the_second_half_with_the_first(tmp_path, texts, trend):
-    """Rising, falling, flat, or uneven where only the halves are alike."""
+    """The trend compares the halves: rising, falling or flat, and uneven if only the halves are equal."""
     assert chart(tmp_path, *texts)["escalation"]["trend"] == trend
 
 
 def test_a_drop_names_its_scene(tmp_path):
-    """As a list for people, and as a finding with both levels."""
+    """A drop names its scene in the list and in a finding."""
     payload = chart(tmp_path, TENSE, CALM)
 
     assert payload["escalation"]["drops"] == ["2 T2"]
@@ -58,7 +58,7 @@ def test_a_drop_names_its_scene(tmp_path):
 
 
 def test_what_a_scene_lacks_is_told(tmp_path):
-    """No goal, no risk, no consequence."""
+    """A scene without goal, risk or consequence has a finding for each."""
     found = chart(tmp_path, CALM, TENSE)["findings"]
 
     assert {(finding["kind"], finding["path"]) for finding in found} == {
@@ -69,7 +69,7 @@ def test_what_a_scene_lacks_is_told(tmp_path):
 
 
 def test_a_long_scene_is_not_higher_for_being_long(tmp_path):
-    """The level is for a hundred words."""
+    """A scene is not at a higher level because of its length."""
     filler = "The sea went on and on and on without an end. " * 12
     short, long = chart(tmp_path / "a", filler + TENSE), chart(tmp_path / "b", (filler + TENSE + " ") * 3)
 
@@ -78,7 +78,7 @@ def test_a_long_scene_is_not_higher_for_being_long(tmp_path):
 
 @pytest.mark.parametrize("texts", [[""], ["", ""], ["# Heading only"]])
 def test_empty_scenes_have_no_stakes(tmp_path, texts):
-    """Level zero, and findings that say why."""
+    """Empty scenes have level zero and a flat trend."""
     payload = chart(tmp_path, *texts)
 
     assert {scene["level"] for scene in payload["scenes"]} == {0.0}
@@ -86,7 +86,7 @@ def test_empty_scenes_have_no_stakes(tmp_path, texts):
 
 
 def test_many_scenes_give_a_bounded_answer(tmp_path):
-    """The payload is cut, the totals are true, the levels stay complete as far as a list goes."""
+    """The scenes of a long story are cut, the totals are true and the levels stay complete."""
     payload = chart(tmp_path, *[TENSE] * 150)
 
     assert payload["truncated"]

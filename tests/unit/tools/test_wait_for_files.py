@@ -1,4 +1,4 @@
-"""Waiting for files, on a clock that moves only when told to."""
+"""Waiting for files, on a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.unit.calls import Harness
 
 
 class Waiting:
-    """A wait in a workspace, and the time around it."""
+    """A wait in a workspace, and its clock."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.time = clock.FakeClock()
 
     def begin(self, *, left: float | None = None, **given: Any) -> asyncio.Task[records.Result]:
-        """Begin a wait of ten seconds, or go on with one that has so many seconds left."""
+        """Begin a wait of ten seconds, or continue one with the given seconds left."""
         asked: dict[str, Any] = {"pattern": "*.task", "timeout_seconds": 10.0} | given
         operation = file_operations.WaitForFiles(**asked)
         seconds = operation.timeout_seconds if left is None else left
@@ -42,13 +42,13 @@ class Waiting:
         return self.time.next_wake_seconds() or 0
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait, turn by turn of the loop, until something holds."""
+        """Wait, turn by turn of the loop, until a condition holds."""
         async with asyncio.timeout(60):
             while not holds():  # noqa: ASYNC110 - one turn of the loop at a time, no time passes
                 await asyncio.sleep(0)
 
     async def go_to_the_end(self, wait: asyncio.Task[records.Result]) -> records.Result:
-        """Let time pass from look to look until a wait is over."""
+        """Advance the clock from look to look until a wait is over."""
         while True:
             await self.until(lambda: wait.done() or self.time.next_wake_seconds() is not None)
             if wait.done():
@@ -56,7 +56,7 @@ class Waiting:
             self.time.advance(self.time.next_wake_seconds() or 0)
 
     def put(self, *names: str) -> None:
-        """Make files."""
+        """Create files."""
         for name in names:
             (self.root / name).touch()
 
@@ -69,14 +69,14 @@ def waiting(tmp_path: Path) -> Waiting:
 
 
 def facts(result: records.Result) -> tuple[str, list[str], int, int, bool]:
-    """Return what a record says."""
+    """Return status, files, duration, polls and time-out of a result."""
     told = result.output
     assert list(told) == ["files", "wait_duration_ms", "poll_count", "timed_out"]
     return result.status.value, told["files"], told["wait_duration_ms"], told["poll_count"], told["timed_out"]
 
 
 async def test_files_that_are_there_are_found_at_once(waiting: Waiting) -> None:
-    """The first look comes before any wait, and tells all files in the order of their bytes."""
+    """The first look comes before any wait and finds all files, in the order of their bytes."""
     waiting.put("b.task", "a.task", "c.md")
     result = await waiting.begin()
 
@@ -85,7 +85,7 @@ async def test_files_that_are_there_are_found_at_once(waiting: Waiting) -> None:
 
 
 async def test_files_are_found_by_the_next_look(waiting: Waiting) -> None:
-    """Looks are as far apart as the operation says."""
+    """A later look finds a new file, and looks are `poll_ms` apart."""
     wait = waiting.begin(poll_ms=400)
     for _ in range(3):
         assert await waiting.pause() == pytest.approx(0.4)
@@ -99,7 +99,7 @@ async def test_files_are_found_by_the_next_look(waiting: Waiting) -> None:
 
 
 async def test_so_many_files_are_waited_for(waiting: Waiting) -> None:
-    """Fewer than `min_count` are not enough; folders count as well."""
+    """A wait ends when `min_count` paths exist; folders count as well."""
     waiting.put("a.task")
     wait = waiting.begin(min_count=3)
     await waiting.pause()
@@ -113,7 +113,7 @@ async def test_so_many_files_are_waited_for(waiting: Waiting) -> None:
 
 
 async def test_when_the_time_is_over_it_looks_once_more(waiting: Waiting) -> None:
-    """The last pause is as long as what is left, and a file that came in it counts."""
+    """The last pause ends with the time-out, and a file that appeared in it counts."""
     wait = waiting.begin(timeout_seconds=1.2, poll_ms=1000)
     await waiting.pause()
     waiting.time.advance(1.0)
@@ -125,7 +125,7 @@ async def test_when_the_time_is_over_it_looks_once_more(waiting: Waiting) -> Non
 
 
 async def test_a_wait_that_is_over_fails_completely(waiting: Waiting) -> None:
-    """The code is `timeout`, and the output has every field."""
+    """A wait that times out fails with `timeout`, and its output has every field."""
     waiting.put("a.task")
     result = await waiting.go_to_the_end(waiting.begin(min_count=2))
 
@@ -137,7 +137,7 @@ async def test_a_wait_that_is_over_fails_completely(waiting: Waiting) -> None:
 
 @pytest.mark.parametrize("left", [4.0, -50.0, 5000.0])
 async def test_time_without_a_process_does_not_count(waiting: Waiting, left: float) -> None:
-    """A wait that another process takes up has its whole time, whatever end an earlier version has noted for it."""
+    """A wait that another process continues has its whole time, whatever `due_at` was recorded."""
     wait = waiting.begin(left=left)
     result = await waiting.go_to_the_end(wait)
 
@@ -145,7 +145,7 @@ async def test_time_without_a_process_does_not_count(waiting: Waiting, left: flo
 
 
 async def test_a_name_with_wildcards_is_looked_for_first(waiting: Waiting) -> None:
-    """Files that fit the literal pattern are enough; without them the pattern decides."""
+    """Files that fit the literal pattern end the wait; without them the pattern decides."""
     waiting.put("a1.task")
     by_pattern = await waiting.begin(pattern="a[1].task", literal="a[[]1].task")
     waiting.put("a[1].task")
@@ -156,7 +156,7 @@ async def test_a_name_with_wildcards_is_looked_for_first(waiting: Waiting) -> No
 
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
 async def test_a_jump_of_the_clock_does_not_move_its_end(waiting: Waiting, jump: float) -> None:
-    """A wait that is under way ends after its time, whatever the wall clock says meanwhile."""
+    """A jump of the wall clock does not change the end of a wait."""
     wait = waiting.begin()
     await waiting.pause()
     waiting.time.jump(jump)
@@ -165,7 +165,7 @@ async def test_a_jump_of_the_clock_does_not_move_its_end(waiting: Waiting, jump:
 
 
 async def test_without_a_limit_it_waits_on(waiting: Waiting) -> None:
-    """A day is not too long."""
+    """A wait without a time-out continues for more than a day."""
     wait = waiting.begin(timeout_seconds=None, poll_ms=3_600_000)
     for _ in range(24):
         await waiting.pause()
@@ -182,7 +182,7 @@ async def test_without_a_limit_it_waits_on(waiting: Waiting) -> None:
     [("../*", "path_outside_workspace"), ("out", "path_outside_workspace"), ("**", "invalid_pattern")],
 )
 async def test_a_path_that_leads_out_is_not_waited_for(waiting: Waiting, pattern: str, code: str) -> None:
-    """It fails the step at once, and when it comes to lead out later."""
+    """A pattern that leads out fails the step at once, or at the look after a link begins to lead out."""
     wait = waiting.begin(pattern=pattern)
     if pattern == "out":
         await waiting.pause()
@@ -195,14 +195,14 @@ async def test_a_path_that_leads_out_is_not_waited_for(waiting: Waiting, pattern
 
 
 async def test_a_pipe_is_something_that_is_there(waiting: Waiting) -> None:
-    """Nobody has to write into it."""
+    """A named pipe ends the wait, and the wait does not read it."""
     os.mkfifo(waiting.root / "a.task")
 
     assert facts(await waiting.begin())[1] == ["a.task"]
 
 
 def held(begun: threading.Event, go: threading.Event) -> list[str]:
-    """Say that a look has begun, and find nothing when it may go on."""
+    """Signal that a look has begun, and return no files once it is released."""
     begun.set()
     go.wait(30)
     return []
@@ -210,7 +210,7 @@ def held(begun: threading.Event, go: threading.Event) -> list[str]:
 
 @pytest.mark.parametrize("looking", [False, True])
 async def test_a_cancel_ends_it_at_once(waiting: Waiting, looking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two looks, and while a file system lets a look wait."""
+    """A cancel ends the wait at once, between two looks and during a look that blocks."""
     begun, go = threading.Event(), threading.Event()
     if looking:
         monkeypatch.setattr(globs, "fitting", lambda *_: held(begun, go))
@@ -225,7 +225,7 @@ async def test_a_cancel_ends_it_at_once(waiting: Waiting, looking: bool, monkeyp
 
 
 async def test_looks_are_never_without_a_pause(waiting: Waiting) -> None:
-    """A poll of nothing would keep a processor busy."""
+    """Looks are at least ten milliseconds apart, even with `poll_ms` 0."""
     wait = waiting.begin(poll_ms=0)
 
     assert await waiting.pause() == pytest.approx(0.01)

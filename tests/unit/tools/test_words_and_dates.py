@@ -27,12 +27,12 @@ from app.tools.story import dates, matching
     ],
 )
 def test_dates_are_read_as_stories_write_them(text, expected):
-    """Figures and words in several orders; months only with a capital."""
+    """Dates are read in figures and words, in several orders; months only with a capital letter."""
     assert [str(date) for date in dates.find(text)] == expected
 
 
 def test_bare_years_are_read_only_when_asked_for():
-    """A year alone is a date on a card, hardly in prose."""
+    """A year alone is a date only if bare years are requested."""
     assert dates.find("founded 1702") == []
     assert [str(date) for date in dates.find("founded 1702", bare_years=True)] == ["1702"]
     assert [str(date) for date in dates.find("12 October 1893", bare_years=True)] == ["12 October 1893"]
@@ -49,7 +49,7 @@ def test_bare_years_are_read_only_when_asked_for():
     ],
 )
 def test_dates_contradict_in_what_both_state(one, other, contradicts):
-    """What one of them leaves open does not count."""
+    """Dates contradict only in parts that both state."""
     first, second = (dates.find(text, bare_years=True)[0] for text in (one, other))
 
     assert first.contradicts(second) is contradicts
@@ -69,7 +69,7 @@ def test_dates_contradict_in_what_both_state(one, other, contradicts):
     ],
 )
 def test_a_date_is_before_another_only_if_that_is_certain(one, other, before):
-    """A date without a year is not compared with one that has a year."""
+    """A date is before another only if the parts that both state prove it."""
     first, second = (dates.find(text, bare_years=True)[0] for text in (one, other))
 
     assert first.is_before(second) is before
@@ -89,7 +89,7 @@ def test_a_date_is_before_another_only_if_that_is_certain(one, other, before):
     ],
 )
 def test_numbers_are_read_in_figures_and_words(text, value):
-    """What is not a number is none."""
+    """Numbers are read in figures and words, and other texts are not numbers."""
     assert dates.number(text) == value
 
 
@@ -102,7 +102,7 @@ def test_numbers_are_read_in_figures_and_words(text, value):
     ],
 )  # fmt: skip
 def test_forms_of_a_word_have_one_stem(one, other):
-    """Common endings and common irregular verbs are seen through."""
+    """Forms of a word with common endings or irregular verbs have one stem."""
     assert matching.stem(one) == matching.stem(other)
 
 
@@ -110,17 +110,17 @@ def test_forms_of_a_word_have_one_stem(one, other):
     ("one", "other"), [("key", "keen"), ("rock", "rocket"), ("tower", "town"), ("ring", "rung bell")]
 )
 def test_different_words_keep_different_stems(one, other):
-    """What only looks alike stays apart."""
+    """Different words that look alike have different stems."""
     assert matching.stem(one) != matching.stem(other)
 
 
 def test_terms_are_the_words_that_say_something_once_each():
-    """Case, accents, stop words and repetitions go away; the order stays."""
+    """Terms are folded words in order, without stop words and repetitions."""
     assert matching.terms("The Ärger of the árger: Kael's KEY, the key!") == ["arger", "kael", "key"]
 
 
 def test_overlap_is_the_part_of_what_is_wanted():
-    """Nothing wanted is nothing found."""
+    """The overlap is the share of wanted terms that are found, and zero without wanted terms."""
     assert matching.overlap(["a", "b"], {"a", "c"}) == 0.5
     assert matching.overlap([], {"a"}) == 0.0
 
@@ -128,7 +128,7 @@ def test_overlap_is_the_part_of_what_is_wanted():
 @settings(deadline=None)
 @given(st.text(max_size=60))
 def test_stemming_and_date_reading_take_any_text(text):
-    """No text breaks them; a stem is never empty."""
+    """Stemming and date reading accept any text, and a stem is never empty."""
     assert all(matching.stem(token) for token in matching.tokens(text))
     dates.find(text, bare_years=True)
     dates.number(text)

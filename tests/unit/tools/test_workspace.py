@@ -19,7 +19,7 @@ from tests.unit.tools import stories
 
 @pytest.fixture
 def outside(tmp_path):
-    """A folder beside the workspace that holds a secret."""
+    """Return a folder with a secret beside the workspace."""
     folder = tmp_path / "outside"
     folder.mkdir()
     (folder / "secret.md").write_text("secret")
@@ -28,14 +28,14 @@ def outside(tmp_path):
 
 @pytest.fixture
 def root(tmp_path):
-    """The folder of the workspace."""
+    """Return the folder of the workspace."""
     folder = tmp_path / "project"
     folder.mkdir()
     return folder
 
 
 def refusal(action, *args) -> errors.ToolFailed:
-    """Return the failure that an action ends with."""
+    """Return the failure of an action."""
     with pytest.raises(errors.ToolFailed) as caught:
         action(*args)
     return caught.value
@@ -72,7 +72,7 @@ def test_a_text_is_read_by_its_relative_path(root):
     ],
 )
 def test_a_path_that_could_lead_outside_is_refused_by_every_door(root, outside, path):
-    """Absolute paths, parent folders, NUL bytes, half surrogates, reserved and endless paths are refused everywhere."""
+    """Every method refuses absolute, reserved and overlong paths, parent folders, NUL bytes and half surrogates."""
     workspace = stories.write(root, {"Story/scene.md": "x"})
 
     for door in (workspace.read_text, workspace.exists, workspace.existing_sha256, workspace.scan, workspace.kind):
@@ -82,7 +82,7 @@ def test_a_path_that_could_lead_outside_is_refused_by_every_door(root, outside, 
 
 
 def test_a_refusal_shows_the_path_short_and_printable(root):
-    """A hostile path does not fill the error with itself."""
+    """The error of a hostile path is short and printable."""
     failure = refusal(Workspace(root).read_text, "../" + "x" * 5000 + "\ud800")
 
     assert len(failure.message) < 400
@@ -92,7 +92,7 @@ def test_a_refusal_shows_the_path_short_and_printable(root):
 
 @pytest.mark.parametrize("target", ["../outside", "/etc", "{outside}", "..", "sub/../../outside"])
 def test_a_link_out_of_the_workspace_is_refused(root, outside, target):
-    """Whatever a link in the workspace points to outside of it, is neither read nor listed nor written."""
+    """The target of a link out of the workspace is neither read nor listed nor written."""
     (root / "sub").mkdir()
     os.symlink(target.format(outside=outside), root / "way")
     workspace = Workspace(root)
@@ -106,14 +106,14 @@ def test_a_link_out_of_the_workspace_is_refused(root, outside, target):
 
 
 def test_a_file_that_is_a_link_out_is_refused(root, outside):
-    """The last component may not lead out either."""
+    """A file that is a link out of the workspace is refused."""
     os.symlink(outside / "secret.md", root / "innocent.md")
 
     assert refusal(Workspace(root).read_text, "innocent.md").code == "path_outside_workspace"
 
 
 def test_links_inside_the_workspace_work(root):
-    """Relative and absolute links that stay inside are followed, chains of them too."""
+    """Relative and absolute links inside the workspace are followed, chains of them too."""
     workspace = stories.write(root, {"Story/Scenes/one.md": "one"})
     os.symlink("Story/Scenes", root / "scenes")
     os.symlink(root / "Story", root / "absolute")
@@ -127,7 +127,7 @@ def test_links_inside_the_workspace_work(root):
 
 
 def test_a_link_to_the_root_itself_stays_inside(root):
-    """A link may lead to the root, since the root is inside."""
+    """A link to the root of the workspace is followed."""
     workspace = stories.write(root, {"one.md": "one", "sub/two.md": "two"})
     os.symlink(root, root / "sub" / "home")
     os.symlink("..", root / "sub" / "up")
@@ -137,7 +137,7 @@ def test_a_link_to_the_root_itself_stays_inside(root):
 
 
 def test_links_in_a_circle_are_refused(root):
-    """A circle of links ends with a refusal, not with an endless walk."""
+    """Links in a circle are refused."""
     os.symlink("b", root / "a")
     os.symlink("a", root / "b")
 
@@ -145,7 +145,7 @@ def test_links_in_a_circle_are_refused(root):
 
 
 def test_a_link_into_a_reserved_folder_is_refused(root):
-    """A link does not open `.git` or `.control-room` by another name."""
+    """A link into `.git` or `.control-room` is refused."""
     workspace = stories.write(root, {".git/config": "secret", ".control-room/agents.json": "{}"})
     os.symlink(".git", root / "plain")
     os.symlink(".control-room/agents.json", root / "agents.md")
@@ -155,14 +155,14 @@ def test_a_link_into_a_reserved_folder_is_refused(root):
 
 
 def test_a_root_below_a_reserved_folder_is_a_workspace(tmp_path):
-    """Only what lies below the root counts: the example project is itself inside `.control-room`."""
+    """A workspace may be below a reserved folder, as the example project is below `.control-room`."""
     workspace = stories.write(tmp_path / ".control-room" / "example", {"one.md": "one"})
 
     assert workspace.read_text("one.md") == "one"
 
 
 def test_a_root_that_is_a_link_is_followed_once(root, tmp_path):
-    """The root may be given by a link; absolute links to it count as inside by either name."""
+    """A root may be a link; absolute links to its files are inside under both names of the root."""
     stories.write(root, {"one.md": "one"})
     os.symlink(root, tmp_path / "alias")
     os.symlink(tmp_path / "alias" / "one.md", root / "by_alias.md")
@@ -174,7 +174,7 @@ def test_a_root_that_is_a_link_is_followed_once(root, tmp_path):
 
 
 def test_a_folder_swapped_for_a_link_between_two_steps_leads_nowhere(root, outside, monkeypatch):
-    """The walk holds what it has checked: a folder replaced by a link just before it is opened is not followed."""
+    """A folder that is replaced by a link just before it is opened is not followed."""
     workspace = stories.write(root, {"Story/secret.md": "mine"})
     real_readlink = os.readlink
 
@@ -193,7 +193,7 @@ def test_a_folder_swapped_for_a_link_between_two_steps_leads_nowhere(root, outsi
 
 
 def test_readers_racing_with_a_swapping_link_never_see_the_outside(root, outside):
-    """However often a folder turns into a link and back, a reader sees its own file or a refusal."""
+    """A reader sees its own file or a refusal while another thread swaps the folder with a link."""
     workspace = stories.write(root, {"Story/secret.md": "mine"})
     stop = threading.Event()
 
@@ -238,7 +238,7 @@ def test_what_is_no_file_is_told_apart(root, path, code):
 
 @pytest.mark.parametrize("path", ["", ".", "./"])
 def test_the_root_is_a_folder_and_no_file(root, path):
-    """The empty path names the root."""
+    """The empty path is the root: a folder, not a file."""
     workspace = Workspace(root)
 
     assert workspace.kind(path) == "folder"
@@ -247,7 +247,7 @@ def test_the_root_is_a_folder_and_no_file(root, path):
 
 
 def test_pipes_sockets_and_devices_are_no_files(root):
-    """Opening a named pipe or a socket neither waits nor reads."""
+    """Named pipes and sockets are not files, and opening them neither waits nor reads."""
     os.mkfifo(root / "pipe.md")
     with socket.socket(socket.AF_UNIX) as server:
         here = os.getcwd()
@@ -268,21 +268,21 @@ def test_pipes_sockets_and_devices_are_no_files(root):
     "content", [b"\0", b"text\0text", b"x" * 8191 + b"\0", b"\xff\xfe\x00a", b"caf\xe9", b"\x80" * 10]
 )
 def test_what_is_not_utf8_text_is_refused(root, content):
-    """NUL bytes near the beginning and bytes that are not UTF-8 make a file binary."""
+    """A file with NUL bytes near the beginning or bytes that are not UTF-8 is not text."""
     workspace = stories.write(root, {"binary.md": content})
 
     assert refusal(workspace.read_text, "binary.md").code == "not_text"
 
 
 def test_a_byte_order_mark_is_dropped_and_line_ends_are_kept(root):
-    """The text is what was written, without the mark that some editors put first."""
+    """The text of a file has no byte order mark, and keeps its line ends."""
     workspace = stories.write(root, {"bom.md": b"\xef\xbb\xbfone\r\ntwo"})
 
     assert workspace.read_text("bom.md") == "one\r\ntwo"
 
 
 def test_a_file_over_the_limit_is_refused_with_its_size(root):
-    """The limit is inclusive; one byte more is too much."""
+    """A file at the limit is read; one byte more is refused with the file's size."""
     workspace = stories.write(root, {"fits.md": "x" * 100, "large.md": "x" * 101}, Limits(file_bytes=100))
 
     assert len(workspace.read_text("fits.md")) == 100
@@ -292,7 +292,7 @@ def test_a_file_over_the_limit_is_refused_with_its_size(root):
 
 
 def test_a_file_that_grows_while_it_is_read_is_read_to_the_limit_only(root, monkeypatch):
-    """The size that was asked for is not trusted."""
+    """A file that grows while it is read is refused at the limit."""
     (root / "growing.md").write_text("x" * 50)
     real_fstat = os.fstat
 
@@ -310,7 +310,7 @@ def test_a_file_that_grows_while_it_is_read_is_read_to_the_limit_only(root, monk
 
 
 def test_a_file_that_cannot_be_read_is_told_as_unreadable():
-    """The kernel refuses to read its own memory at address zero, as a bad disk would refuse a sector."""
+    """A file whose content cannot be read fails with `file_unreadable`, as `/proc/self/mem` does at address zero."""
     workspace = Workspace(Path("/proc/self"))
 
     for door in (workspace.read_text, workspace.existing_sha256):
@@ -319,7 +319,7 @@ def test_a_file_that_cannot_be_read_is_told_as_unreadable():
 
 
 def test_a_file_swapped_for_a_pipe_is_not_waited_for(root, monkeypatch):
-    """What is opened is looked at again."""
+    """A file that is replaced by a named pipe before it is opened is refused without waiting."""
     workspace = stories.write(root, {"a.md": "x"})
     real_stat = os.stat
 
@@ -336,7 +336,7 @@ def test_a_file_swapped_for_a_pipe_is_not_waited_for(root, monkeypatch):
 
 
 def test_a_file_that_vanishes_during_a_scan_is_left_out(root, monkeypatch):
-    """A scan tells of what it can still see."""
+    """A file that vanishes during a scan is left out."""
     workspace = stories.write(root, {"a.md": "x", "b.md": "x"})
     real_stat = os.stat
 
@@ -351,7 +351,7 @@ def test_a_file_that_vanishes_during_a_scan_is_left_out(root, monkeypatch):
 
 
 def test_a_folder_made_by_another_writer_at_the_same_moment_is_used(root, monkeypatch):
-    """Two writers may both need the folder that neither has seen."""
+    """A write uses a folder that another writer creates at the same moment."""
     real_mkdir = os.mkdir
 
     def first_by_another(name, **options):
@@ -365,7 +365,7 @@ def test_a_folder_made_by_another_writer_at_the_same_moment_is_used(root, monkey
 
 
 def test_an_error_of_the_disk_is_told_as_unreadable(root, monkeypatch):
-    """An input error becomes a failure of the tool, with the system's name for it."""
+    """An input error of the disk fails the tool with `file_unreadable` and the system's name for the error."""
     workspace = stories.write(root, {"one.md": "x"})
 
     def broken(*args, **kwargs):
@@ -379,7 +379,7 @@ def test_an_error_of_the_disk_is_told_as_unreadable(root, monkeypatch):
 
 
 def test_a_missing_workspace_says_so(tmp_path):
-    """A workspace whose folder is gone fails with its own code."""
+    """A missing workspace fails with its own code."""
     workspace = Workspace(tmp_path / "gone")
 
     assert refusal(workspace.read_text, "x.md").code == "workspace_missing"
@@ -388,7 +388,7 @@ def test_a_missing_workspace_says_so(tmp_path):
 
 
 def test_existence_means_a_regular_file(root):
-    """`exists` is true for files alone."""
+    """`exists` is true for regular files only."""
     workspace = stories.write(root, {"one.md": "x", "sub/two.md": "x", "empty.md": ""})
 
     assert workspace.exists("one.md")
@@ -399,7 +399,7 @@ def test_existence_means_a_regular_file(root):
 
 
 def test_the_hash_of_an_existing_file_is_that_of_its_bytes(root):
-    """Any file can be hashed, binary and large ones too; what is missing has no hash."""
+    """Any file has the hash of its bytes, binary and large ones too; a missing file has none."""
     content = os.urandom(3 * 1024 * 1024)
     workspace = stories.write(root, {"large.bin": content})
 
@@ -409,7 +409,7 @@ def test_the_hash_of_an_existing_file_is_that_of_its_bytes(root):
 
 
 def test_a_scan_lists_files_in_one_order_and_leaves_out_the_hidden(root):
-    """Each folder's own files come first, by name; hidden files, hidden folders and links are left out."""
+    """A scan lists each folder's own files first, by name, without hidden files, hidden folders and links."""
     workspace = stories.write(
         root,
         {
@@ -442,7 +442,7 @@ def test_a_scan_can_begin_in_a_folder(root):
     [(Limits(scan_files=2), 2), (Limits(scan_bytes=25), 2), (Limits(scan_entries=3), 3), (Limits(), 5)],
 )
 def test_a_scan_stops_at_its_limits_and_says_so(root, limits, found):
-    """Number of files, their bytes and the entries looked at are bounded."""
+    """A scan stops at its limits of files, bytes and entries, and is marked as truncated."""
     workspace = stories.write(root, {f"{name}.md": "x" * 10 for name in "abcde"}, limits)
 
     scan = workspace.scan()
@@ -452,7 +452,7 @@ def test_a_scan_stops_at_its_limits_and_says_so(root, limits, found):
 
 
 def test_names_that_are_not_utf8_are_left_out_of_scans(root):
-    """A name that no JSON can hold is not listed."""
+    """A scan leaves out names that are not UTF-8."""
     (root / "fine.md").write_text("x")
     with open(os.path.join(os.fsencode(root), b"bad\xff.md"), "wb"):
         pass
@@ -461,7 +461,7 @@ def test_names_that_are_not_utf8_are_left_out_of_scans(root):
 
 
 def test_unicode_names_are_ordinary_names(root):
-    """Names in any script are found, read and written as they are."""
+    """Names in any script are listed, read and written unchanged."""
     workspace = stories.write(root, {"Szenen/Ankunft-über-Nacht.md": "eins", "物語/場面.md": "二"})
 
     assert workspace.read_text("物語/場面.md") == "二"
@@ -470,7 +470,7 @@ def test_unicode_names_are_ordinary_names(root):
 
 
 def test_no_descriptor_stays_open(root, outside):
-    """Reading, refusing, scanning and writing close what they opened."""
+    """Reads, refusals, scans and writes leave no descriptor open."""
     workspace = stories.write(root, {"a/b/c.md": "x"})
     os.symlink(outside, root / "way")
     before = len(os.listdir("/proc/self/fd"))
@@ -487,7 +487,7 @@ def test_no_descriptor_stays_open(root, outside):
 
 
 def test_a_lack_of_descriptors_passes(tmp_path: Path) -> None:
-    """Where no file can be opened any more, the step waits: nothing is said about the file, and nothing was done."""
+    """Without free descriptors, reads and writes raise a fault instead of a result, and no file is created."""
     (tmp_path / "a.md").write_text("a")
     workspace = Workspace(tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

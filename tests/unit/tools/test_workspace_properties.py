@@ -1,4 +1,4 @@
-"""Properties of confinement: whatever the path and whatever the links, nothing outside is read, listed or changed."""
+"""Properties of confinement: no path and no link reads, lists or changes anything outside the workspace."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ layouts = st.lists(
 
 
 def build(base: Path, layout) -> tuple[Path, Path]:
-    """Make a project with files and links beside a folder with a secret."""
+    """Create a project with files and links beside a folder with a secret."""
     root, outside = base / "project", base / "outside"
     root.mkdir()
     outside.mkdir()
@@ -47,7 +47,7 @@ def build(base: Path, layout) -> tuple[Path, Path]:
     (outside / "x.md").write_text("SECRET")
     for folders, name, target in layout:
         place = root.joinpath(*folders)
-        # A link laid earlier may stand in the way, or lead to where nothing may be made.
+        # An earlier link may block the path, or lead to a place where no file may be created.
         with suppress(OSError, RuntimeError):
             if root in (place.resolve(), *place.resolve().parents):
                 place.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def build(base: Path, layout) -> tuple[Path, Path]:
 
 
 def state(folder: Path) -> list[tuple[str, bytes, int]]:
-    """Return what is in a folder, with its contents and times."""
+    """Return names, contents and times of the entries of a folder."""
     return sorted((entry.name, entry.read_bytes(), entry.stat().st_mtime_ns) for entry in folder.iterdir())
 
 
@@ -71,7 +71,7 @@ def state(folder: Path) -> list[tuple[str, bytes, int]]:
 @example(layout=[(["a"], "b", "../../outside/secret.md")], path="a/b")
 @example(layout=[([], "x.md", "{outside}/secret.md")], path="x.md")
 def test_nothing_outside_is_ever_read(layout, path):
-    """What a read returns is a file whose real path lies inside the root, and never the secret."""
+    """Every read returns a file whose real path is inside the root, and never the secret."""
     with tempfile.TemporaryDirectory() as base:
         root, _ = build(Path(base), layout)
         workspace = Workspace(root)
@@ -93,7 +93,7 @@ def test_nothing_outside_is_ever_read(layout, path):
 @example(layout=[([], "x.md", "{outside}/secret.md")], path="x.md", overwrite=True)
 @example(layout=[([], "x.md", "../outside/new.md")], path="x.md", overwrite=False)
 def test_nothing_outside_is_ever_written(layout, path, overwrite):
-    """Whether a write succeeds or fails, the folder beside the root is as it was; a success is inside and whole."""
+    """A write never changes the folder beside the root, and a successful one is whole and inside the root."""
     with tempfile.TemporaryDirectory() as base:
         root, outside = build(Path(base), layout)
         before = state(outside)
@@ -113,7 +113,7 @@ def test_nothing_outside_is_ever_written(layout, path, overwrite):
 @settings(max_examples=examples(30), deadline=None)
 @given(layout=layouts)
 def test_a_scan_lists_real_files_of_the_root_only_and_twice_the_same(layout):
-    """Every listed path is a regular file inside, reached without a link; a second scan lists the same."""
+    """A scan lists only regular files inside the root, reached without a link, and lists the same twice."""
     with tempfile.TemporaryDirectory() as base:
         root, _ = build(Path(base), layout)
         workspace = Workspace(root)
@@ -131,7 +131,7 @@ def test_a_scan_lists_real_files_of_the_root_only_and_twice_the_same(layout):
     path=paths,
 )
 def test_without_links_a_file_is_read_exactly_if_it_is_there(files, path):
-    """Confinement costs nothing: in a project without links every plain path to a file works."""
+    """In a project without links, every plain path to a file can be read."""
     with tempfile.TemporaryDirectory() as base:
         root = Path(base) / "project"
         root.mkdir()
