@@ -1,5 +1,6 @@
-"""As much of the Agent Client Protocol's package as `acp_program.py` uses, under the same names and without models:
-loading the package takes half a second of CPU time, and each test starts the program at least once.
+"""The part of the Agent Client Protocol's package that `acp_program.py` uses, under the same names and without models.
+
+Loading the package takes half a second of CPU time, and each test starts the program at least once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ METHODS = {
 
 
 class RequestError(Exception):
-    """What a request is refused with."""
+    """The error with which an agent refuses a request."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -34,17 +35,17 @@ class RequestError(Exception):
 
     @classmethod
     def auth_required(cls) -> RequestError:
-        """Return that of an agent that knows nobody."""
+        """Return the error of an agent that requires authentication."""
         return cls(-32000, "Authentication required")
 
     @classmethod
     def invalid_params(cls, data: Any) -> RequestError:
-        """Return that of a request with a wrong value."""
+        """Return the error of a request with a wrong value."""
         return cls(-32602, "Invalid params", data)
 
     @classmethod
     def resource_not_found(cls, uri: str) -> RequestError:
-        """Return that of a conversation that does not exist."""
+        """Return the error of a conversation that does not exist."""
         return cls(-32002, "Resource not found", {"uri": uri})
 
 
@@ -52,7 +53,7 @@ class Model(SimpleNamespace):
     """An object of the protocol."""
 
     def model_copy(self, update: dict[str, Any]) -> Model:
-        """Return the same with other fields."""
+        """Return a copy with other values of some fields."""
         return Model(**vars(self) | update)
 
 
@@ -65,17 +66,17 @@ schema = _Schema()
 
 
 def update_agent_message_text(text: str) -> Model:
-    """Return a piece of what the agent says."""
+    """Return a piece of the agent's message."""
     return Model(session_update="agent_message_chunk", content=Model(type="text", text=text))
 
 
 def start_tool_call(tool_call_id: str, title: str, **fields: Any) -> Model:
-    """Return the beginning of a call of a tool."""
+    """Return the beginning of a tool call."""
     return Model(session_update="tool_call", tool_call_id=tool_call_id, title=title, **fields)
 
 
 def update_tool_call(tool_call_id: str, **fields: Any) -> Model:
-    """Return what became of a call of a tool."""
+    """Return the outcome of a tool call."""
     return Model(session_update="tool_call_update", tool_call_id=tool_call_id, **fields)
 
 
@@ -93,7 +94,7 @@ class Client:
         sys.stdout.buffer.flush()
 
     async def session_update(self, session_id: str, update: Model) -> None:
-        """Tell what happens in a turn."""
+        """Report an update of a turn."""
         self.send(method="session/update", params=Model(session_id=session_id, update=update))
 
     async def request_permission(self, **asked: Any) -> Any:
@@ -104,12 +105,12 @@ class Client:
         return await self._asked[number]
 
     def hear(self, answer: dict[str, Any]) -> None:
-        """Take the answer to something that was asked."""
+        """Take the answer to an earlier request."""
         self._asked.pop(answer["id"]).set_result(_read(answer["result"]))
 
 
 async def run_agent(agent: Any, **_: Any) -> None:
-    """Answer what comes on standard input until it ends."""
+    """Answer requests on standard input until it ends."""
     loop = asyncio.get_running_loop()
     lines = asyncio.StreamReader(LONGEST_LINE)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)

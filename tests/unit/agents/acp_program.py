@@ -1,11 +1,11 @@
-"""An agent of the Agent Client Protocol; its prompts say what it is to do.
+"""An agent of the Agent Client Protocol that does what its prompts say.
 
     python acp_program.py [--package] [--name NAME] [--modes A,B] [--no-load | --resume] [--acts] [--models A,B]
         [--lingers]
 
-With `--package` it is made with the protocol's own package.
+With `--package` it uses the protocol's own package.
 
-It keeps conversations in the folder `$ACP_STORE`, one JSON file each.
+It stores conversations in the folder `$ACP_STORE`, one JSON file each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING or "--package" in sys.argv[1:]:
     import pydantic
 
-    # The package builds three hundred models when it is loaded; this program needs a dozen, each when it does.
+    # The package builds three hundred models when it is loaded; this program needs a dozen, and builds each on use.
     _lazily = {"defer_build": True, "use_attribute_docstrings": False}
     vars(pydantic)["ConfigDict"] = lambda **given: given | _lazily
 
@@ -48,11 +48,11 @@ class Program:
         self._cancelled = asyncio.Event()
 
     def on_connect(self, client: Any) -> None:
-        """Remember who asks."""
+        """Keep the client."""
         self._client = client
 
     async def initialize(self, protocol_version: int, **_: Any) -> schema.InitializeResponse:
-        """Say who this is and what it can do."""
+        """Return the name and the capabilities of this agent."""
         resume = schema.SessionResumeCapabilities() if self._given.resume else None
         return schema.InitializeResponse(
             protocol_version=protocol_version,
@@ -73,13 +73,13 @@ class Program:
         return schema.NewSessionResponse(session_id=session_id, modes=self._modes(), config_options=self._options())
 
     async def load_session(self, cwd: str, session_id: str, **_: Any) -> schema.LoadSessionResponse:
-        """Go on with a conversation, and tell all of it again."""
+        """Load a conversation, and send all of its messages again."""
         for said in self._history(session_id):
             await self._say(session_id, said)
         return schema.LoadSessionResponse(modes=self._modes(), config_options=self._options())
 
     async def resume_session(self, cwd: str, session_id: str, **_: Any) -> schema.ResumeSessionResponse:
-        """Go on with a conversation."""
+        """Resume a conversation."""
         self._history(session_id)
         return schema.ResumeSessionResponse(modes=self._modes(), config_options=self._options())
 
@@ -103,7 +103,7 @@ class Program:
         self._cancelled.set()
 
     async def prompt(self, prompt: list[Any], session_id: str, **_: Any) -> schema.PromptResponse:
-        """Do what the last line of the prompt says."""
+        """Carry out the last line of the prompt."""
         text = prompt[0].text
         _write(session_id, [*self._history(session_id), text])
         verb, _, rest = text.rpartition("\n")[2].partition(" ")
@@ -111,7 +111,7 @@ class Program:
         usage = schema.Usage(total_tokens=20, input_tokens=11, output_tokens=4, cached_read_tokens=5)
         return schema.PromptResponse(stop_reason=stop_reason, usage=None if verb == "spend" else usage)
 
-    # -- what it can be told to do
+    # -- verbs of prompts
 
     async def _say(self, session_id: str, text: str) -> None:
         await self._client.session_update(session_id, acp.update_agent_message_text(text))
@@ -198,7 +198,7 @@ class Program:
         await self._say(session_id, text)
 
     async def _blank(self, session_id: str, _: str) -> None:
-        """Say nothing."""
+        """Reply with an empty text."""
 
     async def _stop(self, session_id: str, reason: str) -> str:
         await self._say(session_id, "Half")
@@ -234,7 +234,7 @@ class Program:
             await self._refuse(session_id, "400")
         await self._say(session_id, last)
 
-    # -- what it keeps
+    # -- stored conversations
 
     def _history(self, session_id: str) -> list[str]:
         try:
@@ -274,7 +274,7 @@ def _write(session_id: str, history: list[str]) -> None:
 
 
 async def main() -> None:
-    """Run until standard input ends."""
+    """Run the agent until standard input ends."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--name", default="acp-program")
     parser.add_argument("--modes", default="")

@@ -1,6 +1,4 @@
-"""What backends have around them in tests: the real supervisor, started when a program is first run; sessions in
-memory.
-"""
+"""Surroundings of backends in tests: the real supervisor, started with the first program, and sessions in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ def surroundings(
     home: Path | None = None,
     time: clock.Clock | None = None,
 ) -> BackendContext:
-    """Return surroundings, with what a test brings put in their place."""
+    """Return surroundings, with a test's own parts in place of the usual ones."""
     place = Path(tempfile.gettempdir()) / "control-room-of-nobody"
     return BackendContext(
         clock=time or clock.SystemClock(),
@@ -38,5 +36,5 @@ def surroundings(
 
 
 def conversations(sessions: agent_sessions.AgentSessions | None = None) -> ConversationClaims:
-    """Return conversations beside an empty store, where no other run has any."""
+    """Return conversation claims beside an empty store, where no other run has a conversation."""
     return ConversationClaims(sessions or MemoryAgentSessions(), MemoryStore(clock=clock.SystemClock()), {})

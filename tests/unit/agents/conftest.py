@@ -1,4 +1,4 @@
-"""Programs of agents through the real supervisor, in a workspace and with conversations of their own."""
+"""Fixtures for agents' programs: the real supervisor, a workspace and conversations in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service on loopback that says what a test has put into its mouth, and keeps what it was asked."""
+"""A service on loopback that gives the test's answers and records its requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Said:
     cut: bool = False
     """Whether the connection breaks before the body is whole."""
     hang: bool = False
-    """Whether nothing more comes after the body."""
+    """Whether no more bytes follow the body, while the connection stays open."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Asked:
 
 
 class Service:
-    """Answers in order; the last answer is given again and again."""
+    """A service that gives its answers in order and repeats the last one."""
 
     def __init__(self, answers: Iterable[Said]) -> None:
         self.answers = list(answers)

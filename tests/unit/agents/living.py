@@ -1,4 +1,4 @@
-"""Which processes live."""
+"""Living processes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ def children(pid: int | None = None) -> set[int]:
 
 
 def ended_within(handle: int, seconds: float) -> bool:
-    """Tell whether the process behind a descriptor of `os.pidfd_open` ends in time."""
+    """Return whether the process of an `os.pidfd_open` descriptor ends in time."""
     return bool(select.select([handle], [], [], seconds)[0])
 
 
 def spent(pid: int) -> int:
-    """Return how much time of a processor a process has spent so far, in ticks."""
+    """Return the processor time that a process has spent so far, in ticks."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(words[11]) + int(words[12])
 
 
 def _children(pid: int) -> Iterator[int]:
     for task in Path(f"/proc/{pid}/task").iterdir():
-        # A thread may end meanwhile; its children are another's then.
+        # A thread may end meanwhile; its children then belong to another thread.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             for child in (task / "children").read_text().split():
                 if _state(int(child)) not in ("Z", "X", None):

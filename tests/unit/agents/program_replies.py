@@ -1,4 +1,4 @@
-"""Golden replies: what programs left behind, and what is to be made of it."""
+"""Golden replies: recorded results of programs' processes, and the replies expected from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def golden(name: str) -> dict[str, Any]:
 
 
 def left(given: dict[str, Any]) -> verdicts.ProcessResult:
-    """Return what a program left behind; lines that are objects or arrays are written as JSON."""
+    """Return the result of a program's process; lines that are objects or arrays are written as JSON."""
     return verdicts.ProcessResult(
         stdout=iter([f"{line if isinstance(line, str) else json.dumps(line)}\n".encode() for line in given["stdout"]]),
         stderr="\n".join(given["stderr"]).encode(),
@@ -38,7 +38,7 @@ def left(given: dict[str, Any]) -> verdicts.ProcessResult:
 
 
 def verdict(name: str, given: dict[str, Any]) -> ports.AgentReply:
-    """Return what is made of it."""
+    """Return the reply that a golden result leads to."""
     return reply(verdicts.verdict(catalogue.PROGRAMS[name.partition("/")[0]], left(given)))
 
 
@@ -48,7 +48,7 @@ def reply(found: verdicts.TurnResult) -> ports.AgentReply:
 
 
 def told(reply: ports.AgentReply) -> dict[str, Any]:
-    """Return a reply as golden files hold it."""
+    """Return a reply in the form of golden files."""
     usage, error = reply.usage, reply.error
     return {
         "text": reply.text,

@@ -1,4 +1,4 @@
-"""Prompts as backends get them."""
+"""Prompts as backends receive them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SLOW = "Count from one to ten thousand, in words. " * 150
 
 
 def prompt(text: str = "Say hello to Kael.", **given: Any) -> ports.AgentPrompt:
-    """Return a prompt; what is not given is usual."""
+    """Return a prompt, with usual values for fields that are not given."""
     usual: dict[str, Any] = {
         "text": text,
         "system": None,

@@ -1,4 +1,4 @@
-"""Stub programs: real executables that note how they were called and then do as a test says."""
+"""Stub programs: real executables that record their calls and answer as the test says."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ class Stub:
         self.answer({"stdout": []})
 
     def answer(self, *answers: dict[str, Any]) -> None:
-        """Do these, one a call; the last one again and again."""
+        """Set the answers, one per call; the last one is repeated."""
         (self.folder / "answers.json").write_text(json.dumps(answers))
 
     def calls(self) -> list[dict[str, Any]]:
-        """Return how it was called, each time."""
+        """Return the recorded calls."""
         return [json.loads(path.read_text()) for path in sorted(self.folder.glob("call-*.json"))]
 
 
 def claude_says(text: str, session_id: str = "s", **given: Any) -> dict[str, Any]:
-    """Return what Claude Code answers."""
+    """Return an answer of Claude Code."""
     usage = {"input_tokens": 5, "output_tokens": 3}
     result = {"type": "result", "subtype": "success", "is_error": False, "result": text, "session_id": session_id}
     return {"stdout": [{**result, "usage": usage, "total_cost_usd": 0.5}], **given}
 
 
 def codex_says(text: str, thread_id: str, **given: Any) -> dict[str, Any]:
-    """Return what Codex answers."""
+    """Return an answer of Codex."""
     lines = [
         {"type": "thread.started", "thread_id": thread_id},
         {"type": "item.completed", "item": {"type": "agent_message", "text": text}},

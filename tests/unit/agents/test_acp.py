@@ -1,4 +1,4 @@
-"""Agents of the Agent Client Protocol: a real one, in a real process, held by the real supervisor."""
+"""Agents of the Agent Client Protocol: a real agent in a real process, under the real supervisor."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=[PLAIN, pytest.param(WITH_THE_PACKAGE, marks=pytest.mark.slow)], ids=["plain", "package"])
 def make(request: pytest.FixtureRequest, running: supervisor.Supervisor, sessions: MemoryAgentSessions) -> Make:
-    """Give what makes the backend of an agent, once with the protocol's own package."""
+    """Return a function that makes an agent's backend, once with the protocol's own package."""
 
     def made(
         *arguments: str,
@@ -83,7 +83,7 @@ def say(store: Path, tmp_path: Path) -> Callable[..., ports.AgentPrompt]:
 
 
 async def failure(work: Any) -> errors.AgentFailed:
-    """Return how a prompt failed."""
+    """Return the error of a prompt."""
     with pytest.raises(errors.AgentFailed) as failed:
         await work
     return failed.value
@@ -91,7 +91,7 @@ async def failure(work: Any) -> errors.AgentFailed:
 
 @pytest.fixture
 def hanging(store: Path) -> Callable[[], Awaitable[str]]:
-    """Return what waits until an agent says that it hangs."""
+    """Return a function that waits until an agent reports that it hangs."""
     pipe = store / "hanging"
     os.mkfifo(pipe)
 
@@ -103,15 +103,15 @@ def hanging(store: Path) -> Callable[[], Awaitable[str]]:
 
 
 def names(folder: Path) -> list[str]:
-    """Return what is in a folder."""
+    """Return the names in a folder."""
     return sorted(os.listdir(folder))
 
 
 class TestTurns:
-    """What is said and heard."""
+    """Prompts and replies."""
 
     async def test_a_prompt_gets_its_reply(self, make: Make, say: Any, tmp_path: Path) -> None:
-        """The agent works in the prompt's folder, gets its variables, and none that another agent has left."""
+        """The agent works in the prompt's folder with the prompt's variables, and without those of another agent."""
         reply = await make().prompt(
             say("told", system="Be brief.", env={"ACP_STORE": str(tmp_path), "CONTROL_ROOM_X": "1"})
         )
@@ -129,7 +129,7 @@ class TestTurns:
     async def test_what_it_asks_for_is_allowed_for_once(
         self, make: Make, say: Any, store: Path, tmp_path: Path
     ) -> None:
-        """An agent that may use its tools is allowed what it asks for, and nothing lasting is written anywhere."""
+        """An agent that may use its tools is allowed each request once, not permanently."""
         reply = await make().prompt(say("write made.txt"))
 
         assert reply.text == "It is written."
@@ -139,7 +139,7 @@ class TestTurns:
     async def test_the_package_of_the_protocol_understands_it(
         self, running: supervisor.Supervisor, sessions: MemoryAgentSessions, say: Any, tmp_path: Path
     ) -> None:
-        """An agent that is made with the protocol's own package finds nothing wrong in what it is sent and asks for."""
+        """An agent made with the protocol's own package completes a turn with a permission request and its modes."""
         config = BackendConfig(name="mine", type="acp", command=(*WITH_THE_PACKAGE, "--modes", "plan,ask"))
         backend = acp_backend.AcpBackend(config, around.surroundings(running=running, sessions=sessions))
         reply = await backend.prompt(say("write made.txt"))
@@ -149,7 +149,7 @@ class TestTurns:
 
     @pytest.mark.slow
     async def test_a_mode_that_does_not_ask_is_chosen(self, make: Make, say: Any) -> None:
-        """Where an agent offers a mode in which it uses its tools unasked, it is put into it."""
+        """An agent is put into the mode that uses tools without asking, if it offers that mode."""
         offered = await make("--modes", "default,plan,yolo").prompt(say("told"))
         not_offered = await make("--modes", "plan,ask").prompt(say("told"))
 
@@ -157,7 +157,7 @@ class TestTurns:
         assert json.loads(not_offered.text)["mode"] == "default"
 
     async def test_a_model_can_be_chosen(self, make: Make, say: Any) -> None:
-        """A model is passed on; one that the agent does not have is an error and never another model."""
+        """A model is passed to the agent; a model that the agent does not have is an error."""
         backend = make("--models", "small,big", models={"opus": "big"})
         chosen = await backend.prompt(say("told", model=backend.resolve_model("opus")))
         unknown = await failure(backend.prompt(say("told", model="huge")))
@@ -169,40 +169,40 @@ class TestTurns:
         assert without.code == "unknown_model"
 
     async def test_a_long_reply_arrives_whole(self, make: Make, say: Any) -> None:
-        """A megabyte in many pieces is put together in their order."""
+        """A reply of a megabyte in many pieces is joined in order."""
         reply = await make().prompt(say("long 1000000"))
 
         assert reply.text == ("All the kings men. " * 60_000)[:1_000_000].strip()
 
     async def test_a_long_prompt_arrives_whole(self, make: Make, say: Any) -> None:
-        """Three hundred kilobytes go through as one message."""
+        """A prompt of three hundred kilobytes is sent as one message."""
         text = "word " * 60_000 + "\ntold"
         reply = await make().prompt(say(text))
 
         assert json.loads(reply.text)["history"] == [text]
 
     async def test_a_prompt_is_no_command(self, make: Make, say: Any) -> None:
-        """A prompt that begins like a command of an agent's own is passed on as words."""
+        """A prompt that begins like a command of the agent is sent as plain text."""
         reply = await make().prompt(say("/help me\ntold"))
 
         assert json.loads(reply.text)["history"] == ["Prompt:\n\n/help me\ntold"]
 
     @pytest.mark.slow
     async def test_garbage_is_passed_over(self, make: Make, say: Any) -> None:
-        """What stands on the line beside messages is no message and does no harm."""
+        """Lines on standard output that are not messages are ignored."""
         reply = await make().prompt(say("garbage"))
 
         assert (reply.text, reply.error) == ("After all that.", None)
 
     @pytest.mark.slow
     async def test_a_blank_reply_is_passed_on(self, make: Make, say: Any) -> None:
-        """Whether nothing is a reply is not the backend's to judge."""
+        """A blank reply is passed on; the backend does not judge it."""
         reply = await make().prompt(say("blank"))
 
         assert (reply.text, reply.error) == ("", None)
 
     async def test_a_price_is_told_for_the_turn_alone(self, make: Make, say: Any) -> None:
-        """An agent tells the price of the whole conversation; a turn that fails and a restart of ours count, too."""
+        """A turn costs the increase of the conversation's price, also after a failed turn and a restart."""
         backend = make()
         first = await backend.prompt(say("cost 0.25", agent_session_id=OURS))
         second = await backend.prompt(say("owe 0.75", agent_session_id=OURS, session_created=True, key="next"))
@@ -213,7 +213,7 @@ class TestTurns:
 
     @pytest.mark.slow
     async def test_a_price_is_unknown_where_its_beginning_is(self, make: Make, say: Any) -> None:
-        """Of a conversation that was begun elsewhere the first price is null, and the next one is that of its turn."""
+        """The first price in a conversation begun elsewhere is null, and the next one is that of its turn."""
         begun = await make().prompt(say("cost 0.25", agent_session_id="another"))
         named = {"agent_session_id": begun.agent_session_id, "session_created": True}
         first = await make().prompt(say("cost 0.75", **named))
@@ -223,20 +223,20 @@ class TestTurns:
 
     @pytest.mark.slow
     async def test_the_tokens_of_single_requests_are_added_up(self, make: Make, say: Any) -> None:
-        """An agent that tells the tokens of each request beside its words tells those of the turn, if it fails too."""
+        """Token counts of single requests are added up for the turn, also if the turn fails."""
         told = [await make().prompt(say(words)) for words in ("spend 5 2, 7 3, Done.", "spend 5 2, fail")]
 
         assert [(one.usage.input_tokens, one.usage.output_tokens) for one in told if one.usage] == [(12, 5), (5, 2)]
 
 
 class TestConversations:
-    """What goes on over processes."""
+    """Conversations that continue in later processes."""
 
     @pytest.mark.parametrize("way", [(), ("--resume",)], ids=["load", "resume"])
     async def test_a_resumed_conversation_has_its_history(
         self, make: Make, say: Any, sessions: MemoryAgentSessions, way: tuple[str, ...]
     ) -> None:
-        """A later process of ours and of the agent's goes on where the earlier one ended, and repeats nothing of it."""
+        """A later process of the service and the agent continues a conversation and repeats none of its prompts."""
         first = await make(*way).prompt(say("told", agent_session_id=OURS))
         kept = await sessions.find(OURS)
         later = make(*way, kept=sessions.crashed(lose_unsynced=True))
@@ -251,7 +251,7 @@ class TestConversations:
     async def test_its_name_is_kept_before_the_first_prompt(
         self, make: Make, say: Any, sessions: MemoryAgentSessions, hanging: Any
     ) -> None:
-        """A turn that was cut off is repeated in the conversation that it began."""
+        """The name of a conversation is stored before its first prompt, so that a retry continues it."""
         backend = make()
         work = asyncio.ensure_future(backend.prompt(say("hang", agent_session_id=OURS)))
         await hanging()
@@ -266,7 +266,7 @@ class TestConversations:
 
     @pytest.mark.slow
     async def test_one_that_came_to_nothing_is_begun_anew(self, make: Make, say: Any, store: Path) -> None:
-        """If the agent has nothing of a first prompt that was cut off, a new conversation is begun."""
+        """If the agent has lost the conversation of a first prompt that was cut off, the retry begins another."""
         backend = make()
         await backend.prompt(say("stop cancelled", agent_session_id=OURS))
         (store / "its-0").rename(store / "lost")
@@ -280,7 +280,7 @@ class TestConversations:
     async def test_an_unknown_conversation_is_refused(
         self, make: Make, say: Any, store: Path, sessions: MemoryAgentSessions
     ) -> None:
-        """To go on with what the agent does not have is an error, whether we know it or a person named it."""
+        """To continue a conversation that the agent does not have is an error, by the service's name or the agent's."""
         known = agent_sessions.AgentSession(
             agent_session_id=OURS, backend="mine", working_dir="/", program_session_id="gone", created=True
         )
@@ -298,7 +298,7 @@ class TestConversations:
         assert ["sessionRetention" in error.message for error in (ours, gemini)] == [False, True]
 
     async def test_one_that_was_begun_elsewhere_can_be_named(self, make: Make, say: Any, store: Path) -> None:
-        """A person may go on with a conversation by the agent's own name for it."""
+        """A conversation that was begun elsewhere can be continued by the agent's own name for it."""
         (store / "its-own").write_text('["before"]')
         reply = await make().prompt(say("told", agent_session_id="its-own", session_created=True))
 
@@ -309,7 +309,7 @@ class TestConversations:
     async def test_gemini_is_not_hurried_into_a_loss(
         self, make: Make, say: Any, sessions: MemoryAgentSessions, restarts: bool
     ) -> None:
-        """A conversation that is named by the minute continues only once the minute of its beginning is over."""
+        """Gemini, which names conversations by the minute, continues one only after the minute of its beginning."""
         fake = clock.FakeClock(datetime(2026, 2, 10, 14, 30, 20, tzinfo=UTC))
         backend = make("--name", "gemini-cli", time=fake)
         await backend.prompt(say("told", agent_session_id=OURS))
@@ -327,7 +327,7 @@ class TestConversations:
 
     @pytest.mark.slow
     async def test_gemini_keeps_what_it_loaded_before(self, make: Make, say: Any) -> None:
-        """Its clean-up, which removes conversations that were loaded once, is off by default; others hear nothing."""
+        """Gemini's clean-up of loaded conversations is off by default; other agents get no such setting."""
         said = [await make("--name", name).prompt(say("told")) for name in ("gemini-cli", "other")]
         gemini, other = (json.loads(reply.text)["env"].get("GEMINI_CLI_SYSTEM_DEFAULTS_PATH") for reply in said)
         with open(gemini, encoding="utf-8") as file:  # noqa: ASYNC230
@@ -338,7 +338,7 @@ class TestConversations:
 
     @pytest.mark.slow
     async def test_what_does_not_name_by_the_minute_waits_for_none(self, make: Make, say: Any) -> None:
-        """Other agents continue a conversation in the minute of its beginning, and Gemini's in a later one."""
+        """Other agents continue a conversation within its first minute, and Gemini without waiting in a later one."""
         fake = clock.FakeClock(datetime(2026, 2, 10, 14, 30, 59, tzinfo=UTC))
         for name, ours, seconds in (("other", OURS, 0), ("gemini-cli", "ours-too", 1)):
             await make("--name", name, time=fake).prompt(say("told", agent_session_id=ours))
@@ -350,24 +350,24 @@ class TestConversations:
 
 
 class TestTools:
-    """Prompts that forbid them."""
+    """Prompts without tools."""
 
     async def test_an_agent_that_nothing_holds_is_refused(self, make: Make, say: Any, store: Path) -> None:
-        """An agent that nobody knows to keep from acting is not even started, and named."""
+        """An agent whose tools cannot be turned off is not started for a prompt without tools, and is named."""
         error = await failure(make().prompt(say("write made.txt", tools=False)))
 
         assert (error.code, error.detail) == ("tools_cannot_be_turned_off", {"backend": "mine"})
         assert names(store) == []
 
     async def test_an_agent_under_a_false_name_is_refused(self, make: Make, say: Any, store: Path) -> None:
-        """What an agent's command promises, its own name must bear out."""
+        """An agent is refused if its own name differs from the one that its command suggests."""
         error = await failure(make("--copilot-like").prompt(say("write made.txt", tools=False)))
 
         assert error.code == "tools_cannot_be_turned_off"
         assert names(store) == []
 
     async def test_what_it_asks_for_is_denied(self, make: Make, say: Any, store: Path, tmp_path: Path) -> None:
-        """An agent that is held and asks all the same is denied, for once, and its turn goes on."""
+        """An agent without tools that asks for permission is denied once, and its turn continues."""
         reply = await make("--name", "copilot").prompt(say("write made.txt", tools=False))
 
         assert (reply.text, reply.error) == ("I was not allowed to.", None)
@@ -375,14 +375,14 @@ class TestTools:
         assert not (tmp_path / "made.txt").exists()
 
     async def test_an_agent_that_acts_all_the_same_is_stopped(self, make: Make, say: Any, store: Path) -> None:
-        """The first sign of a tool at work ends the turn, and the error says which tool."""
+        """An agent that uses a tool without asking is stopped, and the error names the tool."""
         error = await failure(make("--name", "copilot", "--acts").prompt(say("write made.txt", tools=False)))
 
         assert (error.code, error.detail["tool"]) == ("tools_cannot_be_turned_off", "write made.txt")
 
     @pytest.mark.slow
     async def test_each_agent_is_held_in_its_own_way(self, make: Make, say: Any) -> None:
-        """Arguments, modes and words beside the protocol are those of the agent."""
+        """Tools are turned off with each agent's own arguments, modes and fields beside the protocol."""
         claude = await make("--name", "claude-agent-acp", "--modes", "plan,default,yolo").prompt(
             say("told", tools=False)
         )
@@ -395,7 +395,7 @@ class TestTools:
 
 
 class TestTrouble:
-    """Agents that fail, and what is left of them."""
+    """Agents that fail."""
 
     @pytest.mark.parametrize(
         ("text", "code"),
@@ -409,7 +409,7 @@ class TestTrouble:
         ],
     )
     async def test_what_it_refuses_is_told(self, make: Make, say: Any, text: str, code: str) -> None:
-        """A turn that ends in anything but its usual end is an error with the conversation that it was said in."""
+        """A turn without its usual end is an error, and the reply names its conversation."""
         reply = await make().prompt(say(text, agent_session_id=OURS))
 
         assert reply.error is not None
@@ -417,13 +417,13 @@ class TestTrouble:
 
     @pytest.mark.slow
     async def test_a_turn_that_ended_for_length_is_told(self, make: Make, say: Any) -> None:
-        """What there is of a reply comes with the reason why there is no more."""
+        """A reply that reached its maximum length has the finish reason `length`."""
         reply = await make().prompt(say("stop max_tokens", agent_session_id=OURS))
 
         assert (reply.error, reply.finish, reply.agent_session_id) == (None, "length", "its-0")
 
     async def test_a_withheld_key_is_named(self, make: Make, say: Any) -> None:
-        """A refusal that names a variable which was set but not passed on says how the agent gets it."""
+        """A refusal that names a withheld variable explains how the agent gets that variable."""
         reply = await make().prompt(say("lack WITHHELD_KEY"))
 
         assert reply.error is not None
@@ -432,7 +432,7 @@ class TestTrouble:
         assert reply.error.detail["withheld"] == ["WITHHELD_KEY"]
 
     async def test_a_refusal_to_begin_is_told(self, make: Make, say: Any, store: Path) -> None:
-        """An agent that wants somebody to log in says so before there is a conversation."""
+        """An agent that requires a login fails the prompt before a conversation exists."""
         (store / "refuse-new").touch()
         reply = await make().prompt(say("told"))
 
@@ -450,7 +450,7 @@ class TestTrouble:
         ],
     )
     async def test_an_error_in_the_place_of_a_reply_is_one(self, name: str, text: str, code: str | None) -> None:
-        """An agent that ends its turn as usual and says an error where a reply would stand has failed."""
+        """An error message in place of the reply text is an error, even if the turn ended as usual."""
         turn = acp_turns.Turn(tools=True)
         content = {"type": "text", "text": text}
         notice = {"type": "text", "text": "Info: Request failed due to a transient API error. Retrying..."}
@@ -461,7 +461,7 @@ class TestTrouble:
         assert (reply.error.code if reply.error else None) == code
 
     async def test_a_notice_of_a_mode_is_no_reply(self) -> None:
-        """What Gemini writes into its text about its mode is taken out of it."""
+        """A notice of Gemini's mode is removed from the reply."""
         turn = acp_turns.Turn(tools=True)
         content = {"type": "text", "text": "[MODE_UPDATE] yolo\nYes."}
         turn.feed("s", {"sessionUpdate": "agent_message_chunk", "content": content})
@@ -475,7 +475,7 @@ class TestTrouble:
 
     @pytest.mark.parametrize(("how", "code"), [("", "agent_error"), ("signal", "agent_signalled")])
     async def test_a_crash_is_told(self, make: Make, say: Any, how: str, code: str) -> None:
-        """An agent that dies in the middle of a turn leaves its exit and its last words."""
+        """An agent that crashes in a turn is an error with its exit and its last lines of standard error."""
         error = await failure(make().prompt(say(f"crash {how}")))
 
         assert error.code == code
@@ -483,7 +483,7 @@ class TestTrouble:
 
     @pytest.mark.parametrize("how", ["", "lines"])
     async def test_a_flood_is_stopped(self, make: Make, say: Any, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A line or a number of stray lines beyond all measure ends the agent."""
+        """A line that is too long, or too many stray lines, end the agent."""
         monkeypatch.setattr(acp_connection, "MAX_LINE_BYTES", 1_000_000)
         error = await failure(make().prompt(say(f"flood {how}")))
 
@@ -492,14 +492,14 @@ class TestTrouble:
     async def test_an_agent_that_falls_mute_is_ended(
         self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """An agent that closes its output and lives on is not waited for."""
+        """An agent that closes its output and does not exit is ended."""
         monkeypatch.setattr(acp_agent, "PARTING_SECONDS", 0.2)
         error = await failure(make().prompt(say("mute")))
 
         assert error.code == "reply_unreadable"
 
     async def test_silence_is_told(self, make: Make, say: Any) -> None:
-        """An agent that says nothing for longer than it may is ended."""
+        """An agent that writes no message for longer than its idle limit is ended."""
         error = await failure(make(idle_seconds=0.5).prompt(say("hang")))
 
         assert error.code == "agent_idle"
@@ -507,8 +507,8 @@ class TestTrouble:
     async def test_the_limit_of_time_is_told(
         self, make: Make, say: Any, store: Path, hanging: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """An agent whose time is over is told so, and what it says of its own end is not taken for its reply."""
-        # Its process has this much longer to start and to hang, while the clock of its turn stands still.
+        """An agent that exceeds the time-out is cancelled, and its last reply does not count."""
+        # The process has this much longer to start and to hang, because the clock of its turn is stopped.
         monkeypatch.setattr(acp_agent, "PARTING_SECONDS", 60.0)
         time = clock.FakeClock()
         work = asyncio.ensure_future(make(time=time).prompt(say("hang", timeout_seconds=0.2)))
@@ -520,7 +520,7 @@ class TestTrouble:
         assert "cancelled" in names(store)
 
     async def test_one_that_never_answers_is_told(self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A program that does not speak the protocol at all is not waited for for ever."""
+        """A program that does not speak the protocol is ended after the opening time-out."""
         monkeypatch.setattr(acp_agent, "OPENING_SECONDS", 0.3)
         monkeypatch.setattr(acp_agent, "PARTING_SECONDS", 0.1)
         error = await failure(make(command=("sleep", "1000")).prompt(say("told")))
@@ -528,13 +528,13 @@ class TestTrouble:
         assert (error.code, error.detail) == ("agent_timeout", {"timeout_seconds": 0.3})
 
     async def test_a_program_that_ends_at_once_is_told(self, make: Make, say: Any) -> None:
-        """So is one that prints something else and goes."""
+        """A program that prints another text and exits is an error with its exit code and that text."""
         error = await failure(make(command=("sh", "-c", "echo usage; exit 2")).prompt(say("told")))
 
         assert (error.code, error.detail["exit_code"], error.detail["stray"]) == ("agent_error", 2, ["usage"])
 
     async def test_a_missing_program_is_told(self, make: Make, say: Any, tmp_path: Path) -> None:
-        """A command that is not there is named, by a check too; so is one that is no program after all."""
+        """A command that does not exist or cannot be executed is `agent_missing`, and a check names a missing one."""
         (tmp_path / "broken").write_text("#!/no/such/interpreter\n")
         (tmp_path / "broken").chmod(0o755)
         missing = BackendConfig(name="mine", type="acp", command=("no-such-agent",))
@@ -547,7 +547,7 @@ class TestTrouble:
         assert "no-such-agent" in lack.message
 
     async def test_a_missing_package_is_told(self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without the protocol's package the try fails, and says what to install."""
+        """A prompt without the protocol's package fails, and the error names the extra to install."""
         monkeypatch.setattr(util, "find_spec", lambda _: None)
         error = await failure(make().prompt(say("told")))
 
@@ -555,20 +555,20 @@ class TestTrouble:
         assert "control-room[acp]" in error.message
 
     async def test_a_missing_folder_is_told(self, make: Make, say: Any) -> None:
-        """A workspace that is gone keeps its own code."""
+        """A missing working folder keeps its own code."""
         error = await failure(make().prompt(say("told", working_dir=PurePath("/no/such/folder"))))
 
         assert error.code == "cwd_missing"
 
 
 class TestEnds:
-    """What a cancellation reaches."""
+    """Processes after a cancellation or the end of a turn."""
 
     @pytest.mark.parametrize("text", ["hang", "stubborn"])
     async def test_a_cancellation_leaves_nothing(
         self, make: Make, say: Any, store: Path, text: str, hanging: Any
     ) -> None:
-        """The agent is told, then ended with every process that it has started, however stubborn it is."""
+        """A cancelled prompt ends the agent and all processes that it started, stubborn ones too."""
         before = os.listdir("/proc/self/fd")
         work = asyncio.ensure_future(make().prompt(say(text)))
         pids = [int(pid) for pid in (await hanging()).split()]
@@ -591,7 +591,7 @@ class TestEnds:
     async def test_one_that_is_cut_off_can_be_begun_again(
         self, make: Make, say: Any, running: supervisor.Supervisor, hanging: Any
     ) -> None:
-        """An agent that ends with its launcher is no failure of the agent's, and is told as what it is."""
+        """A prompt whose agent dies with the launcher ends as `LauncherLost`, not as a failure of the agent."""
         work = asyncio.ensure_future(make().prompt(say("hang")))
         await hanging()
         os.kill(running.launcher_pid or 0, signal.SIGKILL)
@@ -602,7 +602,7 @@ class TestEnds:
     async def test_an_agent_that_does_not_go_is_ended(
         self, make: Make, say: Any, store: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """An agent that lives on when nobody speaks with it any more is ended with its children; its reply counts."""
+        """An agent that does not exit after its reply is ended with its children, and the reply counts."""
         monkeypatch.setattr(acp_agent, "PARTING_SECONDS", 0.2)
         reply = await make("--lingers").prompt(say("told"))
 
@@ -611,7 +611,7 @@ class TestEnds:
 
 
 def outside(store: Path) -> list[int]:
-    """Return the processes that have the store in their environment, by their ids out here."""
+    """Return the processes that have the store in their environment, by their ids outside the namespace."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -623,7 +623,7 @@ def outside(store: Path) -> list[int]:
 
 
 def _ended(**given: Any) -> schema.PromptResponse:
-    # Not at the top: each worker collects this file, and loading the package takes a second.
+    # Not at the top: each pytest worker collects this file, and loading the package takes a second.
     from acp import schema
 
     return schema.PromptResponse(stop_reason="end_turn", **given)

@@ -21,7 +21,7 @@ You analyze. Say what you see.
 
 
 def load(tmp_path: Path, own: str | None = None, **files: str) -> Roster:
-    """Load the bundled agents, a folder of agent files, and a project's own file."""
+    """Return the roster of the bundled agents, a folder of agent files, and a project's own file."""
     folder = tmp_path / agent_files.FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
@@ -31,7 +31,7 @@ def load(tmp_path: Path, own: str | None = None, **files: str) -> Roster:
 
 
 def test_a_text_with_a_head(tmp_path: Path) -> None:
-    """The head names the agent and its model, the rest is its role; it speaks through Claude Code."""
+    """The head of an agent file names the agent and its model, the rest is its role; its backend is Claude Code."""
     (agent, *_) = load(tmp_path, analyzer__md=ANALYZER).agents
 
     assert (agent.id, agent.archetype, agent.backend, agent.model) == (
@@ -55,7 +55,7 @@ def test_a_text_with_a_head(tmp_path: Path) -> None:
     ],
 )
 def test_forms(tmp_path: Path, name: str, text: str, expected: tuple[str, str, str]) -> None:
-    """Heads may be short or missing; a YAML file holds the role too."""
+    """A head may be short or missing, and a YAML file contains the role too."""
     found = load(tmp_path, **{name: text})
 
     assert found.broken == ()
@@ -75,7 +75,7 @@ def test_forms(tmp_path: Path, name: str, text: str, expected: tuple[str, str, s
     ],
 )
 def test_files_that_describe_no_agent(tmp_path: Path, name: str, text: str, code: str) -> None:
-    """A broken file is told and left out by itself; all others count."""
+    """A broken agent file is reported and left out, and all other agents are loaded."""
     found = load(tmp_path, analyzer__md=ANALYZER, **{name: text})
 
     assert [flaw.code for broken in found.broken for flaw in broken.flaws] == [code]
@@ -84,7 +84,7 @@ def test_files_that_describe_no_agent(tmp_path: Path, name: str, text: str, code
 
 
 def test_a_project_has_the_last_word(tmp_path: Path) -> None:
-    """An entry of agents.json with the same id says through which backend the agent speaks."""
+    """An entry of agents.json with the id of an agent file overrides its backend and model."""
     own = '{"agents": [{"id": "custom-analyzer", "backend": "local", "model": null}]}'
     (agent, *_) = load(tmp_path, own, analyzer__md=ANALYZER).agents
 
@@ -97,7 +97,7 @@ def test_a_project_has_the_last_word(tmp_path: Path) -> None:
 
 
 def test_an_unknown_backend_is_told(tmp_path: Path) -> None:
-    """A file that names a backend which there is not is refused, and nothing is kept from starting."""
+    """An agent file with an unknown backend is reported as broken."""
     found = load(tmp_path, a__md="---\nbackend: nothing\n---\nRole.")
 
     assert [(broken.foreign, flaw.code) for broken in found.broken for flaw in broken.flaws] == [
@@ -106,7 +106,7 @@ def test_an_unknown_backend_is_told(tmp_path: Path) -> None:
 
 
 def test_other_files_are_passed_by(tmp_path: Path) -> None:
-    """What is no text of an agent, and a README, say nothing."""
+    """A README and files that are not Markdown or YAML are ignored."""
     bundled = load(tmp_path)
 
     assert load(tmp_path, README__md="Read me.", notes__txt="Notes.").agents == bundled.agents

@@ -1,4 +1,4 @@
-"""Agents that are cut off while the service goes on: they are not asked again unseen."""
+"""Agents that are cut off while the service runs: the performer does not send their prompts again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.calls import Harness
 
 
 class Breaking(Backends):
-    """Backends whose only one loses its launcher a few times before it answers."""
+    """A backend that loses its launcher a few times before it answers."""
 
     def __init__(self, losses: int) -> None:
         super().__init__({}, around.surroundings())
@@ -25,15 +25,15 @@ class Breaking(Backends):
         self.attempts: list[int] = []
 
     def resolve_model(self, tier: str) -> str | None:
-        """Return that it has one model."""
+        """Return None: the backend has one model."""
         return None
 
     def get(self, name: str) -> ports.AgentBackend:
-        """Return it, whatever its name."""
+        """Return this backend for any name."""
         return self  # type: ignore[return-value]
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """Be cut off, or answer."""
+        """Fail with a lost launcher, or answer."""
         self.attempts.append(prompt.attempt)
         if len(self.attempts) <= self._losses:
             raise commands.LauncherLost(detail={"exit_code": -9})
@@ -46,13 +46,13 @@ def harness(tmp_path: Path) -> Harness:
 
 
 async def asked(harness: Harness, backends: Breaking, **given: Any) -> records.Result:
-    """Perform a call."""
+    """Perform an agent call."""
     call = operations.AgentCall(agent_id="writer-001", backend="any", prompt=("Write.",), **given)
     return await AgentPerformer(backends, around.conversations()).perform(harness.call(call))
 
 
 async def test_an_agent_that_was_cut_off_is_told(harness: Harness) -> None:
-    """The engine decides whether the prompt goes out anew: here nothing is repeated."""
+    """A prompt whose agent was cut off is interrupted and not repeated, because the engine decides on a retry."""
     backends = Breaking(losses=2)
     with pytest.raises(ports.Interrupted):
         await asked(harness, backends)

@@ -21,7 +21,7 @@ def registry(*configs: BackendConfig) -> Backends:
 
 
 def test_a_backend_is_made_once_and_nothing_is_started() -> None:
-    """The same name is the same backend, so that one model serves all; making it starts no process."""
+    """The same name gives the same backend, and making it starts no process."""
     before = living.children()
     made = registry(BackendConfig(name="mine", type="local"))
 
@@ -31,7 +31,7 @@ def test_a_backend_is_made_once_and_nothing_is_started() -> None:
 
 
 def test_an_unknown_type_names_the_nearest() -> None:
-    """A type that does not exist is an error of the configuration, with the type that was meant."""
+    """An unknown type is a configuration error that names the nearest type."""
     with pytest.raises(errors.ConfigurationError) as failed:
         registry(BackendConfig(name="x", type="scritped")).get("x")
 
@@ -40,7 +40,7 @@ def test_an_unknown_type_names_the_nearest() -> None:
 
 
 def test_an_unknown_name_names_the_nearest() -> None:
-    """A name that is not configured fails the step that used it."""
+    """A name that is not configured fails the step, and the error lists the configured names."""
     with pytest.raises(errors.AgentFailed) as failed:
         registry(BackendConfig(name="local", type="local")).get("locla")
 
@@ -49,7 +49,7 @@ def test_an_unknown_name_names_the_nearest() -> None:
 
 
 async def test_a_recording_asks_a_backend_of_the_same_registry(tmp_path: Path) -> None:
-    """Which backend is recorded is a name, and its replies come through."""
+    """A recording finds the backend that it records by name in the same registry, and passes its replies on."""
     script = tmp_path / "s.json"
     script.write_text('{"*": "Kael arrives."}')
     made = registry(
@@ -65,7 +65,7 @@ async def test_a_recording_asks_a_backend_of_the_same_registry(tmp_path: Path) -
 
 
 def test_check_tells_what_a_backend_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before any run, somebody can ask which backends will not work here, and why; nothing is started for it."""
+    """A check reports which backends cannot work here, without starting a process."""
     monkeypatch.setattr(local, "missing_packages", lambda: ["xllamacpp"])
     (tmp_path / "fine.json").write_text("{}")
     before = living.children()
@@ -85,5 +85,5 @@ def test_check_tells_what_a_backend_lacks(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_every_type_can_be_named_in_a_file() -> None:
-    """The types that exist are those that the file of agents may name."""
+    """The backend types include `local`, `scripted`, `template` and every program."""
     assert set(backends.TYPES) >= {"local", "scripted", "template", *catalogue.PROGRAMS}

@@ -1,4 +1,4 @@
-"""Counting: the usage of turns, where a program tells the sums of the whole conversation."""
+"""Counting: the usage of single turns, where a program reports sums of the whole conversation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALL: dict[str, Any] = {"input_tokens": 101, "output_tokens": 23}
 
 
 def claude(turns: int, *, calls: int = 1, **given: Any) -> dict[str, Any]:
-    """Return what Claude Code says after so many equal turns: the tokens of the turn, and sums of everything else."""
+    """Return Claude Code's answer after some equal turns: tokens of the turn, and sums of all other values."""
     models = {"opus": {"inputTokens": 96 * turns, "cacheReadInputTokens": 5 * turns, "outputTokens": 23 * turns}}
     usage = {"input_tokens": 101 * calls, "output_tokens": 23 * calls}
     result = {"type": "result", "is_error": False, "result": "PONG", "session_id": OURS, "usage": usage}
@@ -25,7 +25,7 @@ def claude(turns: int, *, calls: int = 1, **given: Any) -> dict[str, Any]:
 
 
 def codex(turns: int) -> dict[str, Any]:
-    """Return what Codex says after so many equal turns."""
+    """Return Codex's answer after some equal turns."""
     usage = {"input_tokens": 101 * turns, "output_tokens": 23 * turns}
     said = {"type": "item.completed", "item": {"type": "agent_message", "text": "PONG"}}
     return {"stdout": [{"type": "thread.started", "thread_id": OURS}, said, {"type": "turn.completed", "usage": usage}]}
@@ -38,14 +38,14 @@ FAILED = {
 
 
 class Talk:
-    """A conversation with a program, as one run after another has it."""
+    """A conversation with a program that continues over several runs."""
 
     def __init__(self, speaking: Speaking, work: Path) -> None:
         self._speaking = speaking
         self._work = work
 
     async def turn(self, program: str, key: str, **given: Any) -> AgentReply:
-        """Send a prompt in a new life of the service."""
+        """Send a prompt through a new backend, as after a restart of the service."""
         first: dict[str, Any] = {"agent_session_id": OURS, "session_created": key != "one"}
         return await self._speaking(program).prompt(asked(self._work, key=key, **(first | given)))
 
@@ -66,7 +66,7 @@ def talk(speaking: Speaking, work: Path) -> Talk:
 
 
 async def test_equal_turns_take_the_same(talk: Talk, claude_stub: Stub) -> None:
-    """Turn by turn the sums grow, and each turn takes what its calls take."""
+    """Equal turns have equal usage, although the reported sums grow."""
     claude_stub.answer(*map(claude, (1, 2, 3)))
     told = [(await talk.turn("claude-code", key)).usage for key in ("one", "two", "three")]
 
@@ -74,7 +74,7 @@ async def test_equal_turns_take_the_same(talk: Talk, claude_stub: Stub) -> None:
 
 
 async def test_a_turn_that_tells_nothing_is_paid_by_the_next(talk: Talk, codex_stub: Stub) -> None:
-    """What a failed turn took is null there and stands in the next one, so that the sum is right."""
+    """The usage of a failed turn is null, and the next turn includes it."""
     codex_stub.answer(codex(1), FAILED, codex(3))
     told = [(await talk.turn("codex", key, attempt=n)).usage for n, key in enumerate(("one", "two", "two"), start=1)]
 
@@ -82,7 +82,7 @@ async def test_a_turn_that_tells_nothing_is_paid_by_the_next(talk: Talk, codex_s
 
 
 async def test_a_reply_without_a_line_is_paid_by_the_next(talk: Talk, codex_stub: Stub) -> None:
-    """After a crash between a reply and its line the repetition takes both; after one behind it, itself alone."""
+    """After a crash before a reply's line is recorded, the retry counts both; after the line, only itself."""
     codex_stub.answer(codex(1), codex(2), codex(3), codex(4))
     await talk.turn("codex", "one")
     await talk.turn("codex", "two", line_attempt=1)
@@ -93,7 +93,7 @@ async def test_a_reply_without_a_line_is_paid_by_the_next(talk: Talk, codex_stub
 
 
 async def test_another_run_does_not_pay_for_it(talk: Talk, codex_stub: Stub) -> None:
-    """What a run was told without recording it is not put on the bill of the next run in the conversation."""
+    """Usage that one run did not record is not counted for the next run in the conversation."""
     codex_stub.answer(codex(1), codex(2))
     await talk.turn("codex", "one")
     reply = await talk.turn("codex", "one", run_id="another", session_created=True)
@@ -102,7 +102,7 @@ async def test_another_run_does_not_pay_for_it(talk: Talk, codex_stub: Stub) -> 
 
 
 async def test_what_was_before_is_unknown(talk: Talk, codex_stub: Stub) -> None:
-    """In a conversation that was begun elsewhere nobody knows what of the sums belongs to the first turn."""
+    """The first turn in a conversation that was begun elsewhere has no usage, because the sums before are unknown."""
     codex_stub.answer(codex(7), codex(8))
     told = [(await talk.turn("codex", key)).usage for key in ("two", "three")]
 
@@ -110,7 +110,7 @@ async def test_what_was_before_is_unknown(talk: Talk, codex_stub: Stub) -> None:
 
 
 async def test_what_is_of_the_turn_is_known(talk: Talk, claude_stub: Stub) -> None:
-    """There, too, tokens that a program tells of the turn itself count; only its price does not."""
+    """In a conversation begun elsewhere, the first turn has the tokens reported for the turn, but no price."""
     claude_stub.answer(claude(7), claude(8))
     told = [(await talk.turn("claude-code", key)).usage for key in ("two", "three")]
 
@@ -118,7 +118,7 @@ async def test_what_is_of_the_turn_is_known(talk: Talk, claude_stub: Stub) -> No
 
 
 async def test_a_program_that_counts_by_process_is_believed(talk: Talk, claude_stub: Stub) -> None:
-    """A version whose sums begin anew with each process takes what it says, not the difference to it."""
+    """Sums that begin anew with each process are taken as they are, not as a difference."""
     claude_stub.answer(claude(1), claude(1), claude(2, calls=2), claude(1))
     told = [(await talk.turn("claude-code", key)).usage for key in ("one", "two", "three", "four")]
 

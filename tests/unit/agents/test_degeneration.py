@@ -1,4 +1,4 @@
-"""Degenerate replies: many that are, and as many that only look like it."""
+"""Degenerate replies, and as many sound replies that resemble them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ EQUAL_LINES = {
 
 @pytest.mark.parametrize("name", ECHOES)
 def test_an_echo_is_degenerate(name: str) -> None:
-    """A reply that only says again what the agent was told is none, whatever stands around its words."""
+    """A reply that only repeats the prompt is degenerate, also with other words around it."""
     found = degeneration.find(ECHOES[name], ASKED)
 
     assert found is not None
@@ -105,33 +105,33 @@ def test_an_echo_is_degenerate(name: str) -> None:
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_an_endless_repetition_is_degenerate(name: str) -> None:
-    """A reply that is its own repetition for the most part is none, even if it came to an end."""
+    """A reply that mostly repeats itself is degenerate, even if it ended by itself."""
     assert degeneration.find(ENDLESS[name], ASKED) is not None
 
 
 @pytest.mark.parametrize("name", CUT)
 def test_a_reply_cut_off_in_its_loop_is_degenerate(name: str) -> None:
-    """What may be meant where a reply ended by itself is a loop where it would have gone on."""
+    """A repetition at the end is degenerate only if the reply was cut off."""
     assert degeneration.find(CUT[name], ASKED, cut_off=True) is not None
     assert degeneration.find(CUT[name], ASKED) is None
 
 
 @pytest.mark.parametrize("name", [*SOUND, *EQUAL_LINES])
 def test_a_sound_reply_is_none(name: str) -> None:
-    """Short words, lists, tables, code, refrains, worded answers and texts given back are replies."""
+    """Short words, lists, tables, code, refrains, reworded answers and returned texts are not degenerate."""
     assert degeneration.find((SOUND | EQUAL_LINES)[name], ASKED) is None
 
 
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_reply_that_was_cut_off_is_none(name: str) -> None:
-    """That a reply reached its longest does not make a loop of what is none."""
+    """A sound reply is not degenerate if it was cut off."""
     assert degeneration.find(SOUND[name], ASKED, cut_off=True) is None
 
 
 @pytest.mark.parametrize("unit", ["a", "ab ", "(", "x\n", "`", "- ", "é ", "1 "])
 @pytest.mark.parametrize("last", ["", "b"])
 def test_a_long_reply_takes_linear_time(unit: str, last: str) -> None:
-    """A megabyte of anything is judged in a moment, and so is one whose end does not fit."""
+    """A megabyte of any repeated text is judged within five seconds."""
     began = time.process_time()
     degeneration.find(unit * (1_000_000 // len(unit)) + last, ASKED, cut_off=True)
 

@@ -1,4 +1,4 @@
-"""What programs write while they work, as the words of their agents."""
+"""The output of programs while they work, as the words of their agents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.agents.programs import hearing
 
 
 def heard(*parts: tuple[int, bytes, int]) -> str:
-    """Return what is heard of an output's parts."""
+    """Return the text heard from parts of an output."""
     told: list[str] = []
     ear = hearing.Hearing(told.append)
     for part in parts:
@@ -17,7 +17,7 @@ def heard(*parts: tuple[int, bytes, int]) -> str:
 
 
 def test_the_words_of_an_agent_are_told() -> None:
-    """Texts within the JSON of an event stand alone; other lines are told as they are, at most so long."""
+    """The text within a JSON event is extracted; other lines are passed on, cut to a maximum length."""
     said = json.dumps({"type": "assistant", "message": {"content": [{"type": "text", "text": "Looking."}]}})
     other = json.dumps({"type": "tool", "name": "x" * 10_000})
     told = heard((1, f"{said}\n{other}\nplain\n".encode(), 0)).splitlines()
@@ -28,7 +28,7 @@ def test_the_words_of_an_agent_are_told() -> None:
 
 
 def test_lines_are_whole() -> None:
-    """An event that comes in parts is understood when it is whole; errors are told at once."""
+    """An event that arrives in parts is read when it is complete; standard error is passed on at once."""
     line = json.dumps({"text": "ünd"}, ensure_ascii=False).encode() + b"\n"
     cut = line.index("ü".encode()) + 1
 
@@ -36,12 +36,12 @@ def test_lines_are_whole() -> None:
 
 
 def test_a_gap_is_told() -> None:
-    """Behind bytes that were left out the next whole line is the first."""
+    """After omitted bytes, the text has a notice and continues with the next whole line."""
     assert heard((1, b"begin", 0), (1, b"rest\nnext\n", 7)) == "[output left out here]\nnext\n"
 
 
 def test_hostile_events_are_lines() -> None:
-    """Deep nesting, wrong types and broken JSON are shown as they are."""
+    """Deeply nested, mistyped and broken JSON is passed on unchanged."""
     deep = b'{"a":' * 100 + b"1" + b"}" * 100
 
     assert heard((1, deep + b"\n", 0)) == f"{deep.decode()}\n"

@@ -1,4 +1,4 @@
-"""The local backend with its real model: loading, speaking, stopping, failing."""
+"""The local backend with its real model: loading, prompts, stopping, failures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def backend() -> AsyncIterator[local.LocalBackend]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def loaded() -> AsyncIterator[local.LocalBackend]:
-    """Give a backend for all tests that only speak with it, since loading the model takes longer than they do."""
+    """Return one backend for all tests that only send prompts, because loading the model takes longer than they do."""
     made = local.LocalBackend("local")
     yield made
     await made.close()
@@ -47,7 +47,7 @@ speaking_only = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_the_model_is_loaded_at_the_first_prompt_and_once(backend: local.LocalBackend) -> None:
-    """No process is started before it is needed, prompts that come together start one, and it stays."""
+    """The first prompts start one model process together, and later prompts use the same process."""
     before = living.children()
     replies = await asyncio.gather(*(backend.prompt(prompt(f"Say the number {n}.")) for n in range(3)))
     loaded = living.children() - before
@@ -61,7 +61,7 @@ async def test_the_model_is_loaded_at_the_first_prompt_and_once(backend: local.L
 
 @speaking_only
 async def test_the_reply_tells_its_price(loaded: local.LocalBackend) -> None:
-    """Tokens read and written are counted; the limit of the reply is kept."""
+    """A reply counts the tokens read and written, and keeps its limit of tokens."""
     reply = await loaded.prompt(prompt("Tell a long story.", max_tokens=7))
 
     assert reply.usage is not None
@@ -72,7 +72,7 @@ async def test_the_reply_tells_its_price(loaded: local.LocalBackend) -> None:
 @pytest.mark.slow
 @speaking_only
 async def test_the_standing_instruction_reaches_the_model(loaded: local.LocalBackend) -> None:
-    """A system text is part of what the model reads, and changes what it says."""
+    """A system text changes the reply of the model."""
     plain = await loaded.prompt(prompt("Who are you?", max_tokens=20))
     told = await loaded.prompt(prompt("Who are you?", system="You are Mira, a harbour pilot.", max_tokens=20))
 
@@ -81,7 +81,7 @@ async def test_the_standing_instruction_reaches_the_model(loaded: local.LocalBac
 
 @speaking_only
 async def test_a_reply_is_held_to_its_schema(loaded: local.LocalBackend) -> None:
-    """A reply that must fit a schema does, though the prompt asks for something else."""
+    """A reply fits its schema, even if the prompt asks for another form."""
     schema = {
         "type": "object",
         "properties": {
@@ -101,7 +101,7 @@ async def test_a_reply_is_held_to_its_schema(loaded: local.LocalBackend) -> None
 @pytest.mark.slow
 @speaking_only
 async def test_a_reply_that_reached_its_longest_is_told(loaded: local.LocalBackend) -> None:
-    """Half a JSON document comes with the reason why it is half."""
+    """A JSON reply that reached its limit of tokens has the finish reason `length`."""
     schema = {"type": "object", "properties": {"story": {"type": "string", "minLength": 200}}, "required": ["story"]}
     reply = await loaded.prompt(prompt("Tell a story.", reply_schema=schema, max_tokens=10))
 
@@ -111,7 +111,7 @@ async def test_a_reply_that_reached_its_longest_is_told(loaded: local.LocalBacke
 @pytest.mark.slow
 @speaking_only
 async def test_a_schema_that_cannot_be_kept_is_refused(loaded: local.LocalBackend) -> None:
-    """A schema that the library does not understand is told, and the next prompt is answered."""
+    """A schema that the library does not support is refused, and the next prompt is answered."""
     refused = await loaded.prompt(prompt(reply_schema={"type": "nonsense"}))
     answered = await loaded.prompt(prompt())
 
@@ -125,7 +125,7 @@ async def test_a_schema_that_cannot_be_kept_is_refused(loaded: local.LocalBacken
 async def test_a_prompt_too_long_is_refused_with_its_numbers(
     loaded: local.LocalBackend, words: int, max_tokens: int
 ) -> None:
-    """Nothing is cut in silence: neither a prompt that does not fit, nor a reply that finds no room behind it."""
+    """A prompt is refused with its numbers if it, or the reply after it, exceeds the context."""
     reply = await loaded.prompt(prompt("count " * words, max_tokens=max_tokens))
 
     assert reply.error is not None
@@ -136,7 +136,7 @@ async def test_a_prompt_too_long_is_refused_with_its_numbers(
 
 
 async def test_a_model_that_is_not_there_is_refused(backend: local.LocalBackend) -> None:
-    """Another model's name is never answered by this one in silence; the tiers all stand for it."""
+    """A prompt for an unknown model is refused; every tier is the local model."""
     with pytest.raises(errors.AgentFailed) as failed:
         await backend.prompt(prompt(model="gpt-9"))
 
@@ -154,7 +154,7 @@ async def test_a_model_that_is_not_there_is_refused(backend: local.LocalBackend)
 async def test_a_cancellation_stops_the_generation(
     backend: local.LocalBackend, begun: bool, text: str, after_seconds: float
 ) -> None:
-    """Whatever the model is at, it is stopped long before its end, and the next prompt is answered."""
+    """A cancellation stops loading or generating, and the next prompt is answered."""
     before = living.children()
     if begun:
         await backend.prompt(prompt())
@@ -172,7 +172,7 @@ async def test_a_cancellation_stops_the_generation(
 @pytest.mark.slow
 @speaking_only
 async def test_a_cancelled_wait_disturbs_nobody(loaded: local.LocalBackend) -> None:
-    """A prompt that is cancelled while it waits for its turn leaves the speaking one alone."""
+    """A prompt cancelled while it waits for its turn does not disturb the one under way."""
     speaking = asyncio.ensure_future(loaded.prompt(prompt("Tell a story.", max_tokens=60)))
     waiting = asyncio.ensure_future(loaded.prompt(prompt("Sing a song.")))
     await asyncio.sleep(0)
@@ -185,7 +185,7 @@ async def test_a_cancelled_wait_disturbs_nobody(loaded: local.LocalBackend) -> N
 
 @pytest.mark.slow
 async def test_a_killed_model_fails_the_prompt_and_comes_back(backend: local.LocalBackend) -> None:
-    """A process that dies while it speaks fails that prompt; one that dies idle is replaced unnoticed."""
+    """A model process killed during a prompt fails that prompt; one killed while idle is replaced."""
     before = living.children()
     await backend.prompt(prompt())
     await _kill_the_model(before)
@@ -215,7 +215,7 @@ async def _kill_the_model(before: set[int]) -> None:
 async def test_a_model_that_cannot_be_loaded_is_told(
     backend: local.LocalBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A damaged model file is an unavailable backend, with the library's own reason, and no process stays."""
+    """A damaged model file is `backend_unavailable` with the library's reason, and leaves no process."""
     damaged = tmp_path / "model.gguf"
     damaged.write_bytes(b"not a model")
     monkeypatch.setattr(local, "_model_file", lambda: damaged)
@@ -245,7 +245,7 @@ asyncio.run(main())
 
 
 def test_the_model_dies_with_a_service_that_is_killed() -> None:
-    """SIGKILL of the service while the model reads or writes leaves no process behind."""
+    """A SIGKILL of the service while the model works leaves no model process."""
     service = subprocess.Popen([sys.executable, "-c", SERVICE], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert service.stdout is not None
     handle = os.pidfd_open(int(service.stdout.readline()))
@@ -257,7 +257,7 @@ def test_the_model_dies_with_a_service_that_is_killed() -> None:
 
 
 def test_the_model_ends_when_nobody_can_ask_any_more() -> None:
-    """The end of standard input ends the process in the middle of an answer, where the kernel offers no other leash."""
+    """The end of standard input ends the model process in the middle of an answer."""
     file = str(local._model_file())
     helper = subprocess.Popen(
         [sys.executable, "-m", "app.agents.local_model", str(os.getpid()), file, "4096"],

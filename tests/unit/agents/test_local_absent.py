@@ -30,9 +30,9 @@ asyncio.run(main())
 
 
 def test_missing_packages_are_told_with_the_way_to_get_them(tmp_path: Path) -> None:
-    """Without its packages the backend says which are missing and what installs them, and starts nothing."""
+    """A backend without its packages names them and the way to install them, and starts no process."""
     (tmp_path / "orjson").symlink_to(Path(orjson.__file__).parent)
-    # -S leaves out every installed package but the one that the engine itself needs.
+    # -S hides every installed package except the one that the engine itself needs.
     asked = subprocess.run(
         [sys.executable, "-S", "-c", ASKING],
         cwd=ROOT,

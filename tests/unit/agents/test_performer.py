@@ -1,4 +1,4 @@
-"""The agent performer: what reaches a backend, what is kept, and what counts as a success."""
+"""The agent performer: the prompt that reaches a backend, the logs, and the replies that count as success."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.unit.calls import Harness
 
 
 class Noting(Backends):
-    """Backends that note the last prompt before they pass it on."""
+    """Backends that record the last prompt before they pass it on."""
 
     noted: ports.AgentPrompt
 
     def get(self, name: str) -> ports.AgentBackend:
-        """Return the backend of that name, watched."""
+        """Return the backend of that name, wrapped to record prompts."""
         return _Watched(super().get(name), self)
 
 
@@ -45,7 +45,7 @@ class _Watched:
 
 
 class Keeping(Backends):
-    """One backend, which keeps something of the conversation, and then may think for ever."""
+    """One backend that writes with `retry_until_space`, and then answers or hangs."""
 
     def __init__(self, *, answers: bool, reply: ports.AgentReply | None = None) -> None:
         super().__init__({}, around.surroundings())
@@ -54,7 +54,7 @@ class Keeping(Backends):
         self.kept = asyncio.Event()
 
     def resolve_model(self, tier: str) -> str | None:
-        """Return that it has one model."""
+        """Return None: the backend has one model."""
         return None
 
     def get(self, name: str) -> Any:
@@ -62,10 +62,10 @@ class Keeping(Backends):
         return self
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """Keep, and answer."""
+        """Write, then answer or hang."""
 
         async def write() -> None:
-            """Write nothing."""
+            """Write no data."""
 
         await prompt.retry_until_space(write)
         self.kept.set()
@@ -75,7 +75,7 @@ class Keeping(Backends):
 
 
 class Hours:
-    """The time of the loop, which can be put forward."""
+    """The time of the loop, which the test can advance."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._loop = asyncio.get_running_loop()
@@ -84,7 +84,7 @@ class Hours:
         patch.setattr(self._loop, "time", lambda: self._time() + self._passed)
 
     async def pass_by(self, hours: float) -> None:
-        """Let time pass, and everybody hear of it who waits for it."""
+        """Advance the time, and let the tasks that wait for it run."""
         self._passed += hours * 3600
         await asyncio.sleep(0.001)
 
@@ -104,18 +104,18 @@ def backing(tmp_path: Path) -> Backing:
 
 
 def performing(backends: Backends) -> AgentPerformer:
-    """Return a performer in whose project nobody else speaks."""
+    """Return a performer in a project where no other run has a conversation."""
     return AgentPerformer(backends, around.conversations())
 
 
 def speech(**given: Any) -> operations.AgentCall:
-    """Return an agent call; what is not given is usual."""
+    """Return an agent call, with usual values for fields that are not given."""
     usual: dict[str, Any] = {"agent_id": "planner-001", "backend": "script", "prompt": ("Write a brief.",)}
     return operations.AgentCall(**(usual | given))
 
 
 async def test_a_reply_is_the_output(backing: Backing) -> None:
-    """The text of the reply is the step's output, with usage and conversation; prompt and reply are kept as logs."""
+    """The output of a step is the reply's text, with usage and conversation; prompt and reply are logged."""
     harness = Harness()
     said = {"text": "Kael arrives.", "usage": {"input_tokens": 3, "output_tokens": 2}, "agent_session_id": "s1"}
     call = harness.call(speech(system="You plan."), key="brief", attempt=2)
@@ -131,7 +131,7 @@ async def test_a_reply_is_the_output(backing: Backing) -> None:
 
 
 async def test_everything_of_the_call_reaches_the_backend(backing: Backing) -> None:
-    """Instruction, tier, schema, limits and identity pass through; parts are joined, blobs read."""
+    """Instruction, tier, schema, limits and identity reach the backend; the prompt's parts are joined, blobs read."""
     harness, backends = Harness(working_dir=Path("/work")), backing("ok")
     operation = speech(
         prompt=("Read:\n", harness.blob("the scene"), "\n", harness.blob({"b": 1, "a": None}), "."),
@@ -153,7 +153,7 @@ async def test_everything_of_the_call_reaches_the_backend(backing: Backing) -> N
 
 @pytest.mark.parametrize("text", ["\ud800", "Fine.\udfff", "\udc00\ud83d"])
 async def test_a_reply_with_half_a_character_is_a_failure(text: str) -> None:
-    """Half of a surrogate pair is never replaced silently; what the reply cost is still counted."""
+    """A reply with half a surrogate pair fails the step, and its usage is counted."""
     reply = ports.AgentReply(text=text, usage=records.Usage(input_tokens=9))
     result = await performing(Keeping(answers=True, reply=reply)).perform(Harness().call(speech()))
 
@@ -164,7 +164,7 @@ async def test_a_reply_with_half_a_character_is_a_failure(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t\n", "\u200b\u00a0", "```\n```", "**  **"])
 async def test_a_reply_that_says_nothing_is_a_failure(backing: Backing, text: str) -> None:
-    """An empty or blank reply never fills a slot; what it cost is still counted."""
+    """An empty or blank reply fails the step, and its usage is counted."""
     result = await performing(backing({"text": text, "usage": {"input_tokens": 9}})).perform(Harness().call(speech()))
 
     assert result.status is states.StepState.FAILED
@@ -185,7 +185,7 @@ async def test_a_reply_that_says_nothing_is_a_failure(backing: Backing, text: st
     ],
 )
 async def test_a_refusal_is_a_failure(backing: Backing, text: str) -> None:
-    """What the agent said is in the message; in a conversation it is an answer."""
+    """A refusal fails the step with the agent's words in the message; in a conversation it is an output."""
     failed = await performing(backing(text)).perform(Harness().call(speech()))
     answer = await performing(backing(text)).perform(Harness().call(speech(agent_session_id="ses_1")))
 
@@ -207,14 +207,14 @@ async def test_a_refusal_is_a_failure(backing: Backing, text: str) -> None:
     ],
 )
 async def test_words_like_those_of_a_refusal_are_a_reply(backing: Backing, text: str) -> None:
-    """A story may hold them, and a report may say what it did not find."""
+    """Words that resemble a refusal within a story or a report are an output."""
     result = await performing(backing(text)).perform(Harness().call(speech()))
 
     assert result.output == text
 
 
 async def test_a_blank_reply_may_be_one(backing: Backing) -> None:
-    """A caller that asks again by itself takes what was said, be it nothing or an abstention."""
+    """A call that allows blank replies or abstentions gets them as output."""
     performer = performing(backing({"text": " "}))
     blank = await performer.perform(Harness().call(speech(may_be_blank=True)))
     abstained = await performing(backing("ABSTAIN: no")).perform(Harness().call(speech(may_abstain=True)))
@@ -224,7 +224,7 @@ async def test_a_blank_reply_may_be_one(backing: Backing) -> None:
 
 
 async def test_a_conversation_reaches_the_backend_and_comes_back(backing: Backing) -> None:
-    """Its id, whether it is to be resumed, and which run the agent works for are told; the reply names it."""
+    """The backend gets the conversation's id, its state and the run's id, and the result names the conversation."""
     backends = backing("ok")
     operation = speech(agent_session_id="ses_1", session_created=True)
     result = await performing(backends).perform(Harness().call(operation, attempt=3))
@@ -236,7 +236,7 @@ async def test_a_conversation_reaches_the_backend_and_comes_back(backing: Backin
 
 
 async def test_an_error_of_the_backend_is_a_failure(backing: Backing) -> None:
-    """What a backend reports as an error is the step's error, whatever text came with it."""
+    """An error from the backend fails the step with that error."""
     said = {"error": {"code": "overloaded", "message": "Too many.", "detail": {"status": 529}}}
     result = await performing(backing(said)).perform(Harness().call(speech()))
 
@@ -245,7 +245,7 @@ async def test_an_error_of_the_backend_is_a_failure(backing: Backing) -> None:
 
 
 async def test_an_agent_that_never_answers_times_out(backing: Backing) -> None:
-    """The limit of the operation ends the try, and the backend is stopped with it."""
+    """A backend that exceeds the operation's time-out fails the step."""
     operation = speech(timeout_seconds=0.05)
     with pytest.raises(errors.AgentFailed) as failed:
         await performing(backing({"hang": True})).perform(Harness().call(operation))
@@ -256,7 +256,7 @@ async def test_an_agent_that_never_answers_times_out(backing: Backing) -> None:
 
 @pytest.mark.parametrize("answers", [True, False])
 async def test_waiting_for_room_takes_nothing_of_the_time(answers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reply that has come is not lost while what is said waits for room, however long; after that time goes on."""
+    """The time-out stops while the backend waits for disk space, and continues afterwards."""
     backends, hours = Keeping(answers=answers), Hours(monkeypatch)
 
     async def patient(write: Callable[[], Any]) -> Any:
@@ -279,7 +279,7 @@ async def test_waiting_for_room_takes_nothing_of_the_time(answers: bool, monkeyp
 
 
 async def test_without_a_limit_a_day_is_enough(backing: Backing) -> None:
-    """A step without a time-out of its own has one of twenty-four hours."""
+    """A step without a time-out has one of twenty-four hours."""
     backends = backing("ok")
     await performing(backends).perform(Harness().call(speech()))
 
@@ -287,7 +287,7 @@ async def test_without_a_limit_a_day_is_enough(backing: Backing) -> None:
 
 
 async def test_a_cancellation_reaches_the_backend(backing: Backing) -> None:
-    """A cancelled step is cancelled at once, and is no result."""
+    """A cancelled step is cancelled at once and has no result."""
     harness = Harness()
     asked = asyncio.ensure_future(performing(backing({"hang": True})).perform(harness.call(speech())))
     await asyncio.wait([asked], timeout=0.05)
@@ -299,7 +299,7 @@ async def test_a_cancellation_reaches_the_backend(backing: Backing) -> None:
 
 
 async def test_a_prompt_over_the_limit_is_refused_unread(backing: Backing) -> None:
-    """Parts over 16 MiB together are refused by their sizes, before a blob is read."""
+    """Parts of more than 16 MiB together are refused by their sizes, before a blob is read."""
     harness = Harness()
     blob = records.BlobRef(sha256="absent", size_bytes=MAX_PROMPT_BYTES, text=True)
     operation = speech(prompt=("x", {"blob": blob.to_json()}))
@@ -312,7 +312,7 @@ async def test_a_prompt_over_the_limit_is_refused_unread(backing: Backing) -> No
 
 
 async def test_an_unknown_backend_fails_the_step(backing: Backing) -> None:
-    """A backend that is no longer configured is a failure that names the nearest one."""
+    """A backend that is no longer configured fails the step, and the error names the nearest one."""
     with pytest.raises(errors.AgentFailed) as failed:
         await performing(backing("ok")).perform(Harness().call(speech(backend="scrip")))
 
@@ -322,7 +322,7 @@ async def test_an_unknown_backend_fails_the_step(backing: Backing) -> None:
 
 @pytest.mark.parametrize("reply", ["**ABSTAIN:** not mine", "ABSTAIN — not mine", "```\nABSTAIN: not mine\n```"])
 async def test_marks_around_an_abstention_make_it_no_reply(backing: Backing, reply: str) -> None:
-    """An agent that abstains in bold letters has said nothing, in every language."""
+    """An abstention in bold, in a code block or with a dash fails the step with its reason."""
     result = await performing(backing(reply)).perform(Harness().call(speech()))
 
     assert result.error is not None
@@ -333,7 +333,7 @@ CUT = {"text": "Kael comes to the", "finish": "length", "usage": {"input_tokens"
 
 
 async def test_a_reply_that_reached_its_longest_fails(backing: Backing) -> None:
-    """Half a reply is none: the try fails with its limit and usage, and the record says how it ended."""
+    """A cut-off reply fails the step with its limit and usage, and the result has the finish reason."""
     harness = Harness()
     result = await performing(backing(CUT)).perform(harness.call(speech(max_tokens=4), key="draft"))
 
@@ -347,7 +347,7 @@ async def test_a_reply_that_reached_its_longest_fails(backing: Backing) -> None:
 
 
 async def test_a_reply_that_reached_its_longest_is_kept_where_it_may(backing: Backing) -> None:
-    """With `on_cut_off: keep` half a reply counts, and the record says so; never one that was to fit a schema."""
+    """With `on_cut_off: keep` a cut-off reply is the output with its finish reason, unless it has a schema."""
     kept = await performing(backing(CUT)).perform(Harness().call(speech(on_cut_off="keep")))
     bound = await performing(backing(CUT)).perform(Harness().call(speech(on_cut_off="keep", reply_schema={})))
 
@@ -362,7 +362,7 @@ async def test_a_reply_that_reached_its_longest_is_kept_where_it_may(backing: Ba
     ids=["echo", "loop"],
 )
 async def test_a_degenerate_reply_fails(backing: Backing, said: str) -> None:
-    """An echo of the role, and an endless repetition, are no replies even where half a reply would be one."""
+    """An echo of the role and an endless repetition fail the step, even with `on_cut_off: keep`."""
     call = speech(system="You plan the work of others, and nothing else.", on_cut_off="keep")
     result = await performing(backing({"text": said, "finish": "length"})).perform(Harness().call(call))
 
@@ -371,7 +371,7 @@ async def test_a_degenerate_reply_fails(backing: Backing, said: str) -> None:
 
 
 async def test_a_price_that_nobody_told_is_null(backing: Backing) -> None:
-    """Tokens without a price leave the price open, and a sum has the prices that were told."""
+    """Usage without a reported price has the price null, and a sum adds only the reported prices."""
     said = {"text": "Yes.", "usage": {"input_tokens": 3, "output_tokens": 2}}
     result = await performing(backing(said)).perform(Harness().call(speech()))
 

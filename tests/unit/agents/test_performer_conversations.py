@@ -1,4 +1,4 @@
-"""Performing agent calls in conversations: one prompt at a time, and none in what somebody else has."""
+"""Agent calls in conversations: one prompt at a time, and none in the conversation of another run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TALK, OTHER_TALK = "a-talk", "another-talk"
 
 
 class Counting(Backends):
-    """One backend, which answers when it is told to, and counts who speaks at the same time."""
+    """One backend that answers once the test allows it, and counts simultaneous prompts."""
 
     def __init__(self) -> None:
         super().__init__({}, around.surroundings())
@@ -36,7 +36,7 @@ class Counting(Backends):
         self.begun = asyncio.Semaphore(0)
 
     def resolve_model(self, tier: str) -> str | None:
-        """Return that it has one model."""
+        """Return None: the backend has one model."""
         return None
 
     def get(self, name: str) -> Any:
@@ -44,7 +44,7 @@ class Counting(Backends):
         return self
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """Answer once it is told to."""
+        """Answer once the test allows it."""
         self.prompts.append(prompt)
         self.speaking += 1
         self.most = max(self.most, self.speaking)
@@ -57,7 +57,7 @@ class Counting(Backends):
 
 
 class Stage:
-    """Runs that speak through one backend, in one process or in two."""
+    """Runs that use one backend, in one process or in two."""
 
     def __init__(self) -> None:
         self.backend = Counting()
@@ -65,7 +65,7 @@ class Stage:
         self.store = MemoryStore(clock=clock.FakeClock())
 
     def performer(self, sessions: MemoryAgentSessions | None = None) -> AgentPerformer:
-        """Return a performer, that of another process if it has sessions of its own."""
+        """Return a performer; with sessions of its own, that of another process."""
         return AgentPerformer(self.backend, ConversationClaims(sessions or self.sessions, self.store, {}))
 
 
@@ -78,7 +78,7 @@ def call(run_id: str, talk: str | None = TALK, key: str = "fix", **facts: Any) -
 
 @pytest.fixture
 async def stage() -> Any:
-    """Give a stage with two unfinished runs."""
+    """Return a stage with two unfinished runs."""
     made = Stage()
     await made.store.start()
     for run_id in ("run-a", "run-b"):
@@ -88,7 +88,7 @@ async def stage() -> Any:
 
 
 async def test_prompts_of_a_run_in_one_conversation_take_turns(stage: Stage) -> None:
-    """Branches of a run that speak in one conversation wait for one another, and all are answered."""
+    """Prompts of one run in one conversation are sent one after another, and all are answered."""
     asking = stage.performer()
     tasks = [asyncio.create_task(asking.perform(call("run-a", key=f"branch{number}"))) for number in range(3)]
     await stage.backend.begun.acquire()
@@ -99,7 +99,7 @@ async def test_prompts_of_a_run_in_one_conversation_take_turns(stage: Stage) -> 
 
 
 async def test_other_conversations_are_not_held_up(stage: Stage) -> None:
-    """Prompts in different conversations, and prompts without one, are in flight together."""
+    """Prompts in different conversations, and prompts without one, are sent at the same time."""
     asking = stage.performer()
     calls = [call("run-a"), call("run-a", OTHER_TALK), call("run-a", None), call("run-a", None)]
     tasks = [asyncio.create_task(asking.perform(each)) for each in calls]
@@ -115,7 +115,7 @@ async def test_other_conversations_are_not_held_up(stage: Stage) -> None:
 async def test_a_conversation_that_another_run_speaks_in_is_not_waited_for(
     stage: Stage, in_another_process: bool
 ) -> None:
-    """A prompt fails at once if another run's is in flight there, and names that run."""
+    """A prompt fails at once if another run's prompt is under way in the conversation, and the error names that run."""
     first = asyncio.create_task(stage.performer().perform(call("run-a")))
     await stage.backend.begun.acquire()
     other = MemoryAgentSessions(stage.sessions.disk) if in_another_process else None
@@ -129,7 +129,7 @@ async def test_a_conversation_that_another_run_speaks_in_is_not_waited_for(
 
 
 async def test_a_conversation_stays_with_its_run_between_prompts(stage: Stage) -> None:
-    """Between two prompts of an unfinished run nobody else speaks; after its end the next one may."""
+    """A conversation stays with its run between prompts; after the run's end another run may use it."""
     stage.backend.free.set()
     asking = stage.performer()
     await asking.perform(call("run-a"))
@@ -147,7 +147,7 @@ async def test_a_conversation_stays_with_its_run_between_prompts(stage: Stage) -
 
 
 async def test_who_is_refused_is_in_nobodys_way(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that may not speak does not hold the conversation for a moment, so that the run that has it can."""
+    """A run that is refused a conversation never takes its lock."""
     await stage.sessions.claim(TALK, "run-a")
     held: list[str] = []
     hold = stage.sessions.hold
@@ -166,7 +166,7 @@ async def test_who_is_refused_is_in_nobodys_way(stage: Stage, monkeypatch: pytes
 
 
 async def test_whose_a_conversation_is_stands_before_its_first_prompt(stage: Stage) -> None:
-    """A crash in the first prompt leaves on disk which run speaks there, and nobody holds it."""
+    """The claim of a conversation is on disk before its first prompt, so that it survives a crash."""
     task = asyncio.create_task(stage.performer().perform(call("run-a")))
     await stage.backend.begun.acquire()
     left = stage.sessions.crashed(lose_unsynced=True)
@@ -177,7 +177,7 @@ async def test_whose_a_conversation_is_stands_before_its_first_prompt(stage: Sta
 
 
 async def test_a_cancelled_prompt_lets_go(stage: Stage) -> None:
-    """A prompt that is cut off holds nothing any more, and one that waits for its turn is cut off too."""
+    """Cancelled prompts, under way or waiting for their turn, release the conversation."""
     asking = stage.performer()
     tasks = [asyncio.create_task(asking.perform(call("run-a"))) for _ in range(2)]
     await stage.backend.begun.acquire()
@@ -193,7 +193,7 @@ async def test_a_cancelled_prompt_lets_go(stage: Stage) -> None:
 
 
 async def test_waiting_for_a_turn_counts_towards_the_time_out(stage: Stage) -> None:
-    """A prompt that does not get its turn in time fails as one that is not answered in time."""
+    """Waiting for a turn in a conversation counts towards the prompt's time-out."""
     asking = stage.performer()
     first = asyncio.create_task(asking.perform(call("run-a")))
     await stage.backend.begun.acquire()
@@ -207,7 +207,7 @@ async def test_waiting_for_a_turn_counts_towards_the_time_out(stage: Stage) -> N
 
 
 async def test_a_prompt_without_a_limit_gets_a_day(stage: Stage) -> None:
-    """Recipe steps may take twenty-four hours (agent-recipes, 13.2)."""
+    """A prompt without a time-out gets one of twenty-four hours, as agent-recipes 13.2 allows."""
     stage.backend.free.set()
     await stage.performer().perform(call("run-a"))
 
@@ -215,7 +215,7 @@ async def test_a_prompt_without_a_limit_gets_a_day(stage: Stage) -> None:
 
 
 async def test_a_damaged_claim_fails_the_step(stage: Stage) -> None:
-    """Who has a conversation that is not known must not be guessed."""
+    """A damaged claim fails the step, and no prompt is sent."""
     await stage.sessions.claim(TALK, "run-a")
     stage.sessions.disk.write(f"sessions/agents/{TALK}/claim.json", b"{", sync=True)
     with pytest.raises(errors.AgentFailed) as failed:

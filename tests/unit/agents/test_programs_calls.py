@@ -1,4 +1,4 @@
-"""Calls: the arguments that each program gets, where it is found, and what its environment adds."""
+"""Calls of programs: arguments, the place of the program, and additions to its environment."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def called(
     ],
 )  # fmt: skip
 def test_a_program_is_called_as_it_wants(type_name: str, new: list[str], resumed: list[str]) -> None:
-    """Each program gets these arguments, without a word of the prompt, and reads the prompt from standard input."""
+    """Each program gets its expected arguments, without any word of the prompt, and the prompt on standard input."""
     folder = Path("/f") if type_name == "claude-code" else None
     begun, continued = (called(type_name, turn={"folder": folder, "resumes": resumes}) for resumes in (False, True))
     in_file = begun.files == continued.files == {"system.txt": "Be brief."}
@@ -99,7 +99,7 @@ def test_a_program_is_called_as_it_wants(type_name: str, new: list[str], resumed
 
 @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
 def test_nothing_is_said_that_nobody_asked_for(type_name: str) -> None:
-    """Without a model, an instruction or a conversation there is no word of them; the prompt stands as it is."""
+    """A call without model, instruction and conversation has no options for them, and the prompt is unchanged."""
     invocation = called(type_name, turn={"session_id": None, "folder": Path("/f")}, model=None, system=None)
 
     assert not {"--model", "--session-id", "--resume", "--append-system-prompt-file"} & set(invocation.arguments)
@@ -108,7 +108,7 @@ def test_nothing_is_said_that_nobody_asked_for(type_name: str) -> None:
 
 @pytest.mark.parametrize("type_name", sorted(set(catalogue.PROGRAMS) - {"cursor"}))
 def test_without_tools_nothing_is_allowed_unasked(type_name: str) -> None:
-    """A prompt that forbids tools is never called with what lets the program act unasked."""
+    """A prompt without tools never has an option that lets the program act without asking."""
     arguments = called(type_name, tools=False).arguments
     unasked = {"--dangerously-skip-permissions", "--dangerously-bypass-approvals-and-sandbox", "--yolo", "--auto"}
 
@@ -116,17 +116,17 @@ def test_without_tools_nothing_is_allowed_unasked(type_name: str) -> None:
 
 
 class TestClaudeCode:
-    """Claude Code's own."""
+    """Claude Code."""
 
     def test_without_tools_none_is_offered(self) -> None:
-        """No tool of its own and none of a server is offered, and whatever is asked for is denied."""
+        """Without tools, no tool of the program or of a server is offered, and every request is denied."""
         arguments = called("claude-code", tools=False).arguments
         at = arguments.index("--tools")
 
         assert arguments[at : at + 5] == ("--tools", "", "--permission-mode", "dontAsk", "--strict-mcp-config")
 
     def test_named_tools_take_the_place_of_all(self) -> None:
-        """With `allowed_tools` it may use those unasked and no other, so that root may call it."""
+        """With `allowed_tools`, the program may use those without asking and no others, so that root may call it."""
         arguments = called("claude-code", {"allowed_tools": ("Bash(git *)", "Write")}).arguments
         at = arguments.index("--allowedTools")
 
@@ -134,7 +134,7 @@ class TestClaudeCode:
         assert "--dangerously-skip-permissions" not in arguments
 
     def test_a_conversation_from_elsewhere_hears_the_instruction_in_the_message(self) -> None:
-        """It keeps the instruction that it was begun with, so that ours stands in the message there."""
+        """A conversation begun with another instruction gets the new one in the message."""
         turn = {"resumes": True, "instructed_otherwise": True, "folder": Path("/f")}
         invocation = called("claude-code", turn=turn)
 
@@ -142,17 +142,17 @@ class TestClaudeCode:
         assert "--append-system-prompt-file" not in invocation.arguments
 
     def test_a_schema_is_an_argument(self) -> None:
-        """It holds the model to a schema itself."""
+        """A schema is passed as an argument."""
         arguments = called("claude-code", reply_schema={"type": "object"}).arguments
 
         assert arguments[-2:] == ("--json-schema", '{"type":"object"}')
 
 
 class TestCodex:
-    """Codex's own."""
+    """Codex."""
 
     def test_without_tools_its_sandbox_holds(self, tmp_path: Path) -> None:
-        """It may only read, is offered as little as can be, and speaks with no configured tool server."""
+        """Without tools, the sandbox is read-only, and the shell tool and all configured servers are off."""
         (tmp_path / ".codex").mkdir()
         (tmp_path / ".codex" / "config.toml").write_text('[mcp_servers.files]\ncommand = "x"\n[mcp_servers."a b"]\n')
         arguments = called("codex", tools=False, turn={"home": tmp_path}).arguments
@@ -162,7 +162,7 @@ class TestCodex:
         assert {'mcp_servers."files".enabled=false', 'mcp_servers."a b".enabled=false'} <= settings
 
     def test_what_is_no_id_is_not_passed_on(self) -> None:
-        """It would begin a new conversation in silence, so it gets an id that nobody has."""
+        """A conversation name that is not a UUID is replaced by an unknown id, so that Codex does not begin another."""
         arguments = called("codex", turn={"resumes": True, "session_id": "my-chat"}).arguments
 
         assert arguments[-2] == "00000000-0000-0000-0000-000000000000"
@@ -170,7 +170,7 @@ class TestCodex:
 
 @pytest.mark.parametrize("type_name", ["claude-code", "qwen"])
 def test_a_slash_begins_no_command(type_name: str) -> None:
-    """Programs that have commands of their own are given a prompt that begins like one as words."""
+    """A prompt that begins with a slash is prefixed, so that the program does not read it as a command."""
     for text in ("/help", "\n/help"):
         turn = Turn(prompt=prompt(text, tools=True), config=BackendConfig(name="one", type=type_name))
 
@@ -178,10 +178,10 @@ def test_a_slash_begins_no_command(type_name: str) -> None:
 
 
 class TestOthers:
-    """What some of them have of their own."""
+    """Peculiarities of the other programs."""
 
     def test_gemini_gets_a_policy(self) -> None:
-        """The policy that forbids every tool is a file of the program."""
+        """The policy that denies Gemini every tool is a file of the `gemini` module."""
         arguments = called("gemini", tools=False).arguments
         (policy,) = [part.partition("=")[2] for part in arguments if part.startswith("--admin-policy=")]
 
@@ -191,7 +191,7 @@ class TestOthers:
         assert Path(policy).parent == Path(gemini.__file__).parent
 
     def test_opencode_gets_an_agent_without_tools(self) -> None:
-        """Its agent for prompts without tools stands beside what the user has configured the same way."""
+        """The OpenCode agent without tools is added to the configuration that the user has set."""
         environ = {"OPENCODE_CONFIG_CONTENT": '{"share": "disabled", "agent": {"mine": {}}}'}
         invocation = called("opencode", tools=False, turn={"environ": environ})
         configured = json.loads(invocation.env["OPENCODE_CONFIG_CONTENT"])
@@ -203,7 +203,7 @@ class TestOthers:
         assert configured["agent"][name]["permission"] == {"*": "deny"}
 
     def test_copilot_leaves_its_usage_in_a_file(self, tmp_path: Path) -> None:
-        """Tokens stand in a file of its private folder only."""
+        """Copilot writes its usage to a file in its private folder."""
         arguments = called("github-copilot", turn={"folder": tmp_path}).arguments
         at = arguments.index("--usage-output-file")
 
@@ -211,7 +211,7 @@ class TestOthers:
 
     @pytest.mark.parametrize(("cap_usd", "told"), [(1.5, "1.500000"), (0.0, "0.000001")])
     def test_claude_code_gets_the_cap_of_a_call(self, cap_usd: float, told: str) -> None:
-        """What is reserved for a call is the program's own cap; it takes no cap of zero."""
+        """The reservation of a call becomes Claude Code's own cap; a cap of zero becomes the smallest amount."""
         arguments = called("claude-code", cap_usd=cap_usd).arguments
 
         assert arguments.count("--max-budget-usd") == 1
@@ -219,7 +219,7 @@ class TestOthers:
 
     @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
     def test_no_other_program_gets_a_cap(self, type_name: str) -> None:
-        """A program without such an option, and a call without a cap, are called as ever."""
+        """Other programs, and calls without a cap, get no cap option."""
         capped = called(type_name, cap_usd=1.5).arguments
         free = called(type_name).arguments
 
@@ -228,13 +228,13 @@ class TestOthers:
 
     @pytest.mark.parametrize("type_name", ["claude-code", "gemini", "qwen"])
     def test_a_limit_of_silence_asks_for_words(self, type_name: str) -> None:
-        """Programs that would speak only at their end are asked to say what they do, if silence ends them."""
+        """With an idle limit, Claude Code, Gemini and Qwen are asked for streamed output."""
         assert "stream-json" in called(type_name, {"idle_seconds": 5.0}).arguments
         assert "stream-json" not in called(type_name).arguments
 
     @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
     def test_further_arguments_are_passed_on(self, type_name: str) -> None:
-        """What `agents.json` adds stands among the arguments, before what allows or forbids tools."""
+        """Further arguments of `agents.json` come before those that allow or forbid tools."""
         arguments = called(type_name, {"arguments": ("--extra", "x y")}).arguments
         at = arguments.index("--extra")
 
@@ -243,11 +243,11 @@ class TestOthers:
 
 
 class TestModels:
-    """Tiers."""
+    """Tiers of models."""
 
     @pytest.mark.parametrize("type_name", [*catalogue.PROGRAMS, "template"])
     def test_a_tier_is_configured_or_left_to_the_program(self, type_name: str) -> None:
-        """A configured model wins; a tier without one is the program's to choose; other names stand for themselves."""
+        """A tier is its configured model, else the program's choice; another name is a model's name."""
         config = BackendConfig(name="one", type=type_name, command=("true",), models={"haiku": "small"})
         made = backends.Backends({"one": config}, around.surroundings()).get("one")
         own = {tier: tier for tier in TIERS} if type_name == "claude-code" else {}
@@ -258,7 +258,7 @@ class TestModels:
 
 
 def test_the_keys_of_each_program_are_documented() -> None:
-    """The table of docs/reference/agents.md lists the keys that each program gets and no other program does."""
+    """The table of docs/reference/agents.md lists for each program exactly the keys that it gets."""
     text = (resources.bundled("recipes").parent / "docs" / "reference" / "agents.md").read_text()
     table = text.split("| Type | Keys of its own |")[1].split("\n\n")[0]
     rows = {row[0]: set(row[1:]) for line in table.splitlines()[2:] if (row := re.findall(r"`([\w-]+)`", line))}
@@ -268,23 +268,23 @@ def test_the_keys_of_each_program_are_documented() -> None:
 
 
 class TestPlaces:
-    """Where programs are found."""
+    """Places of programs."""
 
     def executable(self, path: Path) -> str:
-        """Make an executable."""
+        """Create an executable."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("#!/bin/sh\n")
         path.chmod(0o755)
         return str(path)
 
     def find(self, tmp_path: Path, **given: Any) -> tuple[str, ...]:
-        """Look for Claude Code."""
+        """Find Claude Code."""
         config = BackendConfig(name="one", type="claude-code", **given.pop("config", {}))
         environ = {"PATH": str(tmp_path / "bin"), **given}
         return executables.find(catalogue.PROGRAMS["claude-code"], config, environ, tmp_path)
 
     def test_each_place_comes_before_the_next(self, tmp_path: Path) -> None:
-        """The command of `agents.json` wins over the variable, that over its own installer, that over PATH."""
+        """The command of `agents.json` wins over the variable, that over the installer's folder, and that over PATH."""
         found = []
         on_path = self.executable(tmp_path / "bin" / "claude")
         found.append(self.find(tmp_path))
@@ -299,7 +299,7 @@ class TestPlaces:
 
     @pytest.mark.parametrize("named", ["/nowhere", "/" + "x" * 300], ids=["nowhere", "unreachable"])
     def test_a_wrong_variable_is_told(self, tmp_path: Path, named: str) -> None:
-        """A variable that leads nowhere is an error, not a reason to take another program."""
+        """A variable that names no program is an error, and no other program is used."""
         self.executable(tmp_path / "bin" / "claude")
         with pytest.raises(errors.AgentFailed, match=f"CLAUDE_CLI_PATH names {named}") as failed:
             self.find(tmp_path, CLAUDE_CLI_PATH=named)
@@ -307,7 +307,7 @@ class TestPlaces:
         assert failed.value.code == "agent_missing"
 
     def test_the_check_tells_what_is_missing(self, tmp_path: Path) -> None:
-        """What keeps a backend from working is told before any run, for each of them."""
+        """The check reports each backend whose program is missing, with the way to install it."""
         configs = {name: BackendConfig(name=name, type=name) for name in catalogue.PROGRAMS}
         configs["mine"] = BackendConfig(name="mine", type="template", command=("no-such-program",))
         place = around.surroundings(environ={"PATH": str(tmp_path)}, home=tmp_path)
@@ -318,7 +318,7 @@ class TestPlaces:
         assert "no-such-program" in told["mine"]
 
     def test_the_check_tells_a_missing_key(self, tmp_path: Path) -> None:
-        """A key that is not in the environment is told too."""
+        """The check reports a key that is not in the environment."""
         self.executable(tmp_path / "codex")
         config = BackendConfig(name="one", type="codex", api_key_env="MY_KEY")
         place = around.surroundings(environ={"PATH": str(tmp_path)}, home=tmp_path)
@@ -343,7 +343,7 @@ class TestPlaces:
     ],
 )  # fmt: skip
 def test_a_wrong_entry_is_told(tmp_path: Path, entry: dict[str, Any], expected: list[tuple[str, str]]) -> None:
-    """What a program cannot be told is a flaw of `agents.json`, with its place."""
+    """A field that does not fit a program's backend is a flaw of `agents.json` with its place."""
     (tmp_path / "agents.json").write_text(json.dumps({"backends": {"x": entry}}))
     (broken,) = roster.load([tmp_path / "agents.json"]).broken
 
@@ -351,7 +351,7 @@ def test_a_wrong_entry_is_told(tmp_path: Path, entry: dict[str, Any], expected: 
 
 
 def test_the_examples_of_the_document_are_valid(tmp_path: Path) -> None:
-    """Every example of backends in docs/reference/agents.md can be taken as it stands."""
+    """Every example of backends in docs/reference/agents.md is valid."""
     document = Path(__file__).parents[3] / "docs" / "reference" / "agents.md"
     examples = [
         text for text in re.findall(r"```json\n(.*?)```", document.read_text(), re.DOTALL) if '"backends"' in text
@@ -365,7 +365,7 @@ def test_the_examples_of_the_document_are_valid(tmp_path: Path) -> None:
 
 
 def test_the_variables_of_the_document_are_those_in_use() -> None:
-    """The table of docs/reference/agents.md names the programs, their commands and the variables of address and key."""
+    """The tables of docs/reference/agents.md list programs, commands, and the variables of address and key."""
     text = (Path(__file__).parents[3] / "docs" / "reference" / "agents.md").read_text()
     for name, program in catalogue.PROGRAMS.items():
         variables = [
@@ -387,7 +387,7 @@ class TestWorktrees:
 
     @pytest.fixture
     def linked(self, tmp_path: Path) -> Path:
-        """Make a repository with a linked worktree."""
+        """Return a linked worktree of a new repository."""
         environ = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
         who = ["-c", "user.name=k", "-c", "user.email=k@example.com"]
         for arguments in (
@@ -403,7 +403,7 @@ class TestWorktrees:
         return tmp_path / "side"
 
     def test_a_linked_worktree_has_its_own(self, linked: Path) -> None:
-        """In a linked worktree, and below it, the database beside its files is meant; in the main one none is."""
+        """A linked worktree uses the database beside its files, also in folders below it; the main one uses none."""
         database = linked / ".beads-local" / "local.db"
 
         assert environment.beads_database(linked) == database
@@ -412,7 +412,7 @@ class TestWorktrees:
         assert environment.beads_database(linked.parent) is None
 
     def test_without_the_file_there_is_none(self, linked: Path) -> None:
-        """A linked worktree without such a database changes nothing."""
+        """A linked worktree without a database uses none."""
         (linked / ".beads-local" / "local.db").unlink()
 
         assert environment.beads_database(linked) is None
@@ -420,7 +420,7 @@ class TestWorktrees:
 
 @pytest.mark.parametrize("given", [(), ("--auth-type", "anthropic"), ("--auth-type=anthropic",)])
 def test_qwen_is_told_once_how_to_authenticate(given: tuple[str, ...]) -> None:
-    """An address of ours implies the way of it, unless the arguments say another one: twice it takes none."""
+    """Qwen gets `--auth-type` once: that of the arguments, or the one that a configured address implies."""
     arguments = called("qwen", {"base_url": "http://127.0.0.1:1/v1", "arguments": given}).arguments
     told = [part for part in arguments if part.startswith("--auth-type")]
 

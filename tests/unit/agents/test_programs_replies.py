@@ -1,4 +1,4 @@
-"""Verdicts: what is made of all that a program leaves behind, by golden replies and by torn ones."""
+"""Verdicts: the replies made from the results of programs, golden and damaged ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUCCESS = {"type": "result", "is_error": False, "result": "PONG", "session_id": 
 
 @pytest.mark.parametrize("name", program_replies.names())
 def test_a_golden_reply_is_understood(name: str) -> None:
-    """What each program writes, recorded from it or written by its documentation, leads to the reply beside it."""
+    """The golden output of each program, recorded or written from its documentation, leads to the reply beside it."""
     golden = program_replies.golden(name)
 
     assert program_replies.told(program_replies.verdict(name, golden)) == golden["reply"]
@@ -28,7 +28,7 @@ def test_a_golden_reply_is_understood(name: str) -> None:
 
 @pytest.mark.parametrize("name", program_replies.names())
 def test_a_reply_with_text_is_the_only_success(name: str) -> None:
-    """Either there is an error with a code and a sentence, or there is a reply; never both."""
+    """A reply has either a text or an error with a code and a message."""
     reply = program_replies.verdict(name, program_replies.golden(name))
 
     assert (reply.error is None) or (not reply.text and reply.error.code and reply.error.message)
@@ -36,7 +36,7 @@ def test_a_reply_with_text_is_the_only_success(name: str) -> None:
 
 @pytest.mark.parametrize("program", catalogue.PROGRAMS)
 def test_success_needs_every_sign(program: str) -> None:
-    """The same words are no success with another exit code, after a signal, or when we ended the program."""
+    """A successful output with another exit code, a signal or an end by the service is an error."""
     golden = program_replies.golden(f"{program}/success")
     changes: list[dict[str, Any]] = [
         {"exit_code": 3},
@@ -54,7 +54,7 @@ def test_success_needs_every_sign(program: str) -> None:
 
 @pytest.mark.parametrize("program", catalogue.PROGRAMS)
 def test_silence_is_no_success(program: str) -> None:
-    """A program that ends with code 0 and has printed nothing has failed."""
+    """A program that ends with exit code 0 and prints no line has failed."""
     error = verdicts.verdict(catalogue.PROGRAMS[program], ProcessResult()).reply.error
 
     assert error is not None
@@ -63,7 +63,7 @@ def test_silence_is_no_success(program: str) -> None:
 
 @pytest.mark.parametrize("program", catalogue.PROGRAMS)
 def test_a_reply_out_of_another_conversation_is_none(program: str) -> None:
-    """A program that was to go on with one conversation and has begun another one has forgotten everything."""
+    """A reply from another conversation than the one to be continued is an error."""
     golden = program_replies.golden(f"{program}/success")
     reply = verdicts.verdict(catalogue.PROGRAMS[program], program_replies.left(golden), "another").reply
 
@@ -75,7 +75,7 @@ def test_a_reply_out_of_another_conversation_is_none(program: str) -> None:
 @given(st.data())
 @settings(max_examples=examples(20), deadline=None)
 def test_no_words_bring_it_down(program: str, data: st.DataObject) -> None:
-    """Whatever a program writes, something is made of it."""
+    """Any output of a program leads to a reply."""
     values = st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),
         lambda inner: (
@@ -108,7 +108,7 @@ def _told(program: str, *events: dict[str, Any]) -> verdicts.TurnResult:
 
 @pytest.mark.parametrize("program", ["claude-code", "qwen"])
 def test_a_further_result_includes_the_sums_of_the_first(program: str) -> None:
-    """A program that continues after a result tells the conversation's sums again; they are not added up."""
+    """A further result repeats the sums of the conversation, and they are not added up."""
     usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
     models = {"m": {"inputTokens": 10, "outputTokens": 2}}
     result = SUCCESS | {"total_cost_usd": 0.5, "usage": usage, "modelUsage": models}
@@ -119,7 +119,7 @@ def test_a_further_result_includes_the_sums_of_the_first(program: str) -> None:
 
 
 def test_a_further_turn_of_codex_includes_the_sums_of_the_first() -> None:
-    """Its counts are those of the whole conversation, however often it tells them."""
+    """Codex counts the whole conversation, however often it reports the counts."""
     turn = {"type": "turn.completed", "usage": {"input_tokens": 10, "output_tokens": 2}}
 
     assert _told("codex", turn, turn).sums == _told("codex", turn).sums
@@ -157,12 +157,12 @@ def test_a_further_turn_of_codex_includes_the_sums_of_the_first() -> None:
     ],
 )
 def test_what_is_said_before_a_tool_call_is_no_answer(program: str, events: list[dict[str, Any]]) -> None:
-    """An announcement that nothing follows must not count as the reply; an empty one fails the step."""
+    """Text before a tool call is not the reply, so that the reply is empty if no text follows."""
     assert _told(program, *events).reply.text == ""
 
 
 def test_a_result_without_text_is_not_called_a_success() -> None:
-    """The reason of a failure is never the subtype `success`."""
+    """The message of a failure without text never uses the subtype `success` as its reason."""
     error = _told("claude-code", SUCCESS | {"result": None, "subtype": "success"}).reply.error
 
     assert error is not None
@@ -170,38 +170,38 @@ def test_a_result_without_text_is_not_called_a_success() -> None:
 
 
 class TestTemplates:
-    """Programs that only `agents.json` knows."""
+    """Programs that only `agents.json` describes."""
 
     def reply(self, printed: bytes, **given: Any) -> tuple[str, str | None]:
-        """Return text and code of what is made of an output."""
+        """Return text and error code of the reply made from an output."""
         config = BackendConfig(name="aider", type="template", command=("aider",), **given)
         lines = iter(printed.splitlines(keepends=True))
         reply = verdicts.verdict(template.program(config), ProcessResult(stdout=lines)).reply
         return reply.text, reply.error.code if reply.error else None
 
     def test_what_is_printed_is_the_reply(self) -> None:
-        """Without paths the whole output is the reply, without colours and surrounding space."""
+        """Without paths, the reply is the whole output without colours and surrounding space."""
         assert self.reply(b"\n\x1b[31mOne\x1b[0m\n{}\n") == ("One\n{}", None)
 
     def test_nothing_printed_is_no_reply(self) -> None:
-        """An empty output is a failure here too."""
+        """An empty output is an error."""
         assert self.reply(b"\n") == ("", "reply_unreadable")
 
     def test_paths_lead_to_the_reply(self) -> None:
-        """With paths the last object that has a text is the reply."""
+        """With a path, the reply is the text of the last object that has one."""
         printed = b'noise\n{"a": {"b": "one"}}\n{"a": {"b": "two"}}\n{"a": 5}\n'
 
         assert self.reply(printed, reply={"text": "a.b"}) == ("two", None)
 
     def test_an_error_is_told(self) -> None:
-        """What stands at the path of the error is one."""
+        """A text at the path of the error is an error."""
         printed = b'{"text": "so far", "error": {"message": "status 429"}}'
 
         assert self.reply(printed, reply={"text": "text", "error": "error.message"}) == ("", "rate_limited")
 
 
 class TestWording:
-    """JSON among other things."""
+    """JSON objects within other output."""
 
     @pytest.mark.parametrize(
         "written",
@@ -216,7 +216,7 @@ class TestWording:
         ],
     )
     def test_objects_are_found(self, written: bytes) -> None:
-        """An object is found on a line, in an array, over many lines, and beside torn ones."""
+        """An object is found on one line, in an array, over many lines, and beside incomplete ones."""
         assert list(results.events(written.splitlines(keepends=True))) == [{"a": 1}]
 
     @pytest.mark.parametrize(
@@ -230,11 +230,11 @@ class TestWording:
         ],
     )
     def test_the_last_object_is_found(self, written: str, expected: object) -> None:
-        """What a text ends with is found behind things that only look like it."""
+        """The last object of a text is found after text that only resembles one."""
         assert results.last_event(written) == expected
 
     def test_a_megabyte_is_read(self) -> None:
-        """A long reply is one like any other."""
+        """A reply of a megabyte is read whole."""
         text = "é\n" * 500_000
         lines = iter([json.dumps(SUCCESS | {"result": text}).encode()])
 

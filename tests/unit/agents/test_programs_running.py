@@ -1,4 +1,4 @@
-"""Programs as processes: stub programs through the real supervisor, what they are given and what becomes of them."""
+"""Programs as processes: stub programs under the real supervisor, their input and their ends."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def code_of(reply: ports.AgentReply) -> str | None:
 
 
 class TestWhatItIsGiven:
-    """Arguments, folder, environment, input."""
+    """Arguments, folder, environment and input."""
 
     async def test_a_prompt_is_read(self, speaking: Speaking, claude: Stub, work: Path) -> None:
-        """The program starts in the working folder and reads its prompt whole."""
+        """The program starts in the working folder and reads its whole prompt."""
         claude.answer(claude_says("PONG", OURS))
         text = 'Say "PONG".\n$HOME `x` é'
         reply = await speaking("claude-code").prompt(asked(work, text))
@@ -68,7 +68,7 @@ class TestWhatItIsGiven:
     async def test_a_prompt_is_no_argument(
         self, speaking: Speaking, tmp_path: Path, work: Path, type_name: str, text: str
     ) -> None:
-        """Prompt and instruction arrive whole, and neither arguments nor environment show them to other users."""
+        """Prompt and instruction reach the program, and neither its arguments nor its environment contain them."""
         stub = Stub(tmp_path / "bin", catalogue.PROGRAMS[type_name].commands[0])
         await speaking(type_name).prompt(asked(work, text, system="Open."))
         (call,) = stub.calls()
@@ -89,7 +89,7 @@ class TestWhatItIsGiven:
     async def test_no_value_becomes_an_option(
         self, speaking: Speaking, tmp_path: Path, work: Path, type_name: str, given: dict[str, Any], code: str
     ) -> None:
-        """A model or conversation that would read as an option, or cannot be an argument, starts no program."""
+        """A model or conversation that resembles an option, or cannot be an argument, starts no program."""
         stub = Stub(tmp_path / "bin", catalogue.PROGRAMS[type_name].commands[0])
         with pytest.raises(errors.AgentFailed) as failed:
             await speaking(type_name).prompt(asked(work, **given))
@@ -108,7 +108,7 @@ class TestWhatItIsGiven:
     async def test_a_prompt_of_a_template_becomes_no_option(
         self, speaking: Speaking, tmp_path: Path, work: Path, command: tuple[str, ...], argv: list[str]
     ) -> None:
-        """A prompt or instruction that begins with a hyphen follows an empty line where a program would misread it."""
+        """A prompt or instruction that begins with a hyphen gets a line end before it where it could be an option."""
         stub = Stub(tmp_path / "bin", "aider")
         backend = speaking("template", command=command, tools_off=())
         await backend.prompt(asked(work, "--yes", tools=False, system="-v" if "{system}" in command else None))
@@ -116,7 +116,7 @@ class TestWhatItIsGiven:
         assert stub.calls()[0]["argv"] == argv
 
     async def test_the_environment_is_cleaned(self, speaking: Speaking, claude: Stub, work: Path) -> None:
-        """What another agent has left is taken away; keys, endpoints, folders and what the user chose stay."""
+        """Variables of another agent are removed; keys, endpoints, folders and settings of the user stay."""
         left = dict.fromkeys(
             ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_CHILD_SESSION"], "x"
         )
@@ -138,7 +138,7 @@ class TestWhatItIsGiven:
         assert env["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] == "1"
 
     async def test_address_and_key_are_handed_over(self, speaking: Speaking, claude: Stub, work: Path) -> None:
-        """Address and key of the backend take the place of those in the environment."""
+        """Address and key of the backend replace those of the environment."""
         claude.answer(claude_says("PONG"))
         backend = speaking(
             "claude-code",
@@ -155,7 +155,7 @@ class TestWhatItIsGiven:
     async def test_a_program_gets_only_its_own_keys(
         self, speaking: Speaking, tmp_path: Path, work: Path, type_name: str
     ) -> None:
-        """Keys of other backends and other secrets are left out, unless `secrets` of the backend names them."""
+        """A program gets its own keys and those that `secrets` of its backend names, and no other secrets."""
         known = catalogue.PROGRAMS.get(type_name)
         stub = Stub(tmp_path / "bin", known.commands[0] if known else "mine")
         others = ["NPM_TOKEN", "DB_PASSWORD", "DEPLOY_KEY_ID", "DEPLOY_KEY", "PLAIN"]
@@ -179,7 +179,7 @@ class TestWhatItIsGiven:
     async def test_a_withheld_key_is_named(
         self, speaking: Speaking, codex: Stub, work: Path, said: str, withheld: list[str] | None
     ) -> None:
-        """A failure that names a variable which was set but not passed on says how the program gets it."""
+        """A failure that names a withheld variable explains how the program gets that variable."""
         codex.answer({"stdout": [{"type": "turn.failed", "error": {"message": said}}], "exit_code": 1})
         environ = dict.fromkeys(["DEPLOY_KEY", "MY_TOKEN", "GIVEN_KEY"], "value")
         reply = await speaking("codex", environ=environ, secrets=("GIVEN_*",)).prompt(asked(work))
@@ -203,7 +203,7 @@ class TestWhatItIsGiven:
     async def test_a_vendor_of_the_model_has_its_key(
         self, speaking: Speaking, tmp_path: Path, work: Path, model: str | None, keys: set[str]
     ) -> None:
-        """OpenCode, whose models name their vendor, gets the keys of that vendor and no other."""
+        """OpenCode, whose models name their vendor, gets the keys of that vendor only."""
         stub = Stub(tmp_path / "bin", "opencode")
         environ = dict.fromkeys([*backends.key_variables(), "GOOGLE_GENERATIVE_AI_API_KEY"], "value")
         await speaking("opencode", environ=environ).prompt(asked(work, model=model))
@@ -211,7 +211,7 @@ class TestWhatItIsGiven:
         assert environ.keys() & stub.calls()[0]["env"].keys() == keys | {"OPENCODE_API_KEY"}
 
     async def test_a_missing_key_is_told(self, speaking: Speaking, claude: Stub, work: Path) -> None:
-        """A key that is not in the environment keeps the program from being started."""
+        """A key that is not in the environment fails the prompt before the program starts."""
         with pytest.raises(errors.AgentFailed) as failed:
             await speaking("claude-code", api_key_env="MY_KEY").prompt(asked(work))
 
@@ -221,7 +221,7 @@ class TestWhatItIsGiven:
     async def test_the_folder_of_a_prompt_file_is_private_and_gone(
         self, speaking: Speaking, tmp_path: Path, work: Path
     ) -> None:
-        """A template may have the prompt in a file, which is there while the program runs and no longer."""
+        """A template's prompt file exists while the program runs, and its folder is removed afterwards."""
         stub = Stub(tmp_path / "bin", "aider")
         stub.answer({"stdout": ["Done."]})
         backend = speaking("template", command=("aider", "--file", "{prompt_file}", ("--model", "{model}")))
@@ -234,7 +234,7 @@ class TestWhatItIsGiven:
         assert not Path(call["argv"][1]).parent.exists()
 
     async def test_a_template_is_filled(self, speaking: Speaking, tmp_path: Path, work: Path) -> None:
-        """Placeholders are filled once, groups without a value are left out, tools go where they are wanted."""
+        """A template fills its placeholders once, leaves out groups without a value and inserts the tools' options."""
         stub = Stub(tmp_path / "bin", "aider")
         stub.answer({"stdout": ["Done."]})
         backend = speaking(
@@ -252,7 +252,7 @@ class TestWhatItIsGiven:
 
 
 class TestHowItEnds:
-    """Success, silence, limits, cancellation."""
+    """Success, silence, limits and cancellation."""
 
     async def test_a_megabyte_comes_back_whole(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """A reply of a megabyte is not cut."""
@@ -262,7 +262,7 @@ class TestHowItEnds:
         assert (await speaking("claude-code").prompt(asked(work))).text == text
 
     async def test_the_end_of_long_output_is_read(self, speaking: Speaking, codex: Stub, work: Path) -> None:
-        """What stands behind many megabytes of events still counts."""
+        """A reply after many megabytes of events is found."""
         said = codex_says("PONG", THREAD)
         noise = {"type": "item.completed", "item": {"type": "command_execution", "aggregated_output": "x" * 1_000_000}}
         said["stdout"][1:1] = [noise] * 20
@@ -271,11 +271,11 @@ class TestHowItEnds:
         assert (await speaking("codex").prompt(asked(work))).text == "PONG"
 
     async def test_silence_is_a_failure(self, speaking: Speaking, claude: Stub, work: Path) -> None:
-        """Exit code 0 with nothing printed is no reply."""
+        """Exit code 0 without output is an error."""
         assert code_of(await speaking("claude-code").prompt(asked(work))) == "reply_unreadable"
 
     async def test_its_complaints_are_told(self, speaking: Speaking, claude: Stub, work: Path) -> None:
-        """An error carries the exit code and what was written on standard error."""
+        """An error has the exit code and the text of standard error."""
         claude.answer({"stdout": [], "stderr": "first\nError: out of paper\n", "exit_code": 7})
         reply = await speaking("claude-code").prompt(asked(work))
 
@@ -284,7 +284,7 @@ class TestHowItEnds:
         assert reply.error.detail == {"exit_code": 7, "stderr": "first\nError: out of paper"}
 
     async def test_a_limit_of_silence_is_kept(self, speaking: Speaking, claude: Stub, work: Path) -> None:
-        """A program that says nothing for too long is ended; it is asked to say what it does for that."""
+        """A program that writes no output for its idle limit is ended, and is asked for streamed output."""
         claude.answer({"stdout": [{"type": "system", "session_id": OURS}], "hangs": True})
         reply = await speaking("claude-code", idle_seconds=1.0).prompt(asked(work))
 
@@ -292,13 +292,13 @@ class TestHowItEnds:
         assert "stream-json" in claude.calls()[0]["argv"]
 
     async def test_a_limit_of_time_is_kept(self, speaking: Speaking, claude: Stub, work: Path) -> None:
-        """A program that takes too long is ended."""
+        """A program that exceeds the time-out is ended."""
         claude.answer({"stdout": [], "hangs": True})
 
         assert code_of(await speaking("claude-code").prompt(asked(work, timeout_seconds=1.0))) == "agent_timeout"
 
     async def test_a_cancellation_leaves_nothing(self, speaking: Speaking, claude: Stub, work: Path) -> None:
-        """A cancelled prompt ends the program and what it has started."""
+        """A cancelled prompt ends the program and the processes that it started."""
         claude.answer({"stdout": [], "hangs": True, "child": 567})
         prompting = asyncio.ensure_future(speaking("claude-code").prompt(asked(work)))
         await until(lambda: any("sleep 567" in line for line in lines_of(work)))
@@ -310,12 +310,12 @@ class TestHowItEnds:
 
 
 class TestConversations:
-    """Which conversation is meant, and what is kept of it."""
+    """Names of conversations, and their stored state."""
 
     async def test_we_name_it_before_its_first_prompt(
         self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
-        """A new conversation is on record before the program starts, and known to exist once it has answered."""
+        """A new conversation is stored before the program starts, and marked as created after its first answer."""
         claude.answer({"stdout": [], "hangs": True}, claude_says("PONG", OURS))
         backend = speaking("claude-code")
         prompting = asyncio.ensure_future(backend.prompt(asked(work, agent_session_id=OURS)))
@@ -335,7 +335,7 @@ class TestConversations:
     async def test_a_first_prompt_that_never_arrived_is_sent_anew(
         self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
-        """If the program does not know the conversation of a first prompt that was cut off, it is begun."""
+        """If the program does not know the conversation of an interrupted first prompt, the prompt begins it."""
         await sessions.keep(session(work, created=False))
         unknown = {"stdout": [], "stderr": f"No conversation found with session ID: {OURS}", "exit_code": 1}
         claude.answer(unknown, claude_says("PONG", OURS))
@@ -347,7 +347,7 @@ class TestConversations:
     async def test_a_name_that_is_taken_and_unknown_is_left(
         self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
-        """A program that keeps the name of a conversation whose first prompt failed is given another one, for good."""
+        """A conversation whose name the program holds but cannot resume gets another name permanently."""
         await sessions.keep(session(work, created=False))
         unknown = {"stdout": [], "stderr": f"No conversation found with session ID: {OURS}", "exit_code": 1}
         claude.answer(unknown, claude_says("PONG", ""), claude_says("PONG-TWO", ""))
@@ -362,7 +362,7 @@ class TestConversations:
         assert names[1][1] == names[2][1] != OURS
 
     async def test_a_name_that_is_taken_is_gone_on_with(self, speaking: Speaking, claude: Stub, work: Path) -> None:
-        """If nothing is kept of an earlier try but the program knows its conversation, that one goes on."""
+        """If the program knows a conversation that is not stored here, the retry continues it."""
         used = {"stdout": [], "stderr": f"Error: Session ID {OURS} is already in use.", "exit_code": 1}
         claude.answer(used, claude_says("PONG", OURS))
         reply = await speaking("claude-code").prompt(asked(work, agent_session_id=OURS, attempt=2))
@@ -373,7 +373,7 @@ class TestConversations:
     async def test_a_lost_conversation_is_not_begun_in_silence(
         self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
-        """A conversation that has existed and is unknown now is an error: its past is gone."""
+        """A created conversation that the program no longer knows is an error, and no other one is begun."""
         await sessions.keep(session(work, created=True))
         claude.answer({"stdout": [], "stderr": "No conversation found with session ID: x", "exit_code": 1})
         reply = await speaking("claude-code").prompt(asked(work, agent_session_id=OURS, session_created=True))
@@ -384,7 +384,7 @@ class TestConversations:
     async def test_its_own_name_is_kept_while_it_runs(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
-        """The name that a program gives is kept as soon as it is said, and outlives a prompt that is cut off."""
+        """The program's name for a conversation is stored as soon as it is printed, and survives a cancelled prompt."""
         hanging = {"stdout": [{"type": "thread.started", "thread_id": THREAD}], "hangs": True}
         codex.answer(hanging, codex_says("PONG", THREAD))
         backend = speaking("codex")
@@ -405,7 +405,7 @@ class TestConversations:
     async def test_its_own_name_is_kept_of_a_turn_that_fails(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
-        """A short turn that fails leaves the name of its conversation too."""
+        """A turn that fails also stores the program's name for the conversation."""
         failed = {"type": "turn.failed", "error": {"message": "unexpected status 401 Unauthorized"}}
         codex.answer({"stdout": [{"type": "thread.started", "thread_id": THREAD}, failed], "exit_code": 1})
         reply = await speaking("codex").prompt(asked(work, agent_session_id=OURS))
@@ -416,7 +416,7 @@ class TestConversations:
     async def test_a_first_prompt_without_a_name_is_sent_anew(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
-        """A first prompt that was cut off before its conversation had a name begins another one."""
+        """A retry of a first prompt that was cut off before the conversation had a name begins another one."""
         await sessions.keep(session(work, created=False))
         codex.answer(codex_says("PONG", THREAD))
         await speaking("codex").prompt(asked(work, agent_session_id=OURS, attempt=2))
@@ -427,7 +427,7 @@ class TestConversations:
     async def test_another_conversation_is_no_answer(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
-        """A program that begins a new conversation in place of the one that was to go on has failed; ours is kept."""
+        """A program that begins another conversation instead of continuing fails, and the stored name stays."""
         await sessions.keep(session(work, created=True, program_session_id=THREAD))
         codex.answer(codex_says("PONG", OTHER))
         reply = await speaking("codex").prompt(asked(work, agent_session_id=OURS, session_created=True))
@@ -438,7 +438,7 @@ class TestConversations:
     async def test_a_named_conversation_goes_on(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
-        """A person may name a conversation that the program knows; its instruction then stands in the message."""
+        """A person may name a conversation of the program; its instruction is then part of the message."""
         codex.answer(codex_says("PONG", THREAD))
         backend = speaking("codex")
         await backend.prompt(asked(work, agent_session_id=THREAD, session_created=True, system="Be brief."))
@@ -454,7 +454,7 @@ class TestConversations:
     async def test_another_instruction_stands_in_the_message(
         self, speaking: Speaking, claude: Stub, work: Path
     ) -> None:
-        """A conversation keeps the instruction that it was begun with, so that a later one is said with the prompt."""
+        """An instruction other than the conversation's first one is sent with the message."""
         claude.answer(claude_says("PONG", OURS))
         backend = speaking("claude-code")
         await backend.prompt(asked(work, agent_session_id=OURS, system="Be brief."))
@@ -468,7 +468,7 @@ class TestConversations:
     async def test_a_conversation_of_another_backend_is_refused(
         self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
-        """A conversation is held through one backend; another one cannot know it."""
+        """A conversation of another backend is refused, and no program starts."""
         await sessions.keep(agent_sessions.AgentSession(agent_session_id=OURS, backend="b", working_dir="/"))
         with pytest.raises(errors.AgentFailed) as failed:
             await speaking("claude-code").prompt(asked(work, agent_session_id=OURS))
@@ -479,7 +479,7 @@ class TestConversations:
     async def test_a_name_that_is_no_uuid_gets_one(
         self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
-        """Programs take UUIDs only; any other name of ours leads to the same one each time."""
+        """A conversation whose name is not a UUID gets the same UUID at every try."""
         claude.answer({"stdout": [], "exit_code": 1}, {"stdout": [], "exit_code": 1})
         backend = speaking("claude-code")
         await backend.prompt(asked(work, agent_session_id="chat"))
@@ -492,7 +492,7 @@ class TestConversations:
         assert kept.program_session_id == given[0]
 
     async def test_a_template_that_cannot_go_on_says_so(self, speaking: Speaking, tmp_path: Path, work: Path) -> None:
-        """A template without `resume` begins conversations and refuses to go on with one, by name."""
+        """A template without `resume` begins conversations and refuses to continue one, with the backend's name."""
         stub = Stub(tmp_path / "bin", "aider")
         stub.answer({"stdout": ["Done."]})
         backend = speaking("template", command=("aider",))
@@ -505,11 +505,11 @@ class TestConversations:
 
 
 class TestRefusals:
-    """What is refused before anything is started."""
+    """Prompts that are refused before a program starts."""
 
     @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
     async def test_a_missing_program_is_told(self, speaking: Speaking, work: Path, type_name: str) -> None:
-        """A program that is not there is named, with how to get it and the variable that would lead to it."""
+        """The error of a missing program names the way to install it and the variable for its path."""
         program = catalogue.PROGRAMS[type_name]
         with pytest.raises(errors.AgentFailed) as failed:
             await speaking(type_name, environ={"PATH": "/nowhere"}).prompt(asked(work))
@@ -522,7 +522,7 @@ class TestRefusals:
     async def test_tools_that_cannot_be_turned_off(
         self, speaking: Speaking, tmp_path: Path, work: Path, type_name: str
     ) -> None:
-        """A program that nothing keeps from acting takes no prompt that forbids it."""
+        """A program whose tools cannot be turned off is not started for a prompt without tools."""
         stub = Stub(tmp_path / "bin", "cursor-agent")
         command = {"command": ("cursor-agent",)} if type_name == "template" else {}
         with pytest.raises(errors.AgentFailed, match="one") as failed:
@@ -553,7 +553,7 @@ class TestRefusals:
         tools: bool,
         refused: bool,
     ) -> None:
-        """As root Claude Code acts unasked only in a sandbox; that is known before it is started."""
+        """As root, Claude Code is not started with all tools unless in a sandbox, and the error names the ways out."""
         monkeypatch.setattr(os, "geteuid", lambda: 0)
         claude.answer(claude_says("PONG"))
         backend = speaking("claude-code", environ=environ, **config)
@@ -564,7 +564,7 @@ class TestRefusals:
         assert not refused or all(way in str(outcome) for way in ("another user", "IS_SANDBOX=1", "allowed_tools"))
 
     async def test_a_prompt_too_long_for_a_template(self, speaking: Speaking, tmp_path: Path, work: Path) -> None:
-        """A template that wants the prompt as an argument does not get a long one, and is told the other ways."""
+        """A template that takes the prompt as an argument refuses a long one, and the error names `{prompt_file}`."""
         stub = Stub(tmp_path / "bin", "aider")
         with pytest.raises(errors.AgentFailed, match="prompt_file") as failed:
             await speaking("template", command=("aider", "{prompt}")).prompt(asked(work, "x" * 100_001))
@@ -574,7 +574,7 @@ class TestRefusals:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(60):
         while True:
             if holds():
@@ -583,26 +583,26 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 def session(work: Path, **given: Any) -> agent_sessions.AgentSession:
-    """Return what is kept of the conversation."""
+    """Return the stored state of the conversation."""
     usual: dict[str, Any] = {"agent_session_id": OURS, "backend": "one", "counted": agent_sessions.NOTHING_SPENT}
     return agent_sessions.AgentSession(working_dir=str(work), **(usual | given))
 
 
 async def known(sessions: MemoryAgentSessions) -> agent_sessions.AgentSession:
-    """Return what is kept of the conversation beside what its turns took."""
+    """Return the stored state of the conversation without the usage of its turns."""
     found = await sessions.find(OURS)
     assert found is not None
     return dataclasses.replace(found, told=None)
 
 
 def flag(call: dict[str, Any], *names: str) -> tuple[str, str]:
-    """Return the one of these options that a program was called with, and its value."""
+    """Return the one of these options in a call, and its value."""
     (found,) = [(part, call["argv"][at + 1]) for at, part in enumerate(call["argv"]) if part in names]
     return found
 
 
 def lines_of(work: Path) -> list[str]:
-    """Return the command lines of living processes that stand in a folder."""
+    """Return the command lines of living processes whose working folder is this one."""
     found = []
     for place in Path("/proc").iterdir():
         try:

@@ -1,4 +1,4 @@
-"""Rate limits: prompts of all runs to one backend and model begin no faster than it allows, in their order."""
+"""Rate limits: prompts of all runs to one backend and model begin in order and within its limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.agents.prompts import prompt
 
 
 class Line:
-    """Prompts to one model, and those of them that have begun."""
+    """Prompts to one model, and the order in which they begin."""
 
     def __init__(self, **limits: int) -> None:
         self.clock = clock.FakeClock()
@@ -32,7 +32,7 @@ class Line:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def ask(self, count: int) -> None:
-        """Ask so often, one after the other."""
+        """Send prompts, one after the other."""
         for _ in range(count):
             number = len(self.steps)
             self.steps.append(live_steps.LiveStep())
@@ -41,23 +41,23 @@ class Line:
             await self.settle()
 
     async def end(self, number: int) -> None:
-        """Let a reply come."""
+        """Complete a prompt."""
         self._over[number].set()
         await self.settle()
 
     async def pass_by(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.clock.advance(seconds)
         await self.settle()
 
     async def close(self) -> None:
-        """Give up what waits."""
+        """Cancel all prompts."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def settle(self) -> None:
-        """Let everything happen that can."""
+        """Let every task run that can."""
         for _ in range(20):
             await asyncio.sleep(0)
 
@@ -68,7 +68,7 @@ class Line:
 
 
 async def test_so_many_a_minute() -> None:
-    """The third prompt of a minute waits until the first is a minute old; its place is shown."""
+    """The third prompt of a minute waits until the first one is a minute old, and its step shows its place."""
     line = Line(max_per_minute=2)
     await line.ask(1)
     await line.pass_by(20)
@@ -87,7 +87,7 @@ async def test_so_many_a_minute() -> None:
 
 
 async def test_so_many_at_a_time() -> None:
-    """A prompt beyond the number begins when another is over, in the order of asking; a cancelled one is passed by."""
+    """A prompt beyond `max_parallel` begins when another one ends, in order, without cancelled ones."""
     line = Line(max_parallel=2)
     await line.ask(5)
     before, named = list(line.begun), line.limit.limit
@@ -102,7 +102,7 @@ async def test_so_many_at_a_time() -> None:
 
 
 async def test_a_pause_holds_all() -> None:
-    """After a 429 nothing begins until the time is over; a shorter pause does not cut a longer one."""
+    """After a pause no prompt begins until its end; a shorter pause does not shorten it."""
     line = Line()
     line.limit.pause(30)
     line.limit.pause(1)
@@ -120,11 +120,11 @@ async def test_a_pause_holds_all() -> None:
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 async def test_retry_after_holds_the_prompts_of_other_runs(kind: str) -> None:
-    """A 429 to one run's prompt keeps another run's prompt to the same model back; that to another model begins."""
+    """A 429 to one run's prompt delays another run's prompt to the same model, and not one to another model."""
     if util.find_spec(kind) is None:
         pytest.skip(f"the package {kind} is not installed")
     says: Any = http_service.completion if kind == "openai" else http_service.message
-    # Longer than the packages wait by themselves, so that the first prompt fails at once.
+    # Longer than the packages wait themselves, so that the first prompt fails at once.
     refusal = http_service.said_json(
         {"error": {"message": "No.", "type": "rate_limit_error"}}, 429, retry_after="600", x_should_retry="false"
     )
@@ -155,14 +155,14 @@ async def test_retry_after_holds_the_prompts_of_other_runs(kind: str) -> None:
 
 
 def limits(file: project_file.ProjectFile, time: clock.Clock) -> rate_limits.RateLimits:
-    """Return the limits of a process that has just begun."""
+    """Return the limits of a process that has just started."""
     made = rate_limits.RateLimits({}, time, file)
     made.look()
     return made
 
 
 async def test_a_pause_outlasts_the_process(tmp_path: Path) -> None:
-    """The next process waits until the same instant, for each model by itself; what is over is forgotten."""
+    """The pauses of each model survive a restart of the process, and expired ones are removed."""
     time, file = clock.FakeClock(), project_file.ProjectFile(os_disk.OsDisk(tmp_path), "rate_limits.json")
     first = limits(file, time)
     first.pause("svc", "m-2", 600)
@@ -198,7 +198,7 @@ async def test_a_pause_outlasts_the_process(tmp_path: Path) -> None:
 async def test_a_broken_file_of_pauses_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, place: str
 ) -> None:
-    """At the start nothing is paused, later the pauses before still count; the fault is logged once with its place."""
+    """A broken file of pauses does not change the pauses in force, and is logged once with the place of the flaw."""
     (tmp_path / "rate_limits.json").write_text(text)
     time, file = clock.FakeClock(), project_file.ProjectFile(os_disk.OsDisk(tmp_path), "rate_limits.json")
     first = limits(file, time)
@@ -216,7 +216,7 @@ async def test_a_broken_file_of_pauses_changes_nothing(
 
 
 async def test_a_changed_file_of_pauses_counts_at_once(tmp_path: Path) -> None:
-    """A pause of another process holds prompts back, and one that a person removes lets those that wait begin."""
+    """A pause of another process delays prompts here, and prompts begin once a person removes the pause."""
     time, file = clock.FakeClock(), project_file.ProjectFile(os_disk.OsDisk(tmp_path), "rate_limits.json")
     here, there = limits(file, time), limits(file, time)
     here.pause("svc", "m-2", 600)
@@ -238,7 +238,7 @@ async def test_a_changed_file_of_pauses_counts_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_pause_reaches_an_hour_at_most(tmp_path: Path) -> None:
-    """A far instant in the file, or a clock that was set back, holds prompts back for an hour."""
+    """An instant in the far future in the file delays prompts for one hour at most."""
     time, file = clock.FakeClock(), project_file.ProjectFile(os_disk.OsDisk(tmp_path), "rate_limits.json")
     file.write({"pauses": [{"backend": "svc", "model": "m-2", "until": "2099-01-01T00:00:00Z"}]})
     until = limits(file, time).of("svc", "m-2").until
@@ -248,7 +248,7 @@ async def test_a_pause_reaches_an_hour_at_most(tmp_path: Path) -> None:
 
 
 async def test_a_refused_prompt_says_when_it_is_sent_again() -> None:
-    """The step whose prompt a service has refused knows until when; the step of another prompt does not."""
+    """A step whose prompt a service refused knows when it is sent again; steps of other prompts do not."""
     limits = rate_limits.RateLimits({}, clock.FakeClock())
     refused, other = live_steps.LiveStep(), live_steps.LiveStep()
     async with limits.of("svc", "m-2").turn(refused):

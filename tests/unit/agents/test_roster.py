@@ -1,4 +1,4 @@
-"""The roster: layers of agents.json, and everything that can be wrong with them."""
+"""The roster: layers of agents.json and their flaws."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BUNDLED = {
 
 
 def load(tmp_path: Path, *layers: Any) -> Roster:
-    """Load layers, each a document or the text of a file."""
+    """Load layers, each given as a document or as the text of a file."""
     paths = []
     for number, layer in enumerate(layers):
         paths.append(tmp_path / str(number) / "agents.json")
@@ -51,7 +51,7 @@ def flaws(tmp_path: Path, document: Any) -> list[tuple[str, str]]:
     ],
 )
 def test_no_shell_executes_what_is_filled_in(tmp_path: Path, command: list[Any], code: str | None) -> None:
-    """A template whose placeholder stands in the script of a shell is refused, with the safe form."""
+    """A template with a placeholder in the script of a shell is refused; the safe form is allowed."""
     found = flaws(tmp_path, {"backends": {"mine": {"type": "template", "command": command}}})
 
     assert found == ([("$.backends.mine.command", code)] if code else [])
@@ -69,7 +69,7 @@ def test_the_bundled_file_is_whole() -> None:
 
 
 def test_a_later_layer_gives_only_what_differs(tmp_path: Path) -> None:
-    """An entry of a known id changes the fields that it names, and no others."""
+    """An entry with a known id changes only the fields that it names."""
     found = load(tmp_path, BUNDLED, {"agents": [{"id": "planner-001", "tier": "t1", "model": "haiku"}]})
     planner = next(agent for agent in found.agents if agent.id == "planner-001")
 
@@ -87,7 +87,7 @@ def test_agents_of_the_project_come_first(tmp_path: Path) -> None:
 
 
 def test_the_projects_default_backend_counts_where_nothing_names_one(tmp_path: Path) -> None:
-    """An agent without a backend speaks through the project's default, else the local model; a named one wins."""
+    """An agent without a backend uses the project's default, else the local model; a named backend wins."""
     silent = [{"id": "critic-001", "archetype": "critic", "tier": "t3"}]
     bundled = {"agents": [*silent, PLANNER], "backends": {"local": {"type": "local"}, "codex": {"type": "codex"}}}
     usual = load(tmp_path, bundled)
@@ -99,7 +99,7 @@ def test_the_projects_default_backend_counts_where_nothing_names_one(tmp_path: P
 
 
 def test_bundled_agents_are_judged_by_the_backend_that_they_have(tmp_path: Path) -> None:
-    """On the local model a bundled agent owes no evidence and may be cut off; on a real backend it may not."""
+    """On the local model a bundled agent needs no evidence and may be cut off; on another backend it may not."""
     bundled = resources.bundled("recipes", "agents.json")
     file = tmp_path / "agents.json"
 
@@ -115,7 +115,7 @@ def test_bundled_agents_are_judged_by_the_backend_that_they_have(tmp_path: Path)
 
 
 def test_a_backend_of_another_type_keeps_nothing(tmp_path: Path) -> None:
-    """Where a later layer changes the type of a backend, what the old type was told is forgotten."""
+    """A later layer that changes the type of a backend removes the fields of the earlier layer."""
     below = {"backends": {"b": {"type": "scripted", "file": "a.json", "models": {"opus": "big"}}}}
     found = load(tmp_path, below, {"backends": {"b": {"type": "local"}}})
 
@@ -124,7 +124,7 @@ def test_a_backend_of_another_type_keeps_nothing(tmp_path: Path) -> None:
 
 
 def test_files_are_meant_from_the_folder_of_their_layer(tmp_path: Path) -> None:
-    """A script's name is relative to the file that names it, wherever the service was started."""
+    """A relative file name is resolved from the folder of the layer that names it."""
     document = {
         "backends": {
             "script": {"type": "scripted", "file": "replies.json", "models": {"opus": "big"}},
@@ -185,12 +185,12 @@ def test_a_missing_layer_is_empty(tmp_path: Path) -> None:
     ],
 )
 def test_every_flaw_is_told_with_its_place(tmp_path: Path, document: Any, expected: list[tuple[str, str]]) -> None:
-    """A broken project file is left out, told flaw by flaw, and the bundled agents keep working."""
+    """A broken project file is left out with the place of each flaw, and the bundled agents are loaded."""
     assert flaws(tmp_path, document) == expected
 
 
 def test_all_flaws_are_told_at_once(tmp_path: Path) -> None:
-    """Somebody who repairs a file need not come back for the next flaw."""
+    """All flaws of a file are reported together."""
     document = {"agents": [{"id": "a b", "tier": 1}, {"modes": "x"}], "backends": {"y": {"base_url": 5}}}
 
     assert flaws(tmp_path, document) == [
@@ -212,21 +212,21 @@ def test_all_flaws_are_told_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_a_key_written_into_the_file_is_refused_and_not_repeated(tmp_path: Path, document: Any) -> None:
-    """Keys are named by an environment variable; the flaw does not show the value that stood there."""
+    """A key in the file is refused, and the flaw does not repeat its value."""
     (broken,) = load(tmp_path, BUNDLED, document).broken
 
     assert "sk-secret-value" not in "".join(f"{flaw.path} {flaw.message}" for flaw in broken.flaws)
 
 
 def test_near_names_are_told(tmp_path: Path) -> None:
-    """A slip of the pen is answered with the name that was meant."""
+    """A misspelt name is answered with the nearest known one."""
     (broken,) = load(tmp_path, BUNDLED, {"backends": {"x": {"type": "scriptde"}}}).broken
 
     assert "scripted" in broken.flaws[0].message
 
 
 def test_a_layer_over_a_broken_one_is_read(tmp_path: Path) -> None:
-    """Each file is judged by itself: one that is broken does not take the next with it."""
+    """Each file is checked by itself: a broken layer does not affect the next one."""
     found = load(tmp_path, BUNDLED, "{", {"agents": [{"id": "planner-001", "tier": "t1"}]})
 
     assert [broken.path for broken in found.broken] == [tmp_path / "1" / "agents.json"]
@@ -234,7 +234,7 @@ def test_a_layer_over_a_broken_one_is_read(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_looked_at_is_not_absent(tmp_path: Path) -> None:
-    """A path that the system refuses to follow is told, whatever the version of Python takes it for."""
+    """A file that the system refuses to open is reported as broken, not as missing."""
     file = tmp_path / "agents.json"
     file.symlink_to(file)
     (broken,) = roster.load([file, tmp_path / "none.json"]).broken
@@ -243,14 +243,14 @@ def test_a_file_that_cannot_be_looked_at_is_not_absent(tmp_path: Path) -> None:
 
 
 def test_half_a_character_is_refused(tmp_path: Path) -> None:
-    """Half of a surrogate pair in the file is a flaw at its place."""
+    """Half a surrogate pair in the file is a flaw at its place."""
     (broken,) = load(tmp_path, BUNDLED, '{"agents": [{"id": "planner-\\ud800"}]}').broken
 
     assert [(flaw.path, flaw.code) for flaw in broken.flaws] == [("$.agents[0].id", "lone_surrogate")]
 
 
 def test_names_of_secrets_are_known(tmp_path: Path) -> None:
-    """Whoever masks output can ask for the variables that hold keys."""
+    """A roster returns the names of the variables that contain keys."""
     found = Roster(backends={"a": BackendConfig(name="a", type="openai", api_key_env="SOME_KEY")})
 
     assert found.secret_variables == {"SOME_KEY"}
@@ -258,7 +258,7 @@ def test_names_of_secrets_are_known(tmp_path: Path) -> None:
 
 
 def test_the_schema_is_a_schema() -> None:
-    """What editors are given is valid, and the bundled file fits it."""
+    """The schema is valid, and the bundled file fits it."""
     Draft202012Validator.check_schema(roster_rules.SCHEMA)
     bundled = json.loads(resources.bundled("recipes", "agents.json").read_text())
 
@@ -277,7 +277,7 @@ JSON = st.recursive(
 
 @given(document=JSON)
 def test_no_document_breaks_the_loader(tmp_path_factory: pytest.TempPathFactory, document: Any) -> None:
-    """Whatever a file holds, it is either taken or told; the bundled agents are there in both cases."""
+    """Any document is either loaded or reported with flaws, and the bundled agents are there in both cases."""
     found = load(tmp_path_factory.mktemp("any"), BUNDLED, document)
 
     assert {agent.id for agent in found.agents} >= {"planner-001", "writer-001"}
@@ -285,7 +285,7 @@ def test_no_document_breaks_the_loader(tmp_path_factory: pytest.TempPathFactory,
 
 
 def test_the_published_schema_is_the_one_in_use() -> None:
-    """`scripts/publish_schemas.py` has written the schema that files are held to."""
+    """The published schema equals the one that files are checked against."""
     published = json.loads(resources.bundled("recipes", "schema", "agents.json").read_text())
 
     assert published == roster_rules.SCHEMA
@@ -300,7 +300,7 @@ def test_the_published_schema_is_the_one_in_use() -> None:
     ],
 )
 def test_every_field_is_documented(part: str, schema: dict[str, Any]) -> None:
-    """The tables of docs/reference/agents.md list the fields of the schema, with its own words where it has some."""
+    """The tables of docs/reference/agents.md list every field of the schema, with its title if it has one."""
     text = (ROOT / "docs" / "reference" / "agents.md").read_text()
     table = text.split(f"<!-- {part} -->")[1].split(f"<!-- /{part} -->")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE))
@@ -310,7 +310,7 @@ def test_every_field_is_documented(part: str, schema: dict[str, Any]) -> None:
 
 
 def test_the_usual_idle_seconds_hold_where_a_backend_sets_none(tmp_path: Path) -> None:
-    """Backends without a limit of silence get the usual one, services too; their own wins."""
+    """Backends without an idle limit get the one from the settings, services too; their own limit wins."""
     own = tmp_path / "agents.json"
     document = {
         "backends": {

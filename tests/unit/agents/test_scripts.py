@@ -1,4 +1,4 @@
-"""Scripts and recordings: which entry answers, and what a crash leaves of the file."""
+"""Scripts and recordings: the entry that answers a prompt, and the state of the file after a crash."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def scripted(path: Path, content: Any, time: clock.Clock | None = None) -> Scrip
 
 
 async def said(backend: ports.AgentBackend, key: str, attempt: int = 1) -> str:
-    """Return what a backend says to a step's try."""
+    """Return a backend's text for a step and attempt."""
     return (await backend.prompt(prompt(key=key, attempt=attempt))).text
 
 
 async def test_an_object_answers_by_key_and_attempt(tmp_path: Path) -> None:
-    """A list holds one reply for each try, the last for all further ones; wildcards come last, the longest first."""
+    """A list has one reply per attempt and repeats the last; wildcards apply after exact keys, the longest first."""
     backend = scripted(tmp_path / "s.json", {"*": "else", "brief.*": "micro", "brief": "one", "draft": ["a", "b"]})
 
     assert await said(backend, "brief") == "one"
@@ -42,7 +42,7 @@ async def test_an_object_answers_by_key_and_attempt(tmp_path: Path) -> None:
 
 
 async def test_a_list_answers_with_the_first_entry_that_fits(tmp_path: Path) -> None:
-    """Entries are tried in their order; what an entry does not name, it does not ask for."""
+    """The first entry that fits answers, and fields that an entry does not name fit everything."""
     entries_ = [
         {"key": "brief", "attempt": 2, "text": "second"},
         {"key": "Items[?].*", "text": "item"},
@@ -56,7 +56,7 @@ async def test_a_list_answers_with_the_first_entry_that_fits(tmp_path: Path) -> 
 
 
 async def test_choosing_needs_no_memory(tmp_path: Path) -> None:
-    """Another backend on the same file, asked in another order, says the same: a restart changes nothing."""
+    """A new backend on the same file gives the same replies in any order of prompts."""
     path = tmp_path / "s.json"
     backend = scripted(path, {"a": ["1", "2"], "b": "3"})
     there = [await said(backend, "a"), await said(backend, "a", 2), await said(backend, "b")]
@@ -67,14 +67,14 @@ async def test_choosing_needs_no_memory(tmp_path: Path) -> None:
 
 
 async def test_a_line_can_be_an_entry(tmp_path: Path) -> None:
-    """A `.jsonl` script holds an entry a line; empty lines mean nothing."""
+    """A `.jsonl` script has one entry per line, and empty lines are ignored."""
     backend = scripted(tmp_path / "s.jsonl", '{"key": "a", "text": "1"}\n\n{"key": "b", "text": "2"}')
 
     assert [await said(backend, key) for key in "ab"] == ["1", "2"]
 
 
 async def test_an_entry_can_bring_everything_that_a_reply_has(tmp_path: Path) -> None:
-    """Usage, conversation and errors are said as they stand."""
+    """An entry may give usage, conversation and error of a reply."""
     backend = scripted(
         tmp_path / "s.json",
         {
@@ -103,7 +103,7 @@ async def test_a_delay_is_waited_by_the_clock(tmp_path: Path) -> None:
 
 
 async def test_a_changed_script_is_read_afresh(tmp_path: Path) -> None:
-    """Who edits a script need not restart anything."""
+    """A changed script is read again without a restart."""
     path = tmp_path / "s.json"
     backend = scripted(path, {"a": "old"})
     before = await said(backend, "a")
@@ -113,7 +113,7 @@ async def test_a_changed_script_is_read_afresh(tmp_path: Path) -> None:
 
 
 async def test_no_entry_is_an_error(tmp_path: Path) -> None:
-    """A step that the script does not know fails, and the error names step, attempt and file."""
+    """A prompt without an entry fails, and the error names file, key and attempt."""
     backend = scripted(tmp_path / "s.json", {"a": "1"})
     with pytest.raises(errors.AgentFailed) as failed:
         await said(backend, "b", 2)
@@ -140,7 +140,7 @@ async def test_no_entry_is_an_error(tmp_path: Path) -> None:
     ],
 )
 async def test_a_broken_script_tells_its_place(tmp_path: Path, content: str | bytes, place: str) -> None:
-    """Whatever is wrong with a script is one error with the place of each flaw."""
+    """A broken script is one error with the place of each flaw."""
     path = tmp_path / "s.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(errors.AgentFailed) as failed:
@@ -151,7 +151,7 @@ async def test_a_broken_script_tells_its_place(tmp_path: Path, content: str | by
 
 
 async def test_a_missing_script_is_told(tmp_path: Path) -> None:
-    """A script that does not exist is an error, not a silence."""
+    """A missing script is an error."""
     with pytest.raises(errors.AgentFailed) as failed:
         await ScriptedBackend("script", Script(tmp_path / "none.json"), clock.SystemClock()).prompt(prompt())
 
@@ -159,37 +159,37 @@ async def test_a_missing_script_is_told(tmp_path: Path) -> None:
 
 
 class Counting:
-    """A backend that says how often it was asked, a counter that no recording has."""
+    """A backend that counts its prompts, as a recording does not."""
 
     def __init__(self, *texts: str) -> None:
         self.asked = 0
         self._texts = texts
 
     def get_name(self) -> str:
-        """Return its name."""
+        """Return the name of the backend."""
         return "counting"
 
     def resolve_model(self, tier: str) -> str:
-        """Return a model that shows who was asked."""
+        """Return a model name that shows which backend resolved it."""
         return f"counting-{tier}"
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """Return the next text, or the number of the question."""
+        """Return the next text, or the number of the prompt."""
         self.asked += 1
         text = self._texts[self.asked - 1] if self.asked <= len(self._texts) else f"reply {self.asked}"
         return ports.AgentReply(text=text, usage=records.Usage(output_tokens=self.asked))
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Close nothing."""
 
 
 def recording(path: Path, asked: Counting) -> RecordingBackend:
-    """Return a backend that records another."""
+    """Return a backend that records another one."""
     return RecordingBackend("recorded", Script(path, recorded=True), lambda: asked)
 
 
 async def test_a_recording_repeats_a_run_exactly(tmp_path: Path) -> None:
-    """What was said once is said again, after a restart too, and the recorded backend is not asked twice."""
+    """A recording repeats its replies after a restart, and the recorded backend gets each prompt once."""
     path, asked = tmp_path / "new" / "recording.jsonl", Counting()
     keys = ["brief", "draft", "polish"]
     first = [await recording(path, asked).prompt(prompt(key=key)) for key in keys]
@@ -202,7 +202,7 @@ async def test_a_recording_repeats_a_run_exactly(tmp_path: Path) -> None:
 
 
 async def test_a_recording_tells_prompts_apart(tmp_path: Path) -> None:
-    """Another text, instruction, model or schema is another prompt, and so is the same one in another step."""
+    """Text, instruction, model, schema, limit and step distinguish the prompts of a recording."""
     backend = recording(tmp_path / "r.jsonl", asked := Counting())
     prompts = [
         prompt(),
@@ -221,7 +221,7 @@ async def test_a_recording_tells_prompts_apart(tmp_path: Path) -> None:
 
 
 async def test_a_recording_is_a_script(tmp_path: Path) -> None:
-    """A recording plays without the backend that it was made of."""
+    """A recording can be played as a script, without the recorded backend."""
     path = tmp_path / "r.jsonl"
     recorded = await recording(path, Counting()).prompt(prompt())
     played = await ScriptedBackend("script", Script(path), clock.SystemClock()).prompt(prompt(attempt=3))
@@ -230,7 +230,7 @@ async def test_a_recording_is_a_script(tmp_path: Path) -> None:
 
 
 async def test_blank_replies_are_not_recorded(tmp_path: Path) -> None:
-    """Nothing said is nothing to repeat: the next try asks again."""
+    """A blank reply is not recorded, and the next attempt asks the backend again."""
     backend = recording(tmp_path / "r.jsonl", Counting("", " \n", "at last"))
 
     assert [(await backend.prompt(prompt(attempt=n))).text for n in (1, 2, 3, 4)] == ["", " \n", "at last", "at last"]
@@ -238,7 +238,7 @@ async def test_blank_replies_are_not_recorded(tmp_path: Path) -> None:
 
 @given(cut=st.integers(min_value=0, max_value=400))
 async def test_a_torn_recording_goes_on(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
-    """Wherever a crash cuts the file, whole lines are kept, the torn one is asked for again and written whole."""
+    """A cut recording keeps its whole lines, and the incomplete one is asked for and written again."""
     path, asked = tmp_path_factory.mktemp("torn") / "r.jsonl", Counting("a\nb", "ü" * 40)
     both = [await recording(path, asked).prompt(prompt(key=key)) for key in ("x", "y")]
     path.write_bytes(path.read_bytes()[:cut])
@@ -252,7 +252,7 @@ async def test_a_torn_recording_goes_on(tmp_path_factory: pytest.TempPathFactory
 
 
 async def test_a_recording_that_cannot_be_written_fails_the_step(tmp_path: Path) -> None:
-    """A reply that could not be made durable is not passed on as if it were."""
+    """A reply that cannot be recorded fails the step."""
     (tmp_path / "file").touch()
     with pytest.raises(errors.AgentFailed) as failed:
         await recording(tmp_path / "file" / "r.jsonl", Counting()).prompt(prompt())
@@ -261,7 +261,7 @@ async def test_a_recording_that_cannot_be_written_fails_the_step(tmp_path: Path)
 
 
 def test_a_line_of_a_script_is_named(tmp_path: Path) -> None:
-    """A flaw of a script of lines says in which line it is."""
+    """A flaw in a `.jsonl` script has the number of its line."""
     path = tmp_path / "s.jsonl"
     path.write_text('{"text": "x"}\n{"txet": "x"}\n')
     with pytest.raises(errors.InputRefused) as invalid:

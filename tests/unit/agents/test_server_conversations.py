@@ -1,4 +1,4 @@
-"""What is kept of conversations with servers, which remember nothing themselves."""
+"""Stored conversations with servers, which keep no history themselves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TALK = "a-talk"
 
 
 async def retry_until_space(write: Callable[[], Awaitable[T]]) -> T:
-    """Write as often as it takes."""
+    """Repeat a write until it succeeds."""
     while True:
         try:
             return await write()
@@ -29,7 +29,7 @@ async def retry_until_space(write: Callable[[], Awaitable[T]]) -> T:
 async def test_a_reply_that_was_paid_for_is_kept_as_soon_as_there_is_room(
     monkeypatch: pytest.MonkeyPatch, refused: str
 ) -> None:
-    """A conversation that cannot be written down the first time is written down the second time, whole and once."""
+    """A turn whose first write fails is written whole and once at the second attempt."""
     sessions, tried = MemoryAgentSessions(), list[str]()
     unhindered = getattr(sessions, refused)
 

@@ -28,7 +28,7 @@ ANTHROPIC_ERROR = {"type": "error", "error": {"type": "some_error", "message": "
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """How one vendor's interface says things."""
+    """The messages of one vendor's interface."""
 
     vendor: services.Vendor
     path: str
@@ -39,7 +39,7 @@ class Dialect:
     usage: dict[str, Any] = field(default_factory=dict)
 
     def cut(self, text: str) -> Said:
-        """Return a reply that was cut off at its longest."""
+        """Return a reply that was cut off at its limit of tokens."""
         if self.vendor is openai_http.OPENAI:
             return completion(text, finish_reason="length")
         return message(text, stop_reason="max_tokens")
@@ -110,17 +110,17 @@ async def speak(
 
 
 async def failure(work: Any) -> errors.AgentFailed:
-    """Return how a prompt failed."""
+    """Return the error of a prompt."""
     with pytest.raises(errors.AgentFailed) as failed:
         await work
     return failed.value
 
 
 class TestAsking:
-    """What is sent, and what comes back."""
+    """Requests and replies."""
 
     async def test_a_prompt_gets_its_reply(self, dialect: Dialect, speak: Any) -> None:
-        """System prompt, model, limit and key travel; text and tokens come back, and no price is made up."""
+        """A request has system prompt, model, limit and key; the reply has text and tokens, and no price."""
         async with http_service.service(dialect.says("Kael waves.")) as running:
             reply = await speak(running).prompt(prompt("Hello?", system="Be brief.", max_tokens=50))
         asked = running.asked[0]
@@ -136,7 +136,7 @@ class TestAsking:
         assert (asked.body["model"], asked.body["max_tokens"]) == ("m-2", 50)
 
     async def test_the_vendors_key_is_kept_from_others(self, dialect: Dialect, speak: Any) -> None:
-        """A service at another address gets the key that was named for it, and no key if none was."""
+        """A service at another address gets the key named for it, and never the vendor's key."""
         async with http_service.service(dialect.says("Yes.")) as running:
             await speak(running, api_key_env=None).prompt(prompt())
 
@@ -147,7 +147,7 @@ class TestAsking:
         ("asked", "sent"), [(None, "m-2"), ("other", "other"), ("sonnet", "m-2")], ids=["default", "name", "tier"]
     )
     async def test_a_model_can_be_chosen(self, dialect: Dialect, speak: Any, asked: str | None, sent: str) -> None:
-        """A tier is the configured model, a name itself, and nothing the middle tier's."""
+        """A tier selects its configured model, a name is used as it is, and the default is the middle tier."""
         async with http_service.service(dialect.says("Yes.")) as running:
             backend = speak(running)
             await backend.prompt(prompt(model=asked and backend.resolve_model(asked)))
@@ -155,7 +155,7 @@ class TestAsking:
         assert running.asked[0].body["model"] == sent
 
     def test_the_vendors_models_are_for_its_own_address(self, dialect: Dialect, speak: Any) -> None:
-        """Without a base_url each tier has a model; elsewhere nobody knows what there is."""
+        """Without a `base_url` each tier has the vendor's model; at another address only configured ones are known."""
         running = http_service.Service([])
         known = dialect.vendor.models
 
@@ -164,14 +164,14 @@ class TestAsking:
         assert speak(running, models={}).resolve_model("haiku") == "haiku"
 
     async def test_a_tier_without_a_model_is_told(self, speak: Any) -> None:
-        """A service is not asked for a model called sonnet."""
+        """A tier without a model fails the prompt before the service is asked."""
         running = http_service.Service([])
         error = await failure(speak(running, models={}).prompt(prompt()))
 
         assert (error.code, error.detail) == ("unknown_model", {"model": "sonnet"})
 
     async def test_a_schema_travels(self, dialect: Dialect, speak: Any) -> None:
-        """The service is told the schema that the reply must fit, in the interface's own way."""
+        """The schema of a reply is sent in the interface's own way."""
         schema = {
             "type": "object",
             "properties": {"outcome": {"type": "string", "enum": ["yes", "no"]}},
@@ -213,7 +213,7 @@ class TestAsking:
         ids=json.dumps,
     )  # fmt: skip
     async def test_any_schema_travels(self, dialect: Dialect, speak: Any, schema: dict[str, Any]) -> None:
-        """A form that the interface has no name for, or would narrow to nothing, is told in words instead."""
+        """A schema that the interface does not support is sent as text in the prompt."""
         async with http_service.service(dialect.says('{"a":"x"}')) as running:
             backend = speak(running)
             begun = await backend.prompt(prompt(agent_session_id="s-1", reply_schema=schema))
@@ -232,7 +232,7 @@ class TestAsking:
         assert "JSON Schema" not in json.dumps(second.body["messages"])
 
     async def test_a_long_reply_arrives_whole(self, dialect: Dialect, speak: Any) -> None:
-        """A megabyte is a reply like any other."""
+        """A reply of a megabyte arrives whole."""
         text = "All the kings ☃ men. " * 50_000
         async with http_service.service(dialect.says(text)) as running:
             reply = await speak(running).prompt(prompt())
@@ -240,7 +240,7 @@ class TestAsking:
         assert reply.text == text
 
     async def test_a_long_prompt_arrives_whole(self, dialect: Dialect, speak: Any) -> None:
-        """So is a prompt of three hundred kilobytes."""
+        """A prompt of three hundred kilobytes arrives whole."""
         text = "word " * 60_000
         async with http_service.service(dialect.says("Read.")) as running:
             await speak(running).prompt(prompt(text))
@@ -249,7 +249,7 @@ class TestAsking:
 
     @pytest.mark.parametrize("dialect", ["openai"], indirect=True)
     async def test_the_other_name_of_the_limit_is_tried(self, speak: Any) -> None:
-        """A server that knows the limit of a reply by its other name is asked again, and from then on in that way."""
+        """A server that rejects `max_tokens` is asked with `max_completion_tokens`, and from then on always."""
         unknown = {"message": "Unsupported parameter", "code": "unsupported_parameter", "param": "max_tokens"}
         answers = said_json({"error": unknown}, 400), completion("Yes.")
         async with http_service.service(*answers) as running:
@@ -265,7 +265,7 @@ class TestTrouble:
     """Services that are busy, broken or hostile."""
 
     async def test_retry_after_is_honoured(self, dialect: Dialect, speak: Any) -> None:
-        """A busy service is asked again when it said, and not before."""
+        """A busy service is asked again after its `Retry-After`, not before."""
         busy = said_json(dialect.error, 429, retry_after="1")
         async with http_service.service(busy, dialect.says("Now.")) as running:
             reply = await speak(running).prompt(prompt())
@@ -274,14 +274,14 @@ class TestTrouble:
         assert running.asked[1].at - running.asked[0].at >= 1
 
     async def test_a_wait_beyond_the_limit_is_not_waited(self, dialect: Dialect, speak: Any) -> None:
-        """A service that wants a week gets told off at once, with what it wanted."""
+        """A `Retry-After` of a week fails the prompt at once, and the error has its value."""
         async with http_service.service(said_json(dialect.error, 429, retry_after="604800")) as running:
             error = await failure(speak(running).prompt(prompt()))
 
         assert (error.code, error.detail["retry_after"], len(running.asked)) == ("rate_limited", "604800", 1)
 
     async def test_a_date_beyond_the_limit_is_not_waited(self, dialect: Dialect, speak: Any) -> None:
-        """The same, said as a date."""
+        """A `Retry-After` with a far date fails the prompt at once."""
         late = "Fri, 01 Jan 2100 00:00:00 GMT"
         async with http_service.service(said_json(dialect.error, 503, retry_after=late)) as running:
             error = await failure(speak(running).prompt(prompt()))
@@ -290,7 +290,7 @@ class TestTrouble:
 
     @pytest.mark.parametrize(("status", "code"), [(429, "rate_limited"), (500, "agent_error"), (529, "agent_error")])
     async def test_endless_trouble_ends(self, dialect: Dialect, speak: Any, status: int, code: str) -> None:
-        """A service that is never well is asked a few times, and then the try fails."""
+        """A service that always fails is asked a limited number of times, and then the prompt fails."""
         async with http_service.service(said_json(dialect.error, status, **AT_ONCE)) as running:
             error = await failure(speak(running).prompt(prompt()))
 
@@ -301,7 +301,7 @@ class TestTrouble:
         [(400, "agent_error"), (401, "unauthorized"), (403, "unauthorized"), (413, "prompt_too_large")],
     )
     async def test_a_refusal_is_not_repeated(self, dialect: Dialect, speak: Any, status: int, code: str) -> None:
-        """What will not get better is tried once."""
+        """A refusal that a retry cannot change is not repeated."""
         async with http_service.service(said_json(dialect.error, status)) as running:
             error = await failure(speak(running).prompt(prompt()))
 
@@ -309,7 +309,7 @@ class TestTrouble:
         assert "No." in error.message
 
     async def test_a_prompt_beyond_the_model_is_told(self, dialect: Dialect, speak: Any) -> None:
-        """A prompt of more tokens than the model holds has its own code."""
+        """A prompt with more tokens than the model allows fails with `prompt_too_long`."""
         body = {
             "error": {
                 "type": "invalid_request_error",
@@ -323,7 +323,7 @@ class TestTrouble:
         assert error.code == "prompt_too_long"
 
     async def test_nobody_there(self, speak: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        """An address at which nobody listens is an error of the try, with its cause."""
+        """An address without a listener fails the prompt, and the error has the cause."""
         monkeypatch.setattr(services, "TRIES", 2)
         async with http_service.service(Said()) as running:
             pass
@@ -335,7 +335,7 @@ class TestTrouble:
     async def test_a_broken_connection_is_told(
         self, dialect: Dialect, speak: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A reply that breaks off in the middle is none."""
+        """A reply whose connection breaks fails the prompt."""
         monkeypatch.setattr(services, "TRIES", 2)
         whole = dialect.says("All the kings men.")
         broken = Said(body=whole.body[:-10], headers=whole.headers, cut=True)
@@ -348,7 +348,7 @@ class TestTrouble:
         "body", [b"", b"<html>", b"null", b"[]", b"{}", b'{"choices": []}', b'{"choices": [3]}', b"[" * 100_000]
     )
     async def test_an_answer_of_another_kind_is_told(self, dialect: Dialect, speak: Any, body: bytes) -> None:
-        """Whatever comes in place of an answer is a clear error."""
+        """An answer of another form fails the prompt with `reply_unreadable`."""
         async with http_service.service(Said(body=body, headers={"content-type": "application/json"})) as running:
             error = await failure(speak(running).prompt(prompt()))
 
@@ -365,7 +365,7 @@ class TestTrouble:
         ],
     )
     async def test_events_of_another_kind_are_told(self, events: list[dict[str, Any]], speak: Any) -> None:
-        """Events that are none end in a clear error, not in a traceback."""
+        """Malformed events fail the prompt with `reply_unreadable`."""
         streamed = Said(body=http_service.stream(events), headers={"content-type": "text/event-stream"})
         async with http_service.service(streamed) as running:
             error = await failure(speak(running).prompt(prompt()))
@@ -374,7 +374,7 @@ class TestTrouble:
 
     @pytest.mark.parametrize("dialect", ["anthropic"], indirect=True)
     async def test_an_error_in_the_middle_of_a_stream_is_told(self, speak: Any) -> None:
-        """A service that fails after it has begun has failed."""
+        """An error in the middle of a stream fails the prompt with that error."""
         late = {"type": "error", "error": {"type": "rate_limit_error", "message": "Too many."}}
         body = message("Half", whole=False).body + http_service.stream([late])
         async with http_service.service(Said(body=body, headers={"content-type": "text/event-stream"})) as running:
@@ -383,7 +383,7 @@ class TestTrouble:
         assert (error.code, "Too many" in error.message) == ("rate_limited", True)
 
     async def test_a_reply_at_its_longest_is_told(self, dialect: Dialect, speak: Any) -> None:
-        """What there is of a reply that was cut off comes with the reason, whoever set the limit."""
+        """A cut-off reply has its text and the finish reason, with or without a limit in the prompt."""
         async with http_service.service(dialect.cut("Half a")) as running:
             cut = [await speak(running).prompt(prompt(max_tokens=limit)) for limit in (3, None)]
         async with http_service.service(dialect.says("All of it.")) as running:
@@ -393,7 +393,7 @@ class TestTrouble:
         assert (whole.finish, cut[1].usage is not None) == (None, True)
 
     async def test_a_cut_reply_is_remembered_only_if_it_counts(self, dialect: Dialect, speak: Any) -> None:
-        """A conversation does not go on behind half a reply, unless it was to be kept."""
+        """A cut-off reply becomes part of the conversation only if cut-off replies are kept."""
         async with http_service.service(dialect.cut("Half a")) as running:
             backend = speak(running)
             await backend.prompt(prompt(agent_session_id="lost"))
@@ -405,7 +405,7 @@ class TestTrouble:
         assert unknown.value.code == "unknown_agent_session"
 
     async def test_a_refused_prompt_is_an_error(self, dialect: Dialect, speak: Any) -> None:
-        """What a model says in place of a reply is told as the reason."""
+        """A model's refusal is an error with the model's words."""
         async with http_service.service(dialect.refusal()) as running:
             reply = await speak(running).prompt(prompt())
 
@@ -414,14 +414,14 @@ class TestTrouble:
         assert "I cannot." in reply.error.message
 
     async def test_an_empty_reply_is_passed_on(self, dialect: Dialect, speak: Any) -> None:
-        """Whether nothing is a reply is not the backend's to judge."""
+        """An empty reply is passed on; the backend does not judge it."""
         async with http_service.service(dialect.says("")) as running:
             reply = await speak(running).prompt(prompt())
 
         assert (reply.text, reply.error) == ("", None)
 
     async def test_a_cancellation_closes_the_connection(self, dialect: Dialect, speak: Any) -> None:
-        """A service is not left to think for nobody."""
+        """A cancelled prompt closes the connection to the service."""
         hanging = Said(body=dialect.says("Half").body[:20], headers={"content-type": "text/event-stream"}, hang=True)
         async with http_service.service(hanging) as running:
             work = asyncio.ensure_future(speak(running).prompt(prompt()))
@@ -436,12 +436,12 @@ class TestTrouble:
 
 
 class TestConversations:
-    """What was said is kept by us and sent again."""
+    """The service stores the turns of a conversation and sends them again."""
 
     async def test_a_resumed_conversation_has_its_history(
         self, dialect: Dialect, speak: Any, sessions: MemoryAgentSessions
     ) -> None:
-        """A later process asks the service with all that was said before."""
+        """A later process sends all earlier turns of a conversation."""
         async with http_service.service(dialect.says("One."), dialect.says("Two.")) as running:
             first = await speak(running).prompt(prompt("First?", agent_session_id="s-1", key="a"))
             later = speak(running, kept=sessions.crashed(lose_unsynced=True))
@@ -457,7 +457,7 @@ class TestConversations:
         ]
 
     async def test_a_conversation_that_nobody_knows_is_refused(self, speak: Any) -> None:
-        """To go on with what never was is an error, not a fresh beginning."""
+        """A conversation that does not exist is refused, not begun."""
         running = http_service.Service([])
         error = await failure(speak(running).prompt(prompt(agent_session_id="s-1", session_created=True)))
 
@@ -466,7 +466,7 @@ class TestConversations:
     async def test_a_failed_try_leaves_nothing(
         self, dialect: Dialect, speak: Any, sessions: MemoryAgentSessions
     ) -> None:
-        """Neither an error nor a refusal nor a cancellation leaves half a turn behind."""
+        """A failed, refused or cancelled prompt stores no turn."""
         hanging = Said(body=b"x", hang=True)
         answers = said_json(dialect.error, 401), dialect.refusal(), hanging
         async with http_service.service(*answers) as running:
@@ -481,7 +481,7 @@ class TestConversations:
         assert await sessions.turns("s-1") == []
 
     async def test_a_repeated_try_does_not_double_a_turn(self, dialect: Dialect, speak: Any) -> None:
-        """A reply whose record was lost is asked for again, and counts once from then on."""
+        """A retry after a lost record replaces the earlier turn of its step."""
         replies = [dialect.says(text) for text in ("A.", "lost", "B.", "C.")]
         async with http_service.service(*replies) as running:
             backend = speak(running)
@@ -493,7 +493,7 @@ class TestConversations:
         assert told[3] == [*told[2], ("assistant", "B."), ("user", "c?")]
 
     async def test_steps_that_are_repeated_take_what_followed_with_them(self, dialect: Dialect, speak: Any) -> None:
-        """A run that goes back to an earlier step goes back in its conversation; what other runs said there stays."""
+        """A repeated step replaces its own turn and the later ones of its run; turns of other runs stay."""
         other = "20260210T143000Z-other1"
         async with http_service.service(dialect.says("Yes.")) as running:
             backend = speak(running)
@@ -507,7 +507,7 @@ class TestConversations:
         assert [text for role, text in last if role == "user"] == ["x?", "again?", "c?"]
 
     async def test_blank_replies_are_not_said_again(self, dialect: Dialect, speak: Any) -> None:
-        """Services refuse blank messages, so that the prompts around one are sent as one."""
+        """A blank reply is not sent again, and the prompts around it are sent as one message."""
         async with http_service.service(dialect.says("  "), dialect.says("Yes.")) as running:
             backend = speak(running)
             await backend.prompt(prompt("a?", agent_session_id="s", key="a"))
@@ -517,12 +517,12 @@ class TestConversations:
 
 
 class TestAbsence:
-    """What is not there is said with what to do about it."""
+    """Missing packages and keys."""
 
     async def test_a_missing_package_is_told(
         self, dialect: Dialect, speak: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Without the vendor's package the try fails, and says what to install."""
+        """A prompt without the vendor's package fails, and the error names the extra to install."""
         monkeypatch.setattr(util, "find_spec", lambda _: None)
         error = await failure(speak(http_service.Service([])).prompt(prompt()))
 
@@ -530,7 +530,7 @@ class TestAbsence:
         assert f"control-room[{dialect.vendor.package}]" in error.message
 
     async def test_a_missing_key_is_told(self, dialect: Dialect, speak: Any) -> None:
-        """A key that is not in the environment is named, and the service not asked."""
+        """A key that is not in the environment is named, and the service is not asked."""
         running = http_service.Service([])
         named = await failure(speak(running, api_key_env="NO_SUCH_KEY").prompt(prompt()))
         config = BackendConfig(name="mine", type="openai")
@@ -542,5 +542,5 @@ class TestAbsence:
         assert dialect.vendor.lacks(config, {dialect.vendor.key_variable: "sk"}) is None
 
     def test_usual_keys_are_secrets(self) -> None:
-        """The key of a backend is hidden everywhere, also if its variable is not named in the file of agents."""
+        """The vendors' key variables are masked, even if no agents file names them."""
         assert {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"} <= backends.key_variables()

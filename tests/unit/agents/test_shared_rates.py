@@ -1,4 +1,4 @@
-"""Shared rates: the prompts of several processes begin no faster than their backend allows to all of them together."""
+"""Shared rates: prompts of several processes together keep the limits of their backend."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ NOW = clock.FakeClock().now().timestamp()
 
 
 class AwayStore(rate_document.RateDocument):
-    """The document on a disk that is away while it is told so."""
+    """The shared document on a disk that the test can make unavailable."""
 
     is_away = False
 
     async def alone(self, job: Callable[[], Any]) -> Any:
-        """Do a job."""
+        """Run a job under the document's lock."""
         if self.is_away:
             raise errors.Unavailable("away")
         return await super().alone(job)
 
 
 class Process:
-    """What one process of several knows of limits."""
+    """One of several processes with shared limits."""
 
     def __init__(self, folder: Path, time: clock.FakeClock, threads: worker_threads.Workers, **limits: int) -> None:
         disk = os_disk.OsDisk(folder)
@@ -57,7 +57,7 @@ class Process:
             await self.over[number].wait()
 
     async def close(self) -> None:
-        """Give up what waits or is under way, as a killed process does."""
+        """Cancel the prompts that wait or are under way, as a killed process does."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
@@ -74,28 +74,28 @@ class Processes:
         self.all: list[Process] = []
 
     def begin(self, **limits: int) -> Process:
-        """Start one."""
+        """Start a process."""
         self.all.append(Process(self.folder, self.time, self.threads, **limits))
         return self.all[-1]
 
     async def pass_by(self, seconds: float) -> None:
-        """Let time pass in steps, in each of which everything happens that can."""
+        """Advance the time in steps, and let every task run after each."""
         for _ in range(int(seconds * 2)):
             self.time.advance(0.5)
             await self.settle()
 
     async def settle(self) -> None:
-        """Let everything happen that can."""
+        """Let every task run that can."""
         for _ in range(4):
             await asyncio.sleep(0)
-            # Whatever was given to the thread before is done after this.
+            # Earlier jobs of the thread are done after this one.
             await self.threads.run(lambda: None)
             await asyncio.sleep(0)
 
 
 @pytest.fixture
 async def processes(tmp_path: Path) -> AsyncIterator[Processes]:
-    """Give processes, and end them."""
+    """Return processes, and end them after the test."""
     threads = worker_threads.Threads(1, "rates")
     made = Processes(tmp_path, threads)
     yield made
@@ -105,7 +105,7 @@ async def processes(tmp_path: Path) -> AsyncIterator[Processes]:
 
 
 async def test_so_many_a_minute_of_all_processes(processes: Processes) -> None:
-    """Of four prompts that two processes have, two begin in each minute."""
+    """Of four prompts of two processes, two begin in each minute."""
     here, there = processes.begin(max_per_minute=2), processes.begin(max_per_minute=2)
     for each in (here, there, here, there):
         each.ask()
@@ -120,7 +120,7 @@ async def test_so_many_a_minute_of_all_processes(processes: Processes) -> None:
 
 
 async def test_so_many_at_a_time_of_all_processes(processes: Processes) -> None:
-    """A prompt begins when that of another process is over, however long that takes."""
+    """A prompt begins when the one of another process ends, however long that takes."""
     here, there = processes.begin(max_parallel=1), processes.begin(max_parallel=1)
     here.ask()
     await processes.settle()
@@ -135,7 +135,7 @@ async def test_so_many_at_a_time_of_all_processes(processes: Processes) -> None:
 
 
 async def test_a_dead_process_holds_its_places_for_a_term(processes: Processes) -> None:
-    """What a killed process had under way counts for fifteen seconds, and then keeps nobody waiting."""
+    """The prompts of a killed process count for fifteen seconds and then delay no other process."""
     dead, other = processes.begin(max_parallel=1), processes.begin(max_parallel=1)
     dead.ask()
     await processes.settle()
@@ -152,7 +152,7 @@ async def test_a_dead_process_holds_its_places_for_a_term(processes: Processes) 
 
 
 async def test_a_closed_process_frees_its_places_at_once(processes: Processes) -> None:
-    """A process that stops in order gives its places back."""
+    """A process that stops in order releases its places at once."""
     first, other = processes.begin(max_parallel=1), processes.begin(max_parallel=1)
     first.ask()
     await processes.settle()
@@ -164,7 +164,7 @@ async def test_a_closed_process_frees_its_places_at_once(processes: Processes) -
 
 
 async def test_a_prompt_that_is_cancelled_while_it_asks_holds_no_place(processes: Processes) -> None:
-    """Whether its place was written already or not, the next prompt begins."""
+    """A prompt that is cancelled while it asks for its place does not delay the next one."""
     here = processes.begin(max_parallel=1)
     here.ask()
     for _ in range(3):
@@ -180,7 +180,7 @@ async def test_a_prompt_that_is_cancelled_while_it_asks_holds_no_place(processes
 async def test_while_the_store_is_away_nothing_begins_and_nothing_ends(
     processes: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A prompt under way is not disturbed, its end waits for nothing, and what waits begins when the store is back."""
+    """While the store is unavailable no prompt begins, one under way can end, and waiting ones begin afterwards."""
     here = processes.begin(max_parallel=1)
     here.ask()
     await processes.settle()
@@ -198,7 +198,7 @@ async def test_while_the_store_is_away_nothing_begins_and_nothing_ends(
 
 
 async def test_pauses_of_processes_add_up(processes: Processes) -> None:
-    """Two that hear a 429 at the same time keep both pauses, of one model the longer one."""
+    """Two processes that get a 429 at the same time keep both pauses, and for one model the longer one."""
     here, there = processes.begin(), processes.begin()
     here.limits.pause("svc", "m", 600)
     there.limits.pause("svc", "m", 60)
@@ -214,7 +214,7 @@ async def test_pauses_of_processes_add_up(processes: Processes) -> None:
 
 
 async def test_a_pause_that_could_not_be_shared_is_shared_with_the_next_prompt(processes: Processes) -> None:
-    """While the store is away a 429 holds the prompts of its process; once it is back, those of the others."""
+    """A pause made while the store is unavailable holds in its process, and in the others once the store is back."""
     here, there = processes.begin(), processes.begin()
     here.store.is_away = True
     here.limits.pause("svc", "m", 600)
@@ -244,7 +244,7 @@ async def test_a_pause_that_could_not_be_shared_is_shared_with_the_next_prompt(p
     ],
 )
 async def test_a_broken_document_keeps_nothing_waiting(processes: Processes, text: str) -> None:
-    """What cannot be read, or lies in another age, is left out; the next prompt writes the document anew."""
+    """A broken or implausible document is ignored, and the next prompt writes it anew."""
     file = processes.folder / "rates" / "prompts.json"
     file.parent.mkdir()
     file.write_text(text)
@@ -259,7 +259,7 @@ async def test_a_broken_document_keeps_nothing_waiting(processes: Processes, tex
 
 
 async def test_a_prompt_waits_while_another_process_holds_the_document(processes: Processes) -> None:
-    """It begins as soon as that lets go, as the system does for one that was killed."""
+    """A prompt waits while another process holds the document's lock, and begins when it is released."""
     here = processes.begin(max_parallel=1)
     (processes.folder / "rates").mkdir()
     held = os_disk.lock(str(processes.folder / "rates"))

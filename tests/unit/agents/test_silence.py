@@ -20,7 +20,7 @@ KINDS = ["openai", "anthropic"]
 
 
 def serving(kind: str, url: str, **given: Any) -> backends.Backends:
-    """Return backends of which `svc` asks a service."""
+    """Return backends whose `svc` is this service."""
     if util.find_spec(kind) is None:
         pytest.skip(f"the package {kind} is not installed")
     base = "/v1" if kind == "openai" else ""
@@ -31,7 +31,7 @@ def serving(kind: str, url: str, **given: Any) -> backends.Backends:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("own", [None, 0.2])
 async def test_a_service_that_falls_silent(kind: str, own: float | None) -> None:
-    """Of a reply that stops in the middle nothing is waited for; the prompt's own limit wins over the backend's."""
+    """A service that stops within a reply is ended at the idle limit; the prompt's limit wins over the backend's."""
     says: Any = http_service.completion if kind == "openai" else http_service.message
     half = http_service.Said(body=b": x\n\n", headers={"content-type": "text/event-stream"}, hang=True)
     async with http_service.service(says("Yes."), half) as running:
@@ -49,7 +49,7 @@ async def test_a_service_that_falls_silent(kind: str, own: float | None) -> None
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_pause_that_the_service_wants_is_not_silence(kind: str) -> None:
-    """While a `Retry-After` lasts, longer than the limit, nothing is ended; then the prompt is answered."""
+    """A `Retry-After` longer than the idle limit does not end the prompt, and the prompt is answered."""
     says: Any = http_service.completion if kind == "openai" else http_service.message
     refusal = http_service.said_json({"error": {"message": "No.", "type": "rate_limit_error"}}, 429, retry_after="1")
     async with http_service.service(says("Yes."), refusal, says("Yes.")) as running:
@@ -63,7 +63,7 @@ async def test_a_pause_that_the_service_wants_is_not_silence(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_what_a_service_sends_is_heard(kind: str) -> None:
-    """Each part of an answer is a sign of life of the step."""
+    """Each part of a service's answer reaches the step as a sign of life."""
     says: Any = http_service.completion if kind == "openai" else http_service.message
     heard: list[str] = []
     async with http_service.service(says("Yes.")) as running:
@@ -76,7 +76,7 @@ async def test_what_a_service_sends_is_heard(kind: str) -> None:
 
 
 async def test_a_scripted_reply_that_takes_long(tmp_path: Path) -> None:
-    """The limit holds for backends that are neither programs nor services."""
+    """The idle limit also applies to backends that are neither programs nor services."""
     script = tmp_path / "script.json"
     script.write_text('[{"text": "Late.", "delay_seconds": 600}]')
     config = BackendConfig(name="said", type="scripted", file=script, idle_seconds=0.1)
@@ -89,7 +89,7 @@ async def test_a_scripted_reply_that_takes_long(tmp_path: Path) -> None:
 
 
 async def test_a_place_in_a_queue_is_not_silence(tmp_path: Path) -> None:
-    """A prompt that waits for its turn is not ended; once its turn has come, it is."""
+    """A prompt that waits in a queue is not ended by the idle limit; after its turn has come, it is."""
     script = tmp_path / "script.json"
     script.write_text('[{"text": "Late.", "delay_seconds": 600}]')
     config = BackendConfig(name="said", type="scripted", file=script, idle_seconds=0.1)
@@ -106,7 +106,7 @@ async def test_a_place_in_a_queue_is_not_silence(tmp_path: Path) -> None:
 
 
 def test_every_type_of_backend_takes_the_limit() -> None:
-    """No type leaves it out, so the setting for all reaches each of them."""
+    """Every type of backend accepts the idle limit of the settings."""
     known = {name: BackendConfig(name=name, type=name) for name in backends.TYPES}
 
     assert {config.idle_seconds for config in backends.with_idle_seconds(known, 60).values()} == {60}

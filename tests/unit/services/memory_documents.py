@@ -1,4 +1,4 @@
-"""Documents in memory that a test can hold back."""
+"""Documents in memory, with calls that overlap in a fixed order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.engine import document_folders
 
 
 class MemoryDocuments:
-    """`document_folders.Documents` of one folder; each call gives way once, as a disk would."""
+    """`document_folders.Documents` of one folder; each call yields to the loop once, as a disk would."""
 
     def __init__(self) -> None:
         self.kept: dict[str, dict[str, Any]] = {}
@@ -26,19 +26,19 @@ class MemoryDocuments:
         return found
 
     async def put(self, name: str, document: Mapping[str, Any]) -> None:
-        """Keep a document."""
+        """Store a document."""
         await asyncio.sleep(0)
         self.kept[name] = copy.deepcopy(dict(document))
 
     async def remove(self, name: str) -> None:
-        """Drop a document."""
+        """Remove a document."""
         await asyncio.sleep(0)
         self.kept.pop(name, None)
 
 
 class NoAudit:
-    """An audit log that keeps nothing."""
+    """An audit log that stores no lines."""
 
     async def append(self, *_: object) -> None:
-        """Give way once."""
+        """Yield to the loop once."""
         await asyncio.sleep(0)

@@ -320,7 +320,7 @@ def test_no_folder_of_finished_tasks_is_reserved(project: Path, way: str) -> Non
 
 @pytest.mark.parametrize("looks", [False, True])
 def test_a_run_is_parked_only_for_a_folder_that_the_settings_or_the_disk_refuse(tmp_path: Path, looks: bool) -> None:
-    """A folder outside the allowed ones parks its run; one that is gone does if the disk is asked; a plan's never."""
+    """A folder outside the allowed ones parks its run, a missing one only if the disk is checked; a plan's never."""
     (tmp_path / "project").mkdir()
     allowed = Workspaces([tmp_path / "project"])
     start = Harness(working_dir=tmp_path / "project").call(operations.Command(argv=("true",))).run

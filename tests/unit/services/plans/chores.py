@@ -1,7 +1,7 @@
-"""A small language whose recipes are chores, and a toolbox that does them as a test wants: at once, later, badly.
+"""A small dialect whose recipes are chores, and a toolbox that carries them out as a test wants: at once, later, with errors.
 
-A chore has two steps: `fetch`, done at once, and `work`, which waits for its turn and may fail. If its recipe `asks`,
-a person is asked first; if it is `partial`, so is its end.
+A chore has two steps: `fetch`, done at once, and `work`, which waits until the test releases it and may fail. If its
+recipe `asks`, a gate comes first; if the recipe is `partial`, the run ends as partial.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Chores(json_dialect.JsonDialect):
     name = "chores"
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """Ask where that is to be, fetch, then work."""
+        """Open a gate if the recipe asks, fetch, then work."""
         if ctx.run.recipe.get("asks"):
             await ctx.gate("ask", operations.Gate(prompt="Now?"))
         for key in (FETCH, WORK):
@@ -45,17 +45,17 @@ CHORES = cast(ports.Dialect, Chores())
 
 
 class Toolbox:
-    """Do chores; whether and when `work` succeeds is told by the number of the task."""
+    """Carry out chores; the number of the task decides whether and when `work` succeeds."""
 
     def __init__(self) -> None:
         self.performed: list[Tried] = []
-        """Every try that was begun."""
+        """Every try that has begun."""
         self.busy: set[int] = set()
         """Tasks whose `work` is under way."""
         self.busiest = 0
-        """Most that ever were together."""
+        """Largest number of tasks at work at the same time."""
         self.asked: list[tuple[int, str, Mapping[str, plain.Json]]] = []
-        """Task, description and arguments of every `work` that was begun."""
+        """Task, description and arguments of every `work` that has begun."""
         self._held: dict[int, asyncio.Event] = {}
         self._failing: set[int] = set()
         self._hold_all = False
@@ -67,16 +67,16 @@ class Toolbox:
             self._held[task] = asyncio.Event()
 
     def hold_all(self) -> None:
-        """Make every task wait that is not released."""
+        """Make every task wait that has not been released."""
         self._hold_all = True
 
     def release(self, *tasks: int) -> None:
-        """Let tasks go on."""
+        """Let tasks continue."""
         for task in tasks:
             self._held.setdefault(task, asyncio.Event()).set()
 
     def release_all(self) -> None:
-        """Hold nothing back any more."""
+        """Let all tasks continue."""
         self._hold_all = False
         self.release(*self._held)
 
@@ -94,13 +94,13 @@ class Toolbox:
             await self._news.wait_for(lambda: self.busy.issuperset(tasks))
 
     def tries(self, task: int, key: str = WORK) -> list[tuple[str, int]]:
-        """Return run and attempt of every try of a task's step."""
+        """Return run and attempt of each try of a task's step."""
         return [(run, attempt) for each, run, tried, attempt in self.performed if (each, tried) == (task, key)]
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Do one step."""
+        """Carry out one step."""
         if call.key not in (FETCH, WORK):
-            # The chief looks for files, too.
+            # The chief searches for files, too.
             return records.Result(output={"matches": []}, summary="nothing")
         task = call.run.session_plan_task_id or 0
         self.performed.append((task, call.run.run_id, call.key, call.attempt))
@@ -126,7 +126,7 @@ class Toolbox:
 
 
 def recipe(recipe_id: str, **fields: Any) -> dict[str, Any]:
-    """Return a recipe that a description with its name in it is routed to."""
+    """Return a recipe to which the router sends descriptions that begin with its name."""
     return {"recipe_id": recipe_id, "label": f"Do {recipe_id}", "task_patterns": [f"{recipe_id} "]} | fields
 
 
@@ -145,13 +145,13 @@ RECIPES = (
         },
     ),
 )
-"""Two chores that need nothing, and one that must be told what."""
+"""Two chores without arguments, and one that requires an argument."""
 
 
 def platform(toolbox: Toolbox, **given: Any) -> bootstrap.Platform:
-    """Return the real world, in which chores are understood and done with a toolbox.
+    """Return the real platform with the dialect of chores and a toolbox.
 
-    The bundled recipes take half a second to read; those that are read as chores take nothing, the others are left out.
+    The bundled recipes take half a second to read. Here those read as chores take no time, and the others are left out.
     """
     performers: dict[str, ports.Performer] = {operations.ToolCall.kind: toolbox}
     dialects: dict[str, ports.Dialect] = {"control_room": CHORES, "chores": CHORES}

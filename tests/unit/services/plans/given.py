@@ -15,13 +15,13 @@ ERROR: dict[str, Any] = {"code": "dod_failed", "message": "not done", "key": Non
 
 
 def task(task_id: int, *deps: int, **fields: Any) -> Task:
-    """Return a task that asks nothing."""
+    """Return a task without a question."""
     given: dict[str, Any] = {"id": task_id, "description": f"Task {task_id}", "recipe_id": "draft", "deps": deps}
     return Task(**(given | fields))
 
 
 def done(task_id: int, *deps: int, **fields: Any) -> Task:
-    """Return a task whose run has ended well."""
+    """Return a task whose run is done."""
     return task(task_id, *deps, status=TaskState.DONE, run_id=f"run-{task_id}", attempt=1, **fields)
 
 
@@ -32,32 +32,32 @@ def failed(task_id: int, *deps: int, **fields: Any) -> Task:
 
 
 def running(task_id: int, *deps: int, **fields: Any) -> Task:
-    """Return a task whose run goes on."""
+    """Return a task whose run is running."""
     facts = {"status": TaskState.RUNNING, "run_id": f"run-{task_id}", "attempt": 1, "started_at": AT}
     return task(task_id, *deps, **(facts | fields))
 
 
 def asking(task_id: int, *deps: int, **fields: Any) -> Task:
-    """Return a task about which something is asked."""
+    """Return a task with an open question."""
     return task(task_id, *deps, **({"recipe_id": None, "scoping_question": "Which?", "asked_by": "chief"} | fields))
 
 
 def plan(*tasks: Task, status: PlanState = PlanState.RUNNING, **fields: Any) -> Plan:
-    """Return a plan whose tasks stand where their fields say."""
+    """Return a plan whose tasks have the states that their fields imply."""
     made = Plan(session_id="sp_1", created_at=AT, updated_at=AT, status=status, tasks=tasks, **fields)
     return rules.reconciled(made, {})
 
 
 def fact(status: RunState | None, **fields: Any) -> rules.RunFact:
-    """Return what a plan is told of a run."""
+    """Return what a plan learns about a run."""
     return rules.RunFact(status=status, **({"ended_at": LATER} | fields))
 
 
 def states(found: Plan) -> dict[int, str]:
-    """Return where the tasks of a plan stand."""
+    """Return the state of each task of a plan."""
     return {each.id: each.status.value for each in found.tasks}
 
 
 def told(error: errors.ControlRoomError) -> list[tuple[str, str]]:
-    """Return places and codes of the flaws of a refusal."""
+    """Return places and codes of the flaws in a refusal."""
     return [(flaw.path, flaw.code) for flaw in getattr(error, "flaws", ())]

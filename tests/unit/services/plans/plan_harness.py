@@ -1,5 +1,6 @@
-"""The use cases of plans over a store in memory, a real pool and a scripted chief; they can be killed and started
-again.
+"""The use cases of plans over a store in memory, a real pool and a scripted chief.
+
+The process can be killed and started again.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ CHIEF = {"id": "chief-1", "archetype": "chief", "tier": "t3", "backend": "said",
 """An agent that splits intents into tasks."""
 
 Left = tuple[memory_store.MemoryStore, list[chores.Tried]]
-"""The store that a crash left, and what was tried before it."""
+"""The store that a crash left, and the tries before the crash."""
 
 
 class Tools:
-    """Find files for the chief, and do chores for everybody else."""
+    """Search files for the chief, and carry out chores for all other runs."""
 
     def __init__(self, toolbox: chores.Toolbox, door: asyncio.Event) -> None:
         self._toolbox = toolbox
         self._door = door
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Do one step."""
+        """Carry out one step."""
         if call.run.dialect == chores.CHORES.name:
             result = await self._toolbox.perform(call)
         else:
@@ -57,7 +58,7 @@ class Tools:
 
 
 class Place:
-    """A project, and what is read of it once: its recipes and agents."""
+    """A project whose recipes and agents are read once."""
 
     def __init__(self, root: Path, *, agents: Sequence[Mapping[str, Any]] = (CHIEF,)) -> None:
         self.project = make_project(root / "project", agents)
@@ -70,22 +71,22 @@ class Place:
         """Its recipes."""
 
     def add_recipe(self, recipe: dict[str, Any]) -> None:
-        """Write a further chore."""
+        """Write another chore."""
         self.project.write(f".control-room/recipes/chores/{recipe['recipe_id']}.json", json.dumps(recipe))
 
     def remove_recipe(self, recipe_id: str) -> None:
-        """Take a chore away."""
+        """Remove a chore."""
         (self.project.data / "recipes" / "chores" / f"{recipe_id}.json").unlink()
 
 
 class Harness:
-    """One life after another of a service over the same disk."""
+    """A service over one disk, with a new process after each crash or restart."""
 
     def __init__(self, place: Place, *, limit: int = 8, time: clock.Clock | None = None) -> None:
         self.place = place
         self.toolbox = chores.Toolbox()
         self.door = asyncio.Event()
-        """While it is not set, every step of a chore and every search of the chief is done and not told."""
+        """Event that holds back the result of every chore step and of the chief's search while it is not set."""
         self.door.set()
         self.clock: clock.Clock = time or clock.SystemClock()
         self.probes = recording.RecordingProbes()
@@ -93,13 +94,13 @@ class Harness:
         self.sessions = agent_sessions.MemoryAgentSessions()
         self.limit = limit
         self.application: bootstrap.Application
-        """The use cases of the present life."""
+        """The use cases of the current process."""
 
     async def open(self, *, recover: bool = True) -> Harness:
-        """Start a life.
+        """Start a process.
 
         Args:
-            recover: Whether it is the service's, and not that of a command.
+            recover: Whether the process is a service; False for that of a command.
         """
         await self.store.start(serve=recover)
         self.application = self._room()
@@ -114,7 +115,7 @@ class Harness:
         await self.store.close()
 
     def crash_when(self, point: str, nth: int, *, lose_unsynced: bool = False) -> asyncio.Future[Left]:
-        """Let the process die at the nth passing of a point from now on; what is left is for `bury`."""
+        """Crash the process at the nth passing of a point from now on, and return the future for `bury`."""
         left: asyncio.Future[Left] = asyncio.get_running_loop().create_future()
 
         def die() -> None:
@@ -124,16 +125,16 @@ class Harness:
         return left
 
     async def bury(self, left: asyncio.Future[Left]) -> None:
-        """Wait for a crash and end whatever lived on; what it did after the crash is not counted."""
+        """Wait for a crash and end the tasks that survived it; tries after the crash are not counted."""
         self.store, performed = await soon(left)
         await pools.abandon()
         self.toolbox.performed[:] = performed
         self.toolbox.busy.clear()
 
     async def dies(self, left: asyncio.Future[Left], acting: asyncio.Future[Any]) -> bool:
-        """Wait for a crash as `bury` does; return False if what acts comes to its end without it.
+        """Wait for a crash as `bury` does; return False if the action ends without a crash.
 
-        Commits share a sync as they come, so one life may pass a point less often than another.
+        Commits share a sync when they overlap, so that one process may pass a point less often than another.
         """
         either: set[asyncio.Future[Any]] = {left, acting}
         await soon(asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED))
@@ -144,14 +145,14 @@ class Harness:
         return True
 
     async def crash(self) -> None:
-        """Die at once."""
+        """Crash at once."""
         store = self.store.crashed()
         await pools.abandon()
         self.store = store
         self.toolbox.busy.clear()
 
     async def restart(self, *, recover: bool = True) -> Harness:
-        """Come up again over what the disk holds."""
+        """Start a new process over the contents of the disk."""
         self.probes = recording.RecordingProbes()
         left = self.store
         self.store = memory_store.MemoryStore(clock=self.clock, probes=self.probes, disk=left.disk, index=left.index)
@@ -160,11 +161,11 @@ class Harness:
     # -- plans
 
     async def create(self, *tasks: requests.NewTask, **fields: Any) -> str:
-        """Make a plan and return its id."""
+        """Create a plan and return its id."""
         return (await self.application.plans.create(requests.NewPlan(tasks=tasks, **fields))).plan.session_id
 
     async def started(self, *tasks: requests.NewTask, **fields: Any) -> str:
-        """Make a plan, approve and start it."""
+        """Create a plan, approve and start it."""
         session_id = await self.create(*tasks, **fields)
         await self.application.plans.approve(session_id)
         await self.application.plans.start(session_id)
@@ -175,7 +176,7 @@ class Harness:
         return asyncio.create_task(self.application.plans.start(session_id))
 
     async def resume(self, run_id: str) -> None:
-        """Send a run on by hand."""
+        """Resume a run by hand."""
         await self.application.runs.resume(run_id, run_requests.ResumeRequest())
 
     async def show(self, session_id: str) -> plans.Plan:
@@ -189,15 +190,15 @@ class Harness:
         return found
 
     async def rested(self, session_id: str) -> plans.Plan:
-        """Wait until a plan rests."""
+        """Wait until a plan is at rest."""
         return await soon(self.application.plans.rested(session_id))
 
     async def until(self, session_id: str, holds: Callable[[plans.Plan], bool]) -> plans.Plan:
-        """Wait until something holds of a plan."""
+        """Wait until a condition holds for a plan."""
         return await soon(self._until(session_id, holds))
 
     async def comes_to(self, session_id: str, **statuses: str) -> plans.Plan:
-        """Wait until tasks, given as `t1="done"`, are in these states; one that runs has its run by then."""
+        """Wait until tasks, given as `t1="done"`, are in these states; a running task has its run by then."""
 
         def holds(plan: plans.Plan) -> bool:
             named = (each.run_id for each in plan.tasks if statuses.get(f"t{each.id}") == "running")
@@ -206,16 +207,16 @@ class Harness:
         return await self.until(session_id, holds)
 
     async def runs(self) -> list[str]:
-        """Return the state of every run there is, oldest first."""
+        """Return the state of every run, oldest first."""
         found = await self.application.runs.list_runs(stores.RunQuery(limit=1000))
         return [row.status for row in reversed(found)]
 
     async def run_ids(self) -> list[str]:
-        """Return every run there is."""
+        """Return the ids of all runs."""
         return [row.run_id for row in await self.application.runs.list_runs(stores.RunQuery(limit=1000))]
 
     async def issues(self) -> list[issues.IssueSummary]:
-        """Return every issue there is."""
+        """Return all issues."""
         found, _ = await self.application.issues.page(issues.IssueQuery())
         return found
 
@@ -257,7 +258,7 @@ class Harness:
 
 
 def make_project(root: Path, agents: Sequence[Mapping[str, Any]]) -> Project:
-    """Make a project whose recipes are chores, and whose agents say what a script holds."""
+    """Create a project whose recipes are chores, and whose agents reply from a script."""
     project = planning.make_project(root)
     backends = {"said": {"type": "scripted", "file": "replies.json"}}
     project.write(".control-room/agents.json", json.dumps({"agents": list(agents), "backends": backends}))
@@ -265,7 +266,7 @@ def make_project(root: Path, agents: Sequence[Mapping[str, Any]]) -> Project:
 
 
 def task(description: str, *deps: int, **fields: Any) -> requests.NewTask:
-    """Return a task of a request."""
+    """Return a task for a request."""
     return requests.NewTask(description=description, deps=deps, **fields)
 
 
@@ -275,35 +276,35 @@ def intended(intent: str, key: str | None = None) -> requests.NewPlan:
 
 
 def stand(plan: plans.Plan) -> dict[str, str]:
-    """Return where a plan's tasks stand, as `t1`, `t2`, …."""
+    """Return the states of a plan's tasks, as `t1`, `t2`, …."""
     return {f"t{each.id}": each.status.value for each in plan.tasks}
 
 
 def says(*tasks: dict[str, Any]) -> str:
-    """Return a chief's reply."""
+    """Return a reply of the chief."""
     return json.dumps({"tasks": [{"deps": [], "dod": "it is done", **each} for each in tasks]})
 
 
 def judges(verdict: str, evidence: str = '"work of" (output:work)', **fields: Any) -> str:
-    """Return what a chief says of a task; by default with evidence that every chore leaves."""
+    """Return the chief's verdict on a task; by default with evidence that every chore leaves."""
     given = {"verdict": verdict, "why": f"it is {verdict}", "evidence": f"Evidence: {evidence}", "proposals": []}
     return json.dumps(given | fields)
 
 
 async def soon(awaited: Awaitable[T]) -> T:
-    """Wait for something that must not take long."""
+    """Wait for an awaitable for a minute at most."""
     return await asyncio.wait_for(awaited, 60)
 
 
 Begin = Callable[[], Awaitable[tuple[Harness, str]]]
-"""Open a desk with a plan."""
+"""Open a harness with a plan."""
 
 Act = Callable[[Harness, str], Awaitable[Any]]
-"""Bring a plan to its end, or look at what is left of it; after a crash it is done again."""
+"""Bring a plan to its end, or check its state; after a crash it is called again."""
 
 
 async def go_on(harness: Harness, session_id: str) -> None:
-    """Start a plan that is approved, and wait until it rests."""
+    """Start an approved plan, and wait until it is at rest."""
     if (await harness.show(session_id)).status is plans.PlanState.APPROVED:
         # A start that was journalled before a crash may have brought the plan to its end by now.
         with contextlib.suppress(errors.WrongState):
@@ -312,19 +313,18 @@ async def go_on(harness: Harness, session_id: str) -> None:
 
 
 def crash_points(story: Sequence[str], lost: tuple[str, ...]) -> list[tuple[str, int]]:
-    """Return passings of the points of a story with these beginnings, at which a process is to be killed."""
+    """Return passings of the points of a story with these beginnings, at which to kill a process."""
     return examples.passings([point for point in story if point.startswith(lost)])
 
 
 async def crash_everywhere(begin: Begin, check: Act, lost: tuple[str, ...], act: Act = go_on) -> set[str]:
-    """Bring a plan to its end, and again for passings of every point that was passed: kill the process there, restart,
-    look.
+    """Bring a plan to its end, and again with a crash at passings of every point: kill, restart, check.
 
     Args:
-        lost: Beginnings of the points.
+    lost: Beginnings of the points.
 
     Returns:
-        The points at which a process died.
+    The points at which a process died.
     """
     harness, session_id = await begin()
     await act(harness, session_id)
@@ -353,12 +353,12 @@ async def crash_everywhere(begin: Begin, check: Act, lost: tuple[str, ...], act:
 
 
 async def over(task: asyncio.Future[Any]) -> None:
-    """Wait for the end of something, whatever that is."""
+    """Wait for a task to end, with any result."""
     await asyncio.gather(task, return_exceptions=True)
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait, turn by turn of the loop, until something holds."""
+    """Wait, turn by turn of the loop, until a condition holds."""
     await soon(_turning(holds))
 
 

@@ -1,6 +1,4 @@
-"""Any plan under any sequence of moves: nothing begins too early, nothing stalls, and every status is what the table
-says.
-"""
+"""Any plan under any sequence of moves: no task begins too early, no plan stalls, and every state follows the table."""
 
 from __future__ import annotations
 
@@ -28,12 +26,12 @@ NUMBERS = st.integers(1, 9)
 
 
 def steps(table: dict[object, frozenset[object]], source: object, target: object, left: int) -> bool:
-    """Tell whether a state is reached from another in at most so many moves."""
+    """Return whether a state can be reached from another in a limited number of moves."""
     return source == target or (left > 0 and any(steps(table, each, target, left - 1) for each in table[source]))
 
 
 class AnyMoves(RuleBasedStateMachine):
-    """A person, a planner and the runs, each doing anything at any time."""
+    """A person, a planner and runs that act in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +41,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @initialize(graph=st.lists(st.tuples(st.sets(st.integers(0, 6)), st.booleans()), max_size=6))
     def made(self, graph: list[tuple[set[int], bool]]) -> None:
-        """Make any plan without a cycle."""
+        """Create any plan without a cycle."""
         tasks = []
         for index, (before, asks) in enumerate(graph):
             deps = sorted(each + 1 for each in before if each < index)
@@ -53,7 +51,7 @@ class AnyMoves(RuleBasedStateMachine):
         self.plan = rules.reconciled(made, {})
         self.numbers = {each.id for each in tasks}
 
-    # -- what a person does
+    # -- actions of a person
 
     @rule(
         move=st.sampled_from(
@@ -73,7 +71,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, fresh=st.booleans())
     def retried(self, number: int, fresh: bool) -> None:
-        """Retry a task; its run is sent on where it is there."""
+        """Retry a task, and continue its run if the run exists."""
         with self.allowed():
             run_id = rules.the_task(self.plan, number).run_id
             gone = run_id is not None and self.runs[run_id].status is None
@@ -85,7 +83,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @rule(number=NUMBERS)
     def answered(self, number: int) -> None:
-        """Answer what is asked."""
+        """Answer an open question."""
         with self.allowed():
             asked = edits.answerable(self.plan, number)
             self.become(
@@ -105,7 +103,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, deps=st.lists(NUMBERS, max_size=3), text=st.sampled_from(["a", "b"]), asks=st.booleans())
     def edited(self, number: int, deps: list[int], text: str, asks: bool) -> None:
-        """Give a task other dependencies and other words, and perhaps a question."""
+        """Give a task other dependencies and another description, and perhaps a question."""
         with self.allowed():
             known = edits.editable(self.plan, number)
             changed = dataclasses.replace(known, deps=tuple(deps), description=text)
@@ -121,17 +119,17 @@ class AnyMoves(RuleBasedStateMachine):
 
     @rule(order=st.randoms(use_true_random=False))
     def reordered(self, order: object) -> None:
-        """Put the tasks into any order."""
+        """Reorder the tasks at random."""
         with self.allowed():
             ids = [each.id for each in self.plan.tasks]
             order.shuffle(ids)  # type: ignore[attr-defined]
             self.become(edits.reordered(self.plan, ids, LATER))
 
-    # -- what the planner does
+    # -- actions of the planner
 
     @rule(count=st.integers(1, 3))
     def begun(self, count: int) -> None:
-        """Begin tasks as far as there is room."""
+        """Begin tasks as far as capacity allows."""
         for found in rules.startable(self.plan, ROOM)[:count]:
             after = transitions.begun(self.plan, found.id, LATER)
             self._began_in_time(after, found.id)
@@ -139,7 +137,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @rule(refused=st.booleans())
     def completed(self, refused: bool) -> None:
-        """Make the runs of tasks that were begun, or learn that they cannot be made."""
+        """Create the runs of tasks that were begun, or refuse them."""
         for found in rules.unbegun(self.plan):
             if refused:
                 self.become(transitions.refused(self.plan, found.id, ERROR, LATER))
@@ -152,18 +150,18 @@ class AnyMoves(RuleBasedStateMachine):
     @rule(status=st.sampled_from([None, *RunState]), which=st.integers(0, 9))
     @precondition(lambda self: self.runs)
     def went_on(self, status: RunState | None, which: int) -> None:
-        """Let anything become of a run that may become of it, and tell the plan."""
+        """Give a run any possible state, and reconcile the plan with it."""
         run_id = sorted(self.runs)[which % len(self.runs)]
         if self.runs[run_id].status in (None, RunState.DONE):
             status = None
         self.runs[run_id] = fact(status)
         self.become(rules.renewed(self.plan, rules.reconciled(self.plan, self.runs), LATER))
 
-    # -- what always holds
+    # -- invariants
 
     @invariant()
     def the_table_is_kept(self) -> None:
-        """Statuses are what fields and runs say, and no task stands before one that it needs."""
+        """Check that states agree with fields and runs, and that each task comes after its dependencies."""
         assert rules.reconciled(self.plan, {}) is self.plan
         done = {each.id for each in self.plan.tasks if each.status is TaskState.DONE}
         seen: set[int] = set()
@@ -174,7 +172,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @invariant()
     def nothing_stalls(self) -> None:
-        """While a plan runs, something is to be begun, under way or asked."""
+        """Check that a running plan has a task to begin, under way or waiting for an answer."""
         busy = [each for each in self.plan.tasks if each.status in (TaskState.RUNNING, TaskState.NEEDS_SCOPING)]
         if self.plan.status is PlanState.RUNNING:
             assert busy or rules.startable(self.plan, ROOM)
@@ -184,11 +182,11 @@ class AnyMoves(RuleBasedStateMachine):
 
     @invariant()
     def the_file_is_the_plan(self) -> None:
-        """What is written is read back."""
+        """Check that a written plan is read back unchanged."""
         assert plan_files.read(plain.encode(self.plan.to_json())) == self.plan
 
     def teardown(self) -> None:
-        """Bring every plan to its end: with all answered and every run ending well, it is done."""
+        """Check that every plan can be brought to its end: with all answers and successful runs it is done."""
         if not self.plan.tasks:
             return
         for _ in range(200):
@@ -222,7 +220,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Let a refusal be, if its code is one of those that are told."""
+        """Ignore a refusal whose code is expected."""
         try:
             yield
         except errors.ControlRoomError as error:
@@ -230,10 +228,10 @@ class AnyMoves(RuleBasedStateMachine):
                 raise
 
     def become(self, after: Plan) -> None:
-        """Go on with a plan that was changed, if at all, by moves that there are."""
+        """Take the changed plan, and check that its moves are allowed."""
         before, self.plan = self.plan, after
         assert after.revision == before.revision + (after != before)
-        # A move of a person and what follows from it are one change.
+        # A move of a person and its consequences are one change.
         assert steps(dict(PLAN_MOVES), before.status, after.status, 2)  # type: ignore[arg-type]
         for found in after.tasks:
             known = before.task(found.id)
@@ -242,10 +240,10 @@ class AnyMoves(RuleBasedStateMachine):
 
 
 def _expected(found: Task, done: set[int], runs: dict[str, rules.RunFact]) -> TaskState:
-    """Return where a task stands, written down once more by another rule."""
+    """Return the expected state of a task by an independent rule."""
     status = runs[found.run_id].status if found.run_id is not None else None
     if found.status in (TaskState.DONE, TaskState.FAILED):
-        # Whether they are right is told by what brought them about.
+        # The actions that led to them check whether they are right.
         return found.status
     if found.run_id is not None:
         assert status is not None

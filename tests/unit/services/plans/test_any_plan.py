@@ -1,4 +1,4 @@
-"""Any plan, any orders, at any time: whatever people, failures and crashes do to a plan, its promises hold."""
+"""Any plan and any orders at any time: the guarantees of plans hold under edits, failures and crashes."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ def _new(kind: str, number: int, deps: tuple[int, ...]) -> requests.NewTask:
 
 
 class Watch:
-    """Probes that note every version of the plan's file, and take the disk away at a chosen passing."""
+    """Probes that record every version of the plan's file, and crash the disk at a chosen passing."""
 
     def __init__(self) -> None:
         self.versions: list[Json] = []
-        """Every version since the last look."""
+        """All versions since the last check."""
         self.store: memory_store.MemoryStore | None = None
         self.left: tuple[memory_disk.MemoryDisk, memory_index.MemoryIndex] | None = None
-        """What a restart finds after the crash."""
+        """The contents that a restart finds after the crash."""
         self._last = b""
         self._armed: tuple[int, bool] | None = None
 
     @property
     def armed(self) -> bool:
-        """Tell whether a crash is to come, or has come."""
+        """Return whether a crash is planned or has happened."""
         return self._armed is not None or self.left is not None
 
     def arm(self, passings: int, lose_unsynced: bool) -> None:
-        """Crash after so many passings of any point."""
+        """Crash after a number of passings of any point."""
         self._armed = (passings, lose_unsynced)
 
     def reach(self, point: str) -> None:
-        """Note a passing."""
+        """Record a passing."""
         assert self.store is not None
         self.look()
         if self._armed is not None:
@@ -80,7 +80,7 @@ class Watch:
                 self.left = (self.store.disk.crashed(lose_unsynced=lose), self.store.index.copy())
 
     def look(self) -> None:
-        """Note the plan's file if it has changed."""
+        """Record the plan's file if it has changed."""
         content = self.content()
         if content and content != self._last and self.left is None:
             self._last = content
@@ -95,13 +95,13 @@ class Watch:
         return b""
 
     def disarm(self) -> None:
-        """Let no crash happen any more, and note the file anew."""
+        """Cancel the crash, and record the file again."""
         self._armed = None
         self.left = None
 
 
 class StoreHarness:
-    """The real use cases of a project over a memory, in which chores are done as a test wants."""
+    """The real use cases of a project over a store in memory, with chores that the test controls."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="any-plan-"))
@@ -120,7 +120,7 @@ class StoreHarness:
         self.application: bootstrap.Application
 
     async def open(self) -> None:
-        """Start the service over what the disk holds."""
+        """Start the service over the contents of the disk."""
         chosen = settings.load({}, project=self.folder, home=self.folder, max_running=LIMIT, stop_grace_seconds=0)
         platform = chores.platform(
             self.toolbox,
@@ -134,28 +134,28 @@ class StoreHarness:
         self.application = await self._closing.enter_async_context(bootstrap.build(chosen, use, platform))
 
     async def close(self) -> None:
-        """Stop it."""
+        """Stop the service."""
         assert self._closing is not None
         self.application.runs.stopping.set()
         await self._closing.aclose()
 
     async def crash(self, left: tuple[memory_disk.MemoryDisk, memory_index.MemoryIndex]) -> None:
-        """End it, and start it over what a crash had left."""
-        # Whatever it still writes while it ends reaches a disk that nobody reads any more.
+        """Stop the service, and start it over the contents that a crash left."""
+        # Anything written during the stop reaches a disk that no process reads any more.
         await self.close()
         self.disk, self.index = left
         self.watch.disarm()
         await self.open()
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> bool:
-        """Let everything go on, and time pass, until something holds; tell whether it came to hold."""
+        """Run the loop and advance the time until a condition holds; return whether it came to hold."""
         deadline = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
         while not await holds():
             if asyncio.get_running_loop().time() > deadline:
                 return False
             for _ in range(20):
                 await asyncio.sleep(0)
-            # Some of it works in threads.
+            # Part of the work runs in threads.
             await asyncio.sleep(0.0005)
             self.clock.advance(0.5)
         return True
@@ -169,9 +169,9 @@ class StoreHarness:
 
 
 def _where(applies: Callable[[AnyPlan], object]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Do nothing where a rule does not apply.
+    """Skip a rule that does not apply.
 
-    A precondition would let what is drawn depend on how far real threads have come, and no two stories be the same.
+    With a precondition, the drawn values would depend on the progress of real threads, and no two stories would be the same.
     """
 
     def where(rule: Callable[..., None]) -> Callable[..., None]:
@@ -186,7 +186,7 @@ def _where(applies: Callable[[AnyPlan], object]) -> Callable[[Callable[..., None
 
 
 class AnyPlan(stateful.RuleBasedStateMachine):
-    """One plan, and everybody who meddles with it."""
+    """One plan, and the people and crashes that act on it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -197,14 +197,14 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         self.failing: set[int] = set()
         self.runner.run(self.harness.open())
 
-    # -- what happens
+    # -- actions
 
     @stateful.initialize(
         given=st.lists(st.tuples(_kinds, _few), min_size=1, max_size=5),
         begin=st.sampled_from([True, True, True, False]),
     )
     def make(self, given: list[tuple[str, list[int]]], begin: bool) -> None:
-        """Make a plan of tasks that depend on earlier ones."""
+        """Create a plan of tasks that depend on earlier ones."""
         tasks = []
         for number, (kind, picks) in enumerate(given, 1):
             deps = tuple(sorted({1 + pick % (number - 1) for pick in picks})) if number > 1 else ()
@@ -219,12 +219,12 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     @stateful.rule()
     @_where(lambda self: self.last["status"] in _NEXT)
     def move_on(self) -> None:
-        """Take the plan a step nearer to its work."""
+        """Take the plan a step further towards running."""
         self.move(_NEXT[self.last["status"]])
 
     @stateful.rule(verb=st.sampled_from(["approve", "start", "pause", "resume"]))
     def move(self, verb: str) -> None:
-        """Give an order to the plan as a whole."""
+        """Give an order to the whole plan."""
         status, living = self.last["status"], any(task["status"] in GOES_ON for task in self.last["tasks"])
         allowed = {
             "approve": status == "draft",
@@ -233,13 +233,13 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             "resume": status == "paused",
         }[verb]
         asked = getattr(self.harness.application.plans, verb)(self.session_id)
-        # Without tasks there is nothing to approve and nothing to begin.
+        # A plan without tasks cannot be approved or begun.
         self.order(asked, allowed if self.last["tasks"] else None)
 
     @stateful.rule(pick=_numbers, well=st.booleans())
     @_where(lambda self: self.harness.toolbox.busy)
     def finish(self, pick: int, well: bool) -> None:
-        """Let a task that is at work come to its end, well or badly."""
+        """End the work of a task, with or without success."""
         busy = sorted(self.harness.toolbox.busy)
         task = busy[pick % len(busy)]
         (self.harness.toolbox.mend if well else self.harness.toolbox.fail)(task)
@@ -250,7 +250,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
 
     @stateful.rule(well=st.booleans())
     def finish_all(self, well: bool) -> None:
-        """Let all that is at work come to its end."""
+        """End the work of all tasks."""
         for _ in range(len(self.harness.toolbox.busy)):
             if self.harness.toolbox.busy:
                 self.finish(0, well)
@@ -272,7 +272,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     @stateful.rule(pick=_numbers)
     @_where(lambda self: self.has("blocked"))
     def force_start(self, pick: int) -> None:
-        """Begin a task by force."""
+        """Start a task by force."""
         task = self.task(pick, "blocked")
         allowed = task["status"] == "blocked" and self.last["status"] in AT_WORK
         self.order(self.harness.application.plans.force_start(self.session_id, task["id"]), allowed)
@@ -283,7 +283,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         """Answer a question."""
         task = self.task(pick, "needs_scoping")
         args = {"what": "a thing"} if what and task["recipe_id"] == "carry" else {}
-        # A failed task may have a question since it was changed.
+        # A failed task may have a question from an edit.
         allowed = None if task["status"] == "failed" else task["status"] == "needs_scoping"
         answer = requests.ScopingAnswer(answer=said, args=args)
         self.order(self.harness.application.plans.answer(self.session_id, task["id"], answer), allowed)
@@ -298,7 +298,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     @stateful.rule(pick=_numbers, picks=_few)
     @_where(lambda self: self.last["tasks"])
     def let_depend(self, pick: int, picks: list[int]) -> None:
-        """Let a task depend on others, be it in a circle."""
+        """Make a task depend on others, perhaps in a cycle."""
         task = self.task(pick)
         deps = self.some(picks)
         edges = {each["id"]: tuple(each["deps"]) for each in self.last["tasks"]} | {task["id"]: deps}
@@ -313,7 +313,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     @stateful.rule(pick=_numbers, kind=_kinds)
     @_where(lambda self: self.last["tasks"])
     def describe(self, pick: int, kind: str) -> None:
-        """Describe a task otherwise."""
+        """Change the description of a task."""
         task = self.task(pick)
         edit = requests.TaskEdit(description=f"{kind} something else")
         self.order(
@@ -331,7 +331,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
 
     @stateful.rule(chance=st.randoms(use_true_random=False))
     def reorder(self, chance: random.Random) -> None:
-        """Put the tasks in some order."""
+        """Put the tasks into some order."""
         if order := [task["id"] for task in self.last["tasks"]]:
             chance.shuffle(order)
             needs = {task["id"]: task["deps"] for task in self.last["tasks"]}
@@ -347,32 +347,32 @@ class AnyPlan(stateful.RuleBasedStateMachine):
 
     @stateful.rule(passings=st.integers(1, 25), lose_unsynced=st.booleans())
     def crash_soon(self, passings: int, lose_unsynced: bool) -> None:
-        """Let the service die in the midst of whatever happens next."""
+        """Plan a crash during the next actions."""
         self.harness.watch.arm(passings, lose_unsynced)
 
-    # -- what must hold
+    # -- checks
 
     def order(self, asked: Any, allowed: bool | None) -> None:
-        """Give an order, and see that it is refused exactly when it must be; None where both are right."""
+        """Give an order, and check that it is refused exactly when it must be; None accepts both."""
         revision, crashing = self.last["revision"], self.harness.watch.armed
         answered, refusal = self.runner.run(_told(asked, self.harness.watch))
         hypothesis.note(f"refused: {refusal}" if answered is None else f"answered: revision {answered['revision']}")
         assert answered is not None or allowed is not True or crashing, f"refused although it is right: {refusal}"
         assert answered is None or allowed is not False, "answered although it is wrong"
-        # What was answered before a crash outlives it, and a refusal changes nothing.
+        # An answer before a crash survives it, and a refusal changes no state.
         if self.harness.watch.left is None:
             assert answered is not None or self.runner.run(self.shown())["revision"] == revision
             self.last = answered or self.last
         self.settle()
 
     def settle(self) -> None:
-        """Wait until nothing happens any more by itself, and see that all is as it must be."""
+        """Wait until the service is idle, and check all guarantees."""
         at_rest = self.runner.run(self.harness.until(self._rests))
         if self.harness.watch.left is not None:
             promised = self.last
             left, self.harness.watch.versions = self.harness.watch.left, []
             self.runner.run(self.harness.crash(left))
-            # What was journalled before the crash comes into the file as soon as the plan's run has been replayed.
+            # A journalled change reaches the file once the plan's run has been replayed after the crash.
             if promised:
                 self.runner.run(self.harness.application.plans._planner.commands.shown(self.session_id))
             at_rest = self.runner.run(self.harness.until(self._rests))
@@ -398,14 +398,14 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         found = [task["status"] for task in shown["tasks"]]
         running = [task for task in shown["tasks"] if task["status"] == "running"]
         await self.send_on(running)
-        # What has a seat works, the rest is queued; nothing that could be begun is left while there is room.
+        # Tasks within the capacity work and the others are queued; none is left to begin while there is capacity.
         if len(self.harness.toolbox.busy) < min(len(running), LIMIT):
             return False
         if not all(task["run_id"] and self.is_held(task) for task in running):
             return False
         if not self.harness.toolbox.busy <= {task["id"] for task in running}:
             return False
-        # The run of a failed task that was sent on just before a crash is about to change the plan, too.
+        # The run of a failed task that was continued just before a crash is about to change the plan, too.
         rows = {row.run_id: row for row in await self.harness.application.store.list_runs(stores.RunQuery(limit=1000))}
         failed = [rows[task["run_id"]] for task in shown["tasks"] if task["status"] == "failed" and task["run_id"]]
         if not all(states.RunState(row.status).finished for row in failed):
@@ -415,7 +415,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         return True
 
     async def send_on(self, running: list[Json]) -> None:
-        """Continue what was parked because three crashes met the same step, as a person would."""
+        """Resume runs that were parked because three crashes met the same step, as a person would."""
         use = self.harness.application
         for run_id in (task["run_id"] for task in running if task["run_id"]):
             if (await use.store.summary(run_id)).error_code == "crash_loop":
@@ -423,14 +423,14 @@ class AnyPlan(stateful.RuleBasedStateMachine):
                     await use.runs.unpause(run_id)
 
     def is_held(self, task: Json) -> bool:
-        """Tell whether a task works or waits for its turn: one whose run has ended is about to change the plan."""
+        """Return whether a task works or is queued: one whose run has ended is about to change the plan."""
         engine = self.harness.application.engine
         known = engine.view(task["run_id"]) or engine.standing(task["run_id"])
         queued = known is not None and known.status is states.RunState.PENDING
         return queued or task["id"] in self.harness.toolbox.busy
 
     async def check_runs(self) -> None:
-        """See that each attempt of each task is one run."""
+        """Check that each attempt of each task is one run."""
         rows = await self.harness.application.store.list_runs(stores.RunQuery(limit=1000))
         made: dict[int, set[str]] = {}
         for row in rows:
@@ -443,12 +443,12 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             assert len(named) == task["attempt"], task
 
     async def shown(self) -> Json:
-        """Return the plan as it is answered."""
+        """Return the plan as the service returns it."""
         plan: Json = (await self.harness.application.plans.show(self.session_id)).to_json()
         return plan
 
     def teardown(self) -> None:
-        """Help the plan to its end, which it must come to."""
+        """Help the plan to its end, and check that it gets there."""
         try:
             if self.session_id and self.last:
                 self.help_to_the_end()
@@ -458,7 +458,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             shutil.rmtree(self.harness.folder)
 
     def help_to_the_end(self) -> None:
-        """Do what a patient person does until everything is done."""
+        """Do what a patient person does until the whole plan is done."""
         self.harness.watch.disarm()
         self.harness.toolbox.mend(*range(100))
         self.harness.toolbox.release_all()
@@ -470,7 +470,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         raise AssertionError(f"it came not to its end: {json.dumps(self.last, indent=1)}")
 
     def settle_released(self) -> None:
-        """Wait until everything that is begun has ended."""
+        """Wait until all begun work has ended."""
 
         async def rests() -> bool:
             shown = await self.shown()
@@ -483,7 +483,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         self.last = self.runner.run(self.shown())
 
     async def help(self) -> None:
-        """Do one thing that helps."""
+        """Take one step that helps."""
         use, plan = self.harness.application.plans, self.last
         asking = next((task for task in plan["tasks"] if task["status"] == "needs_scoping"), None)
         failed = next((task for task in plan["tasks"] if task["status"] == "failed"), None)
@@ -504,14 +504,14 @@ class AnyPlan(stateful.RuleBasedStateMachine):
             case _:
                 await use.start(self.session_id)
 
-    # -- what may be picked
+    # -- selections
 
     def has(self, status: str) -> bool:
-        """Tell whether a task is in a state."""
+        """Return whether a task is in a state."""
         return any(task["status"] == status for task in self.last["tasks"])
 
     def task(self, pick: int, status: str | None = None) -> Json:
-        """Return a task; if there are some, in a given state, save for one time in five."""
+        """Return a task; in four of five cases one in the given state, if there is one."""
         fitting = [task for task in self.last["tasks"] if task["status"] == status]
         some = fitting if fitting and pick % 5 else self.last["tasks"]
         return dict(some[pick % len(some)])
@@ -522,12 +522,12 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         return tuple(sorted({known[pick % len(known)] for pick in picks})) if known else ()
 
     def open_to_edits(self, task: Json) -> bool:
-        """Tell whether a task may be changed."""
+        """Return whether a task may be changed."""
         return task["status"] not in ("running", "done")
 
 
 async def _told(asked: Awaitable[plans.Plan | requests.Created], watch: Watch) -> tuple[Json | None, str]:
-    """Return the plan that an order is answered with, or why it is refused; a service that has died answers nothing."""
+    """Return the plan that answers an order, or the reason of the refusal; a crashed service does not answer."""
     order = asyncio.ensure_future(asked)
     while not order.done() and watch.left is None:
         await asyncio.wait({order}, timeout=0.01)
@@ -544,7 +544,7 @@ async def _told(asked: Awaitable[plans.Plan | requests.Created], watch: Watch) -
 
 
 def _check_step(before: Json, after: Json) -> None:
-    """See that a change of the file is one that may be."""
+    """Check that a change of the file is allowed."""
     assert after["revision"] == before["revision"] + 1, (before, after)
     known = {task["id"]: task for task in before["tasks"]}
     done = {task["id"] for task in after["tasks"] if task["status"] == "done"}
@@ -564,7 +564,7 @@ def _check_step(before: Json, after: Json) -> None:
 
 
 def _check_shape(plan: Json) -> None:
-    """See that a plan says what its fields say, in the shape of execution-modes, appendix G."""
+    """Check that a plan's states agree with its fields, in the shape of execution-modes, appendix G."""
     done = {task["id"] for task in plan["tasks"] if task["status"] == "done"}
     found = [task["status"] for task in plan["tasks"]]
     assert {"session_id", "created_by", "status", "created_at", "tasks"} <= plan.keys()
@@ -603,7 +603,7 @@ def test_the_promises_of_a_plan_hold() -> None:
 
 @pytest.mark.parametrize("passings", [3, 10])
 def test_a_failed_task_is_not_under_way_again_after_a_power_cut(passings: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its run is opened once more, since its row is lost; that is no reason to begin it before its dependency."""
+    """After a power cut, a failed task whose run is opened again does not begin before its new dependency."""
     monkeypatch.setattr(hypothesis, "note", str)
     plan = AnyPlan()
     try:
@@ -618,7 +618,7 @@ def test_a_failed_task_is_not_under_way_again_after_a_power_cut(passings: int, m
 
 
 def test_a_retry_while_a_power_cut_is_recovered_from_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its run, which is opened once more because its row is lost, has not been sent on by that."""
+    """A retry counts while the run's lost row is recovered, because opening the run has not continued it."""
     monkeypatch.setattr(hypothesis, "note", str)
     plan = AnyPlan()
     late, open_at_once = asyncio.Event(), memory_store.MemoryStore.open
@@ -661,7 +661,7 @@ def test_a_retry_while_a_power_cut_is_recovered_from_counts(monkeypatch: pytest.
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_the_promises_of_many_plans_hold() -> None:
-    """The same for many more plans, and for longer stories of them."""
+    """The same holds for many more plans and longer stories."""
     stateful.run_state_machine_as_test(AnyPlan, settings=_tried(400, 50))
 
 

@@ -1,4 +1,4 @@
-"""What a person writes into the file of a plan while a change of it is under way: nobody writes over it unread."""
+"""Edits of a plan's file by a person during a change of the plan: no process overwrites them unread."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tests.unit.worker import pools
 
 POINTS = ("storage.plan.before_write", "storage.plan.before_rename")
 MAKING = ("storage.create.before_start", "storage.create.before_rename", "pool.queued")
-"""Moments of the making of a run, between the plan that says so and the plan that names it."""
+"""Points of a run's creation, between the plan with the begun task and the plan that names the run."""
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
-    """Return a project for all desks."""
+    """Return a project for all harnesses."""
     return plan_harness.Place(tmp_path_factory.mktemp("place"))
 
 
 def meddle(
     harness: plan_harness.Harness, session_id: str, change: Callable[[dict[str, Any]], None]
 ) -> Callable[[], None]:
-    """Return what changes the file of a plan as a person does."""
+    """Return a function that changes the file of a plan as a person does."""
 
     def act() -> None:
         content = json.loads(harness.store.disk.read(f"sessions/{session_id}/plan.json"))
@@ -41,23 +41,23 @@ def meddle(
 
 
 def at_next(harness: plan_harness.Harness, point: str, act: Callable[[], None]) -> None:
-    """Do something at the next passing of a point."""
+    """Call a function at the next passing of a point."""
     harness.probes.at(point, harness.probes.count(point) + 1, act)
 
 
 def mark(content: dict[str, Any]) -> None:
-    """Write something that is not ours."""
+    """Write a field that plans do not have."""
     content["mood"] = "good"
 
 
 def describe(content: dict[str, Any]) -> None:
-    """Change what the last task is to do."""
+    """Change the description of the last task."""
     content["tasks"][-1]["description"] = "sweep the attic"
 
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_persons_change_builds_on_what_another_one_wrote(harness: plan_harness.Harness, point: str) -> None:
-    """A request whose plan is changed by hand while it is made is made again, on the plan as it is then."""
+    """A request whose plan is edited by hand meanwhile is made again on the edited plan."""
     session_id = await harness.create(task("sweep room 1"), task("sweep room 2"))
     at_next(harness, point, meddle(harness, session_id, describe))
     changed = await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(dod="it shines"))
@@ -69,7 +69,7 @@ async def test_a_persons_change_builds_on_what_another_one_wrote(harness: plan_h
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_an_order_that_is_journalled_counts(harness: plan_harness.Harness, point: str) -> None:
-    """An edit that comes when an order's line is written, and its file is not, is merged; both count."""
+    """An edit made while an order's journal line is written, but its file is not, is merged with the order."""
     session_id = await harness.create(task("sweep room 1"))
     at_next(harness, point, meddle(harness, session_id, lambda content: content.update(revision=7)))
     changed = await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(dod="it shines"), revision=1)
@@ -79,7 +79,7 @@ async def test_an_order_that_is_journalled_counts(harness: plan_harness.Harness,
 
 
 async def test_who_has_seen_another_revision_is_told(harness: plan_harness.Harness) -> None:
-    """A request that names a revision is refused where the file has come to say another one before."""
+    """A request with a revision is refused if the file has another one by then."""
     session_id = await harness.create(task("sweep room 1"))
     meddle(harness, session_id, lambda content: content.update(revision=7))()
     with pytest.raises(errors.Conflict) as refused:
@@ -91,7 +91,7 @@ async def test_who_has_seen_another_revision_is_told(harness: plan_harness.Harne
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_plan_that_goes_meanwhile_does_not_come_back(harness: plan_harness.Harness, point: str) -> None:
-    """A request whose plan is removed by hand while it is made finds no plan, and leaves none."""
+    """A request whose plan's file is removed meanwhile finds no plan and leaves none."""
     session_id = await harness.create(task("sweep room 1"))
     at_next(harness, point, lambda: harness.store.disk.remove(f"sessions/{session_id}/plan.json"))
     with pytest.raises(errors.NotFound) as refused:
@@ -103,7 +103,7 @@ async def test_a_plan_that_goes_meanwhile_does_not_come_back(harness: plan_harne
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_retry_sends_its_run_on_once(harness: plan_harness.Harness, point: str) -> None:
-    """A retry whose plan is changed by hand while it is made has sent the run on, once, and the plan goes on."""
+    """A retry whose plan is edited by hand meanwhile continues the run once, and the plan continues."""
     harness.toolbox.fail(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
     failed = await harness.rested(session_id)
@@ -126,7 +126,7 @@ async def test_a_retry_sends_its_run_on_once(harness: plan_harness.Harness, poin
 async def test_the_planner_goes_on_with_what_a_person_wrote(
     harness: plan_harness.Harness, point: str, nth: int
 ) -> None:
-    """At any write of the planner, and while runs are made: what a person wrote counts, no run is made twice."""
+    """An edit by hand at any write of the planner or creation of a run counts, and no run is created twice."""
     session_id = await harness.create(task("sweep room 1"), task("sweep room 2", 1), task("sweep room 3", 2))
     await harness.application.plans.approve(session_id)
 
@@ -149,7 +149,7 @@ async def test_the_planner_goes_on_with_what_a_person_wrote(
 
 @pytest.mark.parametrize("point", MAKING)
 async def test_a_task_that_is_changed_while_it_is_begun_has_its_run(harness: plan_harness.Harness, point: str) -> None:
-    """A task whose words are changed by hand while its run is made has that run, which does what they said before."""
+    """A task that is edited by hand while its run is created keeps that run with the old description."""
     session_id = await harness.create(task("sweep room 1"))
     await harness.application.plans.approve(session_id)
     at_next(harness, point, meddle(harness, session_id, describe))
@@ -163,7 +163,7 @@ async def test_a_task_that_is_changed_while_it_is_begun_has_its_run(harness: pla
 
 @pytest.mark.parametrize("point", MAKING)
 async def test_a_pause_by_hand_is_kept(harness: plan_harness.Harness, point: str) -> None:
-    """Whoever writes that the plan is paused while a run of it is made has it paused; that run comes to its end."""
+    """A pause by hand while a run is created pauses the plan, and the run ends normally."""
     session_id = await harness.create(task("sweep room 1"), task("sweep room 2", 1))
     await harness.application.plans.approve(session_id)
     at_next(harness, point, meddle(harness, session_id, lambda content: content.update(status="paused")))
@@ -178,7 +178,7 @@ async def test_a_pause_by_hand_is_kept(harness: plan_harness.Harness, point: str
 async def test_a_file_that_breaks_meanwhile_stays(
     place: plan_harness.Place, caplog: pytest.LogCaptureFixture, point: str
 ) -> None:
-    """A file that is broken while a run is made is not made whole by the note of it; put right, it goes on unasked."""
+    """A file broken while a run is created stays broken; once repaired, the plan continues without an order."""
     time = clock.FakeClock()
     harness = await plan_harness.Harness(place, time=time).open()
     session_id = await harness.create(task("sweep room 1"), task("sweep room 2", 1))
@@ -217,7 +217,7 @@ async def test_a_file_that_breaks_meanwhile_stays(
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_chief_is_asked_once(tmp_path: Path, point: str, nth: int) -> None:
-    """A plan that is changed by hand while its chief is asked, or heard, keeps what was written, and the one run."""
+    """A plan edited by hand while its chief is asked or read keeps the edit and the one run of the chief."""
     place = plan_harness.Place(tmp_path)
     place.project.say("chief*", text=plan_harness.says({"id": 1, "description": "sweep room 1"}))
     harness = await plan_harness.Harness(place).open()
@@ -244,7 +244,7 @@ async def test_a_chief_is_asked_once(tmp_path: Path, point: str, nth: int) -> No
 
 
 async def test_an_edit_is_taken_as_soon_as_the_plan_is_shown(harness: plan_harness.Harness) -> None:
-    """A plan that was edited or written by hand continues without an order, once a caller looks at it."""
+    """A plan that was edited or written by hand continues without an order once a caller reads it."""
     session_id = await harness.create(task("sweep room 1"))
     await harness.application.plans.approve(session_id)
     meddle(harness, session_id, lambda content: content.update(status="running"))()

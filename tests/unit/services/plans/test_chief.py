@@ -1,4 +1,4 @@
-"""Plans that the chief makes: what becomes of its tasks, and of a chief that makes none."""
+"""Plans made by the chief: its tasks, and chiefs that make no plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPLIT: tuple[dict[str, Any], ...] = (
 
 @pytest.fixture
 async def harness(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[plan_harness.Harness]:
-    """Return an open desk whose chief splits every intent the same way."""
+    """Return an open harness whose chief splits every intent the same way."""
     place = plan_harness.Place(tmp_path_factory.mktemp("place"))
     place.project.say("chief*", text=plan_harness.says(*SPLIT))
     opened = await plan_harness.Harness(place).open()
@@ -33,7 +33,7 @@ async def harness(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[pla
 
 
 async def test_an_intent_becomes_tasks(harness: plan_harness.Harness) -> None:
-    """The chief's run is told the intent; its tasks stand in an order that can be, each of them scoped."""
+    """The chief's run gets the intent, and its tasks are put in a valid order and scoped."""
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
     awaited = created.plan
     plan = await harness.rested(awaited.session_id)
@@ -49,7 +49,7 @@ async def test_an_intent_becomes_tasks(harness: plan_harness.Harness) -> None:
 
 
 async def test_what_the_chief_gets_wrong_is_asked(harness: plan_harness.Harness) -> None:
-    """Arguments of the chief that do not fit are a question of the system; its own questions are its own."""
+    """Wrong arguments of the chief become a question of the system; the chief's own questions stay its own."""
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
     plan = await harness.rested(created.plan.session_id)
     _, carry, nice = plan.tasks
@@ -60,7 +60,7 @@ async def test_what_the_chief_gets_wrong_is_asked(harness: plan_harness.Harness)
 
 
 async def test_nobody_meddles_while_the_chief_is_at_work(harness: plan_harness.Harness) -> None:
-    """Until its tasks are there, the plan can be looked at, and nothing else."""
+    """Until the chief's tasks are there, the plan can be read but not changed."""
     harness.place.project.say("chief*", text=plan_harness.says(*SPLIT))
     harness.door.clear()
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
@@ -78,7 +78,7 @@ async def test_nobody_meddles_while_the_chief_is_at_work(harness: plan_harness.H
 
 
 async def test_a_chief_that_makes_no_plan_is_asked_again(harness: plan_harness.Harness) -> None:
-    """Two replies that are no plan fail it with the reason; a start sends the same run on."""
+    """Two replies that are not a plan fail it with the reason, and a start continues the same run of the chief."""
     harness.place.project.say("chief*", text="I would rather not.")
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
     session_id = created.plan.session_id
@@ -99,7 +99,7 @@ async def test_a_chief_that_makes_no_plan_is_asked_again(harness: plan_harness.H
 
 
 async def test_a_chiefs_run_that_was_sent_on_by_hand_counts(harness: plan_harness.Harness) -> None:
-    """Whoever resumes the chief's failed run has asked the chief again."""
+    """A failed run of the chief that a person resumes makes the plan."""
     harness.place.project.say("chief*", text="I would rather not.")
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
     failed = await harness.rested(created.plan.session_id)
@@ -112,7 +112,7 @@ async def test_a_chiefs_run_that_was_sent_on_by_hand_counts(harness: plan_harnes
 
 @pytest.mark.parametrize("how", ["cancelled", "deleted"])
 async def test_a_chiefs_run_that_somebody_ends(harness: plan_harness.Harness, how: str) -> None:
-    """A cancelled run of the chief fails the plan; asked again, it goes on, or is made anew if it is gone."""
+    """A cancelled run of the chief fails the plan; a start continues the run, or creates another if it was deleted."""
     harness.place.project.say("chief*", hang=True)
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
     session_id, run_id = created.plan.session_id, str(created.plan.chief_run_id)
@@ -132,7 +132,7 @@ async def test_a_chiefs_run_that_somebody_ends(harness: plan_harness.Harness, ho
 
 
 async def test_without_a_chief_an_intent_is_refused(tmp_path: Path) -> None:
-    """Where nobody plays the chief, an intent is refused at its place, and nothing is made."""
+    """An intent without an agent that plays the chief is refused at its place, and no plan is created."""
     harness = await plan_harness.Harness(
         plan_harness.Place(tmp_path, agents=[plan_harness.CHIEF | {"id": "chief-001", "archetype": "writer"}])
     ).open()
@@ -146,7 +146,7 @@ async def test_without_a_chief_an_intent_is_refused(tmp_path: Path) -> None:
 
 
 async def test_tasks_taken_away_do_not_come_back(harness: plan_harness.Harness) -> None:
-    """A plan whose tasks were all removed stays without them; what the chief has made is taken over once."""
+    """Tasks of the chief are taken over once: a plan whose tasks were all removed stays empty."""
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
     session_id = created.plan.session_id
     await harness.rested(session_id)
@@ -164,7 +164,7 @@ async def test_tasks_taken_away_do_not_come_back(harness: plan_harness.Harness) 
 
 
 async def test_an_intent_may_stand_above_tasks(harness: plan_harness.Harness) -> None:
-    """Beside tasks an intent is only kept, and no chief is asked."""
+    """A request with an intent and tasks stores the intent, and the chief is not asked."""
     created = await harness.application.plans.create(requests.NewPlan(intent="Tidy", tasks=(task("sweep it"),)))
 
     assert (created.plan.intent, created.plan.created_by, created.plan.chief_run_id) == ("Tidy", plans.BY_USER, None)

@@ -1,4 +1,4 @@
-"""Plans that continue: in a further run, from files that another version or a person wrote, and after edits by hand."""
+"""Plans that continue: in another run, from files of another version or a person, and after edits by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Harness = plan_harness.Harness
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
-    """Return a project for all desks."""
+    """Return a project for all harnesses."""
     made = plan_harness.Place(tmp_path_factory.mktemp("place"))
     made.project.say("chief*", text=plan_harness.says({"id": 1, "description": "sweep room 1"}))
     return made
@@ -34,7 +34,7 @@ async def lines(harness: Harness, run_id: str) -> list[str]:
 
 
 async def test_a_full_journal_is_continued_in_a_further_run(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After so many inputs a plan goes on in another run, whose beginning is its file; nothing of it is done twice."""
+    """After its limit of inputs a plan continues in another run from its file, and repeats no work."""
     monkeypatch.setattr(driver, "MOST_INPUTS", 4)
     session_id = await harness.started(*(task(f"sweep room {number}") for number in range(1, 6)))
     plan = await harness.rested(session_id)
@@ -55,12 +55,12 @@ async def test_a_full_journal_is_continued_in_a_further_run(harness: Harness, mo
 async def test_a_crash_while_it_continues(
     place: plan_harness.Place, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """Wherever a process dies between two runs of a plan, the next one continues it."""
+    """After a crash at any point between two runs of a plan, the next process continues it."""
     monkeypatch.setattr(driver, "MOST_INPUTS", 3)
     harness = await Harness(place).open()
     session_id = await harness.create(task("sweep room 1"))
     await harness.application.plans.approve(session_id)
-    # The task begins in the second run, so the first one's ending is the next, and then the second one's making.
+    # The task begins in the second run: the next points are the first run's ending and the second one's creation.
     left = harness.crash_when(point, 1)
     starting = harness.start_soon(session_id)
     await harness.bury(left)
@@ -83,7 +83,7 @@ async def test_a_crash_while_it_continues(
 async def test_a_run_that_a_newer_driver_cannot_replay_is_made_anew(
     place: plan_harness.Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver that shows plans otherwise than the journal says continues them from their files, unasked."""
+    """A driver whose plans differ from the journal continues them from their files without an order."""
     harness = await Harness(place).open()
     harness.toolbox.hold(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
@@ -103,7 +103,7 @@ async def test_a_run_that_a_newer_driver_cannot_replay_is_made_anew(
 
 
 def of_old(session_id: str, status: str, *tasks: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """Return a plan's file as 0.1.0 has written it."""
+    """Return a plan's file as 0.1.0 wrote it."""
     frame = {"session_id": session_id, "created_by": "user", "status": status, "created_at": "2026-02-10T14:00:00Z"}
     return {**frame, "updated_at": "2026-02-10T14:00:00Z", "revision": 4, "tasks": list(tasks), **fields}
 
@@ -125,7 +125,7 @@ OLD = {"id": 1, "description": "sweep room 1", "recipe_id": "sweep", "deps": [],
 async def test_plans_of_the_first_version_in_all_states(
     place: plan_harness.Place, status: str, order: str, after: str | None
 ) -> None:
-    """A plan of 0.1.0 is taken over as it is, whatever its state, with its running child, and takes the next order."""
+    """A plan of 0.1.0 is taken over in any state, with its running child, and accepts the next order."""
     harness = await Harness(place).open()
     harness.toolbox.hold(1, 2)
     other = await harness.started(task("sweep room 1"))
@@ -167,19 +167,19 @@ async def test_plans_of_the_first_version_in_all_states(
 
 
 def describe(content: dict[str, Any]) -> None:
-    """Change what the last task is to do."""
+    """Change the description of the last task."""
     content["tasks"][-1]["description"] = "sweep the attic"
 
 
 def forget(content: dict[str, Any]) -> None:
-    """Write the file of before the first task began."""
+    """Write the file as it was before the first task began."""
     content["tasks"][0] |= {"status": "pending", "run_id": None, "attempt": 0, "earlier_runs": []}
     describe(content)
 
 
 @pytest.mark.parametrize("edit", [describe, forget])
 async def test_an_edit_while_no_service_runs(place: plan_harness.Place, edit: Callable[[dict[str, Any]], None]) -> None:
-    """What a person writes between a kill and the next start counts, and no begun task is begun again by it."""
+    """An edit between a kill and the next start counts, and does not begin a begun task again."""
     harness = await Harness(place).open()
     harness.toolbox.hold(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
@@ -201,7 +201,7 @@ async def test_an_edit_while_no_service_runs(place: plan_harness.Place, edit: Ca
 
 
 async def test_an_earlier_file_at_a_start(place: plan_harness.Place, caplog: pytest.LogCaptureFixture) -> None:
-    """Where a power cut has put an earlier file back, the plan continues as it was, and the log says so."""
+    """If a power cut restores an earlier file, the plan continues as it was, and the log reports it."""
     harness = await Harness(place).open()
     session_id = await harness.create(task("sweep room 1"))
     first = await harness.show(session_id)
@@ -226,7 +226,7 @@ async def test_an_earlier_file_at_a_start(place: plan_harness.Place, caplog: pyt
 
 
 async def test_a_file_ahead_of_the_journal(place: plan_harness.Place, caplog: pytest.LogCaptureFixture) -> None:
-    """A file that is newer at a start than the journal counts, without its authors, and the log reports the gap."""
+    """A file newer than the journal counts at a start, without its authors, and the log reports the gap."""
     harness = await Harness(place).open()
     session_id = await harness.create(task("sweep room 1"))
     draft = await harness.show(session_id)
@@ -244,7 +244,7 @@ async def test_a_file_ahead_of_the_journal(place: plan_harness.Place, caplog: py
 
 
 async def test_a_plan_deleted_and_written_again(place: plan_harness.Place) -> None:
-    """A plan that a person writes under the name of a deleted one begins its tasks anew."""
+    """A plan that a person writes under the name of a deleted one begins its tasks again."""
     harness = await Harness(place).open()
     written = of_old("by-hand", "running", {**OLD, "status": "pending"})
     found = []
@@ -261,7 +261,7 @@ async def test_a_plan_deleted_and_written_again(place: plan_harness.Place) -> No
 
 
 async def test_a_number_written_again(place: plan_harness.Place) -> None:
-    """A task that a person writes under a removed one's number gets a run of its own; numbers given here are new."""
+    """A task written by hand under a removed task's number gets its own run, and the service gives new numbers."""
     harness = await Harness(place).open()
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2"))
     done = await harness.rested(session_id)
@@ -283,7 +283,7 @@ async def test_a_number_written_again(place: plan_harness.Place) -> None:
 
 
 async def test_plans_are_no_runs(harness: Harness, tmp_path: Path) -> None:
-    """Neither lists, counts, nor orders of runs know the run of a plan, and it takes no capacity."""
+    """The run of a plan is not listed, counted or controlled as a run, and takes no capacity."""
     session_id = await harness.create(task("sweep room 1"))
     await pools.idle()
     status = harness.application.engine.status()
@@ -297,7 +297,7 @@ async def test_plans_are_no_runs(harness: Harness, tmp_path: Path) -> None:
 
 
 async def test_a_further_run_knows_the_earlier_ones(place: plan_harness.Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a full journal, an old file is still no edit, and a number written again still gets a run of its own."""
+    """After a full journal, an old file is still not an edit, and a reused number still gets its own run."""
     monkeypatch.setattr(driver, "MOST_INPUTS", 6)
     harness = await Harness(place).open()
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2"))
@@ -321,7 +321,7 @@ async def test_a_further_run_knows_the_earlier_ones(place: plan_harness.Place, m
 
 
 async def test_an_edit_by_hand_counts_as_a_change(harness: Harness) -> None:
-    """Whoever saw the plan before an edit of its file has seen another revision, also if the file kept the number."""
+    """A caller who read the plan before an edit of its file has another revision, even if the file kept the number."""
     session_id = await harness.create(task("sweep room 1"))
     content = (await harness.show(session_id)).to_json()
     content["tasks"][0]["description"] = "sweep the attic"
@@ -338,7 +338,7 @@ async def test_an_edit_by_hand_counts_as_a_change(harness: Harness) -> None:
 
 
 async def test_an_old_file_between_two_runs_is_no_edit(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a person writes after a full journal has ended is held against the plan that it ended with."""
+    """An old file written back after a full journal has ended is not taken for an edit."""
     monkeypatch.setattr(driver, "MOST_INPUTS", 3)
     session_id = await harness.create(task("sweep room 1"))
     draft = await harness.show(session_id)

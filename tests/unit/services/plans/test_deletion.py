@@ -1,4 +1,4 @@
-"""Plans that are deleted: only where nothing is under way, once and for good, and nothing of them comes back."""
+"""Deletion of plans: only at rest, permanently, and without remains."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CHIEF_SAYS = plan_harness.says({"id": 1, "description": "sweep room 1"})
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
-    """Return a project for all desks."""
+    """Return a project for all harnesses."""
     made = plan_harness.Place(tmp_path_factory.mktemp("place"))
     made.project.say("chief*", text=CHIEF_SAYS)
     return made
 
 
 async def gone(harness: plan_harness.Harness, session_id: str) -> bool:
-    """Tell whether a plan is neither shown nor listed."""
+    """Return whether a plan is neither shown nor listed."""
     listed, _ = await harness.application.plans.page(plans.PlanQuery())
     with pytest.raises(errors.NotFound):
         await harness.show(session_id)
@@ -34,7 +34,7 @@ async def gone(harness: plan_harness.Harness, session_id: str) -> bool:
 
 
 async def refused(harness: plan_harness.Harness, session_id: str) -> errors.WrongState:
-    """Try to delete a plan, and return why it cannot be."""
+    """Try to delete a plan, and return the refusal."""
     before = await harness.show(session_id)
     with pytest.raises(errors.WrongState) as told:
         await harness.application.plans.delete(session_id)
@@ -44,7 +44,7 @@ async def refused(harness: plan_harness.Harness, session_id: str) -> errors.Wron
 
 
 async def test_a_plan_that_rests_is_deleted(harness: plan_harness.Harness) -> None:
-    """Drafts, approved, paused, done and failed plans can be deleted; runs, their receipts and issues stay."""
+    """A draft, approved, paused, done or failed plan can be deleted; its runs, receipts and issues stay."""
     harness.toolbox.fail(2)
     approved, paused = await harness.create(task("sweep room 1")), await harness.started(task("xyzzy"))
     await harness.application.plans.approve(approved)
@@ -65,7 +65,7 @@ async def test_a_plan_that_rests_is_deleted(harness: plan_harness.Harness) -> No
 
 
 async def test_a_plan_at_work_is_not_deleted(harness: plan_harness.Harness) -> None:
-    """While it runs, even if only an answer is missing, while a run of it goes on, or the chief is at work: not."""
+    """A plan is not deleted while it runs, even if it only waits for an answer, or while a run of it continues."""
     waiting = await harness.started(task("xyzzy"))
     harness.toolbox.hold(1)
     busy = await harness.started(task("sweep room 1"))
@@ -86,7 +86,7 @@ async def test_a_plan_at_work_is_not_deleted(harness: plan_harness.Harness) -> N
 
 
 async def test_a_plan_whose_chief_is_at_work_is_not_deleted(harness: plan_harness.Harness) -> None:
-    """The chief's run must have ended before its plan is deleted."""
+    """A plan can be deleted only after the chief's run has ended."""
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
     told = await refused(harness, created.plan.session_id)
     await harness.rested(created.plan.session_id)
@@ -97,7 +97,7 @@ async def test_a_plan_whose_chief_is_at_work_is_not_deleted(harness: plan_harnes
 
 
 async def test_a_run_that_was_sent_on_keeps_its_plan(harness: plan_harness.Harness) -> None:
-    """A failed plan whose run somebody has sent on by hand is at work, whatever its file says."""
+    """A failed plan whose run a person has resumed is not deleted."""
     harness.toolbox.fail(1)
     session_id = await harness.started(task("sweep room 1"))
     plan = await harness.rested(session_id)
@@ -112,7 +112,7 @@ async def test_a_run_that_was_sent_on_keeps_its_plan(harness: plan_harness.Harne
 
 
 async def test_another_change_goes_first(harness: plan_harness.Harness) -> None:
-    """A deletion of something older than the plan is refused with the plan as it is."""
+    """A deletion with an older revision is refused with `plan_changed`."""
     session_id = await harness.create(task("sweep room 1"))
     await harness.application.plans.approve(session_id)
     with pytest.raises(errors.Conflict) as told:
@@ -125,7 +125,7 @@ async def test_another_change_goes_first(harness: plan_harness.Harness) -> None:
 
 
 async def test_a_run_of_a_deleted_plan_can_be_sent_on(harness: plan_harness.Harness) -> None:
-    """A failed run whose plan is gone goes on to its end as any other, and makes no plan anew."""
+    """A failed run of a deleted plan can be resumed to its end, and does not create the plan again."""
     harness.toolbox.fail(1)
     session_id = await harness.started(task("sweep room 1"))
     run_id = str((await harness.rested(session_id)).tasks[0].run_id)
@@ -139,7 +139,7 @@ async def test_a_run_of_a_deleted_plan_can_be_sent_on(harness: plan_harness.Harn
 
 
 async def test_the_key_of_a_deleted_plan_makes_another_one(harness: plan_harness.Harness) -> None:
-    """A request under the key of a deleted plan makes a new plan, which takes over no run of the old one."""
+    """A request with the key of a deleted plan creates a new plan that takes over no run of the old one."""
     new = requests.NewPlan(tasks=(task("sweep room 1"),), idempotency_key="k")
     made = []
     for _ in range(3):
@@ -161,7 +161,7 @@ async def test_the_key_of_a_deleted_plan_makes_another_one(harness: plan_harness
 
 @pytest.mark.parametrize("point", ["before_marker", "before_remove", "after_remove"])
 async def test_a_deletion_that_is_cut_off_is_asked_again(place: plan_harness.Place, tmp_path: Path, point: str) -> None:
-    """Where the process dies over a deletion the plan is whole or gone, and asking again leaves it gone."""
+    """After a crash during a deletion the plan is whole or gone, and a repeated deletion removes it."""
     harness = await plan_harness.Harness(place).open()
     session_id = await harness.create(task("sweep room 1"))
     left = harness.crash_when(f"storage.plan.{point}", 1)
@@ -180,7 +180,7 @@ async def test_a_deletion_that_is_cut_off_is_asked_again(place: plan_harness.Pla
 
 
 async def test_a_plan_whose_file_is_gone_leaves_no_run(place: plan_harness.Place) -> None:
-    """The run of a plan whose file a person has removed ends with its deletion, at the next start at the latest."""
+    """The run of a plan whose file a person removed ends with the plan's deletion, or at the next start."""
     harness = await plan_harness.Harness(place).open()
     loaded, left = [await harness.create(task("sweep room 1")) for _ in range(2)]
     for session_id in (loaded, left):

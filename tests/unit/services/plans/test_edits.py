@@ -1,4 +1,4 @@
-"""What people change of a plan: every flaw is told at its place, and what has begun stays."""
+"""Edits of a plan by people: each flaw is reported with its place, and begun tasks are not changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def edited(before: Plan, task_id: int, **fields: Any) -> Plan:
 
 
 def ids(found: Plan) -> list[int]:
-    """Return the order of tasks."""
+    """Return the ids of a plan's tasks in order."""
     return [each.id for each in found.tasks]
 
 
@@ -39,7 +39,7 @@ class TestOrder:
         ] == [2]
 
     def test_all_flaws_are_told(self) -> None:
-        """What is missing, unknown, named twice and before what it needs is told in one answer."""
+        """Missing, unknown and repeated tasks, and those before their dependency, are reported together."""
         before = plan(task(1), task(2, 1), task(3), task(4, 2, 3), status=DRAFT)
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.reordered(before, [2, 1, 9, 4, 2], LATER)
@@ -53,23 +53,23 @@ class TestOrder:
         assert refused.value.code == "order_incomplete"
 
     def test_the_same_order_is_no_change(self) -> None:
-        """An order that is there already leaves the plan as it is."""
+        """An unchanged order leaves the plan unchanged."""
         before = plan(task(1), task(2))
 
         assert edits.reordered(before, [1, 2], LATER) is before
 
     def test_a_new_dependency_puts_a_task_behind(self) -> None:
-        """A task that now needs a later one stands behind it; the others keep their order."""
+        """A task with a new dependency on a later one moves behind it, and the others keep their order."""
         after = edited(plan(task(1), task(2), task(3), task(4)), 1, deps=(3,))
 
         assert ids(after) == [2, 3, 1, 4]
 
 
 class TestNewTasks:
-    """Tasks that are added."""
+    """New tasks."""
 
     def test_numbers_are_never_given_twice(self) -> None:
-        """The number of a removed task is not given again."""
+        """The number of a removed task is not used again."""
         after = edits.without_task(plan(task(1), task(7)), 7, LATER)
 
         assert after.highest_task_id == 7
@@ -80,14 +80,14 @@ class TestNewTasks:
         assert ids(edits.with_new_task(after, task(8, 1), LATER)) == [1, 8]
 
     def test_numbers_come_to_an_end(self) -> None:
-        """No task gets a number that no address can name."""
+        """A task number above the maximum is refused."""
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.with_new_task(plan(task(999_999)), task(1_000_000), LATER)
 
         assert told(refused.value) == [("$.id", "invalid")]
 
     def test_all_flaws_are_told(self) -> None:
-        """Wrong number and wrong dependencies are told in one answer, as of the task alone."""
+        """A wrong number and wrong dependencies of a new task are reported together, with places in the task."""
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.with_new_task(plan(task(1), task(2)), task(2, 2, 9, 1, 1), LATER)
 
@@ -100,7 +100,7 @@ class TestNewTasks:
         ]
 
     def test_a_plan_has_a_limit(self) -> None:
-        """No task is added to a full plan."""
+        """A full plan accepts no further task."""
         before = plan(*(task(number + 1) for number in range(requests.TASKS)))
         with pytest.raises(errors.Conflict) as refused:
             edits.with_new_task(before, task(requests.TASKS + 1), LATER)
@@ -108,7 +108,7 @@ class TestNewTasks:
         assert refused.value.code == "too_many_tasks"
 
     def test_a_done_plan_waits_for_a_person(self) -> None:
-        """A task added to a done plan makes it paused, and a resume begins it."""
+        """A task added to a done plan pauses the plan, and a resume begins the task."""
         after = edits.with_new_task(plan(done(1), status=PlanState.DONE), task(2, 1), LATER)
 
         assert (after.status, states(after)) == (PlanState.PAUSED, {1: "done", 2: "pending"})
@@ -116,11 +116,11 @@ class TestNewTasks:
 
 
 class TestEdits:
-    """Tasks that are changed."""
+    """Edits of tasks."""
 
     @pytest.mark.parametrize("begun", [running(1), done(1), running(1, run_id=None)])
     def test_what_has_begun_stays(self, begun: Any) -> None:
-        """A task that runs or is done is not changed."""
+        """A running or done task cannot be edited."""
         with pytest.raises(errors.Conflict) as refused:
             edits.editable(plan(begun, task(2)), 1)
 
@@ -128,7 +128,7 @@ class TestEdits:
         assert refused.value.detail["task"] == 1
 
     def test_a_cycle_is_told_at_the_task(self) -> None:
-        """A cycle that an edit would make is told at the dependency that makes it."""
+        """A cycle is reported at the dependency that would close it."""
         before = plan(task(3), task(2, 3), task(1, 3, 2))
         with pytest.raises(errors.RequestInvalid) as refused:
             edited(before, 2, deps=(1,))
@@ -148,7 +148,7 @@ class TestEdits:
         ],
     )
     def test_another_task_has_another_run(self, change: dict[str, Any]) -> None:
-        """A failed task that was changed stays failed, and its retry makes a new run."""
+        """A failed task whose content was changed stays failed, and its retry creates another run."""
         after = edited(plan(failed(1), task(2)), 1, **change)
         again = transitions.retried(after, 1, LATER, fresh=False)
 
@@ -157,13 +157,13 @@ class TestEdits:
 
     @pytest.mark.parametrize("change", [{"dod": "Better"}, {"deps": (2,)}, {"scoping_question": "Sure?"}])
     def test_the_same_work_keeps_its_run(self, change: dict[str, Any]) -> None:
-        """What the run of a failed task was not made of can be changed, and the run is still sent on."""
+        """A failed task keeps its run if the edit concerns only dod, dependencies or a question."""
         after = edited(plan(failed(1), task(2)), 1, **change)
 
         assert after.task(1).run_id == "run-1"  # type: ignore[union-attr]
 
     def test_other_dependencies_are_not_forced(self) -> None:
-        """Force holds for the dependencies that a person has seen."""
+        """A forced start is valid only for the dependencies that the task had then."""
         forced = transitions.forced(plan(running(1), task(2, 1), task(3, 2)), 2, LATER)
 
         assert states(forced)[2] == "pending"
@@ -172,7 +172,7 @@ class TestEdits:
         assert states(blocked)[2] == "blocked"
 
     def test_an_answer_needs_a_question(self) -> None:
-        """Only a task that asks takes an answer."""
+        """Only a task with an open question accepts an answer."""
         before = plan(task(1), asking(2), done(3))
 
         assert edits.answerable(before, 2).id == 2
@@ -183,10 +183,10 @@ class TestEdits:
 
 
 class TestRemovals:
-    """Tasks that are taken out."""
+    """Removal of tasks."""
 
     def test_what_others_need_stays(self) -> None:
-        """A task that others depend on is not removed; they are named."""
+        """A task that others depend on is not removed, and the refusal names them."""
         with pytest.raises(errors.Conflict) as refused:
             edits.without_task(plan(failed(1), task(2, 1), task(3, 1)), 1, LATER)
 
@@ -194,14 +194,14 @@ class TestRemovals:
         assert refused.value.detail["needed_by"] == [2, 3]
 
     def test_the_last_failure_taken_out(self) -> None:
-        """A failed plan of which only done tasks are left is done."""
+        """A failed plan with only done tasks left is done."""
         after = edits.without_task(plan(done(1), failed(2), status=PlanState.FAILED), 2, LATER)
 
         assert (after.status, ids(after)) == (PlanState.DONE, [1])
 
 
 def test_nobody_disturbs_the_chief() -> None:
-    """While the chief is at work nothing of a plan is changed or approved."""
+    """While the chief is at work, a plan cannot be changed or approved."""
     awaiting = plan(asking(1), status=DRAFT, awaits_chief=True, chief_run_id="run-c")
     for change in (
         lambda: edits.with_new_task(awaiting, task(2), LATER),
@@ -216,7 +216,7 @@ def test_nobody_disturbs_the_chief() -> None:
 
 
 def test_a_new_plan_tells_all_its_flaws() -> None:
-    """Wrong numbers, dependencies and cycles of a new plan are told at their places."""
+    """Wrong numbers, dependencies and cycles of a new plan are reported with their places."""
     tasks = [task(1, 2), task(2, 1), task(2, 7), task(3, 3), task(5, 6), task(6, 5), task(8, 5)]
     with pytest.raises(errors.RequestInvalid) as refused:
         edits.check_graph(tasks)

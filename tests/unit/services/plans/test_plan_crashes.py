@@ -1,6 +1,4 @@
-"""Crashes of the planner: wherever its process dies, the next one brings the plan to the same end, with one run per
-task.
-"""
+"""Crashes of the planner: the next process brings the plan to the same end from any point, with one run per task."""
 
 from __future__ import annotations
 
@@ -20,19 +18,19 @@ CHIEF_SAYS = plan_harness.says(
     {"id": 2, "description": "sweep room 2", "deps": [1]},
 )
 LOST = ("storage.plan.", "storage.create.", "storage.issue.", "storage.decide.", "pool.")
-"""Beginnings of the points at which it is tried."""
+"""Beginnings of the points at which a crash is tried."""
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
-    """Return a project for all desks."""
+    """Return a project for all harnesses."""
     made = plan_harness.Place(tmp_path_factory.mktemp("place"))
     made.project.say("chief*", text=CHIEF_SAYS)
     return made
 
 
 async def begin(place: plan_harness.Place) -> tuple[plan_harness.Harness, str]:
-    """Open a desk with a plan that is about to be started: one task, two that need it, the second of which fails."""
+    """Open a harness with an approved plan: one task, and two that depend on it, the second of which fails."""
     harness = await plan_harness.Harness(place).open()
     harness.toolbox.fail(3)
     session_id = await harness.create(task("sweep room 1"), task("sweep room 2", 1), task("sweep room 3", 1))
@@ -42,7 +40,7 @@ async def begin(place: plan_harness.Place) -> tuple[plan_harness.Harness, str]:
 
 
 async def left_by(harness: plan_harness.Harness, session_id: str) -> dict[str, object]:
-    """Return what counts of a plan at its end."""
+    """Return the relevant state of a plan at its end."""
     plan = await harness.rested(session_id)
     issues = await harness.issues()
     left: dict[str, object] = {
@@ -60,12 +58,12 @@ async def left_by(harness: plan_harness.Harness, session_id: str) -> dict[str, o
 
 
 async def test_the_end_is_the_same_wherever_a_process_dies(place: plan_harness.Place) -> None:
-    """For every write of a plan, and those of its runs that matter to it: kill, restart, same end, one run per task."""
+    """After a crash at any write of the plan or its runs, the end is the same, with one run per task."""
     expected: dict[str, object] = {}
 
     async def check(harness: plan_harness.Harness, session_id: str) -> None:
         left = await left_by(harness, session_id)
-        # The first look is at a plan that nothing has disturbed.
+        # The first check is of a plan without a crash.
         assert left == (expected or left)
         expected.update(left)
         assert Counter((each, key) for each, _, key, _ in harness.toolbox.performed)[1, "fetch"] <= 2
@@ -75,7 +73,7 @@ async def test_the_end_is_the_same_wherever_a_process_dies(place: plan_harness.P
 
 
 async def test_a_start_that_only_the_journal_has_is_carried_out(place: plan_harness.Place) -> None:
-    """A process that dies before the plan's file says so leaves a start behind, and nobody needs to give it again."""
+    """A start that was journalled but not yet in the plan's file is carried out after a crash, without an order."""
     harness, session_id = await begin(place)
     left = harness.crash_when("storage.plan.before_write", 1)
     starting = asyncio.ensure_future(harness.application.plans.start(session_id))
@@ -96,7 +94,7 @@ async def _made(harness: plan_harness.Harness) -> None:
 
 
 async def test_the_chiefs_tasks_are_taken_over_once(place: plan_harness.Place) -> None:
-    """Wherever a process dies over an intent, the chief has one run, and its two tasks are there once."""
+    """After a crash at any write for an intent, the chief has one run and its two tasks appear once."""
     harness = await plan_harness.Harness(place).open()
     created = await harness.application.plans.create(plan_harness.intended("tidy up", key="k"))
     session_id = created.plan.session_id
@@ -127,7 +125,7 @@ async def test_the_chiefs_tasks_are_taken_over_once(place: plan_harness.Place) -
 
 
 async def test_a_task_that_is_written_down_as_begun_gets_its_run(place: plan_harness.Place) -> None:
-    """Between the plan that says so and the run there is a moment; a process that dies in it leaves nothing undone."""
+    """A crash between a task's begun state and its run's creation leaves no task without a run."""
     harness, session_id = await begin(place)
     left = harness.crash_when("storage.create.before_rename", 1)
     starting = harness.start_soon(session_id)
@@ -148,7 +146,7 @@ async def test_a_task_that_is_written_down_as_begun_gets_its_run(place: plan_har
 
 
 async def test_an_interrupted_plan_goes_on_when_it_is_asked_to(place: plan_harness.Place) -> None:
-    """A process that is not the service goes on with nothing unasked; asked, it takes up the run that was left."""
+    """A process that is not the service continues an interrupted plan only when asked."""
     harness, session_id = await begin(place)
     harness.toolbox.hold(1)
     await harness.application.plans.start(session_id)
@@ -169,7 +167,7 @@ async def test_an_interrupted_plan_goes_on_when_it_is_asked_to(place: plan_harne
 
 
 async def test_a_command_that_sends_a_run_on_begins_no_other_task(place: plan_harness.Place) -> None:
-    """A run that is resumed by hand without a service brings its own task to its end, and nothing else of the plan."""
+    """A command that resumes a run brings its task to the end, and begins no other task of the plan."""
     harness, session_id = await begin(place)
     harness.toolbox.fail(1)
     await harness.application.plans.start(session_id)

@@ -1,4 +1,4 @@
-"""Trouble of plans: a full disk, runs that cannot be made or read, and what is written down about it."""
+"""Failures of plans: a full disk, runs that cannot be created or read, and the issues and logs of them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.unit.worker import failing, pools
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
-    """Return a project for all desks."""
+    """Return a project for all harnesses."""
     return plan_harness.Place(tmp_path_factory.mktemp("place"))
 
 
 @pytest.fixture
 async def harness(place: plan_harness.Place) -> AsyncIterator[plan_harness.Harness]:
-    """Return an open desk whose disk can be full, and whose time stands still."""
+    """Return an open harness with a disk that can be full, and a clock that the test advances."""
     made = plan_harness.Harness(place, time=clock.FakeClock())
     made.store = memory_store.MemoryStore(clock=made.clock, probes=made.probes, disk=failing.FullDisk())
     opened = await made.open()
@@ -36,19 +36,19 @@ async def harness(place: plan_harness.Place) -> AsyncIterator[plan_harness.Harne
 
 
 def disk_of(harness: plan_harness.Harness) -> failing.FullDisk:
-    """Return the disk of a desk."""
+    """Return the disk of a harness."""
     assert isinstance(harness.store.disk, failing.FullDisk)
     return harness.store.disk
 
 
 def advance(harness: plan_harness.Harness, seconds: float) -> None:
-    """Move the time."""
+    """Advance the time."""
     assert isinstance(harness.clock, clock.FakeClock)
     harness.clock.advance(seconds)
 
 
 async def test_a_change_that_cannot_be_written_changes_nothing(harness: plan_harness.Harness) -> None:
-    """With a full disk every change is refused as such, the plan stays as it was, and with room it is made."""
+    """With a full disk every change is refused and the plan stays unchanged; with free space it succeeds."""
     session_id = await harness.create(task("sweep room 1"))
     before = await harness.show(session_id)
     disk_of(harness).full = True
@@ -71,7 +71,7 @@ async def test_a_change_that_cannot_be_written_changes_nothing(harness: plan_har
 async def test_a_plan_that_cannot_be_removed_is_refused_and_removed_later(
     harness: plan_harness.Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A deletion is in the audit log once it counts, is answered while the disk fails, and then is carried out."""
+    """A deletion that counts is in the audit log, is refused while the disk fails, and is carried out later."""
     session_id = await harness.create(task("sweep room 1"))
     with monkeypatch.context() as failing_disk:
         failing_disk.setattr(harness.application.plans._repository, "try_writing", refuse)
@@ -103,7 +103,7 @@ async def refuse(session_id: str) -> None:
 async def test_a_plan_whose_run_cannot_be_loaded_refuses_orders(
     harness: plan_harness.Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Orders to a plan whose run's folder cannot be opened are answered, and taken as soon as it can be."""
+    """Orders to a plan whose run cannot be opened are refused, and accepted once it can be."""
     session_id = await harness.create(task("sweep room 1"))
     await harness.crash()
     await harness.restart()
@@ -117,12 +117,12 @@ async def test_a_plan_whose_run_cannot_be_loaded_refuses_orders(
 
 
 async def refuse_to_open(run_id: str) -> stores.RunLog:
-    """Fail as a disk does that takes no lock file."""
+    """Fail as a disk does that refuses a lock file."""
     raise errors.StorageFault(f"the folder of {run_id} cannot be opened")
 
 
 async def test_a_plan_goes_on_when_there_is_room_again(harness: plan_harness.Harness) -> None:
-    """A planner that cannot write waits, without hurry and without end, and goes on with one run per task."""
+    """A planner that cannot write waits and retries, and continues with one run per task."""
     harness.toolbox.hold(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
     await harness.toolbox.begun(1)
@@ -143,7 +143,7 @@ async def test_a_plan_goes_on_when_there_is_room_again(harness: plan_harness.Har
 
 
 async def test_a_plan_that_could_not_be_begun_is_begun_with_room(harness: plan_harness.Harness) -> None:
-    """A task that is written down as begun, and whose run finds no room, keeps its place and gets its run later."""
+    """A task that was begun but whose run found no disk space keeps its state and gets its run later."""
     session_id = await harness.create(task("sweep room 1"))
     await harness.application.plans.approve(session_id)
     harness.probes.at(
@@ -164,7 +164,7 @@ async def test_a_plan_that_could_not_be_begun_is_begun_with_room(harness: plan_h
 
 
 async def test_the_pauses_grow_to_a_limit(harness: plan_harness.Harness, caplog: pytest.LogCaptureFixture) -> None:
-    """What cannot go on is tried again after one second, two, four, and then every half minute; each try is logged."""
+    """A planner that fails retries after one, two and four seconds, then every half minute, and logs each try."""
     harness.toolbox.hold(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
     await harness.toolbox.begun(1)
@@ -190,7 +190,7 @@ async def test_the_pauses_grow_to_a_limit(harness: plan_harness.Harness, caplog:
 async def test_an_end_that_cannot_be_read_is_awaited_again(
     harness: plan_harness.Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A fault of the storage while a run is awaited costs one pause, and no turn of the loop more."""
+    """A storage fault while a run is awaited costs one pause, and the run is awaited again."""
     facts, calls = harness.application.planner.inputs._facts, []
     ending = facts.ending
 
@@ -216,7 +216,7 @@ async def test_an_end_that_cannot_be_read_is_awaited_again(
 
 
 async def test_a_task_whose_run_is_refused_fails(harness: plan_harness.Harness) -> None:
-    """A recipe that has gone since fails its task with the reason, opens an issue, and the rest of the plan goes on."""
+    """A removed recipe fails its task with the reason and an issue, and the rest of the plan continues."""
     schema = {"type": "object", "properties": {}}
     harness.place.add_recipe({"recipe_id": "melt", "label": "Melt", "task_patterns": ["melt "], "args_schema": schema})
     session_id = await harness.create(task("melt it"), task("sweep room 2", 1), task("sweep room 3"))
@@ -238,7 +238,7 @@ async def test_a_task_whose_run_is_refused_fails(harness: plan_harness.Harness) 
 
 
 async def test_a_damaged_run_fails_its_task(harness: plan_harness.Harness) -> None:
-    """A task whose run cannot be read any more has failed with that; a retry makes another run."""
+    """A task whose run is damaged has failed, and a retry creates another run."""
     harness.toolbox.fail(1)
     session_id = await harness.started(task("sweep room 1"))
     failed = await harness.rested(session_id)
@@ -255,18 +255,18 @@ async def test_a_damaged_run_fails_its_task(harness: plan_harness.Harness) -> No
 
 
 def fill(harness: plan_harness.Harness) -> None:
-    """Use up all room."""
+    """Fill the disk."""
     disk_of(harness).full = True
 
 
 async def ended(harness: plan_harness.Harness, session_id: str) -> plans.Plan:
-    """Move the time on until a plan has ended."""
+    """Advance the time until a plan has ended."""
     async with asyncio.timeout(60):
         while True:
             plan = await harness.show(session_id)
             if plan.status in (plans.PlanState.DONE, plans.PlanState.FAILED):
                 return plan
             await pools.idle()
-            # Some of it works in threads.
+            # Part of the work runs in threads.
             await asyncio.sleep(0.0005)
             advance(harness, 1)

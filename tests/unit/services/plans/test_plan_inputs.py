@@ -1,4 +1,4 @@
-"""Inputs of plans, and what watches for them."""
+"""Inputs of plans, and the tasks that watch for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.services.plans import plan_inputs
 
 
 async def test_a_stop_ends_every_wait_though_one_ends_by_itself() -> None:
-    """A plan whose wait is over while another one's watches are ended keeps none of them from its end."""
+    """A stop ends the watches of all plans, even if one plan's wait ends by itself meanwhile."""
     missing = cast("Any", None)
     inputs = plan_inputs.PlanInputs(repository=missing, facts=missing, engine=missing, clock=clock.FakeClock())
     begun = asyncio.Event()

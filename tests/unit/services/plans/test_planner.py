@@ -1,4 +1,4 @@
-"""The planner over a store in memory: what it begins and when, and what people do to a plan meanwhile."""
+"""The planner over a store in memory: which tasks it begins and when, and orders to a plan meanwhile."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.unit.worker import pools
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
-    """Return a project for all desks."""
+    """Return a project for all harnesses."""
     return plan_harness.Place(tmp_path_factory.mktemp("place"))
 
 
 async def test_a_plan_is_done_when_its_tasks_are(harness: plan_harness.Harness) -> None:
-    """Tasks are begun when what they depend on is done; each is one run, and the plan is done with the last."""
+    """A task begins when its dependencies are done, has one run, and the last one ends the plan."""
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1), task("sweep room 3", 1, 2))
     plan = await harness.rested(session_id)
 
@@ -40,7 +40,7 @@ async def test_a_plan_is_done_when_its_tasks_are(harness: plan_harness.Harness) 
 
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_a_task_whose_run_is_done_in_part_says_so(place: plan_harness.Place, restarts: bool) -> None:
-    """What its run lacks is not hidden behind `done`, also if the run ended while no planner was there."""
+    """A task whose run is partial is marked as partial, even if the run ended while no planner ran."""
     place.add_recipe(chores.recipe("halve", partial=True))
     harness = await plan_harness.Harness(place).open()
     harness.toolbox.hold(1)
@@ -63,7 +63,7 @@ async def test_a_task_whose_run_is_done_in_part_says_so(place: plan_harness.Plac
 
 
 async def test_an_order_that_another_input_overtook_is_made_again(harness: plan_harness.Harness) -> None:
-    """An order finds its input taken and the plan at rest at the next one: it does not wait for what has happened."""
+    """An order whose input was taken by another returns the plan at rest, without waiting for a past event."""
     session_id = await harness.create(task("sweep room 1"))
     planner = harness.application.plans._planner
     opened = await planner.commands.opened(session_id)
@@ -74,7 +74,7 @@ async def test_an_order_that_another_input_overtook_is_made_again(harness: plan_
 
 
 async def test_nothing_is_begun_before_the_start(harness: plan_harness.Harness) -> None:
-    """A draft and an approved plan begin nothing; a start of one that runs changes nothing."""
+    """A draft and an approved plan begin no task, and a start of a running plan changes no state."""
     session_id = await harness.create(task("sweep room 1"))
     with pytest.raises(errors.WrongState):
         await harness.application.plans.start(session_id)
@@ -96,7 +96,7 @@ async def test_nothing_is_begun_before_the_start(harness: plan_harness.Harness) 
 async def test_what_a_plan_lacks_is_found_beside_the_loop(
     harness: plan_harness.Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Approving, starting and resuming a plan of many tasks hold up nobody while its recipes are prepared."""
+    """Approve, start and resume check recipes in a thread, so that they do not block the loop."""
     threads: list[int] = []
     monkeypatch.setattr(scoping.Scoper, "refuse_unready", lambda *_: threads.append(threading.get_ident()))
     session_id = await harness.create(task("sweep room 1"))
@@ -111,7 +111,7 @@ async def test_what_a_plan_lacks_is_found_beside_the_loop(
 
 
 async def test_what_a_run_is_told(harness: plan_harness.Harness) -> None:
-    """A run has the task's words and arguments and the plan's labels, session and number, and nothing else of it."""
+    """A run gets its task's description and arguments, and the plan's labels, priority, session and task number."""
     carry = task("carry the box", args={"what": "a box"}, dod="it is there")
     session_id = await harness.started(
         carry, task("sweep the floor"), labels={"book": "one"}, priority=3, intent="Move"
@@ -126,7 +126,7 @@ async def test_what_a_run_is_told(harness: plan_harness.Harness) -> None:
 
 
 async def test_independent_tasks_run_together_up_to_the_limit(place: plan_harness.Place) -> None:
-    """As many tasks of a plan run at a time as the pool has seats, begun in their order."""
+    """A plan runs as many tasks at a time as the pool's capacity, in their order."""
     harness = await plan_harness.Harness(place, limit=3).open()
     harness.toolbox.hold_all()
     session_id = await harness.started(*(task(f"sweep room {number}") for number in range(1, 8)))
@@ -145,7 +145,7 @@ async def test_independent_tasks_run_together_up_to_the_limit(place: plan_harnes
 
 
 async def test_who_waits_for_a_person_takes_no_room(tmp_path: Path) -> None:
-    """Tasks whose runs wait at a gate, or are paused, let others be begun; with their answers they go on."""
+    """Tasks whose runs wait at a gate or are paused take no capacity, and continue after the answers."""
     place = plan_harness.Place(tmp_path)
     place.add_recipe(chores.recipe("ask", asks=True))
     harness = await plan_harness.Harness(place, limit=1).open()
@@ -171,7 +171,7 @@ async def test_who_waits_for_a_person_takes_no_room(tmp_path: Path) -> None:
 async def test_nobody_asks_who_rests_while_there_is_room(
     harness: plan_harness.Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether runs wait for a person is asked only of those in whose way a task may be that lacks room."""
+    """The planner checks whether runs wait for a person only if a task lacks capacity."""
     asked: list[str] = []
     rests = facts.Facts.rests
 
@@ -194,7 +194,7 @@ async def test_nobody_asks_who_rests_while_there_is_room(
 
 
 async def test_a_failure_stops_only_what_depends_on_it(harness: plan_harness.Harness) -> None:
-    """What needs a failed task stays blocked and everything else goes on; then the plan fails, and one issue tells."""
+    """A failed task blocks only its dependents; then the plan fails with one issue."""
     harness.toolbox.fail(1)
     session_id = await harness.started(
         task("sweep room 1"), task("sweep room 2", 1), task("sweep room 3"), task("sweep room 4", 3)
@@ -209,7 +209,7 @@ async def test_a_failure_stops_only_what_depends_on_it(harness: plan_harness.Har
 
 
 async def test_a_retry_goes_on_where_the_run_stood(harness: plan_harness.Harness) -> None:
-    """A retry sends the same run on, so that its done step is not done again; then what depends on it goes on."""
+    """A retry continues the same run without repeating its done step, and then the dependent task runs."""
     harness.toolbox.fail(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
     failed = await harness.rested(session_id)
@@ -227,7 +227,7 @@ async def test_a_retry_goes_on_where_the_run_stood(harness: plan_harness.Harness
 
 
 async def test_a_retry_that_fails_again_has_the_same_issue(harness: plan_harness.Harness) -> None:
-    """The issue of a run is opened again, and there is still one."""
+    """A second failure opens the same issue of the run again."""
     harness.toolbox.fail(1)
     session_id = await harness.started(task("sweep room 1"))
     await harness.rested(session_id)
@@ -238,7 +238,7 @@ async def test_a_retry_that_fails_again_has_the_same_issue(harness: plan_harness
 
 
 async def test_a_fresh_retry_makes_another_run(harness: plan_harness.Harness) -> None:
-    """With fresh a new run begins at the beginning, and the old one is remembered."""
+    """A fresh retry creates a new run from the first step, and the task remembers the old one."""
     harness.toolbox.fail(1)
     session_id = await harness.started(task("sweep room 1"))
     failed = await harness.rested(session_id)
@@ -252,7 +252,7 @@ async def test_a_fresh_retry_makes_another_run(harness: plan_harness.Harness) ->
 
 
 async def test_a_changed_task_gets_another_run(harness: plan_harness.Harness) -> None:
-    """A failed task whose words were changed is retried by a new run, which is told the new words."""
+    """A failed task with a new description is retried by a new run with that description."""
     harness.toolbox.fail(1)
     session_id = await harness.started(task("sweep room 1"))
     failed = await harness.rested(session_id)
@@ -267,7 +267,7 @@ async def test_a_changed_task_gets_another_run(harness: plan_harness.Harness) ->
 
 
 async def test_a_retry_of_a_task_whose_run_was_deleted_makes_another(harness: plan_harness.Harness) -> None:
-    """Where there is nothing to go on from, a retry begins anew."""
+    """A retry of a task whose run was deleted creates a new run."""
     harness.toolbox.fail(1)
     session_id = await harness.started(task("sweep room 1"))
     failed = await harness.rested(session_id)
@@ -281,7 +281,7 @@ async def test_a_retry_of_a_task_whose_run_was_deleted_makes_another(harness: pl
 
 
 async def test_only_a_failed_task_is_retried(harness: plan_harness.Harness) -> None:
-    """A retry of a done task, of one that is not there, and of one in a draft are refused; nothing happens."""
+    """A retry of a done task, or of one that does not exist, is refused and starts no run."""
     session_id = await harness.started(task("sweep room 1"))
     await harness.rested(session_id)
     with pytest.raises(errors.WrongState):
@@ -294,7 +294,7 @@ async def test_only_a_failed_task_is_retried(harness: plan_harness.Harness) -> N
 
 
 async def test_a_blocked_task_is_begun_by_force(harness: plan_harness.Harness) -> None:
-    """Forced, a task is begun although what it needs has failed, and the plan runs again for it."""
+    """A forced task begins although its dependency has failed, and the plan runs again for it."""
     harness.toolbox.fail(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
     await harness.rested(session_id)
@@ -307,7 +307,7 @@ async def test_a_blocked_task_is_begun_by_force(harness: plan_harness.Harness) -
 
 
 async def test_a_pause_lets_what_runs_go_on_and_begins_nothing(harness: plan_harness.Harness) -> None:
-    """Paused at a task boundary: the run in flight ends, nothing is begun, and a resume goes on."""
+    """A paused plan lets the current run end and begins no task, and a resume continues it."""
     harness.toolbox.hold(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
     await harness.toolbox.begun(1)
@@ -324,7 +324,7 @@ async def test_a_pause_lets_what_runs_go_on_and_begins_nothing(harness: plan_har
 
 
 async def test_a_task_added_to_a_done_plan_waits_for_a_person(harness: plan_harness.Harness) -> None:
-    """A further task makes a done plan paused; resumed, it does that task alone."""
+    """A task added to a done plan pauses it, and a resume carries out that task only."""
     session_id = await harness.started(task("sweep room 1"))
     await harness.rested(session_id)
     added = (await harness.application.plans.add_task(session_id, task("sweep room 2", 1))).plan
@@ -338,7 +338,7 @@ async def test_a_task_added_to_a_done_plan_waits_for_a_person(harness: plan_harn
 
 
 async def test_what_runs_or_is_done_is_not_changed(harness: plan_harness.Harness) -> None:
-    """An edit of a running or done task, and the removal of a running or needed one are refused."""
+    """An edit of a running or done task, and the removal of a running or needed one, are refused."""
     harness.toolbox.hold(2)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
     await harness.toolbox.begun(2)
@@ -359,7 +359,7 @@ async def test_what_runs_or_is_done_is_not_changed(harness: plan_harness.Harness
 
 
 async def test_a_change_of_what_was_not_seen_is_refused(harness: plan_harness.Harness) -> None:
-    """Another revision than the one that was seen is a conflict that tells the plan; nothing is changed."""
+    """A change with an outdated revision is a conflict with the current plan, and changes no field."""
     session_id = await harness.create(task("sweep room 1"))
     await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(dod="it shines"), revision=1)
     with pytest.raises(errors.Conflict) as refused:
@@ -372,7 +372,7 @@ async def test_a_change_of_what_was_not_seen_is_refused(harness: plan_harness.Ha
 
 
 async def test_a_cancelled_run_fails_its_task_until_it_is_sent_on(harness: plan_harness.Harness) -> None:
-    """A run cancelled by hand fails its task, without an issue; sent on by hand, it brings the task to its end."""
+    """A run cancelled by hand fails its task without an issue; resumed by hand, it completes the task."""
     harness.toolbox.hold(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
     await harness.toolbox.begun(1)
@@ -395,7 +395,7 @@ async def test_a_cancelled_run_fails_its_task_until_it_is_sent_on(harness: plan_
 
 
 async def test_a_paused_run_keeps_its_task(harness: plan_harness.Harness) -> None:
-    """While a run is paused by hand its task runs, and nobody waits for it; it goes on when the run does."""
+    """A task whose run is paused stays running, and the wait for the plan does not wait for it."""
     harness.door.clear()
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
     plan = await harness.until(session_id, lambda plan: plan.tasks[0].run_id is not None)
@@ -418,7 +418,7 @@ async def test_a_paused_run_keeps_its_task(harness: plan_harness.Harness) -> Non
 
 
 async def test_a_plan_is_waited_for(harness: plan_harness.Harness) -> None:
-    """A poll is answered by the next change, at once for another revision or a plan at rest, else after its time."""
+    """A wait returns at the next change, at once for another revision or a plan at rest, or after its time."""
     harness.toolbox.hold(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
     await harness.toolbox.begun(1)
@@ -439,7 +439,7 @@ async def test_a_plan_is_waited_for(harness: plan_harness.Harness) -> None:
 
 
 async def test_a_damaged_plan_stops_nobody_else(harness: plan_harness.Harness) -> None:
-    """A plan whose file was broken meanwhile is told as damaged and stays as it is; others go on."""
+    """A plan with a broken file is reported as damaged and not changed, and other plans continue."""
     harness.toolbox.hold(1)
     broken = await harness.started(task("sweep room 1"))
     await harness.toolbox.begun(1)
@@ -455,7 +455,7 @@ async def test_a_damaged_plan_stops_nobody_else(harness: plan_harness.Harness) -
 
 
 async def test_a_plan_written_by_hand_is_taken_up(place: plan_harness.Place) -> None:
-    """A file to the letter of the format, without fields of ours, is gone on with; unknown fields stay in it."""
+    """A plan written by hand in the documented format is continued, and its unknown fields stay."""
     harness = plan_harness.Harness(place)
     await harness.store.start()
     tasks = [
@@ -476,7 +476,7 @@ async def test_a_plan_written_by_hand_is_taken_up(place: plan_harness.Place) -> 
 
 
 async def test_a_stop_leaves_nothing_behind(harness: plan_harness.Harness) -> None:
-    """Start and stop can be said twice; after a stop no task of the planner is left."""
+    """Starts and stops can be repeated, and no task of the planner is left after a stop."""
     harness.toolbox.hold(1)
     await harness.started(task("sweep room 1"))
     await harness.toolbox.begun(1)
@@ -489,7 +489,7 @@ async def test_a_stop_leaves_nothing_behind(harness: plan_harness.Harness) -> No
 
 
 async def test_a_broken_planner_is_loud(harness: plan_harness.Harness, caplog: pytest.LogCaptureFixture) -> None:
-    """What nobody expected is logged, makes the service unready and ends the waiting; other plans go on."""
+    """An unexpected error of the planner is logged, makes the service unready and ends waits; other plans continue."""
     session_id = await harness.create(task("sweep room 1"))
     await harness.application.plans.approve(session_id)
     look, broken = harness.application.planner.inputs._look, RuntimeError("it broke")
@@ -521,7 +521,7 @@ async def test_a_broken_planner_is_loud(harness: plan_harness.Harness, caplog: p
 
 
 async def test_no_plan_is_ahead_of_its_runs(harness: plan_harness.Harness) -> None:
-    """While lists still show a run that has ended as running, its task runs, too."""
+    """A task runs as long as its ended run is still listed as running."""
     harness.toolbox.hold(1)
     session_id = await harness.started(task("sweep room 1"))
     await harness.toolbox.begun(1)
