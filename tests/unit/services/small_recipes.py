@@ -22,10 +22,10 @@ TOOLS = {
         },
     )
 }
-"""The one tool that these recipes name."""
+"""The one tool that these recipes use."""
 
 LIBRARY = library.Library(tools=TOOLS)
-"""What these recipes may refer to."""
+"""The library that these recipes refer to."""
 
 READY = recipe_versions.Readiness(
     backend_lack=lambda *_: None, program_lack=lambda _: None, default_backend=None, clock=clock.FakeClock()
@@ -46,7 +46,7 @@ def recipe(recipe_id: str, **fields: Any) -> dict[str, Any]:
 
 
 def write(folder: Path, name: str, content: Any) -> Path:
-    """Write a recipe file; text as it is."""
+    """Write a recipe file; a string is written as it is."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")

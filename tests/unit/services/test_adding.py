@@ -1,4 +1,4 @@
-"""Adding endpoints and triggers: requests that arrive together are answered as if one came after the other."""
+"""Adding endpoints and triggers: simultaneous requests are answered as if they came one after another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _endpoints() -> tuple[notified.EndpointRepository, endpoints.Endpoints]:
 
 
 async def test_a_request_that_is_repeated_at_once_makes_one_endpoint() -> None:
-    """One answer has the signing secret, and it is the one that is kept; the other says that the endpoint exists."""
+    """Two equal requests at once create one endpoint; one answer has its signing secret, the other that it existed."""
     kept, tested = _endpoints()
     new = requests.NewEndpoint(url="https://receiver.example/x", idempotency_key="one")
     (first, first_existed), (second, second_existed) = await asyncio.gather(
@@ -39,7 +39,7 @@ async def test_a_request_that_is_repeated_at_once_makes_one_endpoint() -> None:
 
 
 async def test_endpoints_added_together_keep_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only as many are added as there may be."""
+    """Endpoints that are added at the same time do not exceed the limit."""
     monkeypatch.setattr(endpoints, "MOST_ENDPOINTS", 1)
     kept, tested = _endpoints()
     new = requests.NewEndpoint(url="https://receiver.example/x")
@@ -51,7 +51,7 @@ async def test_endpoints_added_together_keep_to_the_limit(monkeypatch: pytest.Mo
 
 
 async def test_triggers_added_together_keep_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only as many are added as there may be."""
+    """Triggers that are added at the same time do not exceed the limit."""
     monkeypatch.setattr(repository, "MOST_TRIGGERS", 1)
     audit: Any = memory_documents.NoAudit()
     kept = repository.TriggerRepository(memory_documents.MemoryDocuments(), audit)

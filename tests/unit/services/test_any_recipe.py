@@ -1,4 +1,4 @@
-"""Any recipe at all: bundled ones with a few places changed at random are good, or are told what is wrong with them."""
+"""Bundled recipes with a few random changes are either valid or have flaws."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ STRANGE: tuple[Any, ...] = (
     {"properties": {"x": True}, "required": ["x"]}, {"properties": {"x": {"type": ["string", "null"]}}},
     {"additionalProperties": True}, {"required": ["zz"]}, {"properties": {"x": {"pattern": "("}}},
 )  # fmt: skip
-"""What is put into recipes."""
+"""Values that are put into recipes."""
 
 FIELDS = (
     "args_schema", "outputs", "findings", "dod", "phase_a", "context", "steps", "while", "foreach", "condition",
     "retry", "evidence", "initialStep", "stages", "recipe",
 )  # fmt: skip
-"""What it is put under, beside the fields that are there."""
+"""Names for the values, beside the fields of the recipe."""
 
 
 @functools.cache
@@ -48,7 +48,7 @@ def documents(dialect: str) -> list[dict[str, Any]]:
 
 
 def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Return the place of everything inside a value."""
+    """Yield the place of each part of a value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for part, item in inner:
         yield (*place, part)
@@ -57,7 +57,7 @@ def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 @st.composite
 def changed(draw: st.DrawFn, dialect: str) -> dict[str, Any]:
-    """Make a recipe that is like a bundled one but for a few places."""
+    """Return a bundled recipe with a few changes."""
     document = copy.deepcopy(draw(st.sampled_from(documents(dialect))))
     for _ in range(draw(st.integers(1, 3))):
         *above, last = draw(st.sampled_from([*places(document)] or [("x",)]))
@@ -88,7 +88,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> recipes.Catalogue:
 def test_any_recipe_is_good_or_told_what_is_wrong(
     catalogue: recipes.Catalogue, dialect: str, data: st.DataObject
 ) -> None:
-    """Whatever stands in a recipe, looking at it ends; a good one can be drawn, listed, frozen and routed to."""
+    """An examination of any recipe ends, and a valid one can be drawn, listed, frozen and routed to."""
     source = json.dumps(data.draw(changed(dialect)))
     examined = catalogue.examine(source, dialect, "changed")
 

@@ -25,26 +25,26 @@ SCHEMA: dict[str, Any] = {
 
 
 def recipe(schema: dict[str, Any]) -> library.Recipe:
-    """Return a recipe that takes these arguments."""
+    """Return a recipe with this schema of arguments."""
     return library.Recipe(recipe_id="draft", dialect="control_room", label="Draft", document={}, args_schema=schema)
 
 
 def refused(args: dict[str, Any], schema: dict[str, Any] = SCHEMA) -> errors.ArgsInvalid:
-    """Return why arguments are refused."""
+    """Return the error that refuses arguments."""
     with pytest.raises(errors.ArgsInvalid) as caught:
         arguments.fit(args, recipe(schema))
     return caught.value
 
 
 def test_defaults_are_filled_in() -> None:
-    """An argument that was left out has its default, one inside a given object too."""
+    """A missing argument gets its default, also inside a given object."""
     fitted = arguments.fit({"scene_path": "a.md", "canon_paths": [], "limits": {}}, recipe(SCHEMA))
 
     assert fitted == {"scene_path": "a.md", "canon_paths": [], "limits": {"words": 500}, "tone": "calm"}
 
 
 def test_defaults_are_not_shared_between_runs() -> None:
-    """A default that is a list belongs to one run only."""
+    """A default that is a list is copied for each run."""
     schema: dict[str, Any] = {"properties": {"paths": {"default": []}}}
     arguments.fit({}, recipe(schema))["paths"].append("x")
 
@@ -52,7 +52,7 @@ def test_defaults_are_not_shared_between_runs() -> None:
 
 
 def test_every_missing_argument_is_named() -> None:
-    """All missing arguments are told at once, each with its place, and none of them twice."""
+    """All missing arguments are flaws with their places, each once."""
     error = refused({})
 
     assert error.detail == {"missing": ["scene_path", "canon_paths"]}
@@ -63,7 +63,7 @@ def test_every_missing_argument_is_named() -> None:
 
 
 def test_an_undeclared_argument_is_refused_with_the_nearest_name() -> None:
-    """A misspelt argument is refused, and the name that was probably meant is told."""
+    """A misspelt argument is refused, and the message names the nearest one."""
     error = refused({"scene_path": "a.md", "canon_paths": [], "tonne": "calm"})
 
     assert [(flaw.path, flaw.code) for flaw in error.flaws] == [("$.args.tonne", "undeclared_arg")]
@@ -76,7 +76,7 @@ def test_an_open_schema_takes_further_arguments() -> None:
 
 
 def test_a_pattern_takes_time_that_grows_with_the_text_alone() -> None:
-    """A form is looked for as RE2 does it: no value keeps the service busy for years."""
+    """A pattern is matched in linear time, so that no value keeps the service busy."""
     schema: dict[str, Any] = {"properties": {"x": {"pattern": "^(a+)+$"}, "y": {"uniqueItems": True}}}
     error = refused({"x": "a" * 5000 + "!", "y": [*range(5000), 1]}, schema)
 
@@ -88,14 +88,14 @@ def test_a_pattern_takes_time_that_grows_with_the_text_alone() -> None:
 
 
 def test_values_of_the_wrong_form_are_told_with_their_place() -> None:
-    """Each unfit value is a flaw with its path, beside what is missing."""
+    """Each value of a wrong form is a flaw with its place."""
     error = refused({"scene_path": "", "canon_paths": ["a", 1], "tone": "loud"})
 
     assert {flaw.path for flaw in error.flaws} == {"$.args.scene_path", "$.args.canon_paths[1]", "$.args.tone"}
 
 
 def test_a_schema_that_refers_elsewhere_is_never_fetched() -> None:
-    """A reference out of the schema is the recipe's fault; nothing is read from the network or the disk."""
+    """A reference to another address is a flaw of the recipe."""
     with pytest.raises(errors.RecipeInvalid) as caught:
         arguments.fit({"x": 1}, recipe({"properties": {"x": {"$ref": "http://127.0.0.1:9/schema.json"}}}))
 
@@ -112,13 +112,13 @@ def test_a_schema_that_refers_elsewhere_is_never_fetched() -> None:
     ],
 )
 def test_a_broken_schema_is_the_recipes_fault(schema: dict[str, Any]) -> None:
-    """A schema that cannot be used is told as a fault of the recipe."""
+    """A schema that cannot be used is a flaw of the recipe."""
     with pytest.raises(errors.RecipeInvalid):
         arguments.fit({"x": "text"}, recipe(schema))
 
 
 def test_only_so_many_flaws_are_told() -> None:
-    """However many arguments are wrong, the answer stays readable, and is made in no time to speak of."""
+    """Fifty thousand wrong arguments give two hundred flaws and a short message."""
     error = refused({f"tone{number}": number for number in range(50_000)} | {"scene_path": "a", "canon_paths": []})
 
     assert len(error.flaws) == 200
@@ -126,7 +126,7 @@ def test_only_so_many_flaws_are_told() -> None:
 
 
 def test_long_messages_are_cut() -> None:
-    """A refused value of a megabyte does not come back in the message."""
+    """The message about a refused value of a megabyte is cut."""
     error = refused({"scene_path": "a", "canon_paths": "x" * 1_000_000})
 
     assert len(error.flaws[0].message) < 400
@@ -143,7 +143,7 @@ def test_long_messages_are_cut() -> None:
     )
 )
 def test_whatever_fits_fits_again(args: dict[str, Any]) -> None:
-    """Arguments are either refused with flaws, or fitted so that fitting them again changes nothing."""
+    """Arguments are either refused with flaws, or fitted so that fitting them again changes no value."""
     fitted, flaws = outcome(args)
 
     assert (fitted is None) == bool(flaws)
@@ -151,7 +151,7 @@ def test_whatever_fits_fits_again(args: dict[str, Any]) -> None:
 
 
 def outcome(args: dict[str, Any]) -> tuple[dict[str, Any] | None, tuple[errors.Flaw, ...]]:
-    """Return the fitted arguments, or why they are refused."""
+    """Return the fitted arguments, or the flaws."""
     try:
         return arguments.fit(args, recipe(SCHEMA)), ()
     except errors.ArgsInvalid as error:

@@ -1,4 +1,4 @@
-"""The catalogue: two layers of recipe files, the broken ones listed beside the others."""
+"""The catalogue: two layers of recipe files, with broken ones listed beside the others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Project:
         return small_recipes.write(self.own, name or f"{recipe_id}.json", whole)
 
     def shown(self) -> dict[str, bool]:
-        """Return which recipes are listed, and whether they can be started."""
+        """Return the listed recipes, and whether each can be started."""
         return {entry.recipe_id: entry.usable for entry in self.catalogue.all()}
 
 
@@ -58,12 +58,12 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_a_project_without_recipes_has_none(project: Project) -> None:
-    """Folders that do not exist are empty layers."""
+    """A project without folders for recipes has no recipes."""
     assert project.catalogue.all() == []
 
 
 def test_recipes_of_both_layers_are_found(project: Project) -> None:
-    """Bundled recipes and the project's own are one catalogue, by id."""
+    """The catalogue has the bundled recipes and the project's own, by id."""
     project.bundle("second")
     project.add("first")
 
@@ -82,7 +82,7 @@ def test_a_projects_recipe_shadows_the_bundled_one(project: Project) -> None:
 
 
 def test_a_folder_named_after_the_dialect_counts_too(project: Project) -> None:
-    """A project may keep control_room recipes in `recipes/control_room` as the bundled ones are."""
+    """A project may keep control_room recipes in `recipes/control_room`, like the bundled ones."""
     small_recipes.write(project.own / "control_room", "draft.json", small_recipes.recipe("draft"))
 
     assert project.shown() == {"draft": True}
@@ -99,7 +99,7 @@ def test_a_folder_named_after_the_dialect_counts_too(project: Project) -> None:
     ],
 )
 def test_a_broken_file_is_listed_and_others_work(project: Project, content: str, code: str | None) -> None:
-    """A file that cannot be parsed is listed with its faults, and keeps no other recipe from working."""
+    """A file that cannot be parsed is listed with its flaws, and other recipes work."""
     project.add("good")
     path = small_recipes.write(project.own, "broken.json", content)
     entry = project.catalogue.find("broken")
@@ -123,7 +123,7 @@ def test_a_broken_file_is_listed_and_others_work(project: Project, content: str,
 def test_a_file_in_the_folder_of_another_language_is_listed(
     project: Project, folder: str, name: str, content: str, right: str
 ) -> None:
-    """A file of another language is listed with one flaw, which names the folder that it belongs in."""
+    """A file of another dialect is listed with one flaw, which names the folder that it belongs in."""
     path = small_recipes.write(project.own / folder, name, content)
     entry = next(entry for entry in project.catalogue.all() if entry.path == str(path))
 
@@ -132,7 +132,7 @@ def test_a_file_in_the_folder_of_another_language_is_listed(
 
 
 def test_a_broken_recipe_is_not_started(project: Project) -> None:
-    """Starting a broken recipe is refused with its faults and its file."""
+    """A start of a broken recipe is refused with its flaws and its file."""
     path = small_recipes.write(project.own, "broken.json", '{\n"recipe_id":\n}')
     with pytest.raises(errors.RecipeInvalid) as caught:
         project.catalogue.get("broken")
@@ -142,7 +142,7 @@ def test_a_broken_recipe_is_not_started(project: Project) -> None:
 
 
 def test_a_broken_file_of_the_project_still_shadows(project: Project) -> None:
-    """Whoever broke an override is told so, and does not silently get the bundled recipe."""
+    """A broken file of the project still shadows the bundled recipe, and its start is refused."""
     project.bundle("draft")
     small_recipes.write(project.own, "mine.json", json.dumps(small_recipes.recipe("draft", phase_a="none")))
 
@@ -152,7 +152,7 @@ def test_a_broken_file_of_the_project_still_shadows(project: Project) -> None:
 
 
 def test_a_guessed_id_does_not_hide_a_good_recipe(project: Project) -> None:
-    """A file with a syntax error claims its own name only as long as no other file has that id."""
+    """A file with a syntax error has the id of its file name only if no other file has that id."""
     project.add("draft", name="whole.json")
     small_recipes.write(project.own, "draft.json", "{")
 
@@ -161,7 +161,7 @@ def test_a_guessed_id_does_not_hide_a_good_recipe(project: Project) -> None:
 
 
 def test_a_collision_is_a_fault_of_both(project: Project) -> None:
-    """Two files of a layer with the same id are both listed with the fault, and neither is started."""
+    """Two files of a layer with the same id are both listed with the flaw, and cannot be started."""
     project.add("draft", name="one.json")
     project.add("draft", name="two.json")
     entries = project.catalogue.all()
@@ -174,7 +174,7 @@ def test_a_collision_is_a_fault_of_both(project: Project) -> None:
 
 
 def test_what_a_recipe_refers_to_must_exist(project: Project) -> None:
-    """A recipe that names an unknown tool is listed with the fault as soon as the tool is gone."""
+    """A recipe that uses a removed tool is listed with the flaw."""
     project.add("draft")
     before = project.shown()
     project.library = library.Library()
@@ -184,7 +184,7 @@ def test_what_a_recipe_refers_to_must_exist(project: Project) -> None:
 
 
 def test_files_are_read_again_when_they_change(project: Project) -> None:
-    """A changed, a new and a removed file are seen at the next look, and nothing else is parsed again."""
+    """Changed, new and removed files are noticed at the next read, and other files are not parsed again."""
     project.add("stays")
     path = project.add("draft", label="Before")
     kept = project.catalogue.get("stays")
@@ -199,7 +199,7 @@ def test_files_are_read_again_when_they_change(project: Project) -> None:
 
 
 def test_what_runs_have_in_common_is_made_once(project: Project) -> None:
-    """As long as nothing changes every run gets the same edition, and values of its own from it."""
+    """Runs of an unchanged recipe share one recipe version, and get their own copies of its values."""
     project.add("draft")
     recipe_version = project.catalogue.get("draft")
     first, second = recipe_version.frozen(), recipe_version.frozen()
@@ -213,7 +213,7 @@ def test_what_runs_have_in_common_is_made_once(project: Project) -> None:
 
 
 def test_a_version_is_of_one_recipe_beside_one_library(project: Project) -> None:
-    """A changed recipe makes another edition, and so does a changed prompt, tool or agent."""
+    """A changed recipe makes another recipe version, and so does a changed library."""
     project.add("draft", label="Before")
     before = project.catalogue.get("draft")
     project.add("draft", label="After that")
@@ -231,7 +231,7 @@ def test_a_version_is_of_one_recipe_beside_one_library(project: Project) -> None
 
 
 def test_changes_are_seen_however_long_nothing_has_changed(project: Project) -> None:
-    """A new, a changed and a removed file are seen by the very next start, also where nothing changed for long."""
+    """New, changed and removed files are noticed by the next start, also after a long time without changes."""
     project.add("stays")
     for _ in range(5):
         project.catalogue.get("stays")
@@ -248,7 +248,7 @@ def test_changes_are_seen_however_long_nothing_has_changed(project: Project) -> 
 
 
 def test_bundled_recipes_stay_as_they_were_at_the_start(project: Project) -> None:
-    """What belongs to the program is read once."""
+    """Bundled recipes are read once, at the start."""
     project.bundle("draft", label="Before")
     project.catalogue.all()
     project.bundle("draft", label="Afterwards")
@@ -259,7 +259,7 @@ def test_bundled_recipes_stay_as_they_were_at_the_start(project: Project) -> Non
 
 
 def test_a_file_replaced_by_another_of_the_same_size_is_seen(project: Project) -> None:
-    """A replaced file is told by its inode even if size and time are the same."""
+    """A replaced file is noticed by its inode, even with the same size and time."""
     path = project.add("draft", label="One")
     project.catalogue.all()
     found = path.stat()
@@ -272,14 +272,14 @@ def test_a_file_replaced_by_another_of_the_same_size_is_seen(project: Project) -
 
 @pytest.mark.parametrize("name", [".hidden.json", "notes.txt", "draft.json~"])
 def test_other_files_are_no_recipes(project: Project, name: str) -> None:
-    """Hidden files and other endings are left alone."""
+    """Hidden files and files with other endings are ignored."""
     small_recipes.write(project.own, name, "{")
 
     assert project.catalogue.all() == []
 
 
 def test_what_is_no_file_is_listed_as_broken(project: Project, tmp_path: Path) -> None:
-    """A folder, a pipe and a dangling link with a recipe's ending are faults, and none of them blocks."""
+    """A folder, a pipe and a dangling link with a recipe's ending are listed as broken, and none blocks."""
     (project.own / "folder.json").mkdir(parents=True)
     os.mkfifo(project.own / "pipe.json")
     (project.own / "dangling.json").symlink_to(tmp_path / "nowhere")
@@ -289,14 +289,14 @@ def test_what_is_no_file_is_listed_as_broken(project: Project, tmp_path: Path) -
 
 
 def test_a_file_too_large_is_not_read(project: Project) -> None:
-    """A file over the limit is a fault."""
+    """A file over the size limit is listed with a flaw."""
     small_recipes.write(project.own, "huge.json", " " * (recipe_files.MAX_RECIPE_BYTES + 1))
 
     assert [entry.flaws[0].code for entry in project.catalogue.all()] == ["too_large"]
 
 
 def test_a_file_that_is_no_text_is_a_fault(project: Project) -> None:
-    """A file that is not UTF-8 is a fault that tells where."""
+    """A file that is not UTF-8 is listed with a flaw that names the byte."""
     project.own.mkdir(parents=True)
     (project.own / "binary.json").write_bytes(b'{"label": "\xff"}')
     flaw = project.catalogue.all()[0].flaws[0]
@@ -306,7 +306,7 @@ def test_a_file_that_is_no_text_is_a_fault(project: Project) -> None:
 
 
 def test_a_byte_order_mark_does_no_harm(project: Project) -> None:
-    """A file saved with a byte order mark is read."""
+    """A file with a byte order mark is read."""
     project.own.mkdir(parents=True)
     (project.own / "draft.json").write_text(json.dumps(small_recipes.recipe("draft")), encoding="utf-8-sig")
 
@@ -314,7 +314,7 @@ def test_a_byte_order_mark_does_no_harm(project: Project) -> None:
 
 
 def test_an_unknown_recipe_is_answered_with_the_nearest(project: Project) -> None:
-    """A misspelt id is refused with the ids that are most like it, nearest first."""
+    """An unknown id is refused with the nearest ids, nearest first."""
     for recipe_id in ("creative_draft_scene", "creative_draft_act", "structural_canon"):
         project.add(recipe_id)
     with pytest.raises(errors.UnknownRecipe) as caught:
@@ -325,7 +325,7 @@ def test_an_unknown_recipe_is_answered_with_the_nearest(project: Project) -> Non
 
 
 def test_a_recipe_is_described_whole(project: Project) -> None:
-    """The description has the schema of the arguments, the document and a graph."""
+    """A description of a recipe has the schema of its arguments, the document and a graph."""
     project.add("draft")
     described = project.catalogue.describe("draft")
 
@@ -336,7 +336,7 @@ def test_a_recipe_is_described_whole(project: Project) -> None:
 
 
 def test_a_broken_recipe_is_described_as_far_as_it_goes(project: Project) -> None:
-    """A broken recipe is described with its faults and without what only a parsed one has."""
+    """A broken recipe is described with its flaws, and without document and graph."""
     small_recipes.write(project.own, "broken.json", "{")
     described = project.catalogue.describe("broken")
 
@@ -346,7 +346,7 @@ def test_a_broken_recipe_is_described_as_far_as_it_goes(project: Project) -> Non
 
 
 def test_a_text_is_examined_without_being_kept(project: Project) -> None:
-    """A recipe's text is looked at with the project's tools, and is not in the catalogue afterwards."""
+    """An examined text is checked with the project's tools and not added to the catalogue."""
     fine = project.catalogue.examine(json.dumps(small_recipes.recipe("draft")), "control_room")
     project.library = library.Library()
     unfit = project.catalogue.examine(json.dumps(small_recipes.recipe("draft")), "control_room")
@@ -360,7 +360,7 @@ def test_a_text_is_examined_without_being_kept(project: Project) -> None:
 
 
 def test_the_router_gets_what_can_be_parsed(project: Project) -> None:
-    """Recipes that parse are routed to even if they cannot be started: who asks then learns why."""
+    """The router gets all recipes that can be parsed, also those that cannot be started."""
     project.add("draft")
     small_recipes.write(project.own, "broken.json", "{")
     project.library = library.Library()
@@ -403,7 +403,7 @@ def _started(project: Project) -> str:
 async def test_a_settled_catalogue_sees_every_change(
     project: Project, change: Callable[[Project], None], expected: str
 ) -> None:
-    """However long nothing has changed, the next look sees what does."""
+    """After a long time without changes, the catalogue notices a change at the next refresh."""
     project.add("one", label="First")
     for _ in range(3):
         await project.catalogue.refresh()
@@ -418,7 +418,7 @@ async def test_a_settled_catalogue_sees_every_change(
 
 
 async def test_nothing_is_listed_again_while_nothing_changes(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once everything was looked at, a start only compares marks until the listings have to be made again."""
+    """While listings are still trusted, a refresh does not list folders again."""
     project.add("one")
     for _ in range(3):
         await project.catalogue.refresh()

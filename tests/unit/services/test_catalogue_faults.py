@@ -1,4 +1,4 @@
-"""The catalogue tells every fault of a broken recipe at once, those included that show only beside the library."""
+"""The catalogue reports all flaws of a broken recipe at once, including those that depend on the library."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _told(flaws):
 
 
 def test_a_text_is_told_all_its_faults(tmp_path):
-    """An unknown tool does not wait until a step id is unique."""
+    """An unknown tool is reported together with a repeated step id."""
     examined = _catalogue(tmp_path).examine(json.dumps(BROKEN), "control_room")
 
     assert examined.recipe_version is None
@@ -54,7 +54,7 @@ def test_a_text_is_told_all_its_faults(tmp_path):
 
 
 def test_a_value_that_nobody_declares_keeps_no_other_recipe_from_being_listed(tmp_path):
-    """A reference to an argument that an open schema does not name is told, also where a tool needs it."""
+    """A reference to an argument that an open schema does not declare is a flaw where a tool requires it."""
     (tmp_path / "project" / "recipes").mkdir(parents=True)
     step = {"step_id": "one", "tool": "finder", "args": {"query": {"$ref": "task.args.q"}}, "output_slot": "a"}
     recipe = {"recipe_id": "open", "args_schema": {"additionalProperties": True}, "phase_a": [step]}
@@ -65,7 +65,7 @@ def test_a_value_that_nobody_declares_keeps_no_other_recipe_from_being_listed(tm
 
 
 def test_a_broken_file_is_listed_with_all_its_faults(tmp_path):
-    """The list says the same as the check of the text."""
+    """The list has the same flaws as the examination of the text."""
     (tmp_path / "project" / "recipes").mkdir(parents=True)
     (tmp_path / "project" / "recipes" / "broken.json").write_text(json.dumps(BROKEN))
     (tmp_path / "project" / "recipes" / "worse.json").write_text("{")

@@ -1,4 +1,4 @@
-"""A fault of a language's own code is told of the one recipe that it was met in; all others can be used."""
+"""A fault in a dialect's code is reported for the one recipe that met it, and all others can be used."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from app.services import recipes
 from tests.unit.services import small_recipes
 
 UNLUCKY = "unlucky"
-"""Recipe that the languages below cannot look at."""
+"""The recipe that the faulty dialects cannot read."""
 
 
 class FaultyControlRoom(ControlRoom):
-    """The language with a fault in one place."""
+    """The dialect with a fault in one place."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -52,7 +52,7 @@ class FaultyControlRoom(ControlRoom):
 
 
 class FaultyAgentRecipes(AgentRecipes):
-    """The language with a fault where parts are put in."""
+    """The dialect with a fault in composing parts."""
 
     def compose(self, source, read):
         """Fail at the recipe."""
@@ -92,7 +92,7 @@ def test_a_fault_is_listed_at_its_recipe_and_logged_whole(tmp_path, caplog, plac
 
 
 def test_a_recipe_that_met_a_fault_cannot_be_started(tmp_path):
-    """It is refused like any broken recipe, with the code of its flaw."""
+    """A start of a recipe that met a fault is refused with `dialect_fault`."""
     small_recipes.write(tmp_path / "recipes", "bad.json", small_recipes.recipe(UNLUCKY))
     with pytest.raises(errors.RecipeInvalid) as refused:
         _catalogue(tmp_path, control_room=FaultyControlRoom("check")).get(UNLUCKY)
@@ -101,7 +101,7 @@ def test_a_recipe_that_met_a_fault_cannot_be_started(tmp_path):
 
 
 def test_a_fault_while_parts_are_put_in_is_listed_too(tmp_path):
-    """A language that fails before it has read a text takes nothing else down."""
+    """A fault while parts are composed is listed for its recipe, and other recipes are valid."""
     steps = {"one": {"prompt": "p", "outcomes": ["ok"], "onOutcome": {"ok": {"action": "exit", "reason": "r"}}}}
     machine = {"label": "l", "description": "d", "initialStep": "one", "steps": steps, "guardrails": {}}
     for name in (UNLUCKY, "lucky"):
@@ -114,7 +114,7 @@ def test_a_fault_while_parts_are_put_in_is_listed_too(tmp_path):
 
 
 def test_a_text_that_met_a_fault_is_told_so(tmp_path):
-    """Looking at a text brought along answers with the flaw, not with a failure of the service."""
+    """An examined text that meets a fault has the flaw `dialect_fault`."""
     examined = _catalogue(tmp_path, control_room=FaultyControlRoom("parse")).examine(
         json.dumps(small_recipes.recipe(UNLUCKY)), "control_room"
     )

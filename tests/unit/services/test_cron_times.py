@@ -1,4 +1,4 @@
-"""Cron in time zones that change their clocks by half an hour, or at odd minutes, beside those that most know."""
+"""Cron in time zones with clock changes of half an hour or at odd minutes, and in common ones."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CHANGES = {
     "Europe/Berlin": ("2026-03-29T01:00Z", "2026-10-25T01:00Z"),
     "Pacific/Chatham": ("2026-04-04T14:00Z", "2026-09-26T14:00Z"),
 }
-"""When clocks change."""
+"""Instants at which clocks change."""
 
 STARRED = {
     "0 */2 * * *": (range(1), range(0, 24, 2)),
     "15 */3 * * *": (range(15, 16), range(0, 24, 3)),
     "*/10 3 * * *": (range(0, 60, 10), range(3, 4)),
 }
-"""Expressions with a star in their minute or hour, and the local times that they stand for."""
+"""Expressions with a star in their minute or hour, and the local times that they match."""
 
 
 def _between(expression: str, zone: str, begin: datetime, end: datetime) -> list[datetime]:
@@ -46,9 +46,7 @@ def _between(expression: str, zone: str, begin: datetime, end: datetime) -> list
     ("zone", "at"), [(zone, datetime.fromisoformat(at)) for zone, both in CHANGES.items() for at in both]
 )
 def test_a_star_follows_elapsed_time(zone: str, at: datetime) -> None:
-    """Every minute whose local time fits is an occurrence, and no other, whatever the change of the clock, and
-    wherever one begins to look.
-    """
+    """Every minute whose local time fits is an occurrence, across any clock change and from any beginning."""
     begin, end, local = at - timedelta(hours=4), at + timedelta(hours=4), zoneinfo.ZoneInfo(zone)
     minutes = [begin + number * _MINUTE for number in range(1, 481)]
     for expression, (at_minutes, at_hours) in STARRED.items():
@@ -62,7 +60,7 @@ def test_a_star_follows_elapsed_time(zone: str, at: datetime) -> None:
 
 @pytest.mark.parametrize("zone", CHANGES)
 def test_fixed_times_come_once_a_day(zone: str) -> None:
-    """A local time comes once on each day, also on those on which it is left out or repeated."""
+    """A fixed local time occurs once a day, also on days on which it is skipped or repeated."""
     for at in map(datetime.fromisoformat, CHANGES[zone]):
         for expression in ("45 1 * * *", "10 2 * * *", "50 2 * * *", "5 3 * * *"):
             found = _between(expression, zone, at - timedelta(hours=36), at + timedelta(hours=36))

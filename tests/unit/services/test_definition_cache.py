@@ -1,4 +1,4 @@
-"""The shelf: what recipes can refer to, prompts as their files stand now."""
+"""The definition cache: the library for recipes, with prompts as their files are now."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.services import small_recipes
 
 
 class Shelved:
-    """A shelf over three layers of prompts in a temporary folder."""
+    """A definition cache over three layers of prompts in a temporary folder."""
 
     def __init__(self, root: Path) -> None:
         self.folders = prompts.layers(root / "bundled", root / "home", root / "project")
@@ -23,7 +23,7 @@ class Shelved:
         )
 
     def write(self, layer: int, text: str) -> Path:
-        """Give a layer the template of `plan`."""
+        """Write the template of `plan` into a layer."""
         (self.folders[layer] / "templates").mkdir(parents=True, exist_ok=True)
         entry = {"variants": {"t3": "templates/plan.md"}}
         registry = json.dumps({"pipeline_templates": {"plan": entry}})
@@ -39,14 +39,14 @@ class Shelved:
 
 @pytest.fixture
 def shelved(tmp_path: Path) -> Shelved:
-    """Return a shelf whose bundled layer has one template."""
+    """Return a definition cache whose bundled layer has one template."""
     made = Shelved(tmp_path)
     made.write(0, "bundled")
     return made
 
 
 def test_the_library_stays_the_same_while_nothing_changes(shelved: Shelved) -> None:
-    """Whoever compares libraries sees by the very object that no prompt has changed."""
+    """The library is the same object as long as no prompt changes."""
     library = shelved.definition_cache.library()
     shelved.clock.advance(60)
 
@@ -55,7 +55,7 @@ def test_the_library_stays_the_same_while_nothing_changes(shelved: Shelved) -> N
 
 
 def test_a_changed_prompt_is_seen(shelved: Shelved) -> None:
-    """A template that a person adds, changes or removes counts from the next look on."""
+    """A template that a person adds, changes or removes counts from the next read."""
     found = [shelved.text()]
     for _ in range(3):
         shelved.clock.advance(0.6)

@@ -1,4 +1,4 @@
-"""The dispatcher of notifications: what it does where a delivery breaks."""
+"""The dispatcher of notifications when a delivery breaks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Empty:
 
 
 class _Sender:
-    """A sender that breaks once, in a way that it does not announce."""
+    """A sender that raises an unexpected error once."""
 
     def __init__(self) -> None:
         self.is_broken = True
@@ -44,7 +44,7 @@ class _Sender:
 
 
 class _Refusing(_Sender):
-    """A sender whose receiver refuses everything."""
+    """A sender whose receiver refuses every message."""
 
     refused = 0
 
@@ -54,7 +54,7 @@ class _Refusing(_Sender):
 
 
 async def _endpoint_with_a_message() -> repository.EndpointRepository:
-    """Return an endpoint that has one message to deliver."""
+    """Return an endpoint with one message to deliver."""
     documents: dict[str, memory_documents.MemoryDocuments] = {}
     kept = repository.EndpointRepository(
         memory_documents.MemoryDocuments(),
@@ -82,12 +82,12 @@ def _dispatcher(kept: repository.EndpointRepository, sender: _Sender) -> dispatc
 
 
 async def turn() -> None:
-    """Let every other task go on once."""
+    """Let every other task run once."""
     await asyncio.sleep(0)
 
 
 async def test_a_stop_keeps_what_was_delivered_just_before() -> None:
-    """A message that was delivered in the moment of an orderly stop is not sent again after it."""
+    """A message that was delivered just before an orderly stop is not sent again."""
     kept, sender = await _endpoint_with_a_message(), _Sender()
     sender.is_broken = False
     tested = _dispatcher(kept, sender)
@@ -103,7 +103,7 @@ async def test_a_stop_keeps_what_was_delivered_just_before() -> None:
 
 
 async def test_a_failing_message_names_those_that_wait_for_it() -> None:
-    """Later messages of its run wait for a message that is refused; those of other runs are not behind it."""
+    """Later messages of a run wait for its refused message; those of other runs do not."""
     kept, sender = await _endpoint_with_a_message(), _Refusing()
     letters = kept.dead_letters("ep_1")
     (first,) = await letters.all()
@@ -123,7 +123,7 @@ async def test_a_failing_message_names_those_that_wait_for_it() -> None:
 
 
 async def test_tries_that_a_person_ends_are_not_begun_again() -> None:
-    """A message whose tries a person ended becomes a dead letter at once, after a restart as well."""
+    """A message whose tries a person ended becomes a dead letter at once, also after a restart."""
     kept, sender = await _endpoint_with_a_message(), _Refusing()
     tested = _dispatcher(kept, sender)
     tested.start()
@@ -145,7 +145,7 @@ async def test_tries_that_a_person_ends_are_not_begun_again() -> None:
 
 
 async def test_a_restart_ends_what_a_broken_delivery_began() -> None:
-    """A fault of the program makes the service unready; after a start it is ready, and the message is sent."""
+    """An unexpected error makes the service unready; after a restart it is ready, and the message is sent."""
     sender = _Sender()
     tested = _dispatcher(await _endpoint_with_a_message(), sender)
     tested.start()

@@ -1,4 +1,4 @@
-"""Endpoints and dead letters: callers that overtake each other lose nothing."""
+"""Endpoints and dead letters: overlapping calls lose no data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def _full(monkeypatch: pytest.MonkeyPatch) -> tuple[memory_documents.Memor
 
 
 async def test_messages_given_up_together_drop_the_oldest_letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are too many letters, as many of the oldest go as came, each once."""
+    """Of too many letters, as many of the oldest are dropped as were added, each once."""
     documents, letters = await _full(monkeypatch)
     await asyncio.gather(*(letters.put(f"m{number}", _letter(number)) for number in range(MOST, MOST + 3)))
 
@@ -44,7 +44,7 @@ async def test_messages_given_up_together_drop_the_oldest_letters(monkeypatch: p
 
 
 async def test_a_letter_can_be_removed_twice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An endpoint is removed while one of its letters is delivered at last."""
+    """A letter can be removed by two calls at once."""
     documents, letters = await _full(monkeypatch)
     await asyncio.gather(letters.remove("m1"), letters.remove("m1"))
 
@@ -52,7 +52,7 @@ async def test_a_letter_can_be_removed_twice_at_a_time(monkeypatch: pytest.Monke
 
 
 async def test_a_first_look_does_not_hide_a_letter_written_meanwhile() -> None:
-    """Letters are read once, so a slow first reader cannot put an older list in place of a newer one."""
+    """Letters are read once, so that a slow first read does not replace a newer list."""
     letters = repository.DeadLetters(memory_documents.MemoryDocuments())
     await asyncio.gather(letters.all(), letters.put("m1", _letter(1)))
 
@@ -60,7 +60,7 @@ async def test_a_first_look_does_not_hide_a_letter_written_meanwhile() -> None:
 
 
 async def test_a_first_look_does_not_hide_an_endpoint_added_meanwhile() -> None:
-    """Endpoints are read once, so a slow first reader cannot put an older list in place of a newer one."""
+    """Endpoints are read once, so that a slow first read does not replace a newer list."""
     documents = memory_documents.MemoryDocuments()
     kept = repository.EndpointRepository(documents, lambda _: memory_documents.MemoryDocuments())
     added = _endpoint()
@@ -71,7 +71,7 @@ async def test_a_first_look_does_not_hide_an_endpoint_added_meanwhile() -> None:
 
 
 async def test_a_removed_endpoint_leaves_no_letters() -> None:
-    """A delivery that gives up during the removal leaves none, and an endpoint added again keeps its own."""
+    """A delivery that gives up during a removal leaves no letter, and an endpoint that is added again keeps its own."""
     documents = memory_documents.MemoryDocuments()
     kept = repository.EndpointRepository(memory_documents.MemoryDocuments(), lambda _: documents)
     await kept.put(_endpoint())

@@ -1,4 +1,4 @@
-"""Followers of all runs: what one client is sent, and when it is let go."""
+"""Followers of all runs: the events that a client gets, and when its stream ends."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def publish(feed: event_feed.EventFeed, *numbers: int) -> None:
 
 @pytest.fixture
 def feed() -> event_feed.EventFeed:
-    """Give an empty feed."""
+    """Return an empty feed."""
     return event_feed.EventFeed(clock.SystemClock().monotonic)
 
 
 def follower(feed: event_feed.EventFeed, stopping: asyncio.Event) -> event_feeds.FeedFollower:
-    """Return what follows for clients; an event is encoded as its number."""
+    """Return a follower for clients; an event is encoded as its number."""
     return event_feeds.FeedFollower(
         feed, stopping, clock.SystemClock(), clock.RandomIds(), lambda event, _: b"%d " % event.seq
     )
 
 
 async def test_a_slow_client_is_reset_and_let_go(feed: event_feed.EventFeed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that takes events more slowly than they are kept is told so, and its stream ends."""
+    """The stream of a client that falls behind the kept events ends with the reset `too_slow`."""
     monkeypatch.setattr(event_feed, "KEPT_EVENTS", 3)
     async with aclosing(follower(feed, asyncio.Event()).follow(event_feeds.FeedFilter(), None)) as news:
         first = await anext(news)
@@ -61,7 +61,7 @@ async def test_a_slow_client_is_reset_and_let_go(feed: event_feed.EventFeed, mon
 
 
 async def test_clients_share_what_is_encoded(feed: event_feed.EventFeed) -> None:
-    """Fifty clients with the same wishes cost one encoding of each event, and nothing once they are gone."""
+    """Fifty clients with equal filters cost one encoding of each event, and none after they have left."""
     stopping, encoded = asyncio.Event(), list[int]()
 
     def encode(event: Event, _: str) -> bytes:
@@ -83,7 +83,7 @@ async def test_clients_share_what_is_encoded(feed: event_feed.EventFeed) -> None
 
 
 async def test_a_stopping_service_ends_streams(feed: event_feed.EventFeed) -> None:
-    """A stream that waits ends when the service stops."""
+    """A stream ends when the service stops."""
     stopping = asyncio.Event()
     async with asyncio.timeout(30), aclosing(follower(feed, stopping).follow(event_feeds.FeedFilter(), None)) as news:
         await anext(news)

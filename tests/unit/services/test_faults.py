@@ -1,4 +1,4 @@
-"""Faults at the edge: told as errors that a caller can act upon."""
+"""Faults at the edge of the service: reported as errors that a caller can act on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.services import faults
     ],
 )
 def test_a_fault_is_told_as_an_error(raised: BaseException, told: type[errors.ControlRoomError], code: str) -> None:
-    """A fault becomes an error that says what to do; errors stay what they are."""
+    """A fault becomes an error with its code, and errors stay unchanged."""
     with pytest.raises(told) as caught, faults.as_errors():
         raise raised
 

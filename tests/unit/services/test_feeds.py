@@ -1,4 +1,4 @@
-"""Feeds: everybody who follows a run is told everything once and in order, from one reading and one encoding."""
+"""Feeds: every follower of a run gets each event once and in order, from one read and one encoding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FUTURE = 2**53
 
 
 class CountingStore(memory_store.MemoryStore):
-    """A store in memory that counts readings of events, measures their pages, and can refuse them."""
+    """A store in memory that counts reads of events, measures their pages, and can refuse them."""
 
     readings = 0
     largest = 0
@@ -37,7 +37,7 @@ class CountingStore(memory_store.MemoryStore):
 
 
 class Following:
-    """Everything that followers of one run need, and what they were told."""
+    """A run with its followers."""
 
     def __init__(self, bench: pools.Bench, run_id: str) -> None:
         self.follower = event_streams.EventFollower(store=bench.store, engine=bench.pool, clock=bench.clock)
@@ -45,7 +45,7 @@ class Following:
         self._run_id = run_id
 
     async def finished(self) -> bool:
-        """Tell whether the run has ended."""
+        """Return whether the run has ended."""
         return states.RunState(await self._bench.status(self._run_id)).finished
 
     def batches(self, after: int = 0) -> AsyncGenerator[event_streams.Batch, None]:
@@ -57,13 +57,13 @@ class Following:
         return [event.seq async for batch in self.batches(after) for event in batch.events]
 
     async def bytes(self) -> list[bytes]:
-        """Return all that is sent to the end of the run."""
+        """Return all bytes that are sent up to the end of the run."""
         return [batch.encoded(streaming.server_sent) async for batch in self.batches() if batch.events]
 
 
 @pytest.fixture
 async def bench() -> AsyncIterator[pools.Bench]:
-    """Return a pool over a counting store, with a clock that stands still."""
+    """Return a pool over a counting store, with a clock that the test advances."""
     bench = pools.Bench()
     bench.take_store(CountingStore(clock=bench.clock, probes=bench.probes))
     await bench.open()
@@ -72,7 +72,7 @@ async def bench() -> AsyncIterator[pools.Bench]:
 
 
 def store(bench: pools.Bench) -> CountingStore:
-    """Return the bench's store."""
+    """Return the counting store of the bench."""
     assert isinstance(bench.store, CountingStore)
     return bench.store
 
@@ -83,7 +83,7 @@ async def numbers(bench: pools.Bench, run_id: str) -> list[int]:
 
 
 async def test_everybody_gets_the_same_bytes(bench: pools.Bench) -> None:
-    """However many follow, a portion is encoded once and its events are read once."""
+    """A batch is encoded once and its events are read once for any number of followers."""
     counts, sent = [], []
     for followers in (1, 40):
         held = bench.toolbox.hold("one")
@@ -103,7 +103,7 @@ async def test_everybody_gets_the_same_bytes(bench: pools.Bench) -> None:
 
 
 async def test_who_comes_late_misses_nothing(bench: pools.Bench) -> None:
-    """A follower from the first event on and one from the middle join those who follow already."""
+    """Followers who join late, from the first event or from a later one, miss no event."""
     held = [bench.toolbox.hold(key) for key in ("two", "three")]
     run_id = await bench.submit(*toys.tools("one", "two", "three"))
     await bench.executed("two/1")
@@ -133,7 +133,7 @@ async def test_who_comes_late_misses_nothing(bench: pools.Bench) -> None:
 async def test_who_is_slow_reads_for_itself_what_is_not_kept(
     bench: pools.Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A follower who takes longer than anything is kept still gets each event once, in order."""
+    """A follower slower than the kept events gets each event once, in order."""
     monkeypatch.setattr(event_streams, "KEPT_EVENTS", 2)
     monkeypatch.setattr(event_streams, "BATCH_EVENTS", 2)
     run_id = await bench.submit(*toys.tools("one", "two", "three"))
@@ -149,7 +149,7 @@ async def test_who_is_slow_reads_for_itself_what_is_not_kept(
 
 @pytest.mark.parametrize("page", [1, 2, 3])
 async def test_events_come_page_by_page(bench: pools.Bench, monkeypatch: pytest.MonkeyPatch, page: int) -> None:
-    """A long run is never read as a whole, and whoever follows alone or with others gets everything in order."""
+    """A long run is read page by page, and each follower gets its events in order."""
     monkeypatch.setattr(event_streams, "PAGE_EVENTS", page)
     monkeypatch.setattr(event_streams, "KEPT_EVENTS", 1)
     held = bench.toolbox.hold("three")
@@ -171,7 +171,7 @@ async def test_events_come_page_by_page(bench: pools.Bench, monkeypatch: pytest.
 
 
 async def test_who_asks_from_a_number_to_come_leaves_the_others_alone(bench: pools.Bench) -> None:
-    """The first to follow may ask from a number that is not given yet; whoever follows too gets everything."""
+    """A first follower from a future number does not affect others, who get all events."""
     held = bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
     await bench.executed("one/1")
@@ -189,7 +189,7 @@ async def test_who_asks_from_a_number_to_come_leaves_the_others_alone(bench: poo
 
 
 async def test_a_long_silence_is_broken_by_a_sign_of_life(bench: pools.Bench) -> None:
-    """While nothing happens a follower gets an empty portion now and then, so that no connection seems dead."""
+    """During silence a follower gets an empty batch now and then as a sign of life."""
     held = bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
     await bench.executed("one/1")
@@ -210,7 +210,7 @@ async def test_a_long_silence_is_broken_by_a_sign_of_life(bench: pools.Bench) ->
 
 
 async def test_nothing_is_read_for_nobody(bench: pools.Bench) -> None:
-    """When the last follower goes, its run is not looked at any more; the next begins anew and misses nothing."""
+    """After its last follower has left, a run is not read any more, and the next follower misses no event."""
     held = bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
     await bench.executed("one/1")
@@ -230,7 +230,7 @@ async def test_nothing_is_read_for_nobody(bench: pools.Bench) -> None:
 
 
 async def test_everybody_hears_of_a_failure(bench: pools.Bench) -> None:
-    """Where events cannot be read, each follower is told why, and the next one looks again."""
+    """If events cannot be read, each follower gets the error, and the next one reads again."""
     run_id = await bench.submit(*toys.tools("one"))
     await bench.ended(run_id)
     await bench.at_rest(run_id)
@@ -244,7 +244,7 @@ async def test_everybody_hears_of_a_failure(bench: pools.Bench) -> None:
 
 
 async def test_an_ending_waits_and_nothing_else_does(bench: pools.Bench) -> None:
-    """What happened before the ending is told while the ending is still being settled."""
+    """Events before the ending are sent while the ending is still pending."""
     run_id = await bench.submit(*toys.tools("one"))
     await bench.ended(run_id)
     await bench.at_rest(run_id)
@@ -265,7 +265,7 @@ async def test_an_ending_waits_and_nothing_else_does(bench: pools.Bench) -> None
 
 @given(st.lists(st.lists(st.integers(1, 3), max_size=6)), st.integers(0, 12), st.integers(1, 8), st.integers(1, 8))
 def test_a_feed_tells_each_event_once(told: list[list[int]], position: int, kept: int, portion: int) -> None:
-    """Whatever is told at a time and however little is kept, what follows on a number is all that is behind it."""
+    """A reader at any position gets all later events once, with any batches and any number of kept events."""
     asyncio.run(_tell_each_once(told, position, kept, portion))
 
 
@@ -298,7 +298,7 @@ def _numbered(told: list[list[int]]) -> list[list[int]]:
 
 
 def test_a_type_with_a_line_break_cannot_pass_for_more() -> None:
-    """An event that somebody else wrote into the file stays one event on the wire."""
+    """An event type with line breaks stays one event in the stream."""
     event = events.Event(seq=7, at="", type="x\nid: 8\n\nevent: y", run_id="r", data={"text": "a\nb\r\u2028"})
     sent = streaming.server_sent(event)
 

@@ -1,4 +1,4 @@
-"""Following: changes, endings and events, without a moment more of waiting than needed."""
+"""Following a run: changes, endings and events without unnecessary waiting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.worker import pools, toys
 
 @pytest.fixture
 async def bench() -> AsyncIterator[pools.Bench]:
-    """Return a pool over a store in memory, with a clock that stands still."""
+    """Return a pool over a store in memory, with a clock that the test advances."""
     bench = await pools.Bench().open()
     yield bench
     await bench.close()
@@ -27,7 +27,7 @@ def follower(bench: pools.Bench) -> event_streams.EventFollower:
 
 
 def told(bench: pools.Bench, run_id: str, after: int = 0) -> AsyncIterator[events.Event]:
-    """Return a run's events, to come and gone."""
+    """Return the events of a run, past and future."""
 
     async def finished() -> bool:
         return states.RunState(await bench.status(run_id)).finished
@@ -41,7 +41,7 @@ async def everything(stream: AsyncIterator[events.Event]) -> list[str]:
 
 
 async def test_a_change_ends_the_wait(bench: pools.Bench) -> None:
-    """Whoever waits for a run is woken by its next change, though no time passes."""
+    """A wait for a run ends at its next change, without time passing."""
     held = bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
     await bench.executed("one/1")
@@ -55,7 +55,7 @@ async def test_a_change_ends_the_wait(bench: pools.Bench) -> None:
 
 
 async def test_a_change_that_has_happened_is_not_waited_for(bench: pools.Bench) -> None:
-    """A change between looking and waiting is not missed."""
+    """A change between reading the number and waiting is not missed."""
     run_id = await bench.submit(*toys.tools("one"))
     number = bench.pool.change_number(run_id)
     await bench.ended(run_id)
@@ -64,7 +64,7 @@ async def test_a_change_that_has_happened_is_not_waited_for(bench: pools.Bench) 
 
 
 async def test_the_time_ends_the_wait(bench: pools.Bench) -> None:
-    """A wait ends with its time, and looks again every second for what nobody tells of."""
+    """A wait ends with its time, and checks the run every second for changes by other processes."""
     waiter = follower(bench)
     run_id = await bench.create(*toys.tools("one"))
     number = bench.pool.change_number(run_id)
@@ -81,7 +81,7 @@ async def test_the_time_ends_the_wait(bench: pools.Bench) -> None:
 
 
 async def test_nobody_waits_once_released(bench: pools.Bench) -> None:
-    """A stopping service wakes those who wait, and nobody waits again."""
+    """A stopping service ends all waits, and later waits return at once."""
     waiter = follower(bench)
     run_id = await bench.create(*toys.tools("one"))
     number = bench.pool.change_number(run_id)
@@ -95,7 +95,7 @@ async def test_nobody_waits_once_released(bench: pools.Bench) -> None:
 
 
 async def test_events_end_with_the_run(bench: pools.Bench) -> None:
-    """A stream tells everything from the first event to the run's end, and then is over."""
+    """A stream has all events from the first one to the run's end, and then ends."""
     run_id = await bench.submit(*toys.tools("one"))
     types = await pools.soon(everything(told(bench, run_id)))
 
@@ -105,7 +105,7 @@ async def test_events_end_with_the_run(bench: pools.Bench) -> None:
 
 
 async def test_events_of_an_ended_run_end_at_once(bench: pools.Bench) -> None:
-    """A stream of an ended run needs no time to pass; behind its last event it ends at the second look."""
+    """A stream of an ended run ends at once; after its last event, at the second check."""
     run_id = await bench.submit(*toys.tools("one"))
     await bench.ended(run_id)
     await bench.at_rest(run_id)
@@ -122,7 +122,7 @@ async def test_events_of_an_ended_run_end_at_once(bench: pools.Bench) -> None:
 
 
 async def test_events_of_another_process_are_seen_within_a_second(bench: pools.Bench) -> None:
-    """What another process writes about its run is told at the next look."""
+    """An event written by another process is sent at the next check."""
     run_id = await bench.create(*toys.tools("one"), owner="process")
     stream = told(bench, run_id)
     first = await anext(stream)
@@ -140,7 +140,7 @@ async def test_events_of_another_process_are_seen_within_a_second(bench: pools.B
 
 
 async def test_a_released_stream_is_over(bench: pools.Bench) -> None:
-    """A stream of a living run ends when the service stops, with what is written by then."""
+    """A stream of a running run ends when the service stops."""
     held = bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
     await bench.executed("one/1")

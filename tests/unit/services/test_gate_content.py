@@ -1,4 +1,4 @@
-"""The parts of a question: text, JSON, tables and diffs, whole and bounded."""
+"""The parts of a gate's prompt: text, JSON, tables and diffs, complete and bounded."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def cut(prompt: str) -> list[tuple[str, str]]:
     ],
 )
 def test_parts(prompt: str, expected: list[tuple[str, str]]) -> None:
-    """Each form is told apart, and what only looks like one is text."""
+    """Each form is recognised, and text that only resembles one stays text."""
     assert cut(prompt) == expected
 
 
 def test_parts_are_bounded() -> None:
-    """A long part is cut off and says so; many parts end in one text, and nothing is lost between them."""
+    """A long part is cut and marked, and too many parts end in one text without loss."""
     (long,) = gate_content.parts("x" * (gate_content.MOST_CHARACTERS + 1))
     many = gate_content.parts("".join(f"text {n}\n| a |\n| {n} |\n" for n in range(500)))
 

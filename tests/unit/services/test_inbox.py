@@ -1,4 +1,4 @@
-"""The inbox over a pool in memory: what it costs, and what it finds where nobody executes."""
+"""The inbox over a pool in memory: its cost, and its gates in a process that does not execute runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def box(bench: pools.Bench) -> gate_inbox.GateInbox:
 
 
 async def waiting(bench: pools.Bench, count: int) -> list[str]:
-    """Return so many runs that wait at a gate."""
+    """Return a number of runs that wait at a gate."""
     run_ids = [await bench.submit(*ASKING) for _ in range(count)]
     for run_id in run_ids:
         await bench.shown(run_id, states.RunState.WAITING)
@@ -28,7 +28,7 @@ async def waiting(bench: pools.Bench, count: int) -> list[str]:
 
 
 def count(bench: pools.Bench, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that every question to the store is noted in from now on."""
+    """Return a list that records every query to the store from now on."""
     asks: list[str] = []
     for name in ("list_runs", "read", "summary", "read_blob"):
         monkeypatch.setattr(bench.store, name, _noted(getattr(bench.store, name), name, asks))
@@ -44,7 +44,7 @@ def _noted(ask: Any, name: str, asks: list[str]) -> Any:
 
 
 async def test_a_thousand_open_gates_cost_a_few_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The inbox of a service is told from memory: three questions to the index, and no folder is read."""
+    """The inbox with a thousand gates of a service comes from memory: three index queries and no read of a folder."""
     bench = await pools.Bench(kept_loaded=2000).open()
     run_ids = await waiting(bench, 1000)
     asks = count(bench, monkeypatch)
@@ -58,7 +58,7 @@ async def test_a_thousand_open_gates_cost_a_few_queries(monkeypatch: pytest.Monk
 
 
 async def test_only_what_a_page_shows_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody executes, a page reads the folders of its own runs and no others."""
+    """A process that does not execute runs reads only the folders of the page's runs."""
     bench = await pools.Bench().open()
     run_ids = await waiting(bench, 20)
     before, _ = await box(bench).page(gate_inbox.GateQuery())
@@ -81,7 +81,7 @@ async def test_only_what_a_page_shows_is_read(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_run_that_works_on_beside_its_question_is_found() -> None:
-    """A gate in one branch is open while another branch is busy, also after the process has died."""
+    """A gate in one branch is open while another branch is busy, also after a crash."""
     bench = await pools.Bench().open()
     bench.toolbox.hold("slow")
     await bench.submit({"gather": {"a": [{"gate": "ask"}], "b": [{"agent": "slow"}]}})
@@ -99,7 +99,7 @@ async def test_a_run_that_works_on_beside_its_question_is_found() -> None:
 
 
 async def test_an_answer_leaves_the_inbox_at_once() -> None:
-    """What has its answer is not shown, however late the index hears of it."""
+    """An answered gate is not shown, even before the index has the answer."""
     bench = await pools.Bench().open()
     (run_id,) = await waiting(bench, 1)
     await pools.soon(bench.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))

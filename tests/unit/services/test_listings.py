@@ -1,4 +1,4 @@
-"""Listings: never another content of a folder than its present one, mostly without listing it."""
+"""Listings: always the present names of a folder, mostly without listing it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from app.services import folder_listings
 
 @pytest.fixture
 def time() -> clock.FakeClock:
-    """Return a clock that stands still."""
+    """Return a clock that the test advances."""
     return clock.FakeClock()
 
 
 def settle(listing: folder_listings.Listing, time: clock.FakeClock) -> None:
-    """Look until the listing is trusted."""
+    """Read until the listing is trusted."""
     listing.names()
     time.advance(folder_listings.TRUSTED_SECONDS)
     listing.names()
@@ -32,7 +32,7 @@ def test_names_come_in_order(tmp_path: Path, time: clock.FakeClock) -> None:
 
 
 def test_an_absent_folder_is_empty(tmp_path: Path, time: clock.FakeClock) -> None:
-    """A folder may come and go."""
+    """An absent folder is empty, and it may appear and vanish."""
     folder = tmp_path / "later"
     listing = folder_listings.Listing(folder, time)
     before = listing.names()
@@ -48,7 +48,7 @@ def test_an_absent_folder_is_empty(tmp_path: Path, time: clock.FakeClock) -> Non
 
 @pytest.mark.parametrize("settled", [False, True])
 def test_changes_are_seen_at_once(tmp_path: Path, time: clock.FakeClock, settled: bool) -> None:
-    """A name that comes or goes is seen at the next look."""
+    """An added or removed name is noticed at the next read."""
     listing = folder_listings.Listing(tmp_path, time)
     if settled:
         settle(listing, time)
@@ -62,7 +62,7 @@ def test_changes_are_seen_at_once(tmp_path: Path, time: clock.FakeClock, settled
 
 
 def test_a_fresh_listing_is_not_trusted(tmp_path: Path, time: clock.FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second change within one tick of the disk's clock leaves no mark, and is seen all the same."""
+    """A second change within one tick of the disk's clock, which leaves no mark, is noticed."""
     monkeypatch.setattr(folder_listings, "mark_of", lambda path: folder_listings.Mark(modified_ns=1))
     listing = folder_listings.Listing(tmp_path, time)
     listing.names()
@@ -74,7 +74,7 @@ def test_a_fresh_listing_is_not_trusted(tmp_path: Path, time: clock.FakeClock, m
 
 
 def test_an_old_listing_is_not_trusted(tmp_path: Path, time: clock.FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a disk that does not mark its folders a change is seen a second later."""
+    """On a disk that does not mark its folders, a change is noticed a second later."""
     monkeypatch.setattr(folder_listings, "mark_of", lambda path: folder_listings.Mark(modified_ns=1))
     listing = folder_listings.Listing(tmp_path, time)
     settle(listing, time)
@@ -86,7 +86,7 @@ def test_an_old_listing_is_not_trusted(tmp_path: Path, time: clock.FakeClock, mo
 
 
 def test_a_mark_tells_files_folders_and_faults_apart(tmp_path: Path) -> None:
-    """A mark is of what stands there, through links, and of nothing where nothing does."""
+    """A mark follows links, and distinguishes folders, files and missing paths."""
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path)
     found = [folder_listings.mark_of(str(tmp_path / name)) for name in ("", "file", "link", "nothing")]

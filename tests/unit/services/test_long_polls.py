@@ -1,4 +1,4 @@
-"""Waiting: polls are held back no longer than needed, and answered no oftener than anybody could use."""
+"""Long polls: held back no longer than needed, and answered no more often than useful."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS = 30.0
 
 
 class CountingReader(run_reader.RunReader):
-    """A reader that counts how often somebody wants an answer."""
+    """A reader that counts its answers."""
 
     asked = 0
 
@@ -27,7 +27,7 @@ class CountingReader(run_reader.RunReader):
 
 
 class Harness:
-    """A pool with somebody who polls it."""
+    """A pool with a poll."""
 
     def __init__(self, bench: pools.Bench) -> None:
         self.bench = bench
@@ -38,11 +38,11 @@ class Harness:
         )
 
     def poll(self, run_id: str, *known: str) -> asyncio.Task[run_reader.Ready]:
-        """Begin to wait for another answer than those known."""
+        """Begin a poll for an answer other than the known ones."""
         return asyncio.create_task(self._waiter.answer(run_id, SECONDS, frozenset(known)))
 
     async def pass_by(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         await pools.idle()
         self.bench.advance(seconds)
         await pools.idle()
@@ -50,14 +50,14 @@ class Harness:
 
 @pytest.fixture
 async def harness() -> AsyncIterator[Harness]:
-    """Return a desk over a store in memory, where no time passes by itself."""
+    """Return a harness over a store in memory, whose time passes only when the test advances it."""
     bench = await pools.Bench().open()
     yield Harness(bench)
     await bench.close()
 
 
 async def test_a_quick_run_is_answered_once_at_its_end(harness: Harness) -> None:
-    """Who waits for a run from its start hears of its end at once, and of nothing before."""
+    """A poll from a run's start is answered once, at the run's end."""
     held = harness.bench.toolbox.hold("one")
     run_id = await harness.bench.submit(*toys.tools("one", "two", "three"))
     poll = harness.poll(run_id)
@@ -69,7 +69,7 @@ async def test_a_quick_run_is_answered_once_at_its_end(harness: Harness) -> None
 
 
 async def test_changes_that_come_quickly_are_told_together(harness: Harness) -> None:
-    """While a run goes on a poll takes a moment, and its answer has all that changed meanwhile."""
+    """A poll of a running run waits a moment, and its answer has all changes of that moment."""
     held, kept = harness.bench.toolbox.hold("one"), harness.bench.toolbox.hold("four")
     run_id = await harness.bench.submit(*toys.tools("one", "two", "three", "four"))
     await harness.bench.executed("one/1")
@@ -89,7 +89,7 @@ async def test_changes_that_come_quickly_are_told_together(harness: Harness) -> 
 
 
 async def test_a_change_after_a_while_is_told_at_once(harness: Harness) -> None:
-    """A poll that has waited for longer than a moment is answered at the next change."""
+    """A poll that has waited longer than a moment is answered at the next change."""
     held, kept = harness.bench.toolbox.hold("one"), harness.bench.toolbox.hold("two")
     run_id = await harness.bench.submit(*toys.tools("one", "two"))
     await harness.bench.executed("one/1")
@@ -108,7 +108,7 @@ async def test_a_change_after_a_while_is_told_at_once(harness: Harness) -> None:
 
 
 async def test_a_poll_that_missed_something_does_not_wait_for_more(harness: Harness) -> None:
-    """An answer that the caller does not know is given after a moment, though nothing changes any more."""
+    """A poll with an outdated answer is answered after a moment, without a further change."""
     kept = harness.bench.toolbox.hold("one")
     run_id = await harness.bench.submit(*toys.tools("one"))
     await harness.bench.executed("one/1")
@@ -121,7 +121,7 @@ async def test_a_poll_that_missed_something_does_not_wait_for_more(harness: Harn
 
 
 async def test_a_poll_ends_with_its_time(harness: Harness) -> None:
-    """When nothing changes a poll is answered with what its caller knows, at the end of its time."""
+    """A poll without a change is answered with the known answer at the end of its time."""
     kept = harness.bench.toolbox.hold("one")
     run_id = await harness.bench.submit(*toys.tools("one"))
     await harness.bench.executed("one/1")
@@ -139,7 +139,7 @@ async def test_a_poll_ends_with_its_time(harness: Harness) -> None:
 
 
 async def test_an_ended_run_is_not_waited_for(harness: Harness) -> None:
-    """A poll of an ended run is answered at once, whatever its caller knows."""
+    """A poll of an ended run is answered at once, even if the caller knows the answer."""
     run_id = await harness.bench.submit(*toys.tools("one"))
     await harness.bench.ended(run_id)
     await harness.bench.at_rest(run_id)
@@ -150,7 +150,7 @@ async def test_an_ended_run_is_not_waited_for(harness: Harness) -> None:
 
 
 async def test_a_run_of_another_process_is_looked_at_again_and_again(harness: Harness) -> None:
-    """Nobody tells here what another process does to its run, and a waiting poll sees it all the same."""
+    """A poll notices a change by another process at the next check."""
     run_id = await harness.bench.create(*toys.tools("one"), owner="process")
     poll = harness.poll(run_id)
     await pools.idle()
@@ -163,7 +163,7 @@ async def test_a_run_of_another_process_is_looked_at_again_and_again(harness: Ha
 
 
 async def test_nobody_waits_for_a_service_that_stops(harness: Harness) -> None:
-    """When the service stops, a poll is answered with what there is."""
+    """A poll is answered when the service stops."""
     kept = harness.bench.toolbox.hold("one")
     run_id = await harness.bench.submit(*toys.tools("one"))
     await harness.bench.executed("one/1")

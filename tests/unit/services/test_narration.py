@@ -1,4 +1,4 @@
-"""Events as messages: what a narrator makes of each, told from the first on."""
+"""Events as messages: what the narrator makes of each event, from the first one on."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SMALL = {"recipe_id": "small", "recipe_label": "Small", "current_step": "review"
 
 
 class Story:
-    """A run as its events come in."""
+    """A run whose events arrive one by one."""
 
     def __init__(self, *, plain_prompt: bool = False) -> None:
         self.narrator = Narrator(RUN, "first", plain_prompt=plain_prompt)
         self.seq = 0
 
     def tell(self, type: str, **data: Any) -> list[dict[str, Any]]:
-        """Return the messages of the next event, without what all have."""
+        """Return the messages of the next event, without the fields that all messages have."""
         self.seq += 1
         event = events.Event(seq=self.seq, at="2026-02-10T14:30:00Z", type=type, run_id=RUN, data=data)
         told = [message.to_json() for message in self.narrator.tell(event)]
@@ -38,7 +38,7 @@ class Story:
 
 
 def test_an_exit_is_told_once() -> None:
-    """What the driver has told is not told again by the run's end."""
+    """An exit that the driver has reported is not repeated at the run's end."""
     story = Story()
 
     assert story.note("recipe:started") == [{"type": "recipe_started", "session_id": "first", **SMALL}]
@@ -53,7 +53,7 @@ def test_an_exit_is_told_once() -> None:
 
 
 def test_a_cancel_that_came_last_wins() -> None:
-    """An exit that a cancel has overtaken is followed by the one that counts."""
+    """An exit that a cancel has overtaken is followed by the exit that counts."""
     story = Story()
     story.note("recipe:started")
     story.note("recipe:exited")
@@ -64,7 +64,7 @@ def test_a_cancel_that_came_last_wins() -> None:
 
 
 def test_an_outcome_is_told_where_it_led() -> None:
-    """An exit tells the outcome behind it, also after a resume; one that no outcome led to tells none."""
+    """An exit has the outcome that led to it, also after a resume, or none."""
     story = Story()
     story.note("recipe:started")
     story.note("step:outcome", outcome="other", otherDescription="no repository")
@@ -82,7 +82,7 @@ def test_an_outcome_is_told_where_it_led() -> None:
 
 
 def test_a_parked_run() -> None:
-    """A fault that parks the run is told with its code; a person's pause is not."""
+    """A fault that parks the run makes a message with its code; a person's pause makes none."""
     story = Story()
     error: dict[str, Any] = {"code": "storage_error", "message": "No space left on device", "key": None, "detail": {}}
 
@@ -93,7 +93,7 @@ def test_a_parked_run() -> None:
 
 
 def test_a_damaged_run() -> None:
-    """A damaged journal is told, and that nothing goes on."""
+    """A damaged journal makes an error message and ends the turn."""
     told = Story().tell("recovery.corrupt", file="steps.jsonl", line=3, reason="chain")
 
     assert [one["type"] for one in told] == ["recipe_error", "turn_complete"]
@@ -101,7 +101,7 @@ def test_a_damaged_run() -> None:
 
 
 def test_a_resumed_run_starts_again() -> None:
-    """After a resume the recipe is told as started, at the step where it stood."""
+    """After a resume the recipe is reported as started, at the step where it had stopped."""
     story = Story()
     story.note("recipe:started")
     story.note("step:started", step="fix", stepCount=2)
@@ -115,7 +115,7 @@ def test_a_resumed_run_starts_again() -> None:
 
 
 def test_a_restart() -> None:
-    """What leads to a restart is told in the old conversation, what follows in the new one."""
+    """Messages up to a restart belong to the old conversation, later ones to the new one."""
     story = Story()
     told = [
         *story.note("step:transition", toRecipe="small"),
@@ -132,7 +132,7 @@ def test_a_restart() -> None:
 
 
 def test_a_prompt_has_no_recipe() -> None:
-    """Of a plain prompt only its reply and its end are told."""
+    """A plain prompt makes messages only of its reply and its end."""
     story = Story(plain_prompt=True)
 
     assert story.tell("recipe.note", event="prompt:started", sessionId="first") == []
@@ -146,7 +146,7 @@ def test_a_prompt_has_no_recipe() -> None:
 
 @pytest.mark.parametrize("told_before", [True, False])
 def test_a_prompt_that_fails_is_one_error(told_before: bool) -> None:
-    """Why there is no reply is told once, whichever event says it first."""
+    """A failed plain prompt makes one error message, from the first event that has the error."""
     story = Story(plain_prompt=True)
     error = {"code": "agent_timeout", "message": "an hour is over"}
     told = story.tell("step.failed", error=error) if told_before else []
@@ -160,7 +160,7 @@ def test_a_prompt_that_fails_is_one_error(told_before: bool) -> None:
 
 @pytest.mark.parametrize("type", [*events.EventType, "something.new"])
 def test_fields_may_be_missing(type: str) -> None:
-    """No event of a file that somebody else wrote breaks the telling."""
+    """An event with missing or wrong fields does not raise an error."""
     for data in ({}, {"event": "step:transition"}, {"event": 7}, {"error": None}, {"ending": None}):
         Story().tell(type, **data)
         Story(plain_prompt=True).tell(type, **data)

@@ -1,4 +1,4 @@
-"""Messages: which events are told, and as what."""
+"""Messages: which events make one, and its text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def event(type_: str, seq: int = 7, key: str | None = None, **data: Any) -> even
     ],
 )
 def test_what_is_told_of_an_event(found: events.Event, kind: str, text: str) -> None:
-    """Each of these events makes one message, with the sentence that people read."""
+    """Each of these events makes one message with its kind and text."""
     message = derivation.of_event(found, "book", {"a": "b"})
 
     assert message is not None
@@ -51,12 +51,12 @@ def test_what_is_told_of_an_event(found: events.Event, kind: str, text: str) -> 
     ],
 )
 def test_what_people_ordered_themselves_is_not_told(found: events.Event) -> None:
-    """A pause or a cancel by a person makes no message, nor does what leads to no rest."""
+    """A pause or a cancel by a person, a failed step and a wait make no message."""
     assert derivation.of_event(found, "book", {}) is None
 
 
 def test_a_gate_that_is_asked_again_makes_the_same_message() -> None:
-    """A restart asks again under another number; an ending of another number is another message."""
+    """A repeated gate event makes the same message, and a repeated ending makes another one."""
     gates = [derivation.of_event(event("gate.opened", seq, gate_id="g"), "book", {}) for seq in (3, 9)]
     endings = [derivation.of_event(event("run.ended", seq, status="done"), "book", {}) for seq in (3, 9)]
 

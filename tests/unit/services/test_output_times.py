@@ -1,4 +1,4 @@
-"""Times of last outputs in other processes: asked for at a bounded rate, and steady for the same output."""
+"""Times of last outputs in other processes: requested at a bounded rate, and stable for the same output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Elsewhere:
         self.silent = False
 
     async def outputs(self, run_id: str) -> dict[str, str]:
-        """Return when the step had output."""
+        """Return the time of the step's last output."""
         self.asked += 1
         if self.silent:
             await asyncio.Event().wait()
@@ -51,12 +51,12 @@ def view(kind: str = "command", started_at: str = "2026-02-10T14:30:30.000Z") ->
 
 
 def shown(found: views.RunView) -> str | None:
-    """Return the time of the step's last output."""
+    """Return the time of the step's last output in a view."""
     return found.open[0].output_at
 
 
 async def test_a_run_is_asked_for_once_in_a_while() -> None:
-    """However often a run is shown, others are asked after some seconds only, and not for runs that only wait."""
+    """Other processes are asked only every few seconds, and not for runs that only wait."""
     engine, time = Elsewhere(), FakeClock()
     times: Any = output_times.OutputTimes(engine, time)  # type: ignore[arg-type]
     for _ in range(20):
@@ -82,7 +82,7 @@ async def test_a_run_is_asked_for_once_in_a_while() -> None:
 
 
 async def test_a_server_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client gets what is known if the question is not answered in time."""
+    """If another process does not answer in time, the client gets the known time."""
     monkeypatch.setattr(output_times, "ANSWER_SECONDS", 0.0)
     engine = Elsewhere()
     engine.silent = True

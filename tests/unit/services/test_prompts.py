@@ -1,4 +1,4 @@
-"""Tests of the prompt registry: three layers, merged by type and variant, where nothing broken takes the rest down."""
+"""Tests of the prompt registry: three layers, merged by type and variant; a broken one does not affect the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Layers:
         self.folders = prompts.layers(root / "recipes", root / "home", root / "project" / ".control-room")
 
     def write(self, layer, registry=None, **files):
-        """Fill a layer, 0 to 2, with its registry and template files."""
+        """Write a layer's registry and template files; layers are 0 to 2."""
         folder = self.folders[layer]
         (folder / "templates").mkdir(parents=True, exist_ok=True)
         if registry is not None:
@@ -38,7 +38,7 @@ class Layers:
 
 @pytest.fixture
 def layers(tmp_path):
-    """Return layers that hold one template in the lowest."""
+    """Return layers with one template in the lowest."""
     made = Layers(tmp_path)
     made.write(0, {"plan": _entry(t3="low"), "only": _entry(t1="low")}, low="low text")
     return made
@@ -53,7 +53,7 @@ def _variants(registry, prompt_type="plan"):
 
 
 def test_missing_layers_are_empty(tmp_path):
-    """None of the folders need exist."""
+    """Folders that do not exist are empty layers."""
     registry = Layers(tmp_path).load()
 
     assert (registry.templates, registry.flaws) == ({}, ())
@@ -67,7 +67,7 @@ def test_one_layer(layers):
 
 
 def test_higher_layers_win_by_variant(layers):
-    """The project's wins over the user's, the user's over the bundled; variants that they lack stay."""
+    """The project's variants win over the user's, and the user's over the bundled ones; other variants stay."""
     layers.write(1, {"plan": _entry("User", t3="mid", t5="mid")}, mid="mid text")
     layers.write(2, {"plan": {"variants": {"t5": "templates/top.md"}}, "new": _entry(t3="top")}, top="top text")
     registry = layers.load()
@@ -80,14 +80,14 @@ def test_higher_layers_win_by_variant(layers):
 
 
 def test_a_file_alone_replaces_a_lower_one(layers):
-    """A project's template file with the same name shadows the bundled one, without a registry of its own."""
+    """A project's template file replaces the bundled one with the same name, without a registry of its own."""
     layers.write(2, low="project text")
 
     assert _variants(layers.load()) == {"t3": "project text"}
 
 
 def test_windows_line_ends_and_marks_of_byte_order(layers):
-    """Templates from any editor read the same."""
+    """Windows line ends and a byte order mark do not change a template."""
     layers.write(2, low=b"\xef\xbb\xbfone\r\ntwo")
 
     assert _variants(layers.load()) == {"t3": "one\ntwo"}
@@ -109,7 +109,7 @@ def test_windows_line_ends_and_marks_of_byte_order(layers):
     ],
 )
 def test_a_broken_registry_is_told_and_takes_nothing_down(layers, registry, code):
-    """The layers below stay, and the file is named."""
+    """A broken registry is a flaw that names the file, and the layers below stay."""
     layers.write(2, registry)
     loaded = layers.load()
 
@@ -119,7 +119,7 @@ def test_a_broken_registry_is_told_and_takes_nothing_down(layers, registry, code
 
 
 def test_a_broken_entry_does_not_take_its_neighbours_down(layers):
-    """Sound entries of the same file count."""
+    """Valid entries of a file with a broken entry count."""
     layers.write(2, {"plan": {"variants": 3}, "new": _entry(t3="top")}, top="top text")
     loaded = layers.load()
 
@@ -130,7 +130,7 @@ def test_a_broken_entry_does_not_take_its_neighbours_down(layers):
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"  \n", b"a\x00b", b"x" * 70_000])
 def test_a_broken_template_file_gives_way_to_the_one_below(layers, content):
-    """Bytes that are no text, blank and huge files are told, and the lower file stands in."""
+    """A template that is not text, blank or huge is a flaw, and the lower file is used."""
     layers.write(2, low=content)
     loaded = layers.load()
 
@@ -141,7 +141,7 @@ def test_a_broken_template_file_gives_way_to_the_one_below(layers, content):
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x.md", "templates/../../x.md", "a\\u0000b"])
 def test_template_paths_stay_inside(layers, path):
-    """A registry cannot name files elsewhere."""
+    """A registry cannot name files outside its folder."""
     layers.write(2, '{"pipeline_templates": {"plan": {"variants": {"t3": "' + path + '"}}}}')
 
     assert _variants(layers.load()) == {"t3": "low text"}
@@ -149,7 +149,7 @@ def test_template_paths_stay_inside(layers, path):
 
 
 def test_links_that_lead_out_are_refused(layers, tmp_path):
-    """A symbolic link to somewhere else is not followed."""
+    """A symbolic link out of the folder is not followed."""
     secret = tmp_path / "secret.md"
     secret.write_text("secret")
     layers.write(2, {"plan": _entry(t3="link")})
@@ -160,7 +160,7 @@ def test_links_that_lead_out_are_refused(layers, tmp_path):
 
 
 def test_a_missing_file_is_told(layers):
-    """The variant of the layer below stays."""
+    """A missing template file is a flaw, and the variant of the layer below stays."""
     layers.write(2, {"plan": _entry(t3="gone"), "new": _entry(t3="gone")})
 
     assert layers.flaws() == [
@@ -172,7 +172,7 @@ def test_a_missing_file_is_told(layers):
 
 
 def test_a_registry_that_is_no_file(layers):
-    """A folder or a pipe in its place is told; nothing hangs."""
+    """A folder as a registry and a pipe as a template are flaws, and neither blocks."""
     os.mkfifo(layers.folders[0] / "templates" / "pipe.md")
     layers.write(1, {"plan": _entry(t3="pipe")})
     (layers.folders[2] / "prompts.json").mkdir(parents=True)
@@ -182,7 +182,7 @@ def test_a_registry_that_is_no_file(layers):
 
 
 def test_a_flaw_as_json(layers):
-    """A flaw names its file, place, kind and sentence."""
+    """A flaw has its file, place, code, message and line."""
     layers.write(2, "{")
     (flaw,) = layers.load().flaws
 

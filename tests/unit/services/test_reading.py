@@ -1,4 +1,4 @@
-"""Reading: ready bytes while nothing changes, and the truth when something does."""
+"""Reading runs: ready bytes while a run is unchanged, and its current state after a change."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from app.storage import memory_store
 from tests.unit.worker import pools, toys
 
 DONE = states.RunState.DONE
-ADDED = ("batch", "prev", "crc32", "event")  # Fields of a line that its journal has added.
+ADDED = ("batch", "prev", "crc32", "event")  # Fields that the journal adds to a line.
 
 
 class CountingStore(memory_store.MemoryStore):
-    """A store in memory that counts how often a run is read."""
+    """A store in memory that counts reads of runs."""
 
     reads = 0
     returned: asyncio.Event | None = None
 
     async def read(self, run_id: str) -> stores.Loaded:
-        """Read a run; it is returned only once it may be."""
+        """Read a run, and return it once the test allows it."""
         self.reads += 1
         loaded = await super().read(run_id)
         if self.returned is not None:
@@ -54,7 +54,7 @@ def reader(bench: pools.Bench) -> run_reader.RunReader:
 
 
 def reads(bench: pools.Bench) -> int:
-    """Return how often runs were read from the store."""
+    """Return how many reads of runs the store had."""
     assert isinstance(bench.store, CountingStore)
     return bench.store.reads
 
@@ -66,7 +66,7 @@ async def shown(reader: run_reader.RunReader, run_id: str) -> dict[str, Any]:
 
 
 async def test_an_unchanged_run_is_answered_with_the_same_bytes(bench: pools.Bench) -> None:
-    """As long as nothing changes, every poll gets the very same bytes, and nothing is read or encoded for it."""
+    """An unchanged run is answered with the same bytes, without reading or encoding."""
     held = bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
     await bench.executed("one/1")
@@ -83,7 +83,7 @@ async def test_an_unchanged_run_is_answered_with_the_same_bytes(bench: pools.Ben
 
 
 async def test_a_run_at_rest_is_read_once(bench: pools.Bench) -> None:
-    """Many polls of an ended run at the same time share one reading, and later ones need none."""
+    """Simultaneous polls of an ended run share one read, and later ones need none."""
     run_id = await bench.submit(*toys.tools("one", "two"))
     await bench.ended(run_id)
     await bench.at_rest(run_id)
@@ -97,7 +97,7 @@ async def test_a_run_at_rest_is_read_once(bench: pools.Bench) -> None:
 
 
 class LoadingPool:
-    """A pool that has just loaded a run, whose driver has shown nothing yet."""
+    """A pool with a run that it has just loaded, before its driver has replayed any step."""
 
     def __init__(self, pool: Any, run_id: str, loaded: views.RunView) -> None:
         self._pool = pool
@@ -112,7 +112,7 @@ class LoadingPool:
 
 
 async def test_a_run_that_is_being_loaded_shows_what_its_journal_holds(bench: pools.Bench) -> None:
-    """Though its driver has not come so far yet: who asks just after a crash must not read `done` with no step."""
+    """A run that is being loaded is shown as its journal has it, not as done without steps."""
     run_id = await bench.submit(*toys.tools("one", "two"))
     await bench.ended(run_id)
     await bench.at_rest(run_id)
@@ -126,7 +126,7 @@ async def test_a_run_that_is_being_loaded_shows_what_its_journal_holds(bench: po
 
 
 async def test_a_run_in_the_hands_of_another_process_is_read_afresh(bench: pools.Bench) -> None:
-    """What another process does to its run is seen at the next poll, since nobody tells of it here."""
+    """A change by another process is seen at the next poll."""
     run_id = await bench.create(*toys.tools("one"), owner="process")
     reading_room = reader(bench)
     before = await shown(reading_room, run_id)
@@ -142,9 +142,9 @@ async def test_a_run_in_the_hands_of_another_process_is_read_afresh(bench: pools
 async def test_each_line_of_a_run_in_the_hands_of_another_process_is_replayed_once(
     bench: pools.Bench, monkeypatch: pytest.MonkeyPatch, limit: int | None
 ) -> None:
-    """However long the run is, a poll gives its driver the new lines only; after a resume it begins anew."""
+    """A poll of another process's run gives its driver only the new lines; after a resume it begins again."""
     keys = [f"s{number}" for number in range(20)]
-    # With the limit, a branch has not begun while the run is shown.
+    # With the limit, one branch has not begun when the run is shown.
     program: list[toys.Step] = [{"gather": {"a": toys.tools(*keys[:12]), "b": toys.tools(*keys[12:])}, "limit": limit}]
     done = await bench.submit(*program)
     await bench.ended(done)
@@ -175,7 +175,7 @@ async def test_each_line_of_a_run_in_the_hands_of_another_process_is_replayed_on
 
 
 async def test_a_queued_run_says_what_it_waits_for(bench: pools.Bench) -> None:
-    """A run whose workspace another one holds is pending, with the reason and the holder."""
+    """A run whose workspace is busy is pending, with the reason and the holder."""
     held = bench.toolbox.hold("one")
     holder = await bench.submit(*toys.tools("one"), exclusive_workspace=True)
     await bench.executed("one/1")
@@ -190,7 +190,7 @@ async def test_a_queued_run_says_what_it_waits_for(bench: pools.Bench) -> None:
 
 
 async def test_an_ending_is_told_when_everything_tells_it(bench: pools.Bench) -> None:
-    """Whoever hears that a run has ended finds it ended in the list and in the run's files too."""
+    """A run that is reported as ended is also ended in the list and in its files."""
     reading_room = reader(bench)
     for _ in range(20):
         run_id = await bench.submit(*toys.tools("one", "two"))
@@ -206,7 +206,7 @@ async def test_an_ending_is_told_when_everything_tells_it(bench: pools.Bench) ->
 
 @pytest.mark.parametrize("end", ["done", "failed", "cancelled"])
 async def test_an_ending_is_shown_alike_by_who_saw_it_and_by_the_folder(bench: pools.Bench, end: str) -> None:
-    """Who sees a run end gets the bytes that its folder gives later, without a look at the folder."""
+    """A waiting caller gets the same bytes of an ended run as a later read of its folder, without reading it."""
     held = bench.toolbox.hold("two")
     if end == "failed":
         bench.toolbox.fail("two")
@@ -227,7 +227,7 @@ async def test_an_ending_is_shown_alike_by_who_saw_it_and_by_the_folder(bench: p
 
 
 async def test_a_run_that_never_left_is_shown_as_it_stands(bench: pools.Bench) -> None:
-    """What somebody saw of a run counts only if it had ended and is not back since."""
+    """The last view of a run counts only if the run had ended and was not resumed since."""
     bench.toolbox.fail("one")
     held = bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
@@ -248,7 +248,7 @@ async def test_a_run_that_never_left_is_shown_as_it_stands(bench: pools.Bench) -
 
 
 async def test_a_damaged_run_is_shown_as_failed(bench: pools.Bench) -> None:
-    """A run whose journal is damaged is answered as failed with the place, and its parts are refused."""
+    """A run with a damaged journal is answered as failed with the place, and its view is refused."""
     run_id = await bench.submit(*toys.tools("one", "two"))
     await bench.ended(run_id)
     await bench.at_rest(run_id)
@@ -262,7 +262,7 @@ async def test_a_damaged_run_is_shown_as_failed(bench: pools.Bench) -> None:
 
 
 async def test_a_failed_reading_is_not_remembered(bench: pools.Bench) -> None:
-    """A run that could not be read is read again when somebody asks again."""
+    """A run that could not be read is read again at the next poll."""
     run_id = await bench.submit(*toys.tools("one"))
     await bench.ended(run_id)
     await bench.at_rest(run_id)
@@ -277,7 +277,7 @@ async def test_a_failed_reading_is_not_remembered(bench: pools.Bench) -> None:
 
 
 async def test_a_forgotten_run_is_not_found(bench: pools.Bench) -> None:
-    """Nothing of a deleted run is answered from memory."""
+    """A deleted run is not answered from memory."""
     run_id = await bench.submit(*toys.tools("one"))
     await bench.ended(run_id)
     await bench.at_rest(run_id)
@@ -291,7 +291,7 @@ async def test_a_forgotten_run_is_not_found(bench: pools.Bench) -> None:
 
 
 async def test_a_run_that_is_deleted_while_it_is_read_is_forgotten(bench: pools.Bench) -> None:
-    """Who reads a run while it is deleted still gets what was there, and nobody gets it from memory afterwards."""
+    """Reads during a run's deletion return the run, and later reads do not find it."""
     assert isinstance(bench.store, CountingStore)
     run_id = await bench.submit(*toys.tools("one"))
     await bench.ended(run_id)
@@ -310,7 +310,7 @@ async def test_a_run_that_is_deleted_while_it_is_read_is_forgotten(bench: pools.
 
 
 async def test_only_so_much_is_kept(bench: pools.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers and reviews beyond the limits are dropped, the oldest first, and made again when asked for."""
+    """The oldest answers and views beyond the limits are dropped, and made again on request."""
     monkeypatch.setattr(run_reader, "READY_ANSWERS", 2)
     monkeypatch.setattr(run_reader, "REVIEWS", 1)
     reading_room = reader(bench)
@@ -328,7 +328,7 @@ async def test_only_so_much_is_kept(bench: pools.Bench, monkeypatch: pytest.Monk
 
 @given(st.text(max_size=80))
 def test_only_what_can_be_an_id_is_looked_for(text: str) -> None:
-    """Any text is either the form of a run's id, or not found before it comes near a path."""
+    """A text without the form of a run's id is not found, before any path is built from it."""
     try:
         run_reader.check_run_id(text)
     except errors.NotFound:

@@ -1,4 +1,4 @@
-"""Requests for runs: their form, and what makes two of them the same."""
+"""Requests for runs: the form of their values, and when two of them are the same."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from app.services import requests
     ],
 )
 def test_a_value_of_the_wrong_form_is_refused(facts: dict[str, Any], path: str) -> None:
-    """Each value has a form, and one that misses it is told with its place."""
+    """Each value of a wrong form is refused with its place."""
     with pytest.raises(errors.RequestInvalid) as caught:
         requests.check(requests.StartRequest(**facts))
 
@@ -42,7 +42,7 @@ def test_a_value_of_the_wrong_form_is_refused(facts: dict[str, Any], path: str) 
 
 
 def test_values_at_their_bounds_are_taken() -> None:
-    """The extremes that are allowed pass."""
+    """Values at their limits are accepted."""
     requests.check(
         requests.StartRequest(
             description="d" * 20_000,
@@ -55,7 +55,7 @@ def test_values_at_their_bounds_are_taken() -> None:
 
 
 def test_every_flaw_is_told_at_once() -> None:
-    """A request with several faults is refused with all of them."""
+    """A request with several flaws is refused with all of them."""
     with pytest.raises(errors.RequestInvalid) as caught:
         requests.check(requests.StartRequest(priority=1000, session_id="/"))
 
@@ -63,7 +63,7 @@ def test_every_flaw_is_told_at_once() -> None:
 
 
 def test_a_repetition_has_the_same_hash() -> None:
-    """The hash ignores key and owner and the order of arguments, and sees everything else."""
+    """The hash ignores key, owner and order of arguments, and depends on their values."""
     one = requests.StartRequest(recipe_id="draft", args={"a": 1, "b": 2}, idempotency_key="k1")
     same = requests.StartRequest(recipe_id="draft", args={"b": 2, "a": 1}, idempotency_key="k2", owner="process")
     other = requests.StartRequest(recipe_id="draft", args={"a": 1, "b": 3}, idempotency_key="k1")

@@ -1,4 +1,4 @@
-"""Tests of the router: which recipe a description gets, with which arguments, and that no text breaks it."""
+"""Tests of the router: the recipe and arguments for a description, and its behaviour with any text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def bundled():
 
 
 def test_one_recipe_that_fits_is_taken():
-    """A phrase occurs whatever its case."""
+    """A phrase matches regardless of case."""
     found = _route("Please DRAFT scene 21", _recipe("a", "draft scene"), _recipe("b", "check canon"))
 
     assert found.to_json() == {
@@ -59,7 +59,7 @@ def test_one_recipe_that_fits_is_taken():
 
 
 def test_every_recipe_that_fits_is_a_candidate():
-    """The one that covers most comes first; each has its own arguments, and is listed once."""
+    """Every recipe that matches is listed once with its arguments, the longest match first."""
     found = _route(
         "draft scene 21", _recipe("b", "draft"), _recipe("a", "draft scene", "draft"), _recipe("c", "scene 21")
     )
@@ -72,7 +72,7 @@ def test_every_recipe_that_fits_is_a_candidate():
 
 
 def test_none_that_fits():
-    """The reason says why, and there is no recipe."""
+    """Without a match the reason explains why, and there is not a recipe."""
     found = _route("Make coffee", _recipe("a", "draft scene"))
 
     assert (found.recipe_id, found.routable, dict(found.initial_args)) == (None, False, {})
@@ -82,7 +82,7 @@ def test_none_that_fits():
 
 
 def test_the_longest_match_wins():
-    """What covers more of the description is the better fit, phrase or expression."""
+    """The longest match wins, whether of a phrase or an expression."""
     short, long = _recipe("a", "scene"), _recipe("b", "draft scene")
     expression = _recipe("c", r"/draft scene \d+ of part \w+/", "/s/")
 
@@ -93,7 +93,7 @@ def test_the_longest_match_wins():
 
 
 def test_a_tie_goes_by_id_and_is_told():
-    """The order in which recipes are found does not matter."""
+    """Of equally long matches the first recipe by id wins, and the reason names the other."""
     one, other = _recipe("b", "draft"), _recipe("a", "scene")
     found = _route("draft scene", one, other)
 
@@ -103,7 +103,7 @@ def test_a_tie_goes_by_id_and_is_told():
 
 
 def test_named_groups_become_arguments():
-    """Groups of every fitting pattern of the recipe count, as the types that the schema says; the longer match wins."""
+    """Named groups of all matching patterns become arguments of the schema's types; the longer match wins."""
     recipe = _recipe(
         "a",
         r"/scene (?P<number>\d+)/",
@@ -125,7 +125,7 @@ def test_named_groups_become_arguments():
 
 
 def test_a_group_that_is_no_number_stays_a_text():
-    """What does not fit its type is left for the check of the arguments to tell."""
+    """A group that does not fit its type stays text, so that the check of arguments reports it."""
     recipe = _recipe("a", r"/scene (?P<number>\w+)/", number={"type": "integer"})
 
     assert dict(_route("scene " + "9" * 400, recipe).initial_args) == {"number": "9" * 400}
@@ -133,7 +133,7 @@ def test_a_group_that_is_no_number_stays_a_text():
 
 
 def test_groups_that_the_recipe_does_not_declare_are_left():
-    """The arguments can be given to a run as they are."""
+    """A group that the recipe does not declare is dropped."""
     assert dict(_route("scene 3", _recipe("a", r"/scene (?P<number>\d+)/")).initial_args) == {}
 
 
@@ -163,14 +163,12 @@ CANON: dict[str, Any] = {"canon_paths": {}}
     ],
 )
 def test_paths_become_arguments(required, properties, text, args):
-    """The first path is the first required `*_path`, the rest a `*_paths`; optional ones take what
-    nobody else wants.
-    """
+    """The first path is the first required `*_path`, and the rest go to a `*_paths` or to optional arguments."""
     assert dict(_route(text, _recipe("a", "go", required=required, **properties)).initial_args) == args
 
 
 def test_a_group_keeps_its_argument_from_the_paths():
-    """What an expression has found is not replaced."""
+    """An argument found by a group is not replaced by a path."""
     recipe = _recipe("a", r"/draft (?P<scene_path>\S+)/", required=["scene_path", "canon_paths"], **SCENE, **CANON)
 
     assert dict(_route("draft x.md from y.md", recipe).initial_args) == {
@@ -194,9 +192,7 @@ def test_a_group_keeps_its_argument_from_the_paths():
     ],
 )
 def test_paths_in_a_text(text, paths):
-    """Paths of text files and folders are seen, quoted ones with their spaces; what cannot lie in a
-    workspace is not.
-    """
+    """Paths of text files and folders are found, quoted ones with spaces; impossible paths are not."""
     assert routing.paths_in(text) == paths
 
 
@@ -216,12 +212,12 @@ def test_paths_in_a_text(text, paths):
     ],
 )
 def test_the_bundled_recipes_are_found(bundled, text, recipe_id):
-    """Tasks as people write them reach the recipe that is meant."""
+    """Typical descriptions reach the intended bundled recipe."""
     assert bundled.route(text).recipe_id == recipe_id
 
 
 def test_a_description_with_paths_starts_the_draft_of_a_scene(bundled):
-    """Both required arguments of `creative_draft_scene` can stand in the text."""
+    """A description with two paths gives both required arguments of `creative_draft_scene`."""
     text = "Draft Story/Scenes/SCN-the-arrival.md with Compendium/Characters/CHAR-kael.md"
 
     found = bundled.route(text).to_json()
@@ -241,7 +237,7 @@ def test_a_description_with_paths_starts_the_draft_of_a_scene(bundled):
 @settings(max_examples=examples(60))
 @given(st.text(max_size=200) | st.text(st.sampled_from(list("draft scene/.md\"'`()\n\\\x00\ud800é")), max_size=200))
 def test_any_text_gets_an_answer_and_always_the_same(bundled, text):
-    """The router is total and deterministic, and its answer can be written as JSON."""
+    """Any text gets a deterministic answer that can be written as JSON."""
     found = bundled.route(text)
 
     assert found == bundled.route(text)
@@ -252,7 +248,7 @@ def test_any_text_gets_an_answer_and_always_the_same(bundled, text):
 
 
 def test_a_hostile_recipe_or_text_does_not_slow_the_router_down():
-    """Catastrophic expressions and long texts take linear time; broken patterns are passed over."""
+    """Catastrophic expressions and long texts are routed within ten seconds, and broken patterns are ignored."""
     patterns = ["/(a+)+$/", "/(a|aa)+b/", "/(.*a){12}b/", "/(/", "", "/" + "(a?){100}" * 5 + "/"]
     router = routing.Router([_recipe(f"r{number}", *patterns) for number in range(20)])
     texts = ["a" * 1_000_000 + "!", "/" * 1_000_000, "a/" * 500_000, "." * 1_000_000, '"' * 1_000_000, "a.md" * 250_000]
@@ -265,7 +261,7 @@ def test_a_hostile_recipe_or_text_does_not_slow_the_router_down():
 
 
 def test_the_reason_for_a_long_pattern_stays_short():
-    """A pattern is told by its beginning."""
+    """A long pattern is cut in the reason."""
     found = _route("x" * 500, _recipe("a", "x" * 500))
 
     assert len(found.reason) < 200

@@ -1,4 +1,4 @@
-"""Sheets: the consolidated answer, the same bytes whether it was written from view to view or at once."""
+"""Run responses: the consolidated answer has the same bytes whether it grew or was encoded at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def record(position: int, **fields: Any) -> records.Record:
 
 
 def open_step(number: int) -> views.OpenStep:
-    """Return a step that is being performed."""
+    """Return an open step."""
     return views.OpenStep(
         key=f"open-{number}",
         attempt=1,
@@ -54,7 +54,7 @@ def view(
 
 
 def plainly(shown: views.RunView, holder: str | None) -> bytes:
-    """Return the answer as one value, encoded at once."""
+    """Return the answer encoded at once."""
     living = shown.living()
     steps = [*views.finished_steps(living), *(views.open_step(step, shown.start.run_id) for step in shown.open)]
     answer = views.manifest(shown) | {
@@ -84,7 +84,7 @@ CHANGES = st.lists(
 
 @given(CHANGES)
 def test_an_answer_that_grew_is_the_answer_written_at_once(changes: list[tuple[str, Any]]) -> None:
-    """Whatever happens to a run between two polls, the bytes are those of the whole value in its order."""
+    """After any changes of a run, the bytes equal those of the whole value encoded at once."""
     run_response, lines, opened, filled = (
         run_reader.RunResponseCache(),
         list[records.Record](),
@@ -112,7 +112,7 @@ def _error() -> dict[str, Any]:
 
 
 def test_the_newest_steps_are_listed_and_all_are_counted() -> None:
-    """A poll of a long run stays small."""
+    """A poll of a long run has the newest steps and the count of all steps."""
     answer = json.loads(run_reader.RunResponseCache().encoded(view([record(number) for number in range(250)]), None))
 
     assert answer["steps_total"] == 250
@@ -122,7 +122,7 @@ def test_the_newest_steps_are_listed_and_all_are_counted() -> None:
 
 
 def test_the_answer_has_the_fields_of_its_shape() -> None:
-    """What is written as bytes has each field of `RunDetail` that may not be omitted, and no other."""
+    """The encoded answer has each required field of `RunDetail`, and no unknown field."""
     answer = json.loads(run_reader.RunResponseCache().encoded(view([record(0)], 1), None))
     fields = {field.name: shapes.is_omitted(field) for field in dataclasses.fields(views.RunDetail)}
 
@@ -131,7 +131,7 @@ def test_the_answer_has_the_fields_of_its_shape() -> None:
 
 
 def test_a_step_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next answer of a run encodes the steps and slots that are new, and no other."""
+    """The next answer of a run encodes only its new steps and slots."""
     asked: list[plain.Json] = []
     encode = plain.encode
 

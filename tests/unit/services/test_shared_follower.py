@@ -9,7 +9,7 @@ from tests.unit.worker import pools, toys
 
 
 async def test_a_change_before_the_first_look_is_noticed() -> None:
-    """A run that moves on after its number was asked for, and before it is looked at, gets another number."""
+    """A change of a run between the read of its number and the first check is noticed."""
     bench = await pools.Bench().open()
     run_id = await bench.submit(*toys.tools("one"))
     following = follower.Follower(bench.store, bench.clock)

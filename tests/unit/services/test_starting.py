@@ -1,4 +1,4 @@
-"""What a resume may change of a run."""
+"""Changes that a resume may make to a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING: Any = None
 
 
 async def renew(dialect: str, **asked: Any) -> dict[str, Any]:
-    """Ask what a resume puts in place of the facts of a run; neither recipes nor folders are looked at."""
+    """Return the changes that a resume makes to a run, without a catalogue or folders."""
     starter = starting.Starter(
         catalogue=NOTHING, route=NOTHING, workspaces=NOTHING, clock=NOTHING, ids=NOTHING, rules=NOTHING
     )
@@ -36,7 +36,7 @@ async def renew(dialect: str, **asked: Any) -> dict[str, Any]:
 async def test_a_run_without_a_recipe_file_is_not_changed(
     dialect: str, asked: dict[str, Any], paths: list[str]
 ) -> None:
-    """What was asked once is asked again: whoever wants something else is told to start another run."""
+    """A run without a recipe file accepts no changes at a resume, and the message refers to another run."""
     with pytest.raises(errors.RequestInvalid) as caught:
         await renew(dialect, **asked)
 

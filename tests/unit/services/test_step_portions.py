@@ -1,4 +1,4 @@
-"""Portions of steps: any portion is what the consolidated answer shows of these steps, and costs no more than it."""
+"""Portions of steps: each portion equals its part of the consolidated answer, and reads only its own lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Watched(Sequence[records.Record]):
         return found
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of records."""
         return len(self.lines)
 
 
@@ -52,7 +52,7 @@ def repeated(count: int, every: int) -> list[records.Record]:
 
 
 def view(lines: Sequence[records.Record]) -> views.RunView:
-    """Return a run with these lines, as it is in memory."""
+    """Return a run in memory with these lines."""
     counted = [line for line in lines if line.final]
     start: runs.RunStart = samples.start()
     return views.RunView(start=start, status=states.RunState.RUNNING, records=lines, counted=counted)
@@ -60,7 +60,7 @@ def view(lines: Sequence[records.Record]) -> views.RunView:
 
 @pytest.mark.parametrize("limit", [1, 7, 200])
 async def test_portions_are_what_the_answer_shows(limit: int) -> None:
-    """All portions together are the steps of the consolidated answer, with the attempts inside."""
+    """All portions together are the steps of the consolidated answer, with their attempts."""
     shown = view(repeated(70, 3))
     whole = json.loads(run_reader.RunResponseCache().encoded(shown, None))["steps"]
     found, after = [], -1
@@ -76,7 +76,7 @@ async def test_portions_are_what_the_answer_shows(limit: int) -> None:
 
 
 async def test_a_portion_is_read_by_its_index() -> None:
-    """A portion far into a long run reads the lines of its own steps, not those before; behind the end is nothing."""
+    """A portion deep in a long run reads only its own lines, and a portion after the end is empty."""
     lines = Watched(repeated(5_000, 50))
     shown = view(lines.lines)
     watched = dataclasses.replace(shown, records=lines)

@@ -1,4 +1,4 @@
-"""Arguments that a project answers itself, in projects of different habits."""
+"""Arguments that are found in a project, in projects of different conventions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ OTHERS = {
 
 
 def found(root: Path, description: str, **more) -> story_args.Found:
-    """Route a description and look for what is missing in a project."""
+    """Route a description, and find the missing arguments in a project."""
     recipes = [
         ControlRoom().parse(path.read_text(), path.stem)
         for path in sorted(resources.bundled("recipes", "control_room").glob("*.json"))
@@ -121,9 +121,7 @@ def found(root: Path, description: str, **more) -> story_args.Found:
     ],
 )
 def test_a_description_is_enough(tmp_path, project, description, args):
-    """Scene, outline and cards are found whatever their manner, and a new scene is named in the
-    manner of the others.
-    """
+    """Scene, outline and cards are found in any convention, and a new scene is named like the others."""
     stories.write(tmp_path, (PROJECTS | OTHERS)[project])
     answer = found(tmp_path, description)
 
@@ -151,7 +149,7 @@ def test_a_description_is_enough(tmp_path, project, description, args):
     ],
 )
 def test_only_what_cannot_be_found_is_asked(tmp_path, project, description, name, code, words):
-    """In a writer's words, with what may be meant."""
+    """An argument that cannot be found becomes a question in a writer's words, with the candidates."""
     stories.write(tmp_path, PROJECTS.get(project, {"README.md": "x"}))
     question = found(tmp_path, description).questions[name]
 
@@ -160,7 +158,7 @@ def test_only_what_cannot_be_found_is_asked(tmp_path, project, description, name
 
 
 def test_a_planned_task_may_name_a_scene_that_an_earlier_one_writes(tmp_path):
-    """It gets the very path that the draft is written to."""
+    """A planned task gets the path of a scene that an earlier task will write."""
     stories.write(tmp_path, PROJECTS["numbered"])
 
     assert found(tmp_path, "Draft scene 22").args["scene_path"] == "scenes/22-the-storm.md"
@@ -170,9 +168,7 @@ def test_a_planned_task_may_name_a_scene_that_an_earlier_one_writes(tmp_path):
 
 @pytest.mark.parametrize("project", PROJECTS)
 def test_a_new_scene_keeps_its_name_through_the_system(tmp_path, project):
-    """The outline tool finds by the new path the scene that the description meant, before the file
-    is there and after.
-    """
+    """The outline tool finds a new scene by its path, before and after the file exists."""
     stories.write(tmp_path, PROJECTS[project])
     workspace, tools = Workspace(tmp_path), registry.bundled_tools(routing.Router([]).route)
     outline = found(tmp_path, "Review outline").args.get("outline_path", "Story/SCN-outline.md")
@@ -188,7 +184,7 @@ def test_a_new_scene_keeps_its_name_through_the_system(tmp_path, project):
 
 
 def test_the_example_project_knows_its_scenes(tmp_path):
-    """A scene that is there, and one that is still to be written."""
+    """The example project gives the path of an existing scene and of one to be written."""
     project = example_project.copy(tmp_path / "project")
 
     assert found(project, "Draft scene 21").args["scene_path"] == "Story/Scenes/SCN-the-arrival.md"

@@ -1,4 +1,4 @@
-"""The scheduler of triggers: what one trigger meets does not stop the others."""
+"""The scheduler of triggers: a fault of one trigger does not stop the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAULTS = [errors.JournalCorrupt, errors.Conflict, errors.Unreadable, errors.Inte
 
 
 class Runs:
-    """A store and its use cases, in which one trigger has an unfinished run that cannot be touched."""
+    """A store and use cases in which one trigger has an unfinished run with a fault."""
 
     def __init__(self, fault: BaseException) -> None:
         self.fault: BaseException | None = fault
@@ -36,12 +36,12 @@ class Runs:
         return [OLD] if "first" in prefix else []
 
     async def cancel(self, *_: object) -> None:
-        """Fail until the fault is mended."""
+        """Fail until the test removes the fault."""
         if self.fault is not None:
             raise self.fault
 
     async def ended(self, run_id: str) -> None:
-        """Fail until the fault is mended."""
+        """Fail until the test removes the fault."""
         await self.cancel(run_id)
 
     async def start(self, request: Any, **_: object) -> SimpleNamespace:
@@ -81,7 +81,7 @@ async def _scheduler(
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_run_that_cannot_be_cancelled_holds_up_its_own_trigger_alone(fault: type[BaseException]) -> None:
-    """The trigger waits and tries again, the others start their runs, and triggers stay ready."""
+    """A run that cannot be cancelled delays only its own trigger; other triggers start runs and stay ready."""
     time, runs = clock.FakeClock(), Runs(fault())
     tested, probes = await _scheduler(runs, time, "cancel")
     tested.start()
@@ -101,7 +101,7 @@ async def test_a_run_that_cannot_be_cancelled_holds_up_its_own_trigger_alone(fau
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_wait_for_a_run_that_cannot_be_read_is_repeated(fault: type[BaseException]) -> None:
-    """A trigger that queues looks again after a pause, where the run before cannot be waited for."""
+    """A queued trigger whose run cannot be awaited tries again after a pause."""
     time, runs = clock.FakeClock(), Runs(fault())
     tested, _ = await _scheduler(runs, time, "queue")
     wait = asyncio.create_task(tested._awaited(OLD))
@@ -113,7 +113,7 @@ async def test_a_wait_for_a_run_that_cannot_be_read_is_repeated(fault: type[Base
 
 
 def test_files_of_a_trigger_that_is_gone_are_forgotten() -> None:
-    """Only triggers that there are keep since when their files are as they are."""
+    """Only existing triggers keep the times since when their files are unchanged."""
     settling = drops.Settling()
     for trigger_id in ("kept", "gone"):
         settling.settled(trigger_id, {"a.md": "1"}, 0, 5)
@@ -123,7 +123,7 @@ def test_files_of_a_trigger_that_is_gone_are_forgotten() -> None:
 
 
 async def test_a_trigger_of_a_kind_that_a_later_version_added_is_left_alone() -> None:
-    """After a downgrade, its file stays as it is, and the other triggers are read."""
+    """After a downgrade, a trigger of an unknown kind keeps its file, and the other triggers are read."""
     unused: Any = None
     known = triggers.Trigger(
         trigger_id="known", name="k", kind="webhook", recipe_id="r", created_at=AT, updated_at=AT, cursor=AT

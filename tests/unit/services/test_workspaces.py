@@ -1,4 +1,4 @@
-"""Workspaces: inside the allowed folders only, by where they really lie."""
+"""Workspaces: only inside the allowed folders, by their real paths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.services import workspaces
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a project folder with a data directory, chapters, and a way out."""
+    """Return a project folder with a data directory, chapters, and a link out."""
     project = tmp_path / "project"
     (project / ".control-room" / "runs").mkdir(parents=True)
     (project / "chapters").mkdir()
@@ -32,7 +32,7 @@ def chooser(project: Path, *roots: Path) -> workspaces.Workspaces:
 
 
 def test_the_project_is_the_default(project: Path) -> None:
-    """A run that names no folder works in the project, and a relative one is below it."""
+    """A run without a folder works in the project, and a relative folder is below the project."""
     assert chooser(project).choose(None) == str(project)
     assert chooser(project).choose("chapters") == str(project / "chapters")
     assert chooser(project).choose(str(project / "chapters" / "..")) == str(project)
@@ -60,7 +60,7 @@ def test_the_project_is_the_default(project: Path) -> None:
     ],
 )
 def test_a_folder_outside_is_refused(project: Path, asked: str, code: str) -> None:
-    """A folder that lies outside, or in the service's data, or is none, is refused; nothing more is told of it."""
+    """A folder outside, a missing one, or one in the service's data is refused with its code."""
     with pytest.raises(errors.RequestInvalid) as caught:
         chooser(project).choose(asked)
 
@@ -69,13 +69,13 @@ def test_a_folder_outside_is_refused(project: Path, asked: str, code: str) -> No
 
 
 def test_a_circle_of_links_is_refused(project: Path) -> None:
-    """A link to itself is not a folder."""
+    """A link to itself is refused."""
     with pytest.raises(errors.RequestInvalid):
         chooser(project).choose("round")
 
 
 def test_a_folder_whose_name_is_no_text_is_refused(project: Path) -> None:
-    """A run cannot be written down with a folder that has bytes in its name that are no text, also behind a link."""
+    """A folder whose name is not UTF-8 is refused, also behind a link."""
     strange = project / "strange\udcff"
     strange.mkdir()
     (project / "link").symlink_to(strange)
@@ -86,7 +86,7 @@ def test_a_folder_whose_name_is_no_text_is_refused(project: Path) -> None:
 
 
 def test_further_roots_are_allowed(project: Path, tmp_path: Path) -> None:
-    """A folder inside a further root is taken, through a link too."""
+    """A folder inside another allowed root is accepted, also through a link."""
     allowed = chooser(project, tmp_path / "elsewhere")
 
     assert allowed.choose(str(tmp_path / "elsewhere")) == str(tmp_path / "elsewhere")

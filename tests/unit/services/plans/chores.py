@@ -1,4 +1,4 @@
-"""A small dialect whose recipes are chores, and a toolbox that carries them out as a test wants: at once, later, with errors.
+"""A small dialect whose recipes are chores, and a toolbox that carries them out as a test wants: later, or with errors.
 
 A chore has two steps: `fetch`, done at once, and `work`, which waits until the test releases it and may fail. If its
 recipe `asks`, a gate comes first; if the recipe is `partial`, the run ends as partial.

@@ -171,7 +171,8 @@ class StoreHarness:
 def _where(applies: Callable[[AnyPlan], object]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Skip a rule that does not apply.
 
-    With a precondition, the drawn values would depend on the progress of real threads, and no two stories would be the same.
+    With a precondition, the drawn values would depend on the progress of real threads, and no two stories would be
+    the same.
     """
 
     def where(rule: Callable[..., None]) -> Callable[..., None]:
@@ -597,7 +598,7 @@ def _check_shape(plan: Json) -> None:
 
 
 def test_the_promises_of_a_plan_hold() -> None:
-    """No task is begun before its dependencies unless it is forced, none twice; no plan stalls, each can be ended."""
+    """No task begins before its dependencies unless forced, none begins twice, and each plan can be ended."""
     stateful.run_state_machine_as_test(AnyPlan, settings=_tried(12))
 
 

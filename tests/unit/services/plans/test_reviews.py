@@ -26,20 +26,20 @@ SWEPT = task("sweep room 1", dod=WORDS)
 
 @pytest.fixture
 def place(tmp_path: Path) -> plan_harness.Place:
-    """Return a project whose chief finds everything done."""
+    """Return a project whose chief judges every task as met."""
     made = plan_harness.Place(tmp_path)
     made.project.say("review", text=judges("met"))
     return made
 
 
 def is_open(plan: plans.Plan) -> bool:
-    """Tell whether the review of the first task asks a person."""
+    """Return whether the review of the first task asks a person."""
     review = plan.tasks[0].review
     return review is not None and review.gate_id is not None
 
 
 class Asked:
-    """A plan of one task whose review asks a person, and what is done to it."""
+    """A plan whose first task has a review that asks a person."""
 
     def __init__(self, harness: plan_harness.Harness, session_id: str) -> None:
         self.harness = harness
@@ -79,10 +79,10 @@ class Asked:
 
 
 class TestTheChief:
-    """What it says, and what comes of that."""
+    """Verdicts of the chief."""
 
     async def test_a_task_that_is_met_is_done(self, harness: plan_harness.Harness) -> None:
-        """The verdict, its evidence and its cost are shown with the task, and the next task waits for that."""
+        """A met task is done with verdict, evidence and usage, and the next task waits for the verdict."""
         session_id = await harness.started(SWEPT, task("sweep room 2", 1))
         plan = await harness.rested(session_id)
         review = plan.tasks[0].review
@@ -156,7 +156,7 @@ class TestTheChief:
         assert plan.status is plans.PlanState.DONE
 
     async def test_a_corrected_reply_counts(self, place: plan_harness.Place, harness: plan_harness.Harness) -> None:
-        """One correction is asked for, with what is wrong."""
+        """The corrected reply of the chief counts."""
         place.project.say("review", text=judges("met", evidence='"nowhere" (output:work)'))
         place.project.say("review.correction", text=judges("met"))
         plan = await harness.rested(await harness.started(SWEPT))
@@ -168,7 +168,7 @@ class TestTheChief:
     async def test_an_agent_that_fails_leaves_it_to_a_person(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
-        """A chief that cannot be asked does not fail the task."""
+        """A chief whose agent fails does not fail the task, and a gate asks a person."""
         asked = await Asked.begin(place, harness)
         place.project.say("review", error={"code": "backend_error", "message": "no answer"})
         await asked.cancel()
@@ -178,7 +178,7 @@ class TestTheChief:
 
 
 class TestWhoJudges:
-    """Only a chief of tier t3 or t5; otherwise a person, as is announced."""
+    """Reviewers: a chief of tier t3 or t5, or a person, as the plan announces."""
 
     @pytest.mark.parametrize(
         ("agents", "why"),
@@ -188,7 +188,7 @@ class TestWhoJudges:
         ],
     )
     async def test_below_a_person_is_asked(self, tmp_path: Path, agents: Any, why: str) -> None:
-        """The plan and the answer of approve say so before anything starts, and no agent is asked."""
+        """Without a chief of a sufficient tier, the plan announces a person as the reviewer, and no agent is asked."""
         place = plan_harness.Place(tmp_path, agents=agents)
         definitions = place.reference.definition_cache.library()
         others = [agent for agent in definitions.agents if agent.id != "chief-1" and agent.archetype == "chief"]
@@ -210,7 +210,7 @@ class TestWhoJudges:
         await harness.close()
 
     async def test_the_chief_is_announced(self, harness: plan_harness.Harness) -> None:
-        """A plan names the chief that will judge, and the tasks; one without words names nobody."""
+        """A plan names its chief as the reviewer and the tasks to review; a plan without words has no reviewer."""
         plan = await harness.show(await harness.create(SWEPT, task("sweep room 2")))
         assert plan.reviewer is not None
         assert (plan.reviewer.by, plan.reviewer.agent_id, plan.reviewer.tasks) == ("chief", "chief-1", (1,))
@@ -232,7 +232,7 @@ class TestWhoJudges:
         assert [each.review is not None for each in plan.tasks] == [False, True]
 
     async def test_words_of_older_plans_are_not_reviewed(self, harness: plan_harness.Harness) -> None:
-        """A plan file without `review`, as 0.1.0 wrote it, keeps its words as words."""
+        """A plan file of 0.1.0, without `review`, keeps its words unreviewed."""
         known = (await harness.show(await harness.create(SWEPT))).to_json()
         content: dict[str, Any] = {
             name: value for name, value in known.items() if name not in ("review", "reviewer", "revision")
@@ -246,12 +246,12 @@ class TestWhoJudges:
 
 
 class TestOrders:
-    """Every order to a plan whose review asks a person (docs/reference/plans.md, the table of reviews)."""
+    """Each order to a plan whose review asks a person (docs/reference/plans.md, the table of reviews)."""
 
     async def test_a_pause_lets_the_review_go_on(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
-        """The verdict counts, and nothing else begins before the plan goes on."""
+        """A review in a paused plan continues and its verdict counts, and no other task begins before the resume."""
         asked = await Asked.begin(place, harness)
         await asked.plans.pause(asked.session_id)
         plan = await asked.decide("met")
@@ -262,7 +262,7 @@ class TestOrders:
         assert (await harness.rested(asked.session_id)).status is plans.PlanState.DONE
 
     async def test_a_run_that_ends_in_a_paused_plan_is_reviewed(self, harness: plan_harness.Harness) -> None:
-        """A task that runs goes on to its end, and its review belongs to that."""
+        """A task that ends in a paused plan is reviewed."""
         harness.toolbox.hold(1)
         session_id = await harness.started(SWEPT)
         await harness.toolbox.begun(1)
@@ -277,7 +277,7 @@ class TestOrders:
     async def test_what_a_running_task_refuses(
         self, place: plan_harness.Place, harness: plan_harness.Harness, order: str
     ) -> None:
-        """A task under review runs: it is not edited, removed, retried, forced or answered, nor its plan deleted."""
+        """A task under review cannot be edited, removed, retried, forced or answered, nor its plan deleted."""
         asked = await Asked.begin(place, harness)
         await asked.plans.pause(asked.session_id)
         run_id, before = await asked.run_id(), await harness.show(asked.session_id)
@@ -299,7 +299,7 @@ class TestOrders:
     async def test_a_cancelled_review_fails_the_task(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
-        """The reason is told; a retry reviews anew, and the plan can be deleted."""
+        """A cancelled review fails the task with the reason, a retry reviews it again, and the plan can be deleted."""
         asked = await Asked.begin(place, harness)
         plan = await asked.cancel()
 
@@ -320,7 +320,7 @@ class TestOrders:
     async def test_a_review_that_is_sent_on_by_hand_counts(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
-        """A cancelled review that a person resumes takes its task back with it."""
+        """A cancelled review that a person resumes decides the task."""
         asked = await Asked.begin(place, harness)
         await asked.cancel()
         await harness.resume(await asked.run_id())
@@ -331,7 +331,7 @@ class TestOrders:
     async def test_a_deleted_review_fails_the_task(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
-        """A review that is cancelled and deleted is missed by nothing but its task."""
+        """After a review's run was cancelled and deleted, a retry makes another review."""
         asked = await Asked.begin(place, harness)
         run_id = await asked.run_id()
         await asked.cancel()
@@ -344,7 +344,7 @@ class TestOrders:
     async def test_a_fresh_retry_executes_and_reviews_again(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
-        """A new run has a review of its own, and the numbers begin again."""
+        """A fresh retry makes a new run with a review of its own, numbered from 1."""
         asked = await Asked.begin(place, harness)
         failed = (await asked.decide("not_met", "dust")).tasks[0]
         assert "dust" in str((failed.error or {})["message"])
@@ -357,7 +357,7 @@ class TestOrders:
     async def test_switching_off_lets_a_review_end(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
-        """A review that has begun decides; a failed task stays failed until it is retried, without a review then."""
+        """After `review: off`, a review under way still decides, and a retry of the failed task has no review."""
         asked = await Asked.begin(place, harness)
         await asked.plans.edit(asked.session_id, review="off")
         failed = await asked.decide("not_met")
@@ -370,7 +370,7 @@ class TestOrders:
     async def test_an_edit_of_the_file_changes_no_review(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
-        """A hand edit that claims a verdict is not believed."""
+        """A verdict written into the file by hand is ignored."""
         asked = await Asked.begin(place, harness)
         content: Any = (await harness.show(asked.session_id)).to_json()
         content["intent"] = "by hand"
@@ -383,7 +383,7 @@ class TestOrders:
     async def test_the_deleted_run_of_a_task_does_not_matter_any_more(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
-        """What is reviewed was read when the review began."""
+        """A review does not need the run of its task, because it read that run when it began."""
         asked = await Asked.begin(place, harness)
         await harness.application.runs.delete((await harness.task(asked.session_id, 1)).run_id or "")
         plan = await asked.decide("met")
@@ -391,7 +391,7 @@ class TestOrders:
         assert plan.tasks[0].status is plans.TaskState.DONE
 
     async def test_a_restart_keeps_the_gate(self, place: plan_harness.Place, harness: plan_harness.Harness) -> None:
-        """The gate has the same id after a crash, and its answer counts."""
+        """After a crash the gate of a review has the same id, and its answer counts."""
         asked = await Asked.begin(place, harness)
         before = await asked.waits()
         await harness.crash()
@@ -404,10 +404,10 @@ class TestOrders:
 
 
 class TestProposals:
-    """Changes that the chief proposes, and a person makes."""
+    """Changes that the chief proposes and a person accepts."""
 
     async def begin(self, place: plan_harness.Place, harness: plan_harness.Harness, *proposals: Any) -> str:
-        """Return a plan that has come to its end, with proposals of the review of its first task."""
+        """Return a started plan with proposals from the review of its first task."""
         place.project.say("review", text=judges("met", proposals=list(proposals)))
         harness.toolbox.hold(2)
         session_id = await harness.started(SWEPT, task("sweep room 2"), task("sweep room 3", 2))
@@ -417,7 +417,7 @@ class TestProposals:
     async def test_nothing_happens_before_a_person_accepts(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
-        """Accepting makes the ordinary edit, once; dismissing makes nothing."""
+        """Accepting a proposal makes its edit once; before that, and after a dismissal, the plan is unchanged."""
         added = {"kind": "add_task", "why": "dust", "description": "sweep room 4", "deps": [1], "dod": "", "task": None}
         edited = {"kind": "edit_task", "why": "slow", "task": 3, "description": "sweep room 33"}
         session_id = await self.begin(place, harness, added, edited, {"kind": "remove_task", "why": "no", "task": 3})
@@ -466,7 +466,7 @@ class TestProposals:
     async def test_what_cannot_be_is_refused_and_harms_nothing(
         self, place: plan_harness.Place, harness: plan_harness.Harness, proposal: Any, problem: str
     ) -> None:
-        """An invalid proposal is kept with its reason, and the verdict counts all the same."""
+        """An invalid proposal is stored as refused with its reason, and the verdict counts."""
         session_id = await self.begin(place, harness, proposal)
         plan = await harness.show(session_id)
 
@@ -479,7 +479,7 @@ class TestProposals:
     async def test_what_has_become_wrong_is_refused_when_it_is_accepted(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
-        """The edit is refused as any other, and the proposal stays open."""
+        """Accepting a proposal about a task that was removed since is refused, and the proposal stays open."""
         session_id = await self.begin(place, harness, {"kind": "edit_task", "why": "x", "task": 3, "dod": "soon"})
         await harness.application.plans.remove_task(session_id, 3)
         with pytest.raises(errors.NotFound) as refused:
@@ -491,7 +491,7 @@ class TestProposals:
     async def test_a_task_that_was_done_since_is_not_removed(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
-        """The proposal was about a task that was ahead; its work is there now."""
+        """Accepting the removal of a task that was done since is refused."""
         session_id = await self.begin(place, harness, {"kind": "remove_task", "why": "no need", "task": 3})
         harness.toolbox.release(2)
         await harness.rested(session_id)
@@ -506,7 +506,7 @@ class TestProposals:
     async def test_the_task_that_was_not_done_can_be_changed(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
-        """A proposal may be about the very task that has failed."""
+        """A proposal may edit the task that the review has failed."""
         proposal = {"kind": "edit_task", "why": "x", "task": 1, "dod": "soon"}
         place.project.say("review", text=judges("not_met", proposals=[proposal]))
         session_id = await harness.started(SWEPT)
@@ -517,7 +517,7 @@ class TestProposals:
         assert plan.tasks[0].dod == "soon"
 
     async def test_a_file_proposes_nothing(self, place: plan_harness.Place, harness: plan_harness.Harness) -> None:
-        """Proposals are never taken from an edit of the file."""
+        """An edit of the file cannot change the proposals."""
         session_id = await self.begin(place, harness, {"kind": "remove_task", "why": "x", "task": 3})
         plan = await harness.show(session_id)
         content: Any = dataclasses.replace(plan, proposals=(), intent="by hand").to_json()
@@ -540,7 +540,7 @@ LOST = ("storage.", "pool.")
 async def test_a_review_comes_out_the_same_wherever_the_process_dies(
     place: plan_harness.Place, verdict: str, status: str
 ) -> None:
-    """For every write of plan, task and review: kill, restart, one run of each, one verdict, proposals once."""
+    """After a crash at any write, a review has one run, one verdict, and its proposals once."""
     proposals = [{"kind": "add_task", "why": "x", "description": "sweep room 2"}]
     place.project.say("review", text=judges(verdict, proposals=proposals))
 
@@ -555,7 +555,7 @@ async def test_a_review_comes_out_the_same_wherever_the_process_dies(
         await plan_harness.go_on(harness, session_id)
         while (await harness.task(session_id, 1)).status is plans.TaskState.RUNNING:
             for gate in (await harness.application.gates.page(GateQuery(session_id=session_id)))[0]:
-                # Its run may be on its way with the answer of before.
+                # The run may already be executing with an earlier answer.
                 with contextlib.suppress(errors.Conflict):
                     await harness.application.gates.answer(gate.gate_id, gates.Reply(decision="met"))
             await asyncio.sleep(0)

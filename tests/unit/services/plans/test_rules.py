@@ -1,4 +1,4 @@
-"""What a plan makes of its runs, which tasks it begins, and what counts as a change."""
+"""The state of a plan from its runs, the tasks that it begins, and its revisions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.unit.services.plans.given import AT, ERROR, LATER, asking, done, fact
 
 
 class TestRuns:
-    """What the runs of tasks say."""
+    """States of tasks from their runs."""
 
     def test_a_run_that_ends_well_sets_others_free(self) -> None:
-        """A task is done with its run, at its time, and what depended on it is pending in the same moment."""
+        """A task is done with its run, and its direct dependents become pending at the same time."""
         found = rules.reconciled(plan(running(1), task(2, 1), task(3, 2)), {"run-1": fact(RunState.DONE)})
 
         assert states(found) == {1: "done", 2: "pending", 3: "blocked"}
@@ -26,7 +26,7 @@ class TestRuns:
 
     @pytest.mark.parametrize("dod", ["", "it is done", ({"check": "file_exists", "path": "a"},)])
     def test_a_run_that_is_done_in_part_marks_its_task(self, dod: Any) -> None:
-        """The mark is there before checks and reviews, which may not see what is missing, and ends with the run."""
+        """A task with a partial run is marked before checks and reviews, and the mark goes with the run."""
         fact_of_part = fact(RunState.DONE, partial=True)
         found = rules.reconciled(plan(running(1, dod=dod)), {"run-1": fact_of_part}).tasks[0]
 
@@ -34,7 +34,7 @@ class TestRuns:
         assert not transitions.without_run(found).partial
 
     def test_a_run_that_fails_blocks_only_what_needs_it(self) -> None:
-        """A task fails with its run's error; what depends on it stays blocked, everything else goes on."""
+        """A task fails with its run's error, its dependents stay blocked, and other tasks are pending."""
         found = rules.reconciled(plan(running(1), task(2, 1), task(3)), {"run-1": fact(RunState.FAILED, error=ERROR)})
 
         assert states(found) == {1: "failed", 2: "blocked", 3: "pending"}
@@ -46,7 +46,7 @@ class TestRuns:
         [(RunState.CANCELLED, "run_cancelled"), (RunState.FAILED, "run_failed"), (None, "run_deleted")],
     )
     def test_a_failure_always_has_a_reason(self, status: RunState | None, code: str) -> None:
-        """Where a run tells no error, the task says what became of the run."""
+        """A task whose run has no error gets one that names the end of the run."""
         (found,) = rules.reconciled(plan(running(1)), {"run-1": fact(status)}).tasks
         error = found.error
 
@@ -56,41 +56,41 @@ class TestRuns:
 
     @pytest.mark.parametrize("status", [RunState.PENDING, RunState.RUNNING, RunState.PAUSED, RunState.WAITING])
     def test_a_run_sent_on_by_hand_counts(self, status: RunState) -> None:
-        """A failed task runs again when somebody has resumed its run, without its old error and end."""
+        """A failed task whose run was resumed is running again, without its old error and end."""
         found = rules.reconciled(plan(failed(1, ended_at=AT), task(2, 1)), {"run-1": fact(status, ended_at=None)})
 
         assert states(found) == {1: "running", 2: "blocked"}
         assert (found.tasks[0].error, found.tasks[0].ended_at) == (None, None)
 
     def test_what_is_done_stays_done(self) -> None:
-        """Whatever becomes of the run of a finished task, what depends on it is free."""
+        """A done task stays done in any state of its run."""
         for status in (None, *RunState):
             assert rules.reconciled(plan(done(1), task(2, 1)), {"run-1": fact(status)}) == plan(done(1), task(2, 1))
 
     def test_a_failed_task_keeps_its_reason_when_its_run_is_deleted(self) -> None:
-        """Deleting the run of a failed task changes nothing about it."""
+        """A failed task does not change when its run is deleted."""
         before = plan(failed(1), task(2))
 
         assert rules.reconciled(before, {"run-1": fact(None)}) is before
 
     def test_runs_that_are_not_told_of_stay(self) -> None:
-        """A task whose run nobody tells of stays as it is."""
+        """A task whose run has no new fact does not change."""
         before = plan(running(1), failed(2), done(3), task(4))
 
         assert rules.reconciled(before, {"other": fact(RunState.FAILED)}) is before
 
     def test_a_task_that_is_begun_and_has_no_run_gets_one(self) -> None:
-        """Only of a task that runs and names no run is a run about to be made."""
+        """Only a running task without a run is waiting for its run's creation."""
         before = plan(done(1), running(2), failed(3), task(4), running(5, run_id=None))
 
         assert [each.id for each in rules.unbegun(before)] == [5]
 
 
 class TestByHand:
-    """Plans whose file a person has written."""
+    """Plans whose file a person wrote."""
 
     def test_statuses_that_do_not_fit_are_settled(self) -> None:
-        """What a file says of tasks that were never begun is what their fields say."""
+        """The states of tasks that never began follow from their fields, not from the file."""
         before = plan(
             task(1, status=TaskState.BLOCKED),
             task(2, 1, status=TaskState.PENDING),
@@ -102,19 +102,19 @@ class TestByHand:
         assert states(before) == {1: "pending", 2: "blocked", 3: "needs_scoping", 4: "pending", 5: "pending"}
 
     def test_a_task_may_be_done_by_hand(self) -> None:
-        """A task that is done without a run lets others begin."""
+        """A task written as done without a run frees its dependents."""
         assert states(plan(task(1, status=TaskState.DONE), task(2, 1))) == {1: "done", 2: "pending"}
 
     def test_a_run_by_hand_is_believed(self) -> None:
-        """A task that has a run is running as long as nobody tells otherwise, whatever its file says."""
+        """A task with a run is running as long as no fact contradicts, whatever state the file has."""
         assert states(plan(task(1, run_id="run-1"))) == {1: "running"}
 
 
 class TestStartable:
-    """Which tasks are begun."""
+    """Tasks that can begin."""
 
     def test_in_their_order_as_far_as_there_is_room(self) -> None:
-        """Pending tasks come in the order of the list; those that run take of the room."""
+        """Pending tasks begin in the order of the list, and running tasks use up capacity."""
         before = plan(task(3), running(1), task(2, 1), task(4), asking(5))
 
         assert [each.id for each in rules.startable(before, 9)] == [3, 4]
@@ -123,7 +123,7 @@ class TestStartable:
 
     @pytest.mark.parametrize("status", [state for state in PlanState if state is not PlanState.RUNNING])
     def test_only_while_the_plan_runs(self, status: PlanState) -> None:
-        """No task is begun unless its plan runs."""
+        """A task begins only while its plan runs."""
         before = plan(task(1), status=status)
 
         assert rules.startable(before, 9) == []
@@ -131,7 +131,7 @@ class TestStartable:
             transitions.begun(before, 1, LATER)
 
     def test_beginning_names_the_run(self) -> None:
-        """Each run of a task has a number of its own, and its task runs before the run is made."""
+        """A task is running before its run is made, and each run of a task has its own attempt number."""
         begun = transitions.begun(plan(task(1)), 1, LATER)
         made = transitions.with_run(begun, 1, "run-1", LATER)
         lost = rules.reconciled(made, {"run-1": fact(None)})
@@ -144,7 +144,7 @@ class TestStartable:
 
 
 class TestRetry:
-    """Failed tasks tried once more."""
+    """Retries of failed tasks."""
 
     def test_its_run_is_sent_on(self) -> None:
         """A retry keeps the run, and the plan runs again."""
@@ -154,7 +154,7 @@ class TestRetry:
         assert (after.tasks[0].run_id, after.tasks[0].attempt, after.tasks[0].error) == ("run-1", 1, None)
 
     def test_a_fresh_one_begins_by_itself(self) -> None:
-        """A fresh retry leaves the old run behind and is pending."""
+        """A fresh retry leaves the old run and makes the task pending."""
         after = transitions.retried(plan(failed(1, started_at=AT, ended_at=AT)), 1, LATER, fresh=True)
         (found,) = after.tasks
 
@@ -162,7 +162,7 @@ class TestRetry:
         assert (found.error, found.started_at, found.ended_at) == (None, None, None)
 
     def test_a_forced_task_stays_forced(self) -> None:
-        """What a person has forced is not blocked when it is retried."""
+        """A forced task stays forced when it is retried."""
         forced = transitions.forced(plan(failed(1), task(2, 1)), 2, LATER)
         tried = transitions.refused(transitions.begun(forced, 2, LATER), 2, ERROR, LATER)
 
@@ -181,7 +181,7 @@ class TestFailedPlans:
         assert rules.reconciled(before, {"run-2": fact(RunState.DONE)}).status is PlanState.DONE
 
     def test_stays_failed_until_a_person_starts_it(self) -> None:
-        """What can go on again in a failed plan waits for a start."""
+        """A failed plan with a pending task stays failed until a start."""
         before = plan(failed(1), task(2, 1), status=PlanState.FAILED)
         freed = rules.reconciled(before, {"run-1": fact(RunState.DONE)})
 
@@ -189,7 +189,7 @@ class TestFailedPlans:
         assert transitions.started(freed, LATER).status is PlanState.RUNNING
 
     def test_the_chief_is_asked_again(self) -> None:
-        """A plan that failed for want of tasks waits for the chief once more, and forgets why it had failed."""
+        """A plan that failed without tasks waits for the chief again, without its error."""
         asked = plan(status=PlanState.DRAFT, awaits_chief=True, chief_run_id="run-c")
         failing = transitions.unplanned(asked, ERROR, LATER)
         again = transitions.asked_again(failing, LATER)
@@ -200,10 +200,10 @@ class TestFailedPlans:
 
 
 class TestChanges:
-    """What counts as a change."""
+    """Revisions of plans."""
 
     def test_several_moves_can_count_as_one(self) -> None:
-        """A plan is one revision above the one that is known, however it was reached."""
+        """Several moves can be saved as one revision above the known one."""
         known = plan(task(1), status=PlanState.APPROVED)
         after = transitions.begun(transitions.started(known, LATER), 1, LATER)
 
@@ -211,7 +211,7 @@ class TestChanges:
         assert rules.renewed(known, after, LATER).revision == known.revision + 1
 
     def test_nothing_changed_is_no_change(self) -> None:
-        """What is as it was keeps its revision and its time."""
+        """An unchanged plan keeps its revision and its time."""
         known = plan(running(1))
         same = dataclasses.replace(known, revision=9, updated_at=LATER)
 
@@ -219,7 +219,7 @@ class TestChanges:
         assert transitions.started(known, LATER) is known
 
     def test_a_change_that_missed_another_is_refused(self) -> None:
-        """Who has seen another revision is told the plan as it is."""
+        """A change with an outdated revision is refused with the current plan."""
         known = plan(task(1))
         rules.expect(known, None)
         rules.expect(known, 1)

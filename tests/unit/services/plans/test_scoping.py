@@ -1,4 +1,4 @@
-"""Scoping: which recipe does a task with which arguments, what is asked before that is known, and what is refused."""
+"""Scoping: the recipe and arguments of a task, the questions asked before they are known, and refusals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEEDS = plans.TaskState.NEEDS_SCOPING
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
-    """Return a project for all desks, with a recipe that takes what the router finds."""
+    """Return a project for all harnesses, with a recipe that takes an argument found by the router."""
     made = plan_harness.Place(tmp_path_factory.mktemp("place"))
     schema = {
         "type": "object",
@@ -29,13 +29,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
 
 
 async def only(harness: plan_harness.Harness, new: requests.NewTask) -> tuple[str, plans.Task]:
-    """Make a plan of one task, and return both."""
+    """Create a plan of one task, and return its id and the task."""
     session_id = await harness.create(new)
     return session_id, await harness.task(session_id, 1)
 
 
 async def test_the_router_chooses_and_fills_in(harness: plan_harness.Harness) -> None:
-    """A description finds its recipe, and what it names becomes an argument under those that are given."""
+    """The router finds a recipe for the description, and adds arguments from it to the given ones."""
     _, found = await only(harness, task("print page 'a.md'", args={"inks": 2}))
 
     assert (found.recipe_id, found.routed, found.status.value) == ("print", True, "pending")
@@ -63,7 +63,7 @@ async def test_no_recipe_is_asked_about(harness: plan_harness.Harness) -> None:
 
 
 async def test_missing_arguments_are_asked_for(harness: plan_harness.Harness) -> None:
-    """A recipe that must be told more asks with the descriptions of what is missing; arguments answer it."""
+    """Missing arguments become a question with their descriptions, and an answer with arguments settles it."""
     session_id, asking = await only(harness, task("carry it"))
 
     assert (asking.recipe_id, asking.status, asking.asked_by) == ("carry", NEEDS, plans.BY_SYSTEM)
@@ -85,7 +85,7 @@ async def test_missing_arguments_are_asked_for(harness: plan_harness.Harness) ->
 
 
 async def test_an_answer_that_leaves_something_open_asks_on(harness: plan_harness.Harness) -> None:
-    """Answered questions move behind, the next one is asked; the run is told what people asked, and what they said."""
+    """Answered questions are kept before the next one, and the run gets the people's questions and answers."""
     session_id, first = await only(harness, task("make it nice", scoping_question="How nice?"))
     second = (await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="very"))).tasks[0]
     third = (await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="carry"))).tasks[0]
@@ -108,7 +108,7 @@ async def test_an_answer_that_leaves_something_open_asks_on(harness: plan_harnes
 
 
 async def test_a_persons_question_comes_first(harness: plan_harness.Harness) -> None:
-    """A question that came with a task blocks it although its recipe is known; then it is begun as it is."""
+    """A person's question blocks a task with a known recipe until it is answered."""
     session_id, asking = await only(harness, task("sweep it", scoping_question="When?"))
 
     assert (asking.recipe_id, asking.status, asking.asked_by) == ("sweep", NEEDS, plans.BY_USER)
@@ -122,7 +122,7 @@ async def test_a_persons_question_comes_first(harness: plan_harness.Harness) -> 
 
 
 async def test_what_a_person_gives_must_be(harness: plan_harness.Harness) -> None:
-    """Unknown recipes and wrong arguments are refused at their places, all of them, and nothing is made."""
+    """Unknown recipes and wrong arguments are all refused with their places, and no plan is created."""
     wrong = [
         task("sweep it", recipe_id="swepe"),
         task("carry it", args={"what": 7, "wheels": 4}),
@@ -150,7 +150,7 @@ async def test_what_a_person_gives_must_be(harness: plan_harness.Harness) -> Non
 async def test_one_wrong_task_is_told_by_its_own_code(
     harness: plan_harness.Harness, wrong: dict[str, Any], code: str, path: str
 ) -> None:
-    """A wrong task to add, or edit of one, is refused like a wrong request for a run."""
+    """A wrong new task, or edit of one, is refused with the code that a request for a run would get."""
     session_id, _ = await only(harness, task("carry it", args={"what": "it"}))
     with pytest.raises(errors.RequestInvalid) as added:
         await harness.application.plans.add_task(session_id, task("carry it", **wrong))
@@ -163,7 +163,7 @@ async def test_one_wrong_task_is_told_by_its_own_code(
 
 
 async def test_what_the_router_finds_is_nobodys_mistake(harness: plan_harness.Harness) -> None:
-    """Arguments found in the words that do not fit are asked about, not refused."""
+    """Arguments found by the router that do not fit become a question, not a refusal."""
     place = harness.place
     pattern = "/lay (?P<eggs>[0-9]+) eggs/"
     schema = {"type": "object", "properties": {"eggs": {"type": "integer", "maximum": 3}}}
@@ -181,7 +181,7 @@ async def test_what_the_router_finds_is_nobodys_mistake(harness: plan_harness.Ha
 
 
 async def test_other_words_are_routed_anew(harness: plan_harness.Harness) -> None:
-    """An edit of the description of a routed task chooses anew, without what was found in the old words."""
+    """A new description of a routed task is routed again, without arguments from the old one."""
     session_id, _ = await only(harness, task("print page 'a.md'", args={"inks": 2}))
     other = await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(description="print page 'b.md'"))
 
@@ -199,7 +199,7 @@ async def test_other_words_are_routed_anew(harness: plan_harness.Harness) -> Non
 
 
 async def test_a_recipe_that_was_given_stays(harness: plan_harness.Harness) -> None:
-    """A recipe that a person chose is kept whatever the words say, until it is given back to the router."""
+    """A recipe chosen by a person stays until the choice is returned to the router."""
     session_id, _ = await only(harness, task("sweep it", recipe_id="paint"))
     edited = await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(description="sweep all of it"))
 
@@ -211,7 +211,7 @@ async def test_a_recipe_that_was_given_stays(harness: plan_harness.Harness) -> N
 
 
 async def test_an_edit_can_take_a_question_back_or_ask_another(harness: plan_harness.Harness) -> None:
-    """A person's question goes when it is taken back; another one is open until it is answered."""
+    """A person's question can be removed or replaced by an edit, and an answered one stays answered."""
     session_id, _ = await only(harness, task("sweep it", scoping_question="When?"))
     quiet = await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(scoping_question=None))
 
@@ -230,7 +230,7 @@ async def test_an_edit_can_take_a_question_back_or_ask_another(harness: plan_har
 
 
 async def test_an_edit_that_says_nothing_is_refused(harness: plan_harness.Harness) -> None:
-    """An edit must name something; blank words and too many of them are told at their places."""
+    """An edit without a field, and blank or overlong texts, are refused with their places."""
     session_id, _ = await only(harness, task("sweep it"))
     told = []
     for edit in (
@@ -252,7 +252,7 @@ async def test_an_edit_that_says_nothing_is_refused(harness: plan_harness.Harnes
 
 
 async def test_a_plan_as_a_whole_must_be(harness: plan_harness.Harness) -> None:
-    """What is wrong with a plan is told with its places: nothing in it, graph, folder, parent, labels, number."""
+    """A plan without tasks, or with a wrong graph, folder, parent, label, priority or size, is refused with places."""
     wrong = [
         requests.NewPlan(),
         requests.NewPlan(intent=" "),
@@ -280,7 +280,7 @@ async def test_a_plan_as_a_whole_must_be(harness: plan_harness.Harness) -> None:
 
 
 async def test_runs_start_plans_only_so_deep(harness: plan_harness.Harness) -> None:
-    """The runs of a plan count as those of the run that asked for it; one too deep down cannot have a plan."""
+    """The runs of a plan are one deeper than the run that asked for it, and a plan too deep is refused."""
     session_id = await harness.started(task("sweep it"))
     run_id = (await harness.rested(session_id)).tasks[0].run_id
     for depth in (1, 2, 3):
@@ -296,7 +296,7 @@ async def test_runs_start_plans_only_so_deep(harness: plan_harness.Harness) -> N
 
 
 async def test_a_plan_stays_as_deep_as_it_was_made(harness: plan_harness.Harness) -> None:
-    """The run that asked for a plan may be deleted before that is started; how deep the runs are stands in the plan."""
+    """The depth of a plan's runs stays the same after the run that asked for the plan is deleted."""
     run_id = None
     for _ in range(2):
         made = await harness.started(task("sweep it"), parent_run_id=run_id)
@@ -311,7 +311,7 @@ async def test_a_plan_stays_as_deep_as_it_was_made(harness: plan_harness.Harness
 
 
 async def test_a_repeated_request_finds_its_plan(harness: plan_harness.Harness) -> None:
-    """Under one key the same request finds the plan, also when ten come at once; another request is a conflict."""
+    """A repeated request with the same key finds its plan, and another request with that key is a conflict."""
     new = requests.NewPlan(tasks=(task("sweep it"),), idempotency_key="k")
     made = [await harness.application.plans.create(new) for _ in range(2)]
 
@@ -326,7 +326,7 @@ async def test_a_repeated_request_finds_its_plan(harness: plan_harness.Harness) 
 
 
 async def test_pages_of_plans(harness: plan_harness.Harness) -> None:
-    """Lists are cut into pages, newest first, and say whether more follow."""
+    """Lists of plans come in pages that report whether more follow."""
     made = [await harness.create(task("sweep it"), idempotency_key=f"k{number}") for number in range(3)]
     first, more = await harness.application.plans.page(plans.PlanQuery(limit=2))
     last = (first[-1].created_at, first[-1].session_id)
@@ -338,7 +338,7 @@ async def test_pages_of_plans(harness: plan_harness.Harness) -> None:
 
 @pytest.mark.parametrize("session_id", ["", "..", "a/b", "x" * 200, "sp_0"])
 async def test_an_unknown_plan_is_told(harness: plan_harness.Harness, session_id: str) -> None:
-    """Whatever is no plan's id is not found, and comes near no path."""
+    """An id that is not a plan's is not found."""
     with pytest.raises(errors.NotFound) as refused:
         await harness.show(session_id)
 
@@ -346,7 +346,7 @@ async def test_an_unknown_plan_is_told(harness: plan_harness.Harness, session_id
 
 
 async def test_an_answer_given_twice_is_no_answer_to_the_next_question(harness: plan_harness.Harness) -> None:
-    """A repeated answer leaves the next question open, unless a recipe has come meanwhile that it names."""
+    """A repeated answer does not answer the next question, unless it names a recipe that was added since."""
     session_id, _ = await only(harness, task("make it nice", scoping_question="How nice?"))
     asked = await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="late"))
 
@@ -361,7 +361,7 @@ async def test_an_answer_given_twice_is_no_answer_to_the_next_question(harness: 
 
 
 async def test_an_answer_that_settles_nothing_is_told(harness: plan_harness.Harness) -> None:
-    """The same question comes again with what was wrong with the answer, as often as that is so."""
+    """An answer that does not settle the question asks it again with the reason."""
     session_id, asking = await only(harness, task("make it nice"))
     again = (
         await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="I do not know"))

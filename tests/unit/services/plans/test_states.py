@@ -1,4 +1,4 @@
-"""Every state of a session plan and of a task against everything that can be done to it."""
+"""Every state of a session plan and of a task with every action."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.services.plans.given import ERROR, LATER, asking, done, fact, fa
 DRAFT, APPROVED, RUNNING, PAUSED, DONE, FAILED = PlanState
 NO = "wrong_state"
 
-# A failed task, one that it blocks, and one that could be begun.
+# A failed task, one that it blocks, and one that could begin.
 TRIO = (failed(1), task(2, 1), task(3))
 
 PLANS: Mapping[str, Plan] = {
@@ -170,7 +170,7 @@ TASK_TABLE: Mapping[str, Mapping[str, str]] = {
 @pytest.mark.parametrize("action", PLAN_ACTIONS)
 @pytest.mark.parametrize("case", PLANS)
 def test_every_move_of_a_plan(case: str, action: str) -> None:
-    """Each action in each state leads where the table says, or is refused with its code."""
+    """Each action in each state of a plan leads to the state in the table, or is refused with the code there."""
     before = PLANS[case]
     try:
         after: Plan | None = PLAN_ACTIONS[action](before)
@@ -188,7 +188,7 @@ def test_every_move_of_a_plan(case: str, action: str) -> None:
 @pytest.mark.parametrize("action", TASK_ACTIONS)
 @pytest.mark.parametrize("case", TASKS)
 def test_every_move_of_a_task(case: str, action: str) -> None:
-    """Each thing that can happen to a task in each state leads where the table says, or is refused with its code."""
+    """Each action in each state of a task leads to the state in the table, or is refused with the code there."""
     before = TASKS[case]
     try:
         found = TASK_ACTIONS[action](before).task(1)
@@ -213,12 +213,12 @@ def test_the_tables_are_whole() -> None:
 
 
 def test_every_drawn_move_can_be_made() -> None:
-    """No move is in the tables of the engine that nothing brings about."""
+    """Every move in the tables of the engine is brought about by an action."""
     made = {(PLANS[case].status.value, came) for case, row in PLAN_TABLE.items() for came in row.values()}
     settled = {("running", "done"), ("running", "failed"), ("failed", "done")}
     drawn = {(source.value, target.value) for source, targets in PLAN_MOVES.items() for target in targets}
     moved = {(TASKS[case].tasks[0].status.value, came) for case, row in TASK_TABLE.items() for came in row.values()}
-    # An edit may take away or bring what a task needs, and a question; a retry then finds them.
+    # An edit may remove or add a dependency or a question; a retry then takes it into account.
     by_edit = {("pending", "blocked"), ("needs_scoping", "blocked"), ("failed", "blocked"), ("failed", "needs_scoping")}
     shown = {(source.value, target.value) for source, targets in TASK_MOVES.items() for target in targets}
 
@@ -227,7 +227,7 @@ def test_every_drawn_move_can_be_made() -> None:
 
 
 def test_what_an_edit_takes_a_task_to() -> None:
-    """A task waits when an edit gives it something to wait for; a failed one finds that at its retry."""
+    """An edit that adds an open dependency or question blocks a task; a failed one is blocked at its retry."""
     waits = _edited(deps=(2,))
     open_two = plan(task(1), task(2))
     tried = plan(failed(1), task(2))

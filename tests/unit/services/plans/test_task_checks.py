@@ -1,4 +1,4 @@
-"""Checks of tasks: held against the run when it is done, failed with an issue, and made again by a retry."""
+"""Checks of tasks: made when the run is done, failed with an issue, and repeated by a retry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOLDS: dict[str, Any] = {"check": "slot_field_equals", "slot": "work", "field": 
 """A check that the chore of task 1 passes."""
 
 FAILS = HOLDS | {"expected": "nothing"}
-"""One that it does not."""
+"""A check that the chore of task 1 does not pass."""
 
 LOST = ("storage.plan.", "storage.create.", "storage.decide.", "storage.issue.")
 """Beginnings of the points at which a crash is tried."""
@@ -25,7 +25,7 @@ LOST = ("storage.plan.", "storage.create.", "storage.decide.", "storage.issue.")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
-    """Return a project for all desks."""
+    """Return a project for all harnesses."""
     return plan_harness.Place(tmp_path_factory.mktemp("place"))
 
 
@@ -40,7 +40,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
     ],
 )
 def test_a_check_of_the_wrong_form_is_refused_at_its_place(check: dict[str, Any], place_of_flaw: str) -> None:
-    """Checks of tasks have the form of a recipe's."""
+    """A check of a task has the form of a recipe's check, and another form is refused with its place."""
     with pytest.raises(errors.RequestInvalid) as refused:
         requests.check(requests.NewPlan(tasks=(task("sweep room 1", dod=[HOLDS, check]),)))
 
@@ -55,7 +55,7 @@ def test_too_many_checks_are_refused() -> None:
 
 
 async def test_a_task_is_done_when_its_checks_hold(harness: plan_harness.Harness) -> None:
-    """The run alone is not enough: its slots are looked at, and the tasks behind it wait for that."""
+    """A task is done when its run is done and its checks hold, and then its dependents begin."""
     checks = [HOLDS, {"check": "slot_not_null", "slot": "fetch"}]
     session_id = await harness.started(
         task("sweep room 1", dod=checks), task("sweep room 2", 1, dod="tidy"), review="off"
@@ -67,7 +67,7 @@ async def test_a_task_is_done_when_its_checks_hold(harness: plan_harness.Harness
 
 
 async def test_a_failed_check_fails_the_task_until_a_retry_meets_it(harness: plan_harness.Harness) -> None:
-    """The task fails with the check and an issue; after an edit the same run is checked again, and the issue closes."""
+    """A failed check fails the task with an issue; after an edit, a retry checks the same run and closes the issue."""
     session_id = await harness.started(task("sweep room 1", dod=[HOLDS, FAILS]), task("sweep room 2", 1))
     failed = (await harness.rested(session_id)).tasks[0]
 
@@ -98,7 +98,7 @@ async def test_a_failed_check_fails_the_task_until_a_retry_meets_it(harness: pla
 
 
 async def test_a_check_of_what_no_run_leaves_fails(harness: plan_harness.Harness) -> None:
-    """A slot that the run does not have, in a check or in a path, fails its check and names those that it has."""
+    """A check of a slot or argument that does not exist fails and names the slots of the run."""
     checks = [
         {"check": "slot_not_null", "slot": "draft"},
         {"check": "file_exists", "path": {"$ref": "draft.path"}},
@@ -113,7 +113,7 @@ async def test_a_check_of_what_no_run_leaves_fails(harness: plan_harness.Harness
 
 
 async def test_the_checks_come_out_the_same_wherever_the_process_dies(place: plan_harness.Place) -> None:
-    """For every write: kill, restart, the task done once and the other one failed with one issue."""
+    """After a crash at any write, the one task is done once and the other failed with one issue."""
 
     async def begin() -> tuple[plan_harness.Harness, str]:
         harness = await plan_harness.Harness(place).open()

@@ -1,4 +1,4 @@
-"""Outputs of earlier tasks as arguments of later ones: refused where they cannot be, read when a task begins."""
+"""Outputs of earlier tasks as arguments of later ones: refused if impossible, read when a task begins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.services.plans import given, plan_harness
 from tests.unit.services.plans.plan_harness import task
 
 SAID = {"$task": 1, "output": "work.said"}
-"""What the chore of task 1 has said."""
+"""The output of the chore of task 1."""
 
 LOST = ("storage.plan.", "storage.create.", "storage.decide.")
 """Beginnings of the points at which a crash is tried."""
@@ -21,21 +21,21 @@ LOST = ("storage.plan.", "storage.create.", "storage.decide.")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
-    """Return a project for all desks."""
+    """Return a project for all harnesses."""
     return plan_harness.Place(tmp_path_factory.mktemp("place"))
 
 
 def flaws(*tasks: plans.Task) -> list[tuple[str, str]]:
-    """Return places and codes of what is wrong with new tasks."""
+    """Return places and codes of the flaws of new tasks."""
     return [(flaw.path, flaw.code) for flaw in edits.graph_flaws(tasks)]
 
 
 class TestForm:
-    """What may stand in an argument."""
+    """The form of references in arguments."""
 
     @pytest.mark.parametrize("number", [1, "1", "t1"])
     def test_a_task_is_named_in_three_ways(self, number: Any) -> None:
-        """A number, a number as text and `t` with a number are the same task."""
+        """A number, a number as text and `t` with a number name the same task."""
         read = task_outputs.read({"$task": number, "output": "draft"})
 
         assert read == task_outputs.Reference(task=1, field="output", name="draft")
@@ -57,13 +57,13 @@ class TestForm:
         ],
     )
     def test_anything_else_is_refused_at_its_place(self, value: Any) -> None:
-        """An object with `$task` that does not have the form is a flaw at its place, at any depth."""
+        """An object with `$task` in another form is a flaw with its place, at any depth."""
         wrong = given.task(2, 1, args={"a": ["x", {"b": value}]})
 
         assert flaws(given.task(1), wrong) == [("$.tasks[1].args.a[1].b", "invalid")]
 
     def test_only_what_comes_before_can_be_named(self) -> None:
-        """A task may use outputs of what it depends on, also through others; no other, no later, no unknown one."""
+        """A task may use outputs of its direct and indirect dependencies, and no others."""
         chain = (given.task(1), given.task(2, 1), given.task(3, 2, args={"a": SAID}))
         assert flaws(*chain) == []
 
@@ -75,7 +75,7 @@ class TestForm:
         ]
 
     def test_an_edit_may_not_take_the_way_away(self) -> None:
-        """Dependencies through which another task reaches an output cannot be dropped; what was broken before stays."""
+        """An edit cannot drop a dependency that a reference needs; a reference that was broken before may stay."""
         before = given.plan(given.task(1), given.task(2, 1), given.task(3, 2, args={"a": SAID}))
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.with_edit(before, given.task(2), given.LATER)
@@ -87,7 +87,7 @@ class TestForm:
 
 
 async def test_a_task_gets_what_an_earlier_one_left(harness: plan_harness.Harness) -> None:
-    """The run of a task is started with the value; its plan goes on naming the output."""
+    """The run of a task gets the value of the output, and the plan keeps the reference."""
     wanted = task("carry it", 1, recipe_id="carry", args={"what": SAID})
     session_id = await harness.started(task("sweep room 1"), wanted)
     plan = await harness.rested(session_id)
@@ -102,7 +102,7 @@ async def test_a_task_gets_what_an_earlier_one_left(harness: plan_harness.Harnes
     [("nothing", "has no slot of that name; there are: fetch, work"), ("work.more", "work.more: it does not exist")],
 )
 async def test_a_missing_output_fails_the_task(harness: plan_harness.Harness, name: str, told: str) -> None:
-    """An output that is not there fails the task with a stable code and what there is; an edit mends it."""
+    """A missing output fails the task with a code and the existing slots, and an edit with a retry repairs it."""
     wanted = task("carry it", 1, recipe_id="carry", args={"what": {"$task": 1, "output": name}})
     session_id = await harness.started(task("sweep room 1"), wanted)
     failed = (await harness.rested(session_id)).tasks[1]
@@ -119,7 +119,7 @@ async def test_a_missing_output_fails_the_task(harness: plan_harness.Harness, na
 
 
 async def test_a_forced_task_cannot_use_what_is_not_there_yet(harness: plan_harness.Harness) -> None:
-    """A task that was forced before the one that it reads is done fails, says so, and can be retried afterwards."""
+    """A task forced before the one whose output it uses fails with the reason, and can be retried afterwards."""
     harness.toolbox.hold(1)
     wanted = task("carry it", 1, recipe_id="carry", args={"what": SAID})
     session_id = await harness.started(task("sweep room 1"), wanted)
@@ -137,7 +137,7 @@ async def test_a_forced_task_cannot_use_what_is_not_there_yet(harness: plan_harn
 
 
 async def test_an_output_that_does_not_fit_fails_the_task(harness: plan_harness.Harness) -> None:
-    """What the output is shows only when it is read: the recipe refuses it then."""
+    """An output that does not fit the recipe's arguments fails the task when it begins."""
     wanted = task("carry it", 1, recipe_id="carry", args={"what": "x", "times": SAID})
     session_id = await harness.started(task("sweep room 1"), wanted)
     failed = (await harness.rested(session_id)).tasks[1]
@@ -147,7 +147,7 @@ async def test_an_output_that_does_not_fit_fails_the_task(harness: plan_harness.
 
 
 async def test_what_is_known_of_a_task_with_outputs_is_asked_and_refused(harness: plan_harness.Harness) -> None:
-    """Other arguments of such a task are checked as ever."""
+    """The other arguments of a task with references are checked when the plan is created."""
     wanted = task("carry it", 1, recipe_id="carry", args={"what": SAID, "times": "often"})
     with pytest.raises(errors.RequestInvalid) as refused:
         await harness.create(task("sweep room 1"), wanted)
@@ -160,7 +160,7 @@ async def test_what_is_known_of_a_task_with_outputs_is_asked_and_refused(harness
 
 
 async def test_the_value_is_the_same_wherever_the_process_dies(place: plan_harness.Place) -> None:
-    """For every write of the plan and of its runs: kill, restart, one run per task, started with that value."""
+    """After a crash at any write, each task has one run, started with the value of the output."""
 
     async def begin() -> tuple[plan_harness.Harness, str]:
         harness = await plan_harness.Harness(place).open()
@@ -180,7 +180,7 @@ async def test_the_value_is_the_same_wherever_the_process_dies(place: plan_harne
 
 
 def test_a_later_task_reads_the_drafts_of_its_session() -> None:
-    """A scene stands for its newest draft, a draft for the one after it; anything else stays."""
+    """A path is replaced by its newest draft, through several drafts; other paths stay."""
     newest = {"Story/a.md": "Drafts/1.md", "Drafts/1.md": "Drafts/2.md", "x": "y", "y": "x"}
 
     assert drafts._newest(["Story/a.md", "Story/b.md", "Drafts/2.md", "Story"], newest) == [
