@@ -1,4 +1,4 @@
-"""docs/reference/agent-recipes-cli.md says what the command is."""
+"""The page docs/reference/agent-recipes-cli.md agrees with the command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "agent-
 
 
 def test_every_option_is_documented():
-    """The table of options names exactly those of the command."""
+    """The table of options names exactly the options of the command."""
     options = {name for option in command.agent_recipes.params for name in option.opts if name.startswith("--")}
     documented = {name for row in _rows("Options") for name in re.findall(r"`(--[a-z-]+)", row)}
 
@@ -22,7 +22,7 @@ def test_every_option_is_documented():
 
 
 def test_every_exit_code_is_documented():
-    """The table of exit codes has exactly those that the command ends with."""
+    """The table of exit codes has exactly the codes of the command."""
     codes = {int(row.split("|")[1]) for row in _rows("Exit codes")}
 
     assert codes == {*range(6), int(common.ExitCode.INTERRUPTED), int(common.ExitCode.PIPE_CLOSED)}

@@ -34,7 +34,7 @@ from app.cli.agent_recipes import exit_codes
     ],
 )
 def test_a_run_has_its_exit_code(status: str, reason: str | None, code: str | None, expected: int):
-    """State, reason and code of a run decide the exit code."""
+    """State, reason and error code of a run decide the exit code."""
     detail: dict[str, Any] = {
         "status": status,
         "ending": reason and {"reason": reason},
@@ -62,5 +62,5 @@ def test_a_run_has_its_exit_code(status: str, reason: str | None, code: str | No
     ],
 )
 def test_an_error_has_its_exit_code(error: BaseException, expected: int):
-    """What keeps a run from beginning is configuration, but for a broken recipe; a bug is orchestration."""
+    """An error before the run begins is a configuration error, except a broken recipe; a bug is orchestration."""
     assert exit_codes.of_error(error) == expected

@@ -12,7 +12,7 @@ from app.cli.agent_recipes import projects
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a home folder with data of the user's own, and stand in it."""
+    """Create a home folder with a data directory, and change to it."""
     monkeypatch.delenv("CONTROL_ROOM_PROJECT", raising=False)
     monkeypatch.setenv("CONTROL_ROOM_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -27,7 +27,7 @@ def project_of(folder: Path | str | None) -> tuple[Path, Path]:
 
 
 def test_the_nearest_data_directory_decides(home: Path):
-    """The nearest folder at or above that has a data directory is the project."""
+    """The nearest folder at or above the working directory that has a data directory is the project."""
     (home / "outer" / "inner" / "deep").mkdir(parents=True)
     (home / "outer" / ".control-room").mkdir()
     inner = home / "outer" / "inner"
@@ -40,7 +40,7 @@ def test_the_nearest_data_directory_decides(home: Path):
 
 
 def test_a_home_is_no_project_of_what_lies_below(home: Path):
-    """The data directory of the home folder counts for nothing below it, and for itself only."""
+    """The data directory of the home folder does not make it the project of folders below it."""
     (home / "work").mkdir()
 
     assert project_of("work") == (home / "work", home / "work")
@@ -48,7 +48,7 @@ def test_a_home_is_no_project_of_what_lies_below(home: Path):
 
 
 def test_links_are_followed_first(home: Path):
-    """A folder belongs to where it really lies."""
+    """The project of a linked folder is that of its real path."""
     (home / "real" / "deep").mkdir(parents=True)
     (home / "real" / ".control-room").mkdir()
     (home / "link").symlink_to(home / "real" / "deep")
@@ -57,7 +57,7 @@ def test_links_are_followed_first(home: Path):
 
 
 def test_the_environment_goes_before(home: Path, monkeypatch: pytest.MonkeyPatch):
-    """A project that the environment names is the project, wherever the working directory is."""
+    """A project named in the environment is used for any working directory."""
     (home / "named").mkdir()
     (home / "other" / ".control-room").mkdir(parents=True)
     monkeypatch.setenv("CONTROL_ROOM_PROJECT", str(home / "named"))
@@ -67,7 +67,7 @@ def test_the_environment_goes_before(home: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("named", ["nowhere", "", "file", "a\0b", "x" * 5000, "loop"])
 def test_what_is_no_folder_is_refused(home: Path, named: str):
-    """Whatever cannot be worked in is refused by name."""
+    """A path that cannot be a working directory is refused with its name."""
     (home / "file").touch()
     (home / "loop").symlink_to(home / "loop")
 
@@ -77,7 +77,7 @@ def test_what_is_no_folder_is_refused(home: Path, named: str):
 
 
 def test_commands_name_the_project_where_they_must(home: Path, monkeypatch: pytest.MonkeyPatch):
-    """The way on is a command line that works from where the person stands."""
+    """A printed command names the project only if the current folder and the environment do not imply it."""
     (home / "my work").mkdir()
     elsewhere = projects.of("my work").command("runs", "resume", "r1")
     monkeypatch.chdir(home / "my work")

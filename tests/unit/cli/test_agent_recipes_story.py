@@ -17,12 +17,12 @@ FACTS: dict[str, Any] = {
 
 
 def note(event: str, **facts: Any) -> dict[str, Any]:
-    """Make a note."""
+    """Return a note."""
     return {**FACTS, "event": event, **facts}
 
 
 def event(told: dict[str, Any]) -> dict[str, Any]:
-    """Make the event of a note."""
+    """Return the event of a note."""
     return {"type": "recipe.note", "data": told}
 
 
@@ -61,7 +61,7 @@ OTHER = note("step:outcome", outcome="other", otherDescription="there is\nno rep
     ],
 )
 def test_notes_of_the_orchestration(told: dict[str, Any], lines: list[str]):
-    """Each note has its lines under `--verbose`, in the form of the document; one that is not known has none."""
+    """With `--verbose` each note has its lines in the documented form, and an unknown note has none."""
     assert list(story.orchestration(told)) == lines
 
 
@@ -83,12 +83,12 @@ def test_notes_of_the_orchestration(told: dict[str, Any], lines: list[str]):
     ],
 )
 def test_structured_notes(told: dict[str, Any], lines: list[str]):
-    """Each note has its line under `--events`, in the form of the document."""
+    """With `--events` each note has its line in the documented form."""
     assert list(story.structured(told)) == lines
 
 
 async def test_a_reminder_goes_to_the_backend_of_its_step(capsys: pytest.CaptureFixture[str]):
-    """Notes without a backend are told with the one that was named last."""
+    """A note without a backend is printed with the backend named last."""
     told = story.Story(None, verbose=True, events=False)
     await told.tell(event(note("step:started", promptLength=9)))
     await told.tell(event({**note("step:retry", error="None", promptLength=8), "backend": None}))
@@ -97,7 +97,7 @@ async def test_a_reminder_goes_to_the_backend_of_its_step(capsys: pytest.Capture
 
 
 async def test_replies_are_told_and_nothing_else(capsys: pytest.CaptureFixture[str]):
-    """A finished step is its reply and a blank line; blank replies, other events and unwanted notes are nothing."""
+    """Only replies that are not blank are printed, each with a blank line after it."""
 
     async def said(position: int) -> str:
         return ["First.\n", " \n", "Third."][position]
@@ -112,7 +112,7 @@ async def test_replies_are_told_and_nothing_else(capsys: pytest.CaptureFixture[s
 
 
 def test_costs_are_told_by_step():
-    """The total is followed by the steps that have cost something."""
+    """The total cost is followed by the steps that have a cost."""
     assert story.cost(0.042, {"review": 0.04, "fix": 0.0, "commit": 0.002}) == (
         "$0.0420 (review $0.0400, commit $0.0020)"
     )
@@ -120,7 +120,7 @@ def test_costs_are_told_by_step():
 
 
 def test_what_help_must_not_load_is_said_as_the_language_says_it():
-    """Tiers, default backend and the arguments of every run are those of the language."""
+    """The tiers, default backend and arguments that the help repeats agree with the dialect."""
     assert command.TIERS == schema.TIERS
     assert running.DEFAULT_BACKEND == schema.DEFAULT_BACKEND
     assert set(command.FLAGS) == set(schema.RUN_ARGS)
@@ -128,5 +128,5 @@ def test_what_help_must_not_load_is_said_as_the_language_says_it():
 
 
 def test_a_list_without_recipes_says_so():
-    """An empty list is a sentence."""
+    """An empty list is printed as a sentence."""
     assert showing.listing([]) == "no recipes"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from app import errors
 from app.cli import arguments, running
 
-# What no request may hold is refused here, too.
+# Characters that a request must not contain are refused here, too.
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
@@ -26,7 +26,7 @@ NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 
 @given(NAMES, st.text())
 def test_text_argument_is_taken_as_it_stands(name: str, text: str):
-    """After the first equals sign everything is the value."""
+    """The value is the whole text after the first equals sign."""
     assert arguments.collect([f"{name}={text}"], None) == {name: text}
 
 
@@ -62,7 +62,7 @@ def test_argument_that_cannot_be_read_is_told(text: str, told: str):
 
 
 def test_all_faults_are_told_at_once():
-    """Every argument that cannot be read is named, repeated ones too."""
+    """Every unreadable or repeated argument is named."""
     with pytest.raises(errors.ArgsInvalid) as refused:
         arguments.collect(["a", "b:=?", "c=1", "c=2"], None)
 
@@ -71,7 +71,7 @@ def test_all_faults_are_told_at_once():
 
 
 def test_command_line_wins_over_the_file(tmp_path: Path):
-    """An argument given on the command line replaces the file's."""
+    """An argument on the command line replaces that of the file."""
     file = tmp_path / "args.json"
     file.write_text('\ufeff{"scene": "old", "canon": ["a.md"]}', encoding="utf-8")
 
@@ -80,7 +80,7 @@ def test_command_line_wins_over_the_file(tmp_path: Path):
 
 @pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff\xfe", b'{"a": Infinity}', b'{"a": "\\ud800"}'])
 def test_file_that_is_no_object_is_refused(tmp_path: Path, content: bytes):
-    """A file of arguments must hold one JSON object."""
+    """A file of arguments that is not one JSON object is refused."""
     file = tmp_path / "args.json"
     file.write_bytes(content)
 
@@ -89,12 +89,12 @@ def test_file_that_is_no_object_is_refused(tmp_path: Path, content: bytes):
 
 
 def test_labels_are_texts():
-    """A label's value is text, and may contain the signs that end a name."""
+    """The value of a label is text and may contain `=` and `:`."""
     assert arguments.labels(["book=one", "part=:=2"]) == {"book": "one", "part": ":=2"}
 
 
 def test_labels_are_typed_in_two_ways_and_shown_in_one():
-    """`NAME=TEXT` and `NAME:TEXT` are the same label wherever one is typed; lists show the first form."""
+    """`NAME=TEXT` and `NAME:TEXT` are the same label, and lists show the first form."""
     assert arguments.labels(["book:one", "at=12:30", "url:a=b"]) == {"book": "one", "at": "12:30", "url": "a=b"}
     assert arguments.label_changes(["book:one-", "old-"]) == {"book": "one-", "old": None}
     assert arguments.label("book=one") == arguments.label("book:one") == "book:one"
@@ -102,7 +102,7 @@ def test_labels_are_typed_in_two_ways_and_shown_in_one():
 
 
 def test_a_change_of_a_label_is_refused_under_its_own_name():
-    """The changes of `runs label` have no option, so that their refusal names none."""
+    """The changes of `runs label` are not an option, so that their refusal names none."""
     with pytest.raises(errors.ArgsInvalid) as refused:
         arguments.label_changes(["book"])
 
@@ -122,7 +122,7 @@ def test_a_change_of_a_label_is_refused_under_its_own_name():
     ],
 )
 def test_a_key_of_a_command_is_refused_as_that_of_a_request(key: str, told: str | None):
-    """A command without a service takes the same keys as the interface."""
+    """A command without a service accepts the same idempotency keys as the API."""
 
     @click.command()
     @arguments.repeatable("Shown.")
@@ -137,7 +137,7 @@ def test_a_key_of_a_command_is_refused_as_that_of_a_request(key: str, told: str 
 
 @pytest.mark.parametrize("words", [("--concurrency-limit", "1"), ("--concurrency-policy", "reject")])
 def test_a_rule_of_concurrency_without_a_key_is_refused(words: tuple[str, str]):
-    """A limit or policy that would apply to nothing is refused before anything starts."""
+    """A concurrency limit or policy without a key is refused before the command starts."""
     done = CliRunner().invoke(running.run, ["quick", *words])
 
     assert done.exit_code == 2

@@ -1,4 +1,4 @@
-"""What a line means that a person writes at a question."""
+"""Lines that a person types at a question."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ USUAL = ("approve", "deny")
     ],
 )
 def test_a_line_names_an_option(said: str, options: tuple[str, ...], understood: tuple[str | None, str]) -> None:
-    """Its first word is an option, the beginning of just one, or yes or no; the rest is the message."""
+    """The first word names an option, a unique beginning of one, or yes or no; the rest is the message."""
     assert asking.understood(said, options) == understood

@@ -1,4 +1,4 @@
-"""The boundary of a program: what can be said about a command line before any command is asked."""
+"""The boundary of a program: checks of a command line before the command runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.cli import boundary
 @click.command()
 @click.argument("text")
 def echo(text: str) -> int:
-    """Do well."""
+    """Succeed."""
     return 0
 
 
@@ -19,7 +19,7 @@ PROGRAM = boundary.Program(name="echo", command=echo, usage=2, of_error=lambda _
 
 
 def test_arguments_that_are_no_text_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    """Bytes that are no UTF-8 end a command before it begins, with the argument that holds them."""
+    """An argument that is not UTF-8 ends the command as wrong usage before it runs, with the argument."""
     codes = [boundary.execute(PROGRAM, [text]) for text in ("fern\u00e9 \U0001f600", "fern\udcff")]
 
     assert codes == [0, 2]

@@ -1,4 +1,4 @@
-"""Exit codes and the lines that tell an error."""
+"""Exit codes and lines of errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from app.domain import states
     ],
 )
 def test_error_has_its_exit_code(error: BaseException, code: int):
-    """Each kind of error ends a command with its documented code."""
+    """Each kind of error has its documented exit code."""
     assert exit_codes.of_error(error) == code
 
 
@@ -35,12 +35,12 @@ def test_error_has_its_exit_code(error: BaseException, code: int):
     ("status", "code"), [("done", 0), ("failed", 1), ("paused", 1), ("cancelled", 3), ("pending", 0), ("waiting", 1)]
 )
 def test_status_has_its_exit_code(status: str, code: int):
-    """A followed run's state decides the exit code."""
+    """The state of a followed run decides the exit code."""
     assert exit_codes.of_status(states.RunState(status).value) == code
 
 
 def test_error_is_one_line_and_one_for_each_flaw():
-    """Flaws are listed under the error, with path and line."""
+    """Flaws are listed below the error, with path and line."""
     flaws = [
         errors.Flaw(path="$.phase_a[0].tool", message="there is no tool x", line=12),
         errors.Flaw(path="$.dod", message="is missing"),
@@ -54,7 +54,7 @@ def test_error_is_one_line_and_one_for_each_flaw():
 
 
 def test_nothing_is_told_twice():
-    """A flaw that is the sentence of the error, with its place or without, is not listed again."""
+    """A flaw that repeats the error's message, with or without its place, is not listed again."""
     flaws = [errors.Flaw(path="$.title", message="is blank"), errors.Flaw(path="$.body", message="is too long")]
 
     for message in ("$.title: is blank", "is blank"):
@@ -65,7 +65,7 @@ def test_nothing_is_told_twice():
 
 
 def test_held_data_directory_tells_whom_to_ask():
-    """Where a service holds the directory, the option that reaches it is named."""
+    """If a service holds the data directory, the message names the option that reaches the service."""
     busy = errors.DataDirectoryBusy(detail={"pid": 7, "url": "http://127.0.0.1:8000"})
 
     assert (
@@ -76,7 +76,7 @@ def test_held_data_directory_tells_whom_to_ask():
 
 
 def test_configuration_error_lists_the_flaws_in_its_detail():
-    """A configuration file's flaws are listed as those of a request."""
+    """The flaws of a configuration file are listed like those of a request."""
     flaw = errors.Flaw(path="$.agents[0].tier", message="is none of t1, t3, t5").to_json()
 
     assert exit_codes.sentences(errors.ConfigurationError("agents.json is broken", detail={"flaws": [flaw]})) == [

@@ -1,4 +1,4 @@
-"""Files that a command line names."""
+"""Files named on a command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READERS: list[Callable[[Path], object]] = [arguments.read_file, plans.read_plan,
 
 @pytest.mark.parametrize("read", READERS)
 def test_file_that_never_ends_is_refused(read: Callable[[Path], object]):
-    """No more is read than a file may have, so that a device does not use up the memory."""
+    """A file without an end, such as a device, is read only up to the limit and then refused."""
     with pytest.raises(errors.TooLarge, match="/dev/zero has more than 4194304 bytes"):
         read(Path("/dev/zero"))
 
@@ -26,7 +26,7 @@ def test_file_that_never_ends_is_refused(read: Callable[[Path], object]):
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize(("name", "reason"), [("absent.json", "No such file or directory"), (".", "Is a directory")])
 def test_file_that_cannot_be_read_is_told(tmp_path: Path, read: Callable[[Path], object], name: str, reason: str):
-    """The message has the path once, and the reason."""
+    """The message about an unreadable file has its path once, and the reason."""
     with pytest.raises(errors.RequestInvalid) as refused:
         read(tmp_path / name)
 
@@ -36,7 +36,7 @@ def test_file_that_cannot_be_read_is_told(tmp_path: Path, read: Callable[[Path],
 
 @pytest.mark.parametrize(("target", "code"), [("endless.json", 2), ("folder.json", 2), ("absent.json", 4)])
 def test_recipe_that_cannot_be_read_is_told(target: str, code: int, tmp_path: Path):
-    """Validating stops at what is no file of a recipe, and names it."""
+    """`recipes validate` refuses a path that is not a readable recipe file, and names it."""
     (tmp_path / "endless.json").symlink_to("/dev/zero")
     (tmp_path / "folder.json").mkdir()
     told = io.StringIO()
@@ -48,7 +48,7 @@ def test_recipe_that_cannot_be_read_is_told(target: str, code: int, tmp_path: Pa
 
 
 def test_mark_of_byte_order_is_no_part_of_a_text(tmp_path: Path):
-    """Editors that write one do no harm."""
+    """A byte order mark is dropped from a text."""
     file = tmp_path / "args.json"
     file.write_text(json.dumps({"a": 1}), encoding="utf-8-sig")
 

@@ -1,4 +1,4 @@
-"""Which run of a process of its own may enter a workspace."""
+"""Claims of workspaces by runs that a command executes in its own process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Rows:
 
 
 def row(run_id: str, **facts: Any) -> stores.RunSummary:
-    """Return the row of a run that holds its workspace alone."""
+    """Return the row of a run with exclusive use of its workspace."""
     given: dict[str, Any] = {
         "recipe_id": "small", "dialect": "agent_recipes", "status": "running", "created_at": "", "updated_at": "",
         "completed_at": None, "description": "", "labels": {}, "priority": 0, "session_id": "", "parent_run_id": None,
@@ -48,13 +48,13 @@ def row(run_id: str, **facts: Any) -> stores.RunSummary:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Make a data directory."""
+    """Return a data directory."""
     (tmp_path / layout.RUNS).mkdir()
     return tmp_path
 
 
 async def taken(data: Path, *rows: stores.RunSummary, **asked: Any) -> str | None:
-    """Take the workspace for a moment; return who has it, `nobody` known by name, or None if it could be taken."""
+    """Claim the workspace for a moment; return its holder, "nobody" if the run is unknown, or None if it was free."""
     with contextlib.closing(workspace_locks.WorkspaceLocks(data)) as locks:
         return await _taken(locks, *rows, **asked)
 
@@ -70,7 +70,7 @@ async def _taken(locks: workspace_locks.WorkspaceLocks, *rows: stores.RunSummary
 
 @pytest.mark.parametrize("status", ["running", "waiting", "paused"])
 async def test_what_the_service_has_begun_keeps_others_out(data: Path, status: str):
-    """A begun run of the service has its workspace, whether the service runs or not."""
+    """A begun run of the service holds its workspace, even while the service is stopped."""
     assert await taken(data, row("r1", owner="service", status=status)) == "r1"
 
 
@@ -86,12 +86,12 @@ async def test_what_the_service_has_begun_keeps_others_out(data: Path, status: s
     ],
 )
 async def test_others_keep_nobody_out(data: Path, other: stores.RunSummary):
-    """What has not begun or has ended, works elsewhere, shares, or is left by a dead process, is in nobody's way."""
+    """A run that is pending, ended, elsewhere, sharing or of a dead process does not hold the workspace."""
     assert await taken(data, other) is None
 
 
 async def test_a_living_process_keeps_others_out(data: Path):
-    """While a process has the lock, others are told which run it executes; a resumed run is not in its own way."""
+    """While a process has the lock, others get the run that it executes; a resumed run does not block itself."""
     with contextlib.closing(workspace_locks.WorkspaceLocks(data)) as locks:
         first = await _taken(locks)
         named = await taken(data, row("r2", owner="foreign"), row("r1"))
@@ -102,7 +102,7 @@ async def test_a_living_process_keeps_others_out(data: Path):
 
 
 async def test_a_child_enters_and_its_sibling_waits(data: Path):
-    """A run may enter the workspace of one above it, whoever executes that; its siblings exclude one another."""
+    """A run may enter the workspace of its ancestor, and siblings exclude one another."""
     parent, child = row("r1"), row("r2", parent_run_id="r1")
     with contextlib.closing(workspace_locks.WorkspaceLocks(data)) as locks:
         assert await _taken(locks) is None
@@ -118,7 +118,7 @@ async def test_a_child_enters_and_its_sibling_waits(data: Path):
 
 
 async def test_a_grandchild_of_a_run_that_shares_may_enter(data: Path):
-    """Runs between a run and the one above that has the workspace do not matter; an unknown one ends the search."""
+    """A run may enter the workspace of an ancestor above a sharing run; an unknown ancestor ends the search."""
     top, middle = row("r1", owner="service"), row("r2", parent_run_id="r1", exclusive_workspace=False)
 
     assert await taken(data, top, middle, parent_run_id="r2") is None
@@ -126,14 +126,14 @@ async def test_a_grandchild_of_a_run_that_shares_may_enter(data: Path):
 
 
 async def test_all_pages_are_looked_through(data: Path):
-    """However many runs there are, the one that has the workspace is found."""
+    """The holder of a workspace is found among any number of runs."""
     others = [row(f"r{number}", owner="service", status="waiting", working_dir="/srv/there") for number in range(2500)]
 
     assert await taken(data, *others, row("last", owner="service", status="waiting")) == "last"
 
 
 async def test_a_data_directory_that_cannot_be_written_is_told(data: Path):
-    """Where no lock can be made, the error says so."""
+    """A data directory that cannot be locked is a configuration error."""
     (data / layout.RUNS).rmdir()
     (data / layout.RUNS).touch()
 

@@ -1,4 +1,4 @@
-"""The lists of commands in the help: each command has a whole clause, on a terminal of any width."""
+"""The lists of commands in the help: each command has a complete description at any width of the terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.cli import root
 
 
 def groups(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
-    """Return the words of each group of commands, the program's own first."""
+    """Yield the words of each group of commands, the program's own first."""
     if isinstance(command, click.Group):
         yield names
         for name in command.commands:
@@ -21,7 +21,7 @@ def groups(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.parametrize("words", list(groups(root.control_room)), ids=" ".join)
 def test_no_meaning_is_cut_off(words: tuple[str, ...]) -> None:
-    """Where a meaning is long, it goes on in the next line."""
+    """A long description continues on the next line and is not cut."""
     told = CliRunner().invoke(root.control_room, [*words, "--help"], terminal_width=80).output
     listed = told.partition("\nCommands:\n")[2]
 

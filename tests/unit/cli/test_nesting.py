@@ -1,4 +1,4 @@
-"""What a command knows of the run that it was started from."""
+"""The parent run and depth of a command that a run starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.cli import arguments
 
 
 def test_outside_of_runs_nothing_is_known(monkeypatch: pytest.MonkeyPatch):
-    """Without the variables, and with empty ones, there is neither parent nor depth."""
+    """Without the variables, or with empty ones, a command has neither parent nor depth."""
     for name in (settings.RUN_ID, settings.DEPTH):
         monkeypatch.delenv(name, raising=False)
     assert (arguments.parent_run_id(), arguments.runs_above()) == (None, None)
@@ -30,7 +30,7 @@ def test_within_a_run_its_depth_is_counted(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("told", ["deep", "-1", "1.5", "²", " 1"])
 def test_a_depth_that_is_no_number_is_refused(told: str, monkeypatch: pytest.MonkeyPatch):
-    """A depth of the wrong form is an error of the configuration, not a depth of nought."""
+    """A depth that is not a number is a configuration error."""
     monkeypatch.setenv("CONTROL_ROOM_DEPTH", told)
     with pytest.raises(errors.ConfigurationError, match="is not a number"):
         arguments.runs_above()

@@ -1,4 +1,4 @@
-"""Refusals name what was typed, not the fields of the request."""
+"""Refusals name options and arguments of the command line, not the fields of the request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from app.cli import budgets, notifications, options
     ],
 )
 def test_a_refusal_names_the_option(path: str, shown: str):
-    """The path of a flaw becomes the option or argument that the field was made of; an argument of a recipe stays."""
+    """The path of a flaw becomes the option or argument of its field; a recipe's argument keeps its path."""
 
     @click.command()
     @click.argument("name")
@@ -46,7 +46,7 @@ def test_a_refusal_names_the_option(path: str, shown: str):
 
 @pytest.mark.parametrize("words", [(), ("--webhook", "https://example.org/", "--email", "a@example.org")])
 def test_an_endpoint_has_one_channel(words: tuple[str, ...]):
-    """None or several channels are refused with the options that name one."""
+    """An endpoint without a channel, or with several, is refused with the options for channels."""
     done = CliRunner().invoke(notifications.add, list(words))
 
     assert done.exit_code == 2
@@ -54,7 +54,7 @@ def test_an_endpoint_has_one_channel(words: tuple[str, ...]):
 
 
 def test_a_budget_has_a_limit(tmp_path: Any):
-    """A budget without a limit is refused with the options that give one."""
+    """A budget without a limit is refused with the options for limits."""
     done = CliRunner().invoke(budgets.set_, ["daily", "--project", str(tmp_path)])
 
     assert done.exit_code == 2

@@ -1,4 +1,4 @@
-"""Copies of the state file, made before steps are performed."""
+"""Copies of the state file, made before each step is performed."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ RUN = "20260210T143000Z-abc123"
 
 
 class Performing:
-    """A performer that notes what it is asked for."""
+    """A performer that records the keys of its calls."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Note the step."""
+        """Record the key of a step."""
         self.keys.append(call.key)
         return records.Result(output=None)
 
 
 class Folder:
-    """A run's folder whose state counts how often it was asked for."""
+    """A run's folder whose state counts how often it was written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class Folder:
         self.kept.show = self.show
 
     async def show(self, run_id: str) -> None:
-        """Write the state out."""
+        """Write the state file."""
         assert run_id == RUN
         self.shown += 1
         (self.path / "state.json").write_text(json.dumps(self.shown))
@@ -53,19 +53,19 @@ class Folder:
             await performer.perform(_call(key, place, self.path))
 
     def backups(self) -> dict[str, int]:
-        """Return what the backups hold, by step."""
+        """Return the contents of the backups by step."""
         found = self.path.glob("state.json.step_*.bak")
         return {path.name[len("state.json.step_") : -len(".bak")]: json.loads(path.read_text()) for path in found}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    """Make a run's folder."""
+    """Return a run's folder."""
     return Folder(tmp_path)
 
 
 async def test_the_last_three_steps_are_backed_up(folder: Folder):
-    """Each step finds the state as it stood before it; older copies go."""
+    """Each step has a copy of the state before it, and only the newest three copies are kept."""
     for step in ("A", "B", "C", "D"):
         await folder.perform(step)
 
@@ -75,14 +75,14 @@ async def test_the_last_three_steps_are_backed_up(folder: Folder):
 
 
 async def test_a_step_is_backed_up_once(folder: Folder):
-    """Whatever is looked up for a step, and however often it is tried, the copy is of the moment before it began."""
+    """A step with several operations or tries has one copy, made before it began."""
     await folder.perform("A.when", "A.files", "A", "A", slot="A")
 
     assert (folder.backups(), folder.shown) == ({"A": 1}, 1)
 
 
 async def test_a_further_visit_replaces_the_copy_and_is_the_newest(folder: Folder):
-    """A step that the flow comes back to has one copy, and it outlives older ones."""
+    """A further visit of a step replaces its copy, which then counts as the newest."""
     await folder.perform("A", slot="A")
     for step in ("B", "C"):
         await folder.perform(step)
@@ -93,7 +93,7 @@ async def test_a_further_visit_replaces_the_copy_and_is_the_newest(folder: Folde
 
 
 async def test_iterations_have_copies_of_their_own(folder: Folder):
-    """Steps of a loop are named with it."""
+    """Steps of loop iterations have copies of their own."""
     await folder.perform("Each[0].Say", slot="Each[0].Say")
     await folder.perform("Each[1].Say", slot="Each[1].Say")
 
@@ -101,7 +101,7 @@ async def test_iterations_have_copies_of_their_own(folder: Folder):
 
 
 async def test_what_an_earlier_process_left_counts(folder: Folder):
-    """A run that is resumed keeps three copies in all."""
+    """A resumed run counts the copies of an earlier process and keeps three in all."""
     for step in ("A", "B", "C"):
         await folder.perform(step)
     resumed = Folder(folder.path)
@@ -111,7 +111,7 @@ async def test_what_an_earlier_process_left_counts(folder: Folder):
 
 
 async def test_a_step_that_is_skipped_needs_none(folder: Folder):
-    """What is not executed changes nothing."""
+    """A skipped step has no copy."""
     place = records.Place(step_id="A", output_slot="A")
     skip = dataclasses.replace(_call("A", place, folder.path), operation=operations.Skip(reason="so"))
     await folder.kept.platform(bootstrap.real_platform({})).watch(folder.inner).perform(skip)
@@ -120,7 +120,7 @@ async def test_a_step_that_is_skipped_needs_none(folder: Folder):
 
 
 async def test_a_step_that_cannot_be_backed_up_is_performed(folder: Folder):
-    """No copy is worth a run."""
+    """A step is performed even if its copy cannot be made."""
 
     async def nothing(run_id: str) -> None:
         pass

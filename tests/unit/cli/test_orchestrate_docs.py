@@ -1,4 +1,4 @@
-"""docs/reference/orchestrate-cli.md says what the command is."""
+"""The page docs/reference/orchestrate-cli.md agrees with the command."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_every_command_is_documented():
 
 
 def test_every_option_is_documented():
-    """The table of options names exactly those of the subcommands."""
+    """The table of options names exactly the options of the subcommands."""
     documented = {found for row in _rows("Options") for found in re.findall(r"^\| `(--[a-z-]+)", row)}
 
     assert documented | {"--version"} == _options() | {"--help", "--version"}
 
 
 def test_every_variable_is_documented():
-    """The table of variables names exactly those that are read."""
+    """The table of variables names exactly the variables that are read."""
     read = {str(option.envvar) for one in command.orchestrate.commands.values() for option in one.params}
     documented = {found for row in _rows("Options") for found in re.findall(r"^\| `(ORCHESTRATE_[A-Z_]+)", row)}
 
@@ -38,7 +38,7 @@ def test_every_variable_is_documented():
 
 
 def test_every_exit_code_is_documented():
-    """The table of exit codes has exactly those that the command ends with."""
+    """The table of exit codes has exactly the codes of the command."""
     codes = {int(row.split("|")[1]) for row in _rows("Exit codes")}
 
     assert codes == {*range(3), int(common.ExitCode.INTERRUPTED), int(common.ExitCode.PIPE_CLOSED)}

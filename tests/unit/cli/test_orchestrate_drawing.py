@@ -1,4 +1,4 @@
-"""Progress of a workflow as it is drawn."""
+"""Drawing the progress of a workflow."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def items(loop: str) -> Sequence[Any]:
 
 
 async def draw(time: clock.FakeClock, *, live: bool) -> None:
-    """Draw all events; the last ones a quarter of a minute later."""
+    """Draw all events, the last ones fifteen seconds later."""
     drawn = drawing.Drawing(STEPS, items, time, live=live)
     for type, key, data in EVENTS:
         if key == "Report":
@@ -55,7 +55,7 @@ async def draw(time: clock.FakeClock, *, live: bool) -> None:
 
 
 async def test_each_change_is_a_line(capsys: pytest.CaptureFixture[str]):
-    """Where nobody watches, steps and items are told once each, in the form of the document."""
+    """Without a terminal, each change of a step or item is one line in the documented form."""
     await draw(clock.FakeClock(), live=False)
     told = capsys.readouterr()
 
@@ -63,7 +63,7 @@ async def test_each_change_is_a_line(capsys: pytest.CaptureFixture[str]):
 
 
 async def test_a_person_sees_lines_drawn_in_place(capsys: pytest.CaptureFixture[str]):
-    """On a terminal what goes on is drawn over itself, and what is over stays."""
+    """On a terminal, running steps are drawn over themselves, and finished ones stay."""
     await draw(clock.FakeClock(), live=True)
     told = capsys.readouterr().err
     lasting = [line for line in screen(told) if line]
@@ -73,7 +73,7 @@ async def test_a_person_sees_lines_drawn_in_place(capsys: pytest.CaptureFixture[
 
 
 async def test_a_failure_is_told(capsys: pytest.CaptureFixture[str]):
-    """A step that fails before its own work began is over as well."""
+    """A step that fails in its preparation is drawn as failed."""
     drawn = drawing.Drawing(STEPS, items, clock.FakeClock(), live=False)
     await drawn.show({"type": "step.started", "key": "Report.files", "data": {}})
     await drawn.show({"type": "step.failed", "key": "Report.files", "data": {}})
@@ -82,7 +82,7 @@ async def test_a_failure_is_told(capsys: pytest.CaptureFixture[str]):
 
 
 def screen(text: str) -> list[str]:
-    """Return the lines that a terminal shows in the end."""
+    """Return the lines that a terminal shows at the end."""
     lines: list[str] = []
     for part in text.split("\x1b["):
         if part[1:2] == "F":

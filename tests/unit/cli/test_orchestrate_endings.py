@@ -13,7 +13,7 @@ from app.cli.orchestrate import exit_codes
     [("done", 0), ("failed", 1), ("cancelled", 1), ("paused", 1), ("waiting", 1), ("running", 130), ("pending", 130)],
 )
 def test_a_run_ends_with_the_code_of_its_state(status: str, code: int):
-    """A completed run is a success, one that was left can be resumed, all others failed."""
+    """A completed run ends with 0, an interrupted one that can be resumed with 130, and all others with 1."""
     assert exit_codes.of_run({"status": status}) == code
 
 
@@ -34,5 +34,5 @@ def test_a_run_ends_with_the_code_of_its_state(status: str, code: int):
     ],
 )
 def test_what_keeps_a_run_from_beginning_is_told_from_what_breaks(error: BaseException, code: int):
-    """A refusal is 2, whatever else goes wrong 1."""
+    """A refusal has exit code 2, and any other error 1."""
     assert exit_codes.of_error(error) == code

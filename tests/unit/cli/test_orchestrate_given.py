@@ -1,4 +1,4 @@
-"""What is given on the command line, and what it means."""
+"""Options, variables and arguments of the command line, and their effects."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from app.cli.orchestrate.running import Asked
 
 @pytest.fixture(autouse=True)
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand in a folder of its own, without variables of the program."""
+    """Change to an empty folder, and remove the program's variables."""
     for name in ("DEBUG", "STATE_DIR", "LOG_LEVEL", "KEEP_RUNS"):
         monkeypatch.delenv(f"ORCHESTRATE_{name}", raising=False)
     monkeypatch.chdir(tmp_path)
 
 
 def asked(*arguments: str) -> tuple[Asked, dict[str, Any]]:
-    """Return what options mean."""
+    """Return the values that options lead to."""
     found: list[tuple[Asked, dict[str, Any]]] = []
 
     @click.command()
@@ -38,7 +38,7 @@ def asked(*arguments: str) -> tuple[Asked, dict[str, Any]]:
 
 
 def test_nothing_given_leaves_all_to_the_workflow():
-    """A run gets no option that nobody gave."""
+    """A run gets no options that the command line does not have."""
     what, context = asked()
 
     assert (what.options, what.backup, context) == ({}, False, {})
@@ -46,7 +46,7 @@ def test_nothing_given_leaves_all_to_the_workflow():
 
 
 def test_options_of_the_run_are_passed_on():
-    """What concerns the language goes with the run, numbers as numbers."""
+    """Options of the dialect are passed to the run, numbers as numbers."""
     what, _ = asked("--on-error", "continue", "--max-retries", "2", "--retry-delay", "1.5", "--debug")
 
     assert what.options == {"on_error": "continue", "max_retries": 2, "retry_delay_ms": 1.5, "debug": True}
@@ -54,7 +54,7 @@ def test_options_of_the_run_are_passed_on():
 
 
 def test_the_environment_gives_defaults(monkeypatch: pytest.MonkeyPatch):
-    """Each variable is what its option would be, and the option goes before it."""
+    """Each variable is the default of its option, and the option wins."""
     monkeypatch.setenv("ORCHESTRATE_DEBUG", "1")
     monkeypatch.setenv("ORCHESTRATE_LOG_LEVEL", "warn")
     monkeypatch.setenv("ORCHESTRATE_STATE_DIR", "elsewhere")
@@ -66,7 +66,7 @@ def test_the_environment_gives_defaults(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_values_of_the_context_are_texts(tmp_path: Path):
-    """A file may give any JSON; the command line gives texts, as they are, and goes before it."""
+    """Values on the command line are texts and win over the file, which may contain any JSON."""
     (tmp_path / "values.json").write_text(json.dumps({"a": 1, "b": {"c": [True]}}))
     _, context = asked("--context-file", "values.json", "--context", "a=2=3", "--context", "list:=[1]")
 
@@ -84,14 +84,14 @@ def test_values_of_the_context_are_texts(tmp_path: Path):
     ],
 )
 def test_what_cannot_be_meant_is_refused(arguments: list[str], message: str):
-    """Wrong usage is told by name, before anything is looked at."""
+    """Wrong usage is refused with a message that names it."""
     with pytest.raises(click.UsageError) as refused:
         asked(*arguments)
     assert message in refused.value.format_message()
 
 
 def test_ages_have_units():
-    """Seconds to weeks can be said; a number alone cannot."""
+    """An age is a number with a unit from seconds to weeks."""
     ages = [cleaning.age(text) for text in ("90s", "30m", "12h", "7d", "2w", "0d")]
 
     assert ages == [timedelta(seconds=90), timedelta(minutes=30), timedelta(hours=12), timedelta(7), timedelta(14),
@@ -102,7 +102,7 @@ def test_ages_have_units():
 
 
 def test_an_age_is_asked_for_or_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch):
-    """Without either nothing is removed."""
+    """An age comes from the option or the environment, and a command without either is refused."""
     found: list[timedelta] = []
 
     @click.command()

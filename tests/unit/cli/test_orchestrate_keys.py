@@ -1,4 +1,4 @@
-"""Keys of steps, taken apart."""
+"""Parsing the keys of steps."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from app.cli.orchestrate import keys
 def test_a_key_tells_its_loops_and_its_part(
     key: str, step: str, name: str, outermost: str, loops: tuple[tuple[str, int], ...], part: str
 ):
-    """Loops come with the indices of their items; what is done for a step stands behind it."""
+    """A key is parsed into step, visit, loops with indices, and part."""
     assert keys.read(key) == keys.Key(step=step, name=name, outermost=outermost, loops=loops, part=part)
 
 
 @given(st.text(max_size=40))
 def test_no_text_breaks_it(text: str):
-    """Whatever the text is, it is some key."""
+    """Any text is parsed as a key."""
     found = keys.read(text)
 
     assert text.startswith(found.step)

@@ -26,7 +26,7 @@ EVENTS: tuple[dict[str, Any], ...] = (
 
 @pytest.fixture(autouse=True)
 def usual_logging() -> Iterator[None]:
-    """Leave the process's logging as it was."""
+    """Check that a test leaves the process's logging unchanged."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
@@ -43,7 +43,7 @@ def logged(folder: Path, level: str = "debug", *, trace: bool = False, verbose: 
 
 
 def test_each_event_is_a_line_with_its_level(tmp_path: Path):
-    """What fails is an error, what is tried again a warning, what is done for a step only a detail."""
+    """A failure is an error, a retry a warning, and an operation that prepares a step a debug line."""
     lines = logged(tmp_path)
 
     assert [(line["message"], line["level"]) for line in lines] == [
@@ -60,7 +60,7 @@ def test_each_event_is_a_line_with_its_level(tmp_path: Path):
 
 
 def test_secrets_are_masked(tmp_path: Path):
-    """A secret that a step has said is not in the log."""
+    """A secret in an event is masked in the log."""
     logged(tmp_path)
     text = (tmp_path / "logs" / "orchestrator.log").read_text()
 
@@ -69,19 +69,19 @@ def test_secrets_are_masked(tmp_path: Path):
 
 
 def test_less_can_be_logged(tmp_path: Path):
-    """Below the level that is asked for nothing is written."""
+    """Lines below the requested level are not written."""
     assert [line["level"] for line in logged(tmp_path, "warn")] == ["error", "warning", "error"]
 
 
 def test_lines_can_be_traced(tmp_path: Path):
-    """The trace is the run, a span is a try of a step."""
+    """With tracing, the trace is the run and a span is one try of a step."""
     spans = [(line["trace_id"], line.get("span_id")) for line in logged(tmp_path, trace=True)]
 
     assert spans[:4] == [("r1", None), ("r1", "A#2"), ("r1", "A.files#1"), ("r1", "A#2")]
 
 
 def test_a_resumed_run_goes_on_with_its_log(tmp_path: Path):
-    """Lines are added, and nobody else may read them."""
+    """A resumed run appends to its log, which only its owner can read."""
     logged(tmp_path)
 
     assert len(logged(tmp_path)) == 2 * len(EVENTS)
@@ -89,7 +89,7 @@ def test_a_resumed_run_goes_on_with_its_log(tmp_path: Path):
 
 
 def test_the_log_can_be_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """With `--verbose` stderr gets the same lines, and without it none."""
+    """With `--verbose` the log's lines also go to stderr, and otherwise not."""
     logged(tmp_path, "error")
     quiet = capsys.readouterr().err
     logged(tmp_path, "error", verbose=True)
@@ -102,7 +102,7 @@ def test_the_log_can_be_watched(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_link_in_the_place_of_the_log_is_not_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """What a step has put there does not make the log write elsewhere; that is told, and the run goes on."""
+    """A link in the place of the log is not followed; a warning is printed and no log is kept."""
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "orchestrator.log").symlink_to(tmp_path / "elsewhere")
     with log.kept(tmp_path, "info", plain.Masker(), verbose=False):

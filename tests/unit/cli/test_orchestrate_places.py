@@ -1,4 +1,4 @@
-"""Where workflows work, and where their runs are kept and linked."""
+"""The folders in which workflows run, and in which their runs are stored and linked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.cli.orchestrate import links, places
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand in a folder, without variables of the program."""
+    """Change to an empty folder, and remove the program's variables."""
     for name in list(os.environ):
         if name.startswith(("ORCHESTRATE_", "CONTROL_ROOM_")):
             monkeypatch.delenv(name)
@@ -24,14 +24,14 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made(place: places.Place, *run_ids: str) -> None:
-    """Make folders of runs."""
+    """Create folders of runs."""
     for run_id in run_ids:
         place.run_root(run_id).mkdir(parents=True)
         links.point(place, run_id)
 
 
 def test_runs_are_kept_in_the_workspace(workspace: Path):
-    """Unless another folder is asked for, the data directory is `.orchestrate` in the current folder."""
+    """Without a state directory, the data directory is `.orchestrate` in the current folder."""
     place = places.of(None)
 
     assert place.settings().project.data_directory == workspace / ".orchestrate"
@@ -41,7 +41,7 @@ def test_runs_are_kept_in_the_workspace(workspace: Path):
 
 
 def test_a_state_directory_takes_their_place(workspace: Path, tmp_path: Path):
-    """Runs lie in a data directory below it; what is told names the links, and commands the folder."""
+    """With a state directory, the data directory is below it; messages name its links, and commands the option."""
     place = places.of(tmp_path / "state")
 
     assert place.data == tmp_path / "state" / ".orchestrate"
@@ -50,14 +50,14 @@ def test_a_state_directory_takes_their_place(workspace: Path, tmp_path: Path):
 
 
 def test_the_runs_of_a_data_directory_are_a_state_directory(workspace: Path):
-    """Whoever names the usual folder gets the usual folder."""
+    """Naming `.orchestrate/runs` as the state directory has the same effect as the default."""
     place = places.of(Path(".orchestrate/runs"))
 
     assert (place.data, place.shown) == (workspace / ".orchestrate", None)
 
 
 def test_a_command_names_what_the_environment_does_not(workspace: Path, monkeypatch: pytest.MonkeyPatch):
-    """A state directory that the environment names need not be repeated, and one that it does not name must be."""
+    """A printed command names the state directory only if the environment does not."""
     monkeypatch.setenv("ORCHESTRATE_STATE_DIR", "usual")
 
     assert places.of(Path("usual")).command("resume", "r1") == "orchestrate resume r1"
@@ -66,7 +66,7 @@ def test_a_command_names_what_the_environment_does_not(workspace: Path, monkeypa
 
 @pytest.mark.parametrize("named", ["file", "a\0b", "loop", "loop/below"])
 def test_what_can_be_no_folder_is_refused(workspace: Path, named: str):
-    """A state directory that is a file, or that cannot be, is refused by name."""
+    """A state directory that is a file or cannot exist is refused with its own code."""
     (workspace / "file").touch()
     (workspace / "loop").symlink_to("loop")
 
@@ -76,7 +76,7 @@ def test_what_can_be_no_folder_is_refused(workspace: Path, named: str):
 
 
 def test_a_service_of_the_machine_is_left_alone(workspace: Path, monkeypatch: pytest.MonkeyPatch):
-    """The project and the index of a service that the environment names are not used."""
+    """The project and database of a service in the environment are not used."""
     monkeypatch.setenv("CONTROL_ROOM_PROJECT", str(workspace.parent))
     monkeypatch.setenv("CONTROL_ROOM_DATABASE_URL", "postgresql://somewhere/else")
     chosen = places.of(None).settings()
@@ -86,7 +86,7 @@ def test_a_service_of_the_machine_is_left_alone(workspace: Path, monkeypatch: py
 
 
 def test_ctrl_c_gives_no_grace_unless_it_is_asked_for(workspace: Path, monkeypatch: pytest.MonkeyPatch):
-    """Programs end at once, or after the time that the environment gives them."""
+    """Programs get no grace at Ctrl-C unless the environment sets a time."""
     at_once = places.of(None).settings().pool.stop_grace_seconds
     monkeypatch.setenv("CONTROL_ROOM_STOP_GRACE_SECONDS", "3")
 
@@ -94,7 +94,7 @@ def test_ctrl_c_gives_no_grace_unless_it_is_asked_for(workspace: Path, monkeypat
 
 
 def test_latest_is_a_relative_link_to_the_newest_run(workspace: Path, tmp_path: Path):
-    """It can be moved with its folder; a state directory gets it too, and a link to each run."""
+    """`latest` is a relative link to the newest run; a state directory has it too, with a link to each run."""
     place = places.of(tmp_path / "state")
     made(place, "r1", "r2")
     names = {path.name: os.readlink(path) for path in (tmp_path / "state").iterdir() if path.is_symlink()}
@@ -105,7 +105,7 @@ def test_latest_is_a_relative_link_to_the_newest_run(workspace: Path, tmp_path: 
 
 
 def test_links_to_what_is_gone_go_too(workspace: Path, tmp_path: Path):
-    """When runs are removed, their links are, and `latest` leads to the newest of those that are left."""
+    """Links of removed runs are removed, and `latest` leads to the newest remaining run."""
     place = places.of(tmp_path / "state")
     made(place, "r1", "r2")
     place.run_root("r2").rmdir()
@@ -116,13 +116,13 @@ def test_links_to_what_is_gone_go_too(workspace: Path, tmp_path: Path):
 
 
 def test_without_runs_there_is_no_latest(workspace: Path):
-    """Who asks for the newest of no runs is told so."""
+    """The newest run of an empty folder is not found."""
     with pytest.raises(errors.NotFound):
         links.newest(places.of(None))
 
 
 def test_a_link_that_cannot_be_made_is_told(workspace: Path, capsys: pytest.CaptureFixture[str]):
-    """A run does not fail for its link."""
+    """A link that cannot be made is a warning, not an error."""
     place = places.of(None)
     (place.data / "runs" / "latest" / "taken").mkdir(parents=True)
     links.point(place, "r1")

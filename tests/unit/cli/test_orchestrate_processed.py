@@ -1,4 +1,4 @@
-"""The folder of finished task files: what is emptied and archived, and what never is."""
+"""The folder of finished task files: emptying, archiving, and refused folders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.cli.orchestrate import places, processed, running, workflows
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> places.Place:
-    """Stand in a workspace with files beside it."""
+    """Change to a workspace with a folder beside it."""
     (tmp_path / "work").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "keep").write_text("kept")
@@ -41,7 +41,7 @@ def fill(folder: Path, outside: Path) -> None:
 
 
 def test_cleaning_empties_the_folder_and_follows_no_link(place: places.Place):
-    """Everything in it goes, the folder stays, and what links led to is untouched."""
+    """Cleaning removes the content of the folder and its links, but not the folder or the targets of links."""
     folder, outside = place.workspace / "processed", place.workspace.parent / "outside"
     fill(folder, outside)
     processed.of(workflow(place), place).clean()
@@ -51,14 +51,14 @@ def test_cleaning_empties_the_folder_and_follows_no_link(place: places.Place):
 
 
 def test_cleaning_what_is_not_there_makes_nothing(place: places.Place):
-    """A folder that does not exist is clean."""
+    """Cleaning a folder that does not exist creates none."""
     processed.of(workflow(place), place).clean()
 
     assert not (place.workspace / "processed").exists()
 
 
 def test_a_link_that_stays_inside_is_followed(place: places.Place):
-    """The folder may itself be a link, as long as it leads to a folder of the workspace."""
+    """A folder that is a link to a folder of the workspace is emptied, and the link stays."""
     (place.workspace / "real").mkdir()
     (place.workspace / "real" / "a").touch()
     (place.workspace / "processed").symlink_to("real")
@@ -69,7 +69,7 @@ def test_a_link_that_stays_inside_is_followed(place: places.Place):
 
 
 def test_what_is_not_below_the_workspace_is_refused(place: places.Place):
-    """Nothing outside is touched, nor the workspace itself, however the folder is named."""
+    """A folder outside the workspace, or the workspace itself, is refused under any name."""
     links = {"up": "..", "here": ".", "out": "../outside", "loop": "loop"}
     for name, target in links.items():
         (place.workspace / name).symlink_to(target)
@@ -85,14 +85,14 @@ def test_what_is_not_below_the_workspace_is_refused(place: places.Place):
 
 @pytest.mark.parametrize("named", ["flows", ".orchestrate", ".orchestrate/runs", "kept"])
 def test_what_holds_runs_or_the_workflow_is_refused(place: places.Place, named: str):
-    """Neither the runs nor the workflow itself can be removed as finished task files."""
+    """A folder that contains the runs or the workflow is refused."""
     kept = places.of(Path("kept/state")) if named == "kept" else place
     with pytest.raises(errors.RequestInvalid, match="is the folder of the"):
         processed.of(workflow(place, named, "flows/flow.yaml"), kept)
 
 
 def test_an_archive_holds_everything_and_links_as_links(place: places.Place):
-    """Files of all depths, folders and links are in it, each once; links are not followed."""
+    """An archive contains files of all depths, folders and links once each, with links as links."""
     folder, outside = place.workspace / "processed", place.workspace.parent / "outside"
     fill(folder, outside)
     target = place.workspace / "archives" / "done.zip"
@@ -110,7 +110,7 @@ def test_an_archive_holds_everything_and_links_as_links(place: places.Place):
 
 
 def test_an_archive_takes_the_place_of_an_older_one_whole(place: places.Place, monkeypatch: pytest.MonkeyPatch):
-    """Where it cannot be finished, the older one is still there, and nothing else."""
+    """An archive that cannot be completed leaves the older one unchanged."""
     fill(place.workspace / "processed", place.workspace.parent / "outside")
     target = place.workspace / "done.zip"
     target.write_text("older")
@@ -125,7 +125,7 @@ def test_an_archive_takes_the_place_of_an_older_one_whole(place: places.Place, m
 
 
 def test_an_archive_of_nothing_is_an_empty_one(place: places.Place):
-    """Whoever waits for the archive finds it."""
+    """An archive of an empty folder is an empty archive."""
     processed.of(workflow(place), place).archive(place.workspace / "done.zip")
 
     assert zipfile.ZipFile(place.workspace / "done.zip").namelist() == []
@@ -133,7 +133,7 @@ def test_an_archive_of_nothing_is_an_empty_one(place: places.Place):
 
 @pytest.mark.parametrize("asked", ["processed/done.zip", "processed", "in/done.zip", "folder"])
 def test_an_archive_inside_of_what_it_is_made_of_is_refused(place: places.Place, asked: str):
-    """Its place is looked at before anything is started, links followed."""
+    """An archive inside the folder that it archives is refused before the run starts, also behind a link."""
     for name in ("processed", "folder"):
         (place.workspace / name).mkdir()
     (place.workspace / "in").symlink_to("processed")
@@ -144,7 +144,7 @@ def test_an_archive_inside_of_what_it_is_made_of_is_refused(place: places.Place,
 
 
 def test_nothing_is_looked_at_unless_it_is_asked_for(place: places.Place):
-    """A folder that could not be cleaned keeps nobody from running the workflow."""
+    """A folder that could not be cleaned does not matter unless cleaning or an archive is requested."""
     assert running.Queue().plan(workflow(place, "."), place) == (None, None)
 
 

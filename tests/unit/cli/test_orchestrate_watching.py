@@ -1,4 +1,4 @@
-"""Watching a workflow's file, on a clock that the test moves."""
+"""Watching a workflow's file, on a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def watcher(path: Path, time: clock.Clock, run: watching.Run = lambda: 0) -> wat
 
 
 async def looks(time: clock.FakeClock, task: asyncio.Task[None]) -> bool:
-    """Let the watcher look a few times; return whether it saw a change."""
+    """Let the watcher check the file a few times; return whether it noticed a change."""
     for _ in range(5):
         for _ in range(5):
             await asyncio.sleep(0)
@@ -29,7 +29,7 @@ async def looks(time: clock.FakeClock, task: asyncio.Task[None]) -> bool:
 
 
 async def test_only_another_content_is_a_change(tmp_path: Path):
-    """A file that is touched, or is away for a while, has not changed; one that holds something else has."""
+    """Only different content is a change; touching or removing the file is not."""
     path, time = tmp_path / "flow.yaml", clock.FakeClock()
     path.write_text("one")
     task = asyncio.create_task(watcher(path, time).changed(b"one"))
@@ -47,7 +47,7 @@ async def test_only_another_content_is_a_change(tmp_path: Path):
 
 
 async def test_a_change_during_the_run_is_seen_afterwards(tmp_path: Path):
-    """What the file held when the run began is what counts."""
+    """A change during the run is noticed afterwards, by comparison with the content at the run's start."""
     path, time = tmp_path / "flow.yaml", clock.FakeClock()
     path.write_text("two")
     task = asyncio.create_task(watcher(path, time).changed(b"one"))
@@ -56,7 +56,7 @@ async def test_a_change_during_the_run_is_seen_afterwards(tmp_path: Path):
 
 
 class Interrupting:
-    """A clock on which Ctrl-C is pressed, after the file was changed so often."""
+    """A clock that makes some changes of the file and then raises Ctrl-C."""
 
     def __init__(self, path: Path, changes: list[str]) -> None:
         self._path = path
@@ -66,14 +66,14 @@ class Interrupting:
         self.monotonic = self._fake.monotonic
 
     async def sleep(self, seconds: float) -> None:
-        """Change the file, or press Ctrl-C."""
+        """Change the file, or raise Ctrl-C."""
         if not self._changes:
             raise KeyboardInterrupt
         self._path.write_text(self._changes.pop(0))
 
 
 def test_it_runs_again_for_each_change_until_ctrl_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """A workflow that is not valid is told and waited on; Ctrl-C between two runs is a normal end."""
+    """The workflow runs again after each change; an invalid one is reported, and Ctrl-C between runs ends with 0."""
     path, ran = tmp_path / "flow.yaml", []
     path.write_text("one")
 
@@ -90,7 +90,7 @@ def test_it_runs_again_for_each_change_until_ctrl_c(tmp_path: Path, capsys: pyte
 
 
 def test_ctrl_c_during_a_run_ends_the_watch(tmp_path: Path):
-    """A run that was cut off is not begun again, and its exit code says that it can be resumed."""
+    """Ctrl-C during a run ends the watch with exit code 130, and the run is not started again."""
     path = tmp_path / "flow.yaml"
     path.write_text("one")
 
@@ -98,7 +98,7 @@ def test_ctrl_c_during_a_run_ends_the_watch(tmp_path: Path):
 
 
 def test_a_missing_file_is_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """What is not there yet is told, and is run when it comes."""
+    """A missing file is reported, and the workflow runs when the file appears."""
     path = tmp_path / "flow.yaml"
     code = watcher(path, Interrupting(path, ["one"]), lambda: 130).watch()
 

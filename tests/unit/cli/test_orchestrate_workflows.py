@@ -33,7 +33,7 @@ steps:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> places.Place:
-    """Stand in a workspace."""
+    """Change to a workspace."""
     monkeypatch.chdir(tmp_path)
     return places.of(None)
 
@@ -45,7 +45,7 @@ def write(place: places.Place, version: str = "1.3") -> workflows.Workflow:
 
 
 def test_a_checksum_is_that_of_the_file(place: places.Place):
-    """Anybody can make the same one from the file's bytes; a run keeps the same one, too."""
+    """The checksum is the SHA-256 of the file's bytes, in the workflow and in the frozen recipe."""
     workflow = write(place)
     expected = hashlib.sha256((place.workspace / "flow.yaml").read_bytes()).hexdigest()
 
@@ -55,7 +55,7 @@ def test_a_checksum_is_that_of_the_file(place: places.Place):
 
 @pytest.mark.parametrize("version", ["1.1", "1.1.1", "1.2", "1.3"])
 def test_a_step_alone_is_a_workflow(place: places.Place, version: str):
-    """In every version a step can be taken out, with what the whole workflow says for it, and leads nowhere."""
+    """A single step becomes a workflow of the same version, with the shared context and without transitions."""
     alone = write(place, version).only("Each")
 
     assert [step["name"] for step in alone.recipe.document["steps"]] == ["Each"]
@@ -65,26 +65,26 @@ def test_a_step_alone_is_a_workflow(place: places.Place, version: str):
 
 
 def test_a_step_alone_is_the_same_each_time(place: places.Place):
-    """Its checksum differs from the whole file's, and is the same as long as the file is."""
+    """A single step has the same checksum each time, and another one than the whole file."""
     assert write(place).only("Each").checksum == write(place).only("Each").checksum != write(place).checksum
 
 
 def test_a_step_that_needs_another_cannot_be_alone(place: places.Place):
-    """The fault names the step that is missing."""
+    """A single step that needs another is refused, and the flaw names the other step."""
     with pytest.raises(errors.RecipeInvalid, match="Read alone") as refused:
         write(place).only("Read")
     assert "'Look'" in refused.value.flaws[0].message
 
 
 def test_an_unknown_step_is_told_with_the_nearest(place: places.Place):
-    """A slip of the pen is seen."""
+    """An unknown step is refused with the nearest name."""
     with pytest.raises(errors.RequestInvalid, match="Look"):
         write(place).only("Loook")
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe", b"- [", b"x" * (1024 * 1024 + 1)])
 def test_what_is_no_workflow_is_told_by_its_path(place: places.Place, content: bytes | None):
-    """A file that is missing, no text, no YAML or too large is refused with its name."""
+    """A file that is missing, not text, not YAML or too large is refused with its name."""
     if content is not None:
         (place.workspace / "odd.yaml").write_bytes(content)
 
@@ -93,7 +93,7 @@ def test_what_is_no_workflow_is_told_by_its_path(place: places.Place, content: b
 
 
 def test_faults_are_told_with_path_and_line(place: places.Place, capsys: pytest.CaptureFixture[str]):
-    """A check of several files tells of each, and its code is that of the worst."""
+    """A check of several files reports each with paths and lines, and has the worst exit code."""
     write(place)
     (place.workspace / "bad.yaml").write_text('version: "1.1"\nsteps:\n  - name: A\n    comand: [ls]\n')
     code = showing.validate(place, [Path("flow.yaml"), Path("bad.yaml")], as_json=False)
@@ -108,7 +108,7 @@ def test_faults_are_told_with_path_and_line(place: places.Place, capsys: pytest.
 
 
 def test_a_plan_shows_the_steps_as_they_stand(place: places.Place, capsys: pytest.CaptureFixture[str]):
-    """Steps of loops stand below them; nothing is started."""
+    """A plan lists the steps in order with loop steps below their loop, and starts no run."""
     showing.plan(write(place), {}, as_json=False)
     told = capsys.readouterr().out
 

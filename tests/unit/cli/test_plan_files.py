@@ -18,7 +18,7 @@ TASKS = [
 
 
 def test_file_is_read_as_the_service_would(tmp_path: Path):
-    """A file holds what `POST /api/sessions` takes, also with a byte order mark."""
+    """A file contains a request as for `POST /api/sessions`, also with a byte order mark."""
     file = tmp_path / "plan.json"
     file.write_text(
         json.dumps({"intent": "Both", "tasks": TASKS, "labels": {"book": "one"}, "priority": 3}), "utf-8-sig"
@@ -51,7 +51,7 @@ def test_file_is_read_as_the_service_would(tmp_path: Path):
     ],
 )
 def test_file_that_holds_no_plan_is_refused(tmp_path: Path, content: bytes, path: str, code: str):
-    """Every fault is told with its place and the codes of the service."""
+    """An invalid plan file is refused with places and the codes of the service."""
     file = tmp_path / "plan.json"
     file.write_bytes(content)
     with pytest.raises(errors.InputRefused) as caught:
@@ -61,7 +61,7 @@ def test_file_that_holds_no_plan_is_refused(tmp_path: Path, content: bytes, path
 
 
 def test_file_that_cannot_be_read_is_told(tmp_path: Path):
-    """A missing file, or a folder in its place, is an error of the command line."""
+    """A missing file, or a folder in its place, is refused as unreadable."""
     for place in (tmp_path / "none.json", tmp_path):
         with pytest.raises(errors.RequestInvalid) as caught:
             plans.read_plan(place)

@@ -1,4 +1,4 @@
-"""How session plans read for people."""
+"""Session plans as text for people."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def with_states(status: PlanState, *states: TaskState, **fields: Any) -> dict[st
 
 
 def test_a_task_that_is_done_in_part_is_remarked():
-    """What a run lacks is a remark on the plan, with the command that shows the run."""
+    """A partial task has a remark with the command that shows its run."""
     partly = dataclasses.replace(TASKS[0], partial=True)
 
     assert list(plan_formats.remarks(plan(PlanState.DONE, partly))) == [
@@ -60,9 +60,7 @@ def test_a_task_that_is_done_in_part_is_remarked():
 
 
 def test_plan_is_a_checklist():
-    """Each task has its mark, state, dependencies, recipe and run; questions and errors stand
-    below, then what to type.
-    """
+    """A plan lists the mark, state, dependencies, recipe and run of each task, then questions and commands."""
     lines = plan_formats.plan(
         plan(PlanState.RUNNING, *TASKS, intent="Scenes 21 and 22", labels={"book": "one"})
     ).splitlines()
@@ -77,9 +75,7 @@ def test_plan_is_a_checklist():
 
 
 def test_gates_are_told():
-    """A task whose run waits at a gate is told with the beginning of the question, and so is a run below one of its
-    runs.
-    """
+    """An open gate of a task's run, or of a run below, is printed with the beginning of its question."""
     asked = {"prompt": "Ship it?\n\n" + "all " * 99, "options": ["yes", "no"]}
     gate = {"gate_id": "g1", "run_id": RUN, "key": "ship"} | asked
     below = gate | {"gate_id": "g2", "run_id": "another"}
@@ -96,14 +92,14 @@ def test_gates_are_told():
 
 
 def test_forced_task_is_told():
-    """A task that was begun at somebody's own risk says so."""
+    """A task that a person forced is marked as forced."""
     forced = dataclasses.replace(TASKS[1], forced=True)
 
     assert "running, forced" in plan_formats.plan(plan(PlanState.RUNNING, forced))
 
 
 def test_plan_that_the_chief_makes_says_so():
-    """While the chief is at work its run is named; when it has failed, why."""
+    """While the chief is at work the plan names its run, and after a failure the error."""
     at_work = plan(PlanState.DRAFT, awaits_chief=True, chief_run_id=RUN, intent="All")
     failed = plan(PlanState.FAILED, chief_run_id=RUN, error=ERROR)
 
@@ -130,12 +126,12 @@ def test_plan_that_the_chief_makes_says_so():
     ],
 )
 def test_next_command_is_named(found: dict[str, Any], commands: list[str]):
-    """A plan says what to type next; answers to its questions come first."""
+    """A plan lists the next commands to type, answers to its questions first."""
     assert plan_formats.next_commands(found) == [f"control-room plan {command}" for command in commands]
 
 
 def test_answer_that_is_about_arguments_names_their_option():
-    """Where the system asks what a recipe must be told, the command to type says how."""
+    """For a question about arguments, the command to type includes the option for arguments."""
     asking = dataclasses.replace(TASKS[3], recipe_id=SCENE, asked_by="system")
 
     assert plan_formats.next_commands(plan(PlanState.RUNNING, asking)) == [
@@ -144,7 +140,7 @@ def test_answer_that_is_about_arguments_names_their_option():
 
 
 def test_long_questions_are_cut_where_they_are_in_the_way():
-    """A question is shown whole by `plan show`, and its beginning where a plan is followed."""
+    """`plan show` prints a question completely, and following a plan prints its beginning."""
     asking = plan(PlanState.RUNNING, dataclasses.replace(TASKS[3], scoping_question="Which one? " * 50))
     (whole,), (cut,) = plan_formats.remarks(asking), plan_formats.remarks(asking, 160)
 
@@ -156,7 +152,7 @@ def test_long_questions_are_cut_where_they_are_in_the_way():
 
 
 def test_changes_are_lines():
-    """What has become of a task is one line with what belongs to it: run, time, error or dependencies."""
+    """A change of a task is one line with its run, time, error or dependencies."""
     lines = [plan_formats.change(task).split() for task in plan(PlanState.RUNNING, *TASKS)["tasks"]]
 
     assert lines[0] == ["1", "done", "Write", "scene", "21", "12.2", "s"]
@@ -168,7 +164,7 @@ def test_changes_are_lines():
 
 
 def test_plans_are_a_list():
-    """A list shows each plan with the number of its tasks in each state; an empty one says so."""
+    """A list has each plan with its number of tasks per state, and an empty list is a sentence."""
     summary = plans.summary(
         dataclasses.replace(plans.Plan(session_id="sp_x", created_at=AT, updated_at=AT), tasks=TASKS)
     )
@@ -194,7 +190,7 @@ def test_plans_are_a_list():
     ],
 )
 def test_plan_rests_when_nothing_happens_by_itself(found: dict[str, Any], rests: bool):
-    """A plan rests when no task runs or will be begun, and the chief is not at work."""
+    """A plan is at rest when no task runs or will begin and the chief is not at work."""
     assert plan_following.rests(found) is rests
 
 
@@ -202,12 +198,12 @@ def test_plan_rests_when_nothing_happens_by_itself(found: dict[str, Any], rests:
     ("status", "code"), [("done", 0), ("failed", 1), ("paused", 1), ("running", 1), ("draft", 0), ("approved", 0)]
 )
 def test_rest_has_its_exit_code(status: str, code: int):
-    """A followed plan's state decides the exit code: one that still runs waits for an answer."""
+    """The state of a followed plan decides the exit code; a running one at rest waits for an answer."""
     assert exit_codes.of_plan(PlanState(status).value) == code
 
 
 def test_before_its_start_a_plan_says_when_its_tasks_are_done() -> None:
-    """A plan that awaits approval shows each definition of done, in words or as checks; later they are left out."""
+    """A plan before its start lists each definition of done, in words or as checks; a running one does not."""
     path: dict[str, Any] = {"check": "file_exists", "path": {"$ref": "task.outputs.draft"}}
     checks = ({"check": "slot_not_null", "slot": "draft"}, path)
     tasks = (

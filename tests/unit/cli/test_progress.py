@@ -15,12 +15,12 @@ ERROR = {"code": "empty_reply", "message": "the agent said nothing", "key": "dra
 
 
 def told(type: str, key: str | None = None, **data: Any) -> dict[str, Any]:
-    """Make an event."""
+    """Return an event."""
     return events.Event(seq=1, at="2026-02-10T14:30:00.000Z", type=type, run_id="r1", key=key, data=data).to_json()
 
 
 def shown(capsys: pytest.CaptureFixture[str], *happened: dict[str, Any], live: bool = False) -> str:
-    """Show events and return what was printed."""
+    """Show events and return the printed text."""
     progress = EventPrinter(live=live)
     for event in happened:
         progress.show(event)
@@ -29,7 +29,7 @@ def shown(capsys: pytest.CaptureFixture[str], *happened: dict[str, Any], live: b
 
 
 def test_plain_progress_is_one_line_an_event(capsys: pytest.CaptureFixture[str]):
-    """Without a live terminal each beginning and each result is a line."""
+    """Without a live terminal, each beginning and each result is one line."""
     lines = shown(
         capsys,
         told("run.created", recipe_id="creative_draft_scene"),
@@ -52,19 +52,19 @@ def test_plain_progress_is_one_line_an_event(capsys: pytest.CaptureFixture[str])
 
 
 def test_waiting_is_told_once(capsys: pytest.CaptureFixture[str]):
-    """What a run waits for is told when it rests, not by an empty line before."""
+    """A waiting event prints no line of its own."""
     assert shown(capsys, told("run.waiting", keys=["ship"])) == ""
 
 
 def test_failure_tells_its_reason_and_code(capsys: pytest.CaptureFixture[str]):
-    """A failed step shows why."""
+    """A failed step is printed with its error and code."""
     text = shown(capsys, told("step.failed", "draft", step_id="draft", error=ERROR, duration_ms=1200))
 
     assert "the agent said nothing [empty_reply]" in text
 
 
 def test_live_progress_replaces_its_last_line(capsys: pytest.CaptureFixture[str]):
-    """On a live terminal the step in flight stands on the last line until its result replaces it."""
+    """On a live terminal, the result of a step replaces its running line."""
     text = shown(
         capsys,
         told("step.started", "draft", step_id="draft", phase="b", attempt=1),
@@ -79,7 +79,7 @@ def test_live_progress_replaces_its_last_line(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("type", sorted(events.EventType))
 def test_every_event_can_be_shown_without_its_fields(capsys: pytest.CaptureFixture[str], type: str):
-    """An event of another version, with fewer fields, does not break the display."""
+    """An event without its fields can be shown."""
     assert "Traceback" not in shown(capsys, told(type, "draft"))
 
 
@@ -88,7 +88,7 @@ def test_every_event_can_be_shown_without_its_fields(capsys: pytest.CaptureFixtu
 def test_every_event_can_be_shown_whatever_its_fields_hold(
     capsys: pytest.CaptureFixture[str], type: str, value: object
 ):
-    """An event that was written by hand is shown as far as it makes sense."""
+    """An event with fields of any type can be shown."""
     names = (
         "status",
         "error",
@@ -108,7 +108,7 @@ def test_every_event_can_be_shown_whatever_its_fields_hold(
 
 
 def test_a_run_that_fell_short_says_where() -> None:
-    """A run that is done in part names the steps that failed, and those whose replies were cut off."""
+    """A partial run lists the steps that failed and those whose replies were cut off."""
     ending = {"reason": "reply_cut_off", "partial": True, "failed_steps": ["a"], "cut_off_steps": ["b", "c"]}
 
     assert formats.partial(ending) == "in part (failed: a; cut off: b, c)"
@@ -117,7 +117,7 @@ def test_a_run_that_fell_short_says_where() -> None:
 
 
 async def test_what_a_silent_run_waits_for_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """The gate of its child is named with the command that answers it; what no person can do something about is not."""
+    """While a run is silent, a gate of its child is printed once with the command that answers it."""
     calls: list[str] = []
     link = {"run_id": "r2", "kind": "gate", "text": "Step ship asks: Go on?"}
     asks = {

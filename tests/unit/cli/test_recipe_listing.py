@@ -1,4 +1,4 @@
-"""The kept list of recipes: used as long as nothing that it depends on has changed, and never trusted blindly."""
+"""The cached list of recipes: used only while all its dependencies are unchanged, and always checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.cli import recipe_listing
 
 
 class Reader:
-    """Counts how often the recipes are read."""
+    """A reader that counts how often recipes are read."""
 
     def __init__(self, **recipe: object) -> None:
         self.times = 0
@@ -27,7 +27,7 @@ class Reader:
 
 @pytest.fixture
 def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> settings.Settings:
-    """Return the settings of a project of files that have rested."""
+    """Return the settings of a project whose files are old enough to cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     monkeypatch.setattr(recipe_listing, "REST_SECONDS", -1.0)
     write(tmp_path, ".control-room/recipes/one.json")
@@ -43,12 +43,12 @@ def write(folder: Path, name: str, text: str = "{}") -> Path:
 
 
 def caches(folder: Path) -> list[Path]:
-    """Return the files that lists are kept in."""
+    """Return the cache files."""
     return list(folder.glob("caches/control-room/*"))
 
 
 def test_unchanged_recipes_are_read_once(chosen: settings.Settings) -> None:
-    """The second list is the first one, without what depends on more than files."""
+    """An unchanged list is read once, and has only the fields that depend on files."""
     read = Reader()
     first, second = (recipe_listing.listed(chosen, read) for _ in range(2))
 
@@ -74,7 +74,7 @@ CHANGES: list[Callable[[Path], object]] = [
 def test_recipes_are_read_again_after_any_change(
     chosen: settings.Settings, tmp_path: Path, change: Callable[[Path], object]
 ) -> None:
-    """Recipes, prompts and agents of all layers count, and so do files that come and go."""
+    """Recipes are read again after a change of any layer's recipes, prompts or agents, or of the set of files."""
     read = Reader()
     recipe_listing.listed(chosen, read)
     change(tmp_path)
@@ -86,7 +86,7 @@ def test_recipes_are_read_again_after_any_change(
 def test_a_list_of_files_that_have_just_changed_is_not_kept(
     chosen: settings.Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another change within the same tick of the clock would not show."""
+    """A list of recently changed files is not cached: a change within the same clock tick would be invisible."""
     monkeypatch.setattr(recipe_listing, "REST_SECONDS", 3600.0)
     recipe_listing.listed(chosen, Reader())
 
@@ -94,7 +94,7 @@ def test_a_list_of_files_that_have_just_changed_is_not_kept(
 
 
 def test_a_change_while_recipes_are_read_keeps_nothing(chosen: settings.Settings, tmp_path: Path) -> None:
-    """What was read may be the old content."""
+    """A list is not cached if a file changes while recipes are read."""
 
     def read() -> list[dict[str, object]]:
         write(tmp_path, ".control-room/recipes/one.json", "changed meanwhile")
@@ -106,7 +106,7 @@ def test_a_change_while_recipes_are_read_keeps_nothing(chosen: settings.Settings
 
 
 def test_a_flaw_that_passes_is_not_kept(chosen: settings.Settings, tmp_path: Path) -> None:
-    """A file that could not be read now may be read the next time, without a change of it."""
+    """A list with a temporary flaw, such as an unreadable file, is not cached."""
     recipe_listing.listed(chosen, Reader(valid=False, flaws=[{"code": "unreadable"}]))
 
     assert caches(tmp_path) == []
@@ -114,7 +114,7 @@ def test_a_flaw_that_passes_is_not_kept(chosen: settings.Settings, tmp_path: Pat
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"signature": 1}', '{"recipes": []}', "[" * 100_000, "\udcff"])
 def test_a_damaged_cache_is_read_past(chosen: settings.Settings, tmp_path: Path, text: str) -> None:
-    """The recipes are read, and the cache is made anew."""
+    """A damaged cache is ignored and written again."""
     read = Reader()
     recipe_listing.listed(chosen, read)
     [file] = caches(tmp_path)
@@ -126,7 +126,7 @@ def test_a_damaged_cache_is_read_past(chosen: settings.Settings, tmp_path: Path,
 
 
 def test_rows_without_their_fields_are_read_past(chosen: settings.Settings, tmp_path: Path) -> None:
-    """Whatever wrote the cache, a list shows whole rows."""
+    """A cache with incomplete rows is ignored."""
     read = Reader()
     recipe_listing.listed(chosen, read)
     [file] = caches(tmp_path)
@@ -137,7 +137,7 @@ def test_rows_without_their_fields_are_read_past(chosen: settings.Settings, tmp_
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(chosen: settings.Settings, tmp_path: Path) -> None:
-    """A home that is read-only, or none at all, costs time and nothing else."""
+    """Without a writable cache, recipes are read each time."""
     (tmp_path / "caches").write_text("a file where a folder should be")
     read = Reader()
 

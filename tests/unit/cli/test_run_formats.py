@@ -1,4 +1,4 @@
-"""How the details of a run and sums of prices read."""
+"""Details of a run and sums of prices as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.services import step_requests
 
 
 def test_a_run_names_its_starter_and_the_command_that_shows_its_question() -> None:
-    """The author stands in the heading, and each open gate has its command."""
+    """A run is printed with its author and the command for each open gate."""
     step: dict[str, Any] = {"key": "ask", "phase": None, "status": "running", "gate_id": "gate_1"}
     detail = {
         "run_id": "r",
@@ -38,7 +38,7 @@ def test_a_run_names_its_starter_and_the_command_that_shows_its_question() -> No
     [("waiting", 1, "1 of 1 steps + gate"), ("done", 1, "1 of 1 steps"), ("waiting", 0, "0 of 1 steps")],
 )
 def test_a_gate_after_the_last_step_is_shown(status: str, done: int, expected: str) -> None:
-    """The progress of a run whose steps are all finished says that a gate is still open."""
+    """The progress of a run whose steps are all finished mentions an open gate."""
     detail = {"status": status, "task": {"description": "Ask"}, "current_step_index": done, "total_steps": 1}
     (line,) = [line for line in formats.run(detail).splitlines() if line.startswith("progress")]
 
@@ -47,7 +47,7 @@ def test_a_gate_after_the_last_step_is_shown(status: str, done: int, expected: s
 
 
 def test_sums_of_prices_have_no_dust() -> None:
-    """A sum of binary fractions is shown as the price that people expect."""
+    """A sum of binary fractions is printed as a rounded price."""
     counts = dict.fromkeys(("runs", "calls", "input_tokens", "output_tokens", "calls_without_price"), 1)
     row = {"name": "draft", "cost_usd": 5.1 + 0.1, "cost_estimated_usd": None, **counts}
 
@@ -55,7 +55,7 @@ def test_sums_of_prices_have_no_dust() -> None:
 
 
 async def test_a_command_is_shown_with_the_values_that_it_names() -> None:
-    """A value of the recipe that reaches a command as a variable stands above it; other variables do not."""
+    """A command is printed with the recipe values that it uses as variables, and without other variables."""
     env = {"RECIPE_VALUE_1": "two words", "OTHER": "x"}
     command = operations.Command(argv=("bash", "-c", 'sleep "${RECIPE_VALUE_1}"'), env=env)
     wait = open_steps.StepWait(key="nap", operation=command, attempt=1, since=None)
@@ -69,7 +69,7 @@ async def test_a_command_is_shown_with_the_values_that_it_names() -> None:
 
 
 def test_the_scripted_error_of_the_page_is_retried() -> None:
-    """The first reply of the example in agents.md fails with a code that amplifier recipes retry."""
+    """The scripted error in the example of agents.md has a code that amplifier recipes retry."""
     text = (resources.bundled("recipes").parent / "docs" / "reference" / "agents.md").read_text()
     (code,) = re.findall(r'"draft": \[\{"error": \{"code": "(\w+)"', text)
 
@@ -77,7 +77,7 @@ def test_the_scripted_error_of_the_page_is_retried() -> None:
 
 
 def test_what_to_do_about_a_waiting_run_leads_to_the_same_service() -> None:
-    """Commands that can ask a service name the one that was asked; those of a machine do not."""
+    """Suggested commands that can ask a service name the service that was asked; other commands do not."""
     own = ["control-room runs unpause r", "control-room budgets set daily --max-cost N"]
     others = ["control-room worker --serve tools", "control-room serve", "control-room runs why r --server u"]
     chain = [{"run_id": "r", "kind": "parked", "since": None, "act": act} for act in own + others]

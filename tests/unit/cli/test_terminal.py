@@ -1,4 +1,4 @@
-"""What is printed survives any terminal, and steers none."""
+"""Printing works on any terminal, and printed values cannot control one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _verdict(found):
 
 
 def printed_on_ascii(text: str | None = None, value: object = None) -> bytes:
-    """Print on a terminal that knows only ASCII, and return what reached it."""
+    """Print on a terminal that supports only ASCII, and return the bytes that reached it."""
     written = io.BytesIO()
     screen = io.TextIOWrapper(written, encoding="ascii", write_through=True)
     with contextlib.redirect_stdout(screen):
@@ -60,29 +60,29 @@ def printed_on_ascii(text: str | None = None, value: object = None) -> bytes:
 
 
 def test_text_that_the_terminal_cannot_show_is_written_out():
-    """A character outside the terminal's encoding does not break the command."""
+    """A character outside the terminal's encoding is printed as an escape."""
     assert printed_on_ascii("Kael — arrives") == b"Kael \\u2014 arrives\n"
 
 
 def test_json_reads_back_from_an_ascii_terminal():
-    """JSON stays JSON, whatever the encoding."""
+    """JSON printed on an ASCII terminal can be read back."""
     value = {"name": "Ærendil — \x9b31m"}
 
     assert json.loads(printed_on_ascii(value=value)) == value
 
 
 FORGING = ["\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"]
-"""What some program ends a line at."""
+"""Characters at which some program ends a line."""
 
 STEERING = [
     "\x00", "\x07", "\x1b[2J", "\x1b]0;title\x07", "\x1bP+q\x1b\\", "\x9b2J", "\x9d8;;http://x\x9c", "\x7f", "\u061c",
     "\u200b", "\u200e", "\u202e", "\u2066", "\u2069", "\ufeff", "\U000e0041",
 ]  # fmt: skip
-"""What moves the cursor, turns the order of letters or is not seen."""
+"""Characters that move the cursor, change the order of letters or are invisible."""
 
 
 def printed(capsys: pytest.CaptureFixture[str], show: Callable[[], None]) -> str:
-    """Return what is printed on either stream."""
+    """Return the text printed on either stream."""
     show()
     told = capsys.readouterr()
     return told.out + told.err
@@ -104,7 +104,7 @@ def printed(capsys: pytest.CaptureFixture[str], show: Callable[[], None]) -> str
     ],
 )  # fmt: skip
 def test_a_value_neither_steers_a_terminal_nor_begins_a_line(capsys, monkeypatch, show):
-    """Whatever prints it, a value of others stays within its line and moves nothing."""
+    """A printed value stays within its line and has no control characters, for every printing function."""
     monkeypatch.setattr(terminal, "_ERASE_LINE", "")
 
     for value in (*FORGING, *STEERING):
@@ -116,7 +116,7 @@ def test_a_value_neither_steers_a_terminal_nor_begins_a_line(capsys, monkeypatch
 
 
 def test_a_text_of_others_is_marked_where_a_person_watches(capsys, monkeypatch):
-    """A reply keeps its lines, each behind a mark that no line of ours has; in a pipe it stays as it is."""
+    """On a terminal each line of a reply has a mark in front; in a pipe the reply is unchanged."""
     reply = "one\n[orchestration] Exit: success\u2028go on with: rm\x1b[A\n"
 
     assert printed(capsys, lambda: terminal.say_reply(reply)) == reply + "\n"
@@ -128,7 +128,7 @@ def test_a_text_of_others_is_marked_where_a_person_watches(capsys, monkeypatch):
 
 @given(st.text())
 def test_json_of_any_text_reads_back(text: str):
-    """What is written out in JSON is still the same JSON, of characters that are printed."""
+    """JSON of any text is printed with printable characters only and reads back the same."""
     encoded = printable.as_json(json.dumps(text, ensure_ascii=False))
 
     assert json.loads(encoded) == text
@@ -137,5 +137,5 @@ def test_json_of_any_text_reads_back(text: str):
 
 @given(st.lists(st.tuples(st.text(), st.integers() | st.none()), max_size=5))
 def test_table_is_one_line_a_row(rows: list[tuple[str, int | None]]):
-    """No value can break a table's row in two."""
+    """A table has one line per row for any values."""
     assert len(formats.table(("name", "count"), rows).split("\n")) == len(rows) + 1

@@ -1,4 +1,4 @@
-"""The day of `control-room top`: it begins at midnight of the machine, also where clocks change."""
+"""The day of `control-room top` begins at local midnight, also on days of clock changes."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def _berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_today_begins_at_local_midnight(now: str, midnight: str) -> None:
-    """Midnight has the offset that was in force then, which may differ from that of now."""
+    """Midnight has its own UTC offset, which may differ from the present one."""
     assert feeds.local_midnight(datetime.fromisoformat(now)) == datetime.fromisoformat(midnight)

@@ -1,4 +1,4 @@
-"""A run's log on lists, and what a runner needs beside it, for tests of the engine alone."""
+"""A run's log on lists, and a runner's dependencies, for tests of the engine alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.engine import samples
 
 
 class Disk:
-    """What is left when a process goes: lines, events, snapshots, moves."""
+    """Contents that survive the end of a process: lines, events, snapshots, state."""
 
     def __init__(self, start: runs.RunStart) -> None:
         self.start = start
@@ -29,7 +29,7 @@ class Disk:
         self.files: dict[str, Any] = {}
         self.row = RunState.PENDING
         self.broken = False
-        """Whether writes fail now."""
+        """Whether writes fail."""
 
     def kinds(self) -> list[str]:
         """Return the kinds of the control lines."""
@@ -146,7 +146,7 @@ class ListLog:
 
 
 class Performers:
-    """A performer for every kind of operation: says what it was asked, and waits where it is told to."""
+    """Performers of every kind of operation, which record their calls and wait where the test holds them."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
@@ -177,7 +177,7 @@ class Performers:
         return result
 
     def equipment(self, time: clock.Clock | None = None, secrets: tuple[str, ...] = ()) -> Equipment:
-        """Return equipment in which this performs everything."""
+        """Return equipment in which this object performs all operations."""
         kinds = ("tool_call", "agent_call", "check", "commit_file", "open_issue", "timer", "gate", "child_run")
         return Equipment(
             performers=dict.fromkeys(kinds, self),
@@ -199,7 +199,7 @@ class Sample:
 
 
 class CountedSlots:
-    """A place that is always free, and the story of its use."""
+    """Capacity that is always free, and the story of its use."""
 
     def __init__(self) -> None:
         self.story: list[str] = []
@@ -215,7 +215,7 @@ class CountedSlots:
 
 
 class Bench:
-    """One run that can be taken up again and again."""
+    """One run that can be executed repeatedly."""
 
     def __init__(self, drive: Callable[[Any], Awaitable[Any]], **facts: Any) -> None:
         self.disk = Disk(samples.start(**facts))
@@ -233,5 +233,5 @@ class Bench:
         return runner.Runner(self.log, self._dialect, equipment, self.slots, lambda: None)
 
     async def run(self) -> RunState:
-        """Take the run up and go on until it rests."""
+        """Execute the run until it rests."""
         return await asyncio.wait_for(self.runner().run(), 60)

@@ -57,12 +57,12 @@ def loaded(*lines: records.Record, dead: set[int] | None = None, **facts: Any) -
 
 
 def scheduler(drive: Any) -> tuple[DriverScheduler, DriverContext]:
-    """Return a conductor for a driver function, and the driver's context."""
+    """Return a driver scheduler for a driver function, and the driver's context."""
     context = DriverContext(start(), lambda key, facts: None)
     return DriverScheduler(lambda: drive(context)), context
 
 
 def answer(scheduler: DriverScheduler, key: str, position: int = 0, **fields: Any) -> None:
-    """Hand a record to whoever asks for a key."""
+    """Deliver a record to the request of a key."""
     ask: Ask = scheduler.asks[key]
     scheduler.deliver(record(key, ask.operation, position, branch=ask.branch, **fields))

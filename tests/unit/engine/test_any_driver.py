@@ -1,4 +1,4 @@
-"""One property for every driver: cut its journal anywhere, start again, and it ends the same with the same records."""
+"""One property of every driver: a run whose journal is cut anywhere ends the same, with the same records."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _failures(program: Any) -> int:
 
 
 def _story(bench: logs.Bench, program: Any) -> tuple[Any, ...]:
-    """Tell what must not differ; how far branches came before a sibling's failure cut them is a matter of time."""
+    """Return the comparable outcome; the progress of branches before a sibling's failure depends on timing."""
     lines = map(json.loads, bench.disk.steps)
     told = sorted((line["key"], line["attempt"], line["status"], line["output_hash"]) for line in lines)
     manifest = bench.disk.files["run.json"]
@@ -131,5 +131,5 @@ async def _check_every_prefix(program: Any) -> None:
 @hypothesis.settings(max_examples=examples(30), deadline=None)
 @hypothesis.given(_programs.filter(lambda program: _failures(program) <= 1))
 def test_a_run_cut_anywhere_ends_the_same(program):
-    """Nothing recorded is performed again, and the rest leads to the same records and the same ending."""
+    """A run with any part of its journal performs no recorded step again, and has the same records and ending."""
     asyncio.run(_check_every_prefix(program))

@@ -1,4 +1,4 @@
-"""Tests of the conductor: branches are stepped in order, blocked, joined, cancelled."""
+"""Tests of the driver scheduler: stepping, blocking, joining and cancelling branches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def _two_steps(ctx):
 
 
 def test_a_driver_is_blocked_until_its_record_is_handed_out():
-    """One request is open at a time in a sequence, and each answer leads to the next."""
+    """In a sequence one request is open at a time, and each record leads to the next request."""
     scheduler, _ = samples.scheduler(_two_steps)
     scheduler.start()
 
@@ -37,7 +37,7 @@ def test_a_driver_is_blocked_until_its_record_is_handed_out():
 
 
 def test_a_failure_of_the_driver_is_kept():
-    """What a driver raises is its result, not the conductor's."""
+    """An exception of the driver becomes the failure of its scheduler."""
 
     async def drive(ctx):
         await ctx.perform("only", samples.tool("one"))
@@ -52,7 +52,7 @@ def test_a_failure_of_the_driver_is_kept():
 
 
 def test_a_gather_asks_for_all_its_branches_at_once():
-    """Branches block side by side, and results come back in the given order."""
+    """The branches of a gather ask at the same time, and their results are in the given order."""
 
     async def branch(ctx, name):
         return (await ctx.perform(name, samples.tool("one"))).output
@@ -74,7 +74,7 @@ def test_a_gather_asks_for_all_its_branches_at_once():
 
 
 def test_a_limited_gather_starts_branches_as_others_end():
-    """No more branches than the limit are open, and they start in order."""
+    """A limited gather starts its branches in order, and no more than the limit are open."""
 
     async def branch(ctx, name):
         await ctx.perform(name, samples.tool("one"))
@@ -98,7 +98,7 @@ def test_a_limited_gather_starts_branches_as_others_end():
 
 
 def test_the_first_failing_branch_cancels_its_siblings():
-    """Their requests are withdrawn, their clean-up runs, and the error reaches the driver."""
+    """A failing branch withdraws its siblings' requests, runs their clean-up, and the driver gets its error."""
     cleaned = []
 
     async def good(ctx, name):
@@ -132,7 +132,7 @@ def test_the_first_failing_branch_cancels_its_siblings():
 
 
 def test_a_patient_gather_keeps_errors_in_place():
-    """Without fail-fast every branch goes on, and an error stands where its result would."""
+    """With `fail_fast=False` every branch continues, and an error takes the place of its result."""
 
     async def branch(ctx, name):
         record = await ctx.perform(name, samples.tool("one"))
@@ -156,7 +156,7 @@ def test_a_patient_gather_keeps_errors_in_place():
 
 
 def test_an_empty_gather_is_over_at_once():
-    """Nothing to run is no reason to wait."""
+    """A gather without branches ends at once."""
 
     async def drive(ctx):
         return await ctx.gather({})
@@ -169,7 +169,7 @@ def test_an_empty_gather_is_over_at_once():
 
 
 def test_the_same_key_twice_is_the_driver_s_fault():
-    """Keys name steps for ever, so a second use would make the journal ambiguous."""
+    """A driver that uses a key twice is stopped, because the journal would be ambiguous."""
 
     async def drive(ctx):
         await ctx.perform("same", samples.tool("one"))
@@ -186,7 +186,7 @@ def test_the_same_key_twice_is_the_driver_s_fault():
 
 @pytest.mark.parametrize("key", ["", "a\nb", "nul\0", "x" * 301])
 def test_a_key_is_short_printable_text(key):
-    """A key that could not stand in a line, a log name or a message is refused."""
+    """A key that is empty, too long or not printable is refused."""
 
     async def drive(ctx):
         await ctx.perform(key, samples.tool("one"))
@@ -198,7 +198,7 @@ def test_a_key_is_short_printable_text(key):
 
 
 def test_a_driver_that_awaits_anything_else_is_stopped():
-    """The event loop is the outside world, and drivers touch that through their context only."""
+    """A driver that awaits anything outside its context is stopped."""
 
     async def drive(ctx):
         await asyncio.sleep(0)
@@ -210,7 +210,7 @@ def test_a_driver_that_awaits_anything_else_is_stopped():
 
 
 def test_no_driver_can_swallow_a_fault():
-    """A fault is raised beside the driver, which is closed and never sees it."""
+    """A fault is raised outside the driver, which is closed and does not see it."""
     seen = []
 
     async def drive(ctx):
@@ -231,7 +231,7 @@ def test_no_driver_can_swallow_a_fault():
 
 
 def test_a_content_is_read_before_the_driver_goes_on():
-    """A handle's content is asked for apart from records."""
+    """The content of a blob is requested separately from records."""
     blob = records.BlobRef(sha256="0" * 64, size_bytes=3, text=True)
 
     async def drive(ctx):
@@ -248,7 +248,7 @@ def test_a_content_is_read_before_the_driver_goes_on():
 
 
 def test_closing_drops_every_branch():
-    """A closed driver runs its clean-up and asks for nothing more."""
+    """A closed driver runs its clean-up and makes no further request."""
     cleaned = []
 
     async def branch(ctx, name):
@@ -272,9 +272,7 @@ def test_closing_drops_every_branch():
 
 
 async def test_many_branches_are_stepped_in_portions():
-    """However many branches go on at once, the owner gets its turn after a portion, and nothing of
-    the order changes.
-    """
+    """A thousand branches are stepped in portions, without a change of their order."""
 
     async def forks(ctx):
         branches = {str(number): ctx.perform(f"s{number}", samples.tool("one")) for number in range(1000)}

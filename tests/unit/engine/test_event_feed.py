@@ -1,4 +1,4 @@
-"""The feed keeps the newest events within bounds, and costs nothing while nobody follows."""
+"""The event feed keeps the newest events within its limits."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from app.engine.event_feed import EventFeed
 
 
 class Time:
-    """A clock that a test moves."""
+    """A clock that the test advances."""
 
     now = 0.0
 
     def __call__(self) -> float:
-        """Return the present."""
+        """Return the current time."""
         return self.now
 
 
 def start(run_id: str = "r1") -> RunStart:
-    """Return what a run began with."""
+    """Return the start of a run."""
     facts = {"run_id": run_id, "recipe_id": "draft", "dialect": "control_room", "driver_version": 1}
     return RunStart.from_json({**facts, "created_at": "", "recipe": {}, "recipe_sha256": ""})
 
 
 def events(*numbers: int) -> list[Event]:
-    """Return events of these numbers."""
+    """Return events with these numbers."""
     return [Event(seq=number, at="", type="x", run_id="r1") for number in numbers]
 
 
 def kept(feed: EventFeed, place: int = 0) -> list[int]:
-    """Return the numbers of events behind a place."""
+    """Return the numbers of events after a position."""
     return [event.seq for portion in feed.behind(place) for event in portion.events]
 
 
 def test_only_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events go when there are too many of them, when they are too large, and when they are too old."""
+    """Events are dropped when there are too many, when they are too large, and when they are too old."""
     monkeypatch.setattr(event_feed, "KEPT_EVENTS", 4)
     time = Time()
     feed = EventFeed(time)
@@ -55,7 +55,7 @@ def test_only_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_behind_a_place_is_found() -> None:
-    """Portions behind a place come in order; the first may begin before it."""
+    """Portions after a position come in order, and the first one may begin before the position."""
     feed = EventFeed(Time())
     feed.publish(start(), events(1, 2, 3), 3)
     feed.publish(start("sp_plan"), events(9), 1)

@@ -1,4 +1,4 @@
-"""Sharing: runs of one recipe hold it once."""
+"""Interning: runs of one recipe share it in memory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.unit.worker import pools, toys
 
 
 def start(number: int, *keys: str, **facts: plain.Json) -> runs.RunStart:
-    """Return the facts of a run with values of its own."""
+    """Return the facts of a run with its own copies of values."""
     program = toys.tools(*keys)
     sha256 = plain.sha256(plain.canonical(program))
     return pools.start(f"run-{number}", program, recipe_sha256=sha256, **facts)
 
 
 def test_runs_of_one_recipe_hold_it_once() -> None:
-    """The facts stay what they are; recipe and frozen fields are the first run's."""
+    """The second run has equal facts, and shares recipe and frozen fields with the first."""
     copies = run_equipment.Interner()
     first, second = copies.shared(start(1, "a", frozen={"b": [1]})), start(2, "a", frozen={"b": [1]})
     shared = copies.shared(second)
@@ -28,7 +28,7 @@ def test_runs_of_one_recipe_hold_it_once() -> None:
 
 
 def test_what_differs_is_not_shared() -> None:
-    """Neither other recipes, nor what another state of the project froze, nor a wrong hash are mixed up."""
+    """Other recipes, other frozen fields and wrong hashes are not shared."""
     copies = run_equipment.Interner()
     first = copies.shared(start(1, "a", frozen={"agents": "old"}))
     newer = copies.shared(start(2, "a", frozen={"agents": "new"}))
@@ -39,7 +39,7 @@ def test_what_differs_is_not_shared() -> None:
 
 
 def test_few_recipes_are_kept() -> None:
-    """The one that was not used for longest goes first."""
+    """The recipe that was unused for longest is dropped first."""
     copies = run_equipment.Interner(kept=2)
     one, two = copies.shared(start(1, "one")), copies.shared(start(2, "two"))
     copies.shared(start(3, "one"))

@@ -1,4 +1,4 @@
-"""Messages about JSON values: whatever breaks a schema, no word of Python's stands in them."""
+"""Messages about JSON values use the words of JSON, not of Python."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PYTHON = re.compile(r"\b(None|True|False|dict|str|bool|NoneType)\b|\{'|\['|': ")
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=str)
 def test_messages_are_in_the_words_of_json(schema: dict[str, Any]) -> None:
-    """Every validator tells of odd values without None, True, dict or quotes as Python writes them."""
+    """No validator's message about an odd value contains None, True, a dict or quotes in Python's form."""
     told = []
     around = {"type": "object", "properties": {"v": schema}}
     recipe = library.Recipe(recipe_id="r", dialect="prompt", label="R", document={}, args_schema=around)
@@ -74,5 +74,5 @@ def _refused(recipe: library.Recipe, value: Any) -> list[Any]:
     ],
 )
 def test_values_are_shown(value: Any, told: str) -> None:
-    """A text stands in quotes, anything else is JSON, and what is long is cut."""
+    """A text is shown in quotes and other values as JSON; long ones are cut."""
     assert json_words.shown(value) == told

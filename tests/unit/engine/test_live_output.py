@@ -1,4 +1,4 @@
-"""Output of steps while it comes: masked whole, bounded, held while nothing can be written, and never in the way."""
+"""Live output of steps: masked, bounded, buffered while the log cannot be written, and never blocking the step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECRET = "hunter2-and-a-half"
 
 
 class Kept:
-    """A log that can be full or away."""
+    """A log that can be full or unavailable."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -25,7 +25,7 @@ class Kept:
         self.written = asyncio.Event()
 
     async def append(self, _: str, text: str) -> bool:
-        """Append to it."""
+        """Append to the log."""
         if self.fault is not None:
             raise self.fault
         if self.is_away:
@@ -42,12 +42,12 @@ def kept() -> Kept:
 
 
 def output(kept: Kept, step: LiveStep | None = None) -> live_output.LiveOutput:
-    """Return an output into a log."""
+    """Return a live output to a log."""
     return live_output.LiveOutput(step or LiveStep(), kept.append, "a.txt", plain.Masker([SECRET]))
 
 
 async def test_output_is_written_before_its_end(kept: Kept) -> None:
-    """Whole lines are in the log while the step goes on, and the step shows when they came."""
+    """Whole lines are in the log while the step runs, and the step has the time of its last output."""
     step = LiveStep()
     heard = output(kept, step)
     heard.hear("one\ntw")
@@ -64,7 +64,7 @@ async def test_output_is_written_before_its_end(kept: Kept) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_no_cut_shows_a_part_of_a_secret(kept: Kept, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever an output is cut into pieces, in lines or without any, the log is that of the whole masked at once."""
+    """Wherever an output is cut into pieces, the log equals the whole text masked at once."""
     monkeypatch.setattr(live_output, "_MOST_HELD", 64)
     monkeypatch.setattr(live_output, "PAUSE_SECONDS", 0)
     chance = random.Random(seed)
@@ -83,7 +83,7 @@ async def test_no_cut_shows_a_part_of_a_secret(kept: Kept, seed: int, monkeypatc
 
 
 async def test_what_is_left_out_leaves_no_part_of_a_secret(kept: Kept) -> None:
-    """Before and behind a gap only whole lines are kept, since a secret may lie over it."""
+    """Only whole lines are kept before and after a gap, because the gap may cut a secret."""
     heard = output(kept)
     heard.hear_bytes(f"first\nbegin {SECRET[:6]}".encode())
     heard.hear_bytes(f"{SECRET[6:]} end".encode(), 10)
@@ -98,7 +98,7 @@ async def test_what_is_left_out_leaves_no_part_of_a_secret(kept: Kept) -> None:
 
 
 async def test_too_much_is_left_out(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log takes so much and says where it ends; what waits to be written is bounded, too."""
+    """A log is limited in size and ends with a notice."""
     monkeypatch.setattr(live_output, "MOST_CHARACTERS", 1000)
     heard = output(kept)
     for _ in range(300):
@@ -112,7 +112,7 @@ async def test_too_much_is_left_out(kept: Kept, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_pending_output_is_bounded(kept: Kept) -> None:
-    """While nothing can be written, memory holds a bounded part, which is written as soon as that is possible."""
+    """While the log cannot be written, a bounded part of the output is buffered and written later."""
     kept.is_away = True
     heard = output(kept)
     heard.hear("first\n")
@@ -129,7 +129,7 @@ async def test_pending_output_is_bounded(kept: Kept) -> None:
 
 
 async def test_a_log_that_cannot_be_written_is_given_up(kept: Kept) -> None:
-    """A full disk costs the log, not the step."""
+    """A log that cannot be written is given up, and the step continues."""
     kept.fault = errors.StorageFault("no room")
     heard = output(kept)
     heard.hear("one\n")
@@ -142,7 +142,7 @@ async def test_a_log_that_cannot_be_written_is_given_up(kept: Kept) -> None:
 
 
 async def test_bytes_are_no_text_are_replaced(kept: Kept) -> None:
-    """Binary output is kept with replacement characters; a character cut in two is whole."""
+    """Bytes that are not UTF-8 are replaced, and a character cut between two pieces is whole."""
     heard = output(kept)
     heard.hear_bytes(b"\xff\x00ok \xc3")
     heard.hear_bytes(b"\xbc\n")
@@ -152,7 +152,7 @@ async def test_bytes_are_no_text_are_replaced(kept: Kept) -> None:
 
 
 async def test_a_queue_tells_places() -> None:
-    """Steps that wait for a backend know their place, which moves up, and the one at work waits no more."""
+    """A step waiting for a backend has its place in the queue, which moves up, and the one at work has none."""
     queue, steps = BackendQueue("local"), [LiveStep() for _ in range(3)]
     leave = [asyncio.Event() for _ in steps]
 

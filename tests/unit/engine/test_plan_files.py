@@ -1,4 +1,4 @@
-"""Plan files: whatever a person writes is read as it is meant, or every fault of it is told at its place."""
+"""Plan files: a file written by a person is read, or refused with each flaw and its place."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ signatures = st.fixed_dictionaries(
 
 
 def tasks(task_id: int) -> st.SearchStrategy[Task]:
-    """Return any task that may have a number."""
+    """Return any task with the given number."""
     return st.builds(
         Task,
         id=st.just(task_id),
@@ -125,7 +125,7 @@ any_plan = st.builds(
 
 @given(any_plan)
 def test_what_is_written_is_read_back(plan: Plan) -> None:
-    """Every plan is read from its file as it was written, field by field, and written again byte for byte."""
+    """Every written plan is read back field by field, and written again with the same bytes."""
     content = plain.encode(plan.to_json())
     read = plan_files.read(content)
 
@@ -134,7 +134,7 @@ def test_what_is_written_is_read_back(plan: Plan) -> None:
 
 
 def test_the_example_of_the_document() -> None:
-    """A plan in the letter of the document has our defaults, and every field of it is in what we write."""
+    """The document's example is read with the defaults of the service, and all of its fields are written back."""
     plan = plan_files.from_json(EXAMPLE)
     written = plan.to_json()
 
@@ -149,7 +149,7 @@ def test_the_example_of_the_document() -> None:
 
 
 def test_ours_come_first() -> None:
-    """A file begins with the fields of the document, and ends with those that nobody knows."""
+    """A file begins with the fields of the document and ends with unknown fields."""
     written = plan_files.from_json({"zz": 1, "session_id": "s", "tasks": []}).to_json()
 
     assert list(written)[:3] == ["session_id", "created_by", "status"]
@@ -157,7 +157,7 @@ def test_ours_come_first() -> None:
 
 
 def test_all_faults_are_told_at_once() -> None:
-    """Everything that is wrong with a file is told, each at its place."""
+    """All flaws of a file are reported together, each with its place."""
     damaged: dict[str, Any] = {
         "status": "going",
         "created_at": "yesterday",
@@ -195,7 +195,7 @@ def test_all_faults_are_told_at_once() -> None:
 
 
 def test_dependencies_that_cannot_be_are_damage() -> None:
-    """A file whose tasks wait for one another, for themselves or for none is damaged."""
+    """A plan with a dependency cycle, or a dependency on itself or an unknown task, is refused."""
     tasks = [{"id": 1, "description": "a", "deps": [2]}, {"id": 2, "description": "b", "deps": [1, 2, 3]}]
     with pytest.raises(errors.InputRefused) as refused:
         plan_files.from_json({"session_id": "s", "tasks": tasks})
@@ -211,7 +211,7 @@ def test_dependencies_that_cannot_be_are_damage() -> None:
     "instant", ["0001-01-01T00:00:00+23:00", "2026-02-10T14:00:00", "", 5, "9999-12-31T23:59:59-12:00"]
 )
 def test_instants_are_instants(instant: Any) -> None:
-    """What is no instant with an offset is told."""
+    """A value that is not an instant with an offset is refused."""
     with pytest.raises(errors.InputRefused) as refused:
         plan_files.from_json({"session_id": "s", "created_at": instant, "tasks": []})
 
@@ -224,7 +224,7 @@ def test_instants_are_instants(instant: Any) -> None:
     ["Ada", [], {}, {"name": 1, "claimed": True, "via": "local"}, {"name": None, "claimed": True, "via": ["local"]}],
 )
 def test_authors_are_authors(name: str, author: Any) -> None:
-    """What has not the form of an author is a flaw at its place."""
+    """A value without the form of an author is a flaw with its place."""
     with pytest.raises(errors.InputRefused) as refused:
         plan_files.from_json({"session_id": "s", name: author, "tasks": []})
 
@@ -233,7 +233,7 @@ def test_authors_are_authors(name: str, author: Any) -> None:
 
 @given(st.recursive(jsons, lambda inner: st.fixed_dictionaries({}, optional={"tasks": st.lists(inner), "id": inner})))
 def test_any_json_is_read_or_refused(value: Any) -> None:
-    """No content of a file brings about anything but a plan or a refusal that names places."""
+    """Any JSON is either read as a plan or refused with places."""
     found: Plan | None = None
     flaws: tuple[errors.Flaw, ...] = ()
     try:
@@ -247,7 +247,7 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_refused(content: bytes) -> None:
-    """Bytes that are no JSON are refused as such."""
+    """Bytes that are not JSON are refused as a damaged plan."""
     with pytest.raises(errors.InputRefused) as refused:
         plan_files.read(content)
 

@@ -1,4 +1,4 @@
-"""Steps that nobody is asked for."""
+"""Steps that no tool or agent performs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.calls import Harness
 
 
 async def test_a_refusal_fails_as_it_says() -> None:
-    """Code, message and facts are those of the operation."""
+    """A refusal fails the step with the operation's code, message and facts."""
     refusal = operations.Refusal(code="undefined_vars", message="There is no x.", detail={"undefined_vars": ["x"]})
     result = await refusal_performers.RefusalPerformer().perform(Harness().call(refusal))
 
@@ -19,7 +19,7 @@ async def test_a_refusal_fails_as_it_says() -> None:
 
 
 async def test_a_skip_is_no_failure() -> None:
-    """Its record is `skipped`, says why in a line, and has the facts as output."""
+    """A skip is recorded as `skipped`, with a one-line reason and its facts as the output."""
     skip = operations.Skip(reason="the condition\ndoes not hold", detail={"exit_code": 0})
     result = await refusal_performers.SkipPerformer().perform(Harness().call(skip))
 

@@ -1,4 +1,4 @@
-"""Tests of replay: living lines are handed out in order, and whatever does not fit is told."""
+"""Tests of replay: living lines are delivered in order, and a line that does not fit is a fault."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_living_lines_bring_the_driver_to_its_next_step():
 
 
 async def test_dead_lines_are_passed_over():
-    """A line declared dead is as if it had never been."""
+    """Dead lines are ignored."""
     loaded = samples.loaded(_line("a", 0), _line("b", 1, output="old"), _line("b", 2, output="new"), dead={1})
     made = _made(_sequence, loaded)
     await replay.replay(made, loaded, _no_blob)
@@ -47,7 +47,7 @@ async def test_dead_lines_are_passed_over():
 
 
 async def test_a_try_that_was_not_final_is_not_handed_out():
-    """The driver sees only the last try of a step."""
+    """The driver gets only the final try of a step."""
     failed = {"status": "failed", "final": False, "error": {"code": "x", "message": "y"}, "retry_at": samples.AT}
     loaded = samples.loaded(_line("a", 0, **failed))
     made = _made(_sequence, loaded)
@@ -57,7 +57,7 @@ async def test_a_try_that_was_not_final_is_not_handed_out():
 
 
 async def test_another_operation_under_a_key_is_nondeterminism():
-    """The fault names the run, the key and both operations."""
+    """Another operation under a recorded key is a fault with the run, the key and both operations."""
     loaded = samples.loaded(samples.record("a", samples.tool("other")))
 
     with pytest.raises(errors.NondeterminismFault) as caught:
@@ -72,7 +72,7 @@ async def test_another_operation_under_a_key_is_nondeterminism():
 
 @pytest.mark.parametrize("name", ["x", "b"])
 async def test_a_line_that_nobody_asks_for_is_nondeterminism(name):
-    """A step the recipe does not have, or one out of its order, does not fit."""
+    """A line of an unknown step, or of one out of order, is a fault."""
     loaded = samples.loaded(_line(name, 0))
 
     with pytest.raises(errors.NondeterminismFault, match="asks for a"):
@@ -80,7 +80,7 @@ async def test_a_line_that_nobody_asks_for_is_nondeterminism(name):
 
 
 async def test_a_line_behind_the_driver_s_end_is_nondeterminism():
-    """A driver that is over asks for nothing more."""
+    """A line after the driver's end is a fault."""
     loaded = samples.loaded(*(_line(name, position) for position, name in enumerate("abcd")))
 
     with pytest.raises(errors.NondeterminismFault, match="nothing more"):
@@ -88,7 +88,7 @@ async def test_a_line_behind_the_driver_s_end_is_nondeterminism():
 
 
 async def test_a_line_of_a_cancelled_branch_may_come_late():
-    """A result that arrived after its branch was cancelled is kept in the journal and passed over."""
+    """A line that arrived after its branch was cancelled is ignored."""
 
     async def branch(ctx, name):
         if not (await ctx.perform(name, samples.tool(name))).done:
@@ -109,7 +109,7 @@ async def test_a_line_of_a_cancelled_branch_may_come_late():
 
 
 async def test_contents_are_read_between_lines():
-    """A driver that needs a large output gets it before the next line is handed out."""
+    """A driver that reads a large output gets it before the next line."""
     blob = records.BlobRef(sha256="0" * 64, size_bytes=9, text=True)
 
     async def drive(ctx):
@@ -129,7 +129,7 @@ async def test_contents_are_read_between_lines():
 
 
 async def test_adopted_lines_fit_any_operation_of_an_adopted_run_only():
-    """A folder written by hand holds no operations, so its lines cannot be compared."""
+    """Lines of an adopted run fit any operation, because they contain none; those of other runs do not."""
     line = _line("a", 0, operation={"hash": "adopted"})
     adopted, ordinary = samples.loaded(line, adopted=True), samples.loaded(line)
     made = _made(_sequence, adopted)
@@ -150,7 +150,7 @@ def _positions(lines, *, causes=(), from_key=None, dead=()):
 
 
 def test_a_resume_kills_the_cause_and_what_came_after():
-    """Without a name, the step that made the failure runs again."""
+    """A resume without a named step repeats the step that caused the failure and the later ones."""
     lines = [_line(name, position) for position, name in enumerate("abcd")]
 
     assert _positions(lines, causes=[2]) == {2, 3}
@@ -158,7 +158,7 @@ def test_a_resume_kills_the_cause_and_what_came_after():
 
 
 def test_a_resume_from_a_step_kills_all_its_living_lines():
-    """The first living line of the key counts, tries that were not final included."""
+    """A resume from a step repeats from its first living line, including tries that were not final."""
     lines = [_line(name, position) for position, name in enumerate("abbc")]
 
     assert _positions(lines, from_key="b") == {1, 2, 3}
@@ -166,7 +166,7 @@ def test_a_resume_from_a_step_kills_all_its_living_lines():
 
 
 def test_a_resume_leaves_sibling_branches_alone():
-    """A later line dies only in the cause's own branch, below it, or above it."""
+    """A resume keeps later lines of sibling branches and repeats those in the cause's branch, above it or below it."""
     branches = ["", "/1.a", "/1.b", "/1.a/1.x", "/1.a", ""]
     lines = [_line(str(position), position, branch=branch) for position, branch in enumerate(branches)]
 
@@ -177,7 +177,7 @@ def test_a_resume_leaves_sibling_branches_alone():
 
 
 def test_a_resume_from_an_unknown_step_names_the_known_ones():
-    """A person who mistypes a step learns which there are."""
+    """A resume from an unknown step is refused with the known steps."""
     with pytest.raises(errors.RequestInvalid) as caught:
         _positions([_line("a", 0)], from_key="z")
 
@@ -187,9 +187,7 @@ def test_a_resume_from_an_unknown_step_names_the_known_ones():
 
 @pytest.mark.parametrize("dead", [{0}, {1}, {0, 2}])
 async def test_branches_that_had_their_turn_keep_it(dead):
-    """Where a branch's line is dead, the branch that had its place behind it is answered nevertheless; no further one
-    starts before there is room.
-    """
+    """A branch with a line behind another branch's dead line is answered, and no further branch begins early."""
 
     async def drive(ctx):
         await ctx.gather({name: ctx.perform(name, samples.tool(name)) for name in "abcde"}, limit=2)
@@ -211,7 +209,7 @@ async def test_branches_that_had_their_turn_keep_it(dead):
 
 
 async def test_a_line_of_a_branch_without_its_turn_is_caught():
-    """Where nothing is dead, a branch that could not have begun has no line."""
+    """Without dead lines, a line of a branch that could not have begun is a fault."""
 
     async def drive(ctx):
         await ctx.gather({name: ctx.perform(name, samples.tool(name)) for name in "abc"}, limit=1)

@@ -1,4 +1,4 @@
-"""Change numbers: nobody misses a change."""
+"""Change numbers of runs: no wait misses a change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.engine import event_feed
 
 
 async def test_a_change_that_came_first_is_seen_at_once() -> None:
-    """Whoever asks with an old number gets the new one without waiting."""
+    """A wait with an outdated number returns the new number at once."""
     numbers = event_feed.RunVersions()
     before = numbers.number("run")
     numbers.note("run")
@@ -20,7 +20,7 @@ async def test_a_change_that_came_first_is_seen_at_once() -> None:
 
 
 async def test_a_poll_waits_for_its_own_run() -> None:
-    """A change of another run wakes nobody, a change of the run itself everybody who waits for it."""
+    """A change of a run wakes all waits for it, and no waits for other runs."""
     numbers = event_feed.RunVersions()
     polls = [asyncio.create_task(numbers.differs("run", numbers.number("run"))) for _ in range(3)]
     await asyncio.sleep(0)
@@ -35,7 +35,7 @@ async def test_a_poll_waits_for_its_own_run() -> None:
 
 
 async def test_a_poll_that_gave_up_leaves_nothing() -> None:
-    """A cancelled wait is forgotten."""
+    """A cancelled wait is removed."""
     numbers = event_feed.RunVersions()
     poll = asyncio.create_task(numbers.differs("run", 0))
     await asyncio.sleep(0)
@@ -46,7 +46,7 @@ async def test_a_poll_that_gave_up_leaves_nothing() -> None:
 
 
 async def test_a_stop_wakes_everybody() -> None:
-    """When all is said to have changed, every wait ends, also of runs never heard of."""
+    """`wake_all` ends every wait, also for unknown runs."""
     numbers = event_feed.RunVersions()
     numbers.note("run")
     polls = [asyncio.create_task(numbers.differs(run, numbers.number(run))) for run in ("run", "unheard")]
@@ -58,7 +58,7 @@ async def test_a_stop_wakes_everybody() -> None:
 
 @given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 4))
 def test_a_dropped_number_never_hides_a_change(noted: list[int], kept: int) -> None:
-    """However few numbers are kept, a run that changed never has the number that it had before."""
+    """A changed run never has the number from before the change, however few numbers are kept."""
     numbers = event_feed.RunVersions(kept)
     seen = {run: numbers.number(str(run)) for run in range(6)}
     for run in noted:

@@ -1,4 +1,4 @@
-"""Tests of the runner: what is written when, what is performed, and how a run rests."""
+"""Tests of the runner: the order of writes, the performed steps, and the states in which a run rests."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _code(runner):
 
 
 async def test_a_run_goes_from_its_first_step_to_its_ending():
-    """Each step has its lines and receipt; the manifest, the slots and the index tell the end."""
+    """Each step has its lines and receipt, and the manifest, the slots and the index have the end."""
     bench = logs.Bench(_three)
 
     assert await bench.run() is RunState.DONE
@@ -67,7 +67,7 @@ async def test_a_run_goes_from_its_first_step_to_its_ending():
 
 
 async def test_what_is_recorded_is_never_performed_again():
-    """For every prefix of a journal: the run ends the same, and only the rest is performed."""
+    """A run with any part of its journal performs only the other steps and ends the same."""
     whole = logs.Bench(_three)
     await whole.run()
     for length in range(4):
@@ -81,7 +81,7 @@ async def test_what_is_recorded_is_never_performed_again():
 
 
 async def test_a_view_says_whether_the_driver_has_taken_the_journal_up():
-    """Until it has, progress and slots are not those of the run."""
+    """A view is marked as replaying until the driver has replayed the journal and set progress and slots."""
     whole = logs.Bench(_three)
     await whole.run()
     bench = logs.Bench(_three)
@@ -99,7 +99,7 @@ def _progress(view):
 
 
 async def test_a_failed_step_fails_the_run_and_names_its_cause():
-    """The ending holds the error and the position of the line that made it."""
+    """The ending of a failed run has the error and the position of the failed step's line."""
     bench = logs.Bench(_three)
     bench.performers.results["b"] = [errors.ToolFailed("broken", code="no_file", detail={"path": "x"})]
 
@@ -118,7 +118,7 @@ async def test_a_failed_step_fails_the_run_and_names_its_cause():
 
 
 async def test_a_broken_performer_fails_its_step():
-    """An exception that nobody foresaw is a failed step with a stable code."""
+    """An unexpected exception of a performer fails its step with `internal_error`."""
     bench = logs.Bench(_three)
     bench.performers.results["a"] = [ValueError("oops")]
 
@@ -127,7 +127,7 @@ async def test_a_broken_performer_fails_its_step():
 
 
 async def test_a_retry_is_recorded_waits_and_is_not_seen_by_the_driver():
-    """The try that was not final has its line; the delay is kept through a restart."""
+    """A try that is not final is recorded but hidden from the driver, and its delay survives a restart."""
 
     async def drive(ctx):
         policy = operations.RetryPolicy(max_attempts=2, initial_seconds=60)
@@ -155,7 +155,7 @@ async def test_a_retry_is_recorded_waits_and_is_not_seen_by_the_driver():
 
 
 async def test_a_cancel_cuts_off_what_is_open_and_wins():
-    """The performer is interrupted, leaves no record, and the run ends as cancelled."""
+    """A cancel interrupts the open step without a record, and the run ends as cancelled."""
     bench = logs.Bench(_three)
     bench.performers.hold("b")
     runner = bench.runner()
@@ -171,7 +171,7 @@ async def test_a_cancel_cuts_off_what_is_open_and_wins():
 
 
 async def test_a_cancel_written_before_the_ending_wins():
-    """A driver that is over does not make a cancelled run done."""
+    """A cancel that is written before the ending makes the run cancelled."""
     bench = logs.Bench(_three)
     hold = bench.performers.hold("c")
     runner = bench.runner()
@@ -185,7 +185,7 @@ async def test_a_cancel_written_before_the_ending_wins():
 
 
 async def test_a_requested_cancel_is_finished_without_a_slot():
-    """A run whose end was asked for performs nothing when it is taken up."""
+    """A run with a requested cancel performs no step and takes no capacity when it is executed."""
     bench = logs.Bench(_three)
     runner = bench.runner()
     await bench.log.decide(DecisionKind.CANCEL_REQUESTED, {})
@@ -197,7 +197,7 @@ async def test_a_requested_cancel_is_finished_without_a_slot():
 
 
 async def _paused_in(bench, key):
-    """Run until a step is performed, pause, let the step end, and return the state in which the run rests."""
+    """Run until a step is performed, pause, complete the step, and return the state of the run at rest."""
     hold = bench.performers.hold(key)
     runner = bench.runner()
     running = asyncio.create_task(runner.run())
@@ -209,7 +209,7 @@ async def _paused_in(bench, key):
 
 
 async def test_a_pause_waits_for_the_open_step_and_begins_no_other():
-    """The run rests at the boundary; the next take-up goes on behind it once it is unpaused."""
+    """A pause waits for the open step, and the run continues after it once it is unpaused."""
     bench = logs.Bench(_three)
 
     assert await _paused_in(bench, "b") is RunState.PAUSED
@@ -225,7 +225,7 @@ async def test_a_pause_waits_for_the_open_step_and_begins_no_other():
 
 
 async def test_a_driver_that_asks_while_it_is_closed_changes_nothing():
-    """The run rests as it was ordered to, although its driver awaits its context in a `finally`."""
+    """A driver that asks in a `finally` while it is closed does not change the pause of its run."""
 
     async def drive(ctx):
         try:
@@ -241,7 +241,7 @@ async def test_a_driver_that_asks_while_it_is_closed_changes_nothing():
 
 
 async def test_a_stop_lets_the_open_step_finish():
-    """A step that ends within the grace is recorded."""
+    """A step that ends within the grace period of a stop is recorded."""
     bench = logs.Bench(_three)
     hold = bench.performers.hold("a")
     runner = bench.runner()
@@ -255,7 +255,7 @@ async def test_a_stop_lets_the_open_step_finish():
 
 
 async def test_an_interrupted_step_leaves_no_record_and_runs_again():
-    """A graceful stop is no crash, however often it happens."""
+    """A step interrupted by a stop has no record and runs again; stops do not count as crashes."""
     bench = logs.Bench(_three)
     for _ in range(4):
         bench.performers.hold("a")
@@ -285,7 +285,7 @@ async def _crash(bench):
 
 
 async def test_three_crashes_in_one_step_park_the_run():
-    """A step that takes the service down each time is not tried for ever; an unpause forgives."""
+    """A run is parked after three crashes in one step, and continues after an unpause."""
     bench = logs.Bench(_three)
     for _ in range(3):
         await _crash(bench)
@@ -302,7 +302,7 @@ async def test_three_crashes_in_one_step_park_the_run():
 
 @pytest.mark.parametrize(("policy", "state"), [("ask", RunState.PAUSED), ("fail", RunState.FAILED)])
 async def test_a_step_may_forbid_its_repetition(policy, state):
-    """A step that must not be repeated unasked waits for a person, or fails."""
+    """After a crash, a step with the policy `ask` or `fail` is not repeated; its run pauses or fails."""
 
     async def drive(ctx):
         record = await ctx.perform("a", operations.ToolCall(tool="a", args={}, on_interrupted=policy))
@@ -318,7 +318,7 @@ async def test_a_step_may_forbid_its_repetition(policy, state):
 
 
 async def test_branches_run_side_by_side_and_a_failure_cuts_the_others():
-    """The first failure cancels what its siblings have in flight."""
+    """The first failing branch cancels the open steps of its siblings."""
     bench = logs.Bench(_branches)
     bench.performers.hold("a")
     bench.performers.hold("c")
@@ -331,7 +331,7 @@ async def test_branches_run_side_by_side_and_a_failure_cuts_the_others():
 
 
 async def test_a_replayed_gather_ends_as_the_live_one_did():
-    """Whatever order branches ended in, a restart at any line ends the same."""
+    """A run restarted at any line of a gather ends the same, whatever the order of its branches."""
     whole = logs.Bench(_branches)
     holds = {name: whole.performers.hold(name) for name in "abc"}
     running = asyncio.create_task(whole.run())
@@ -352,7 +352,7 @@ async def test_a_replayed_gather_ends_as_the_live_one_did():
 
 
 async def test_a_full_disk_parks_the_run_and_keeps_the_result():
-    """A finished result waits in memory and is committed when there is room; it is never performed again."""
+    """With a full disk the run is parked, and its result is committed later without performing the step again."""
     bench = logs.Bench(_three)
     hold = bench.performers.hold("b")
     runner = bench.runner()
@@ -375,7 +375,7 @@ async def test_a_full_disk_parks_the_run_and_keeps_the_result():
 
 
 async def test_a_stop_does_not_wait_for_room():
-    """A service whose disk is full can still be stopped."""
+    """A service whose disk is full can be stopped."""
     bench = logs.Bench(_three)
     runner = bench.runner()
     bench.disk.broken = True
@@ -388,7 +388,7 @@ async def test_a_stop_does_not_wait_for_room():
 
 
 async def test_nondeterminism_parks_the_run_and_writes_nothing():
-    """The journals stay as they are, so that the version that began the run can go on."""
+    """Nondeterminism parks the run and leaves the journals unchanged."""
     whole = logs.Bench(_three)
     await whole.run()
     bench = logs.Bench(_branches)
@@ -406,7 +406,7 @@ async def test_nondeterminism_parks_the_run_and_writes_nothing():
 
 
 async def test_a_broken_driver_parks_the_run():
-    """A bug in a driver is no failure of the run: a mended version goes on."""
+    """A bug in a driver parks the run and does not end it."""
 
     async def drive(ctx):
         await ctx.perform("a", samples.tool("a"))
@@ -421,7 +421,7 @@ async def test_a_broken_driver_parks_the_run():
 
 
 async def test_waiting_gives_the_slot_back():
-    """A run whose open steps only wait holds no slot, and shows that it waits for an answer."""
+    """A run whose open steps only wait uses no capacity and is shown as waiting."""
 
     async def drive(ctx):
         await ctx.perform("a", samples.tool("a"))
@@ -443,7 +443,7 @@ async def test_waiting_gives_the_slot_back():
 
 
 async def test_a_run_waits_only_while_an_input_is_open():
-    """Whenever a change of the run is announced, one that is shown as waiting has something to wait for."""
+    """Whenever a run is shown as waiting, it has an open input."""
     seen = []
 
     async def drive(ctx):
@@ -464,7 +464,7 @@ async def test_a_run_waits_only_while_an_input_is_open():
 
 
 async def test_a_gate_keeps_its_due_time_through_a_restart():
-    """Waiting goes on as the same try, with the same end, and needs no second line."""
+    """After a restart, a gate continues as the same try with the same due time and no second line."""
     due = []
 
     class Waiter(logs.Performers):
@@ -491,7 +491,7 @@ async def test_a_gate_keeps_its_due_time_through_a_restart():
 
 
 async def test_large_outputs_are_kept_beside_the_journal():
-    """Over 64 kB the driver gets a handle, and reads through it alike in replay."""
+    """An output over 64 kB is stored as a blob, and the driver reads it in replay as in the live run."""
 
     async def drive(ctx):
         record = await ctx.perform("a", samples.tool("a"))
@@ -516,7 +516,7 @@ async def test_large_outputs_are_kept_beside_the_journal():
 
 
 async def test_secrets_never_reach_the_disk():
-    """Outputs, summaries, errors, operations and logs are masked before they are encoded."""
+    """Outputs, summaries and errors are masked before they are written."""
     bench = logs.Bench(_three)
     bench.secrets = ("hunter2",)
     bench.performers.results["a"] = [records.Result(output={"k": "hunter2"}, summary="hunter2!")]
@@ -528,7 +528,7 @@ async def test_secrets_never_reach_the_disk():
 
 
 async def test_notes_are_told_once():
-    """A replay does not repeat what a driver told."""
+    """A replay does not repeat the notes of a driver."""
 
     async def drive(ctx):
         ctx.emit("note", {"x": 1})
@@ -543,7 +543,7 @@ async def test_notes_are_told_once():
 
 
 async def test_a_driver_may_end_its_run_in_its_own_way():
-    """The ending a driver returns is what the run shows."""
+    """The run ends with the ending that its driver returns."""
 
     async def drive(ctx):
         await ctx.perform("a", samples.tool("a"))
@@ -560,7 +560,7 @@ async def test_a_driver_may_end_its_run_in_its_own_way():
 
 
 async def test_projections_are_written_with_the_snapshots():
-    """A driver's further files tell what it has seen, and how the run stands."""
+    """The projections of a driver are written with the snapshots, with its data and the state of the run."""
 
     async def drive(ctx):
         seen: list[str] = []
@@ -574,7 +574,7 @@ async def test_projections_are_written_with_the_snapshots():
 
 
 async def test_a_run_that_ended_is_only_shown_again():
-    """A crash between the ending and its row leaves nothing to do but the row."""
+    """After a crash between the ending and its row, only the row is written."""
     bench = logs.Bench(_three)
     await bench.run()
     bench.disk.row, before = RunState.RUNNING, list(bench.disk.control)
@@ -585,7 +585,7 @@ async def test_a_run_that_ended_is_only_shown_again():
 
 
 async def test_skipped_steps_are_records_too():
-    """A performer may pass a step over."""
+    """A step that its performer skips is recorded as skipped."""
     bench = logs.Bench(_three)
     bench.performers.results["a"] = [records.Result(status=StepState.SKIPPED)]
 
@@ -594,7 +594,7 @@ async def test_skipped_steps_are_records_too():
 
 
 async def test_a_run_whose_lines_are_gone_is_parked():
-    """A step that was begun proves the lines that led to it; a person lets the run go on from what is left."""
+    """A run whose lines are missing, as a begun step proves, is parked, and continues after an unpause."""
     whole = logs.Bench(_three)
     await whole.run()
     bench = logs.Bench(_three)
@@ -626,7 +626,7 @@ async def test_a_run_whose_lines_are_gone_is_parked():
     ],
 )
 async def test_a_step_that_was_cut_off_leaves_a_trace(on_interrupted, cuts, status, code, attempts):
-    """A process that dies under a living service counts as a try: it is begun, told and counted as after a kill."""
+    """An interrupted try is begun, reported and counted as after a kill of the service."""
 
     async def drive(ctx):
         asked = operations.ToolCall(tool="a", args={}, on_interrupted=on_interrupted)
@@ -652,9 +652,7 @@ async def test_a_step_that_was_cut_off_leaves_a_trace(on_interrupted, cuts, stat
 
 
 async def test_a_step_waits_for_its_workspace():
-    """What a full workspace refuses is tried again in the same try, the agent's call too, told once and shown
-    meanwhile.
-    """
+    """A step refused by a full workspace is repeated as the same try, and the fault is reported once and shown."""
     full = OSError(errno.ENOSPC, "raw")
     bench = logs.Bench(_three)
     for key in ("a", "b"):
@@ -674,7 +672,7 @@ async def test_a_step_waits_for_its_workspace():
 
 
 class Noting(clock.FakeClock):
-    """A clock that tells of every wait."""
+    """A clock that reports every wait."""
 
     def __init__(self, note) -> None:
         super().__init__()
@@ -694,9 +692,7 @@ def _shown(runner):
     [(errno.EMFILE, RunState.PAUSED, "storage_error"), (errno.EACCES, RunState.FAILED, "internal_error")],
 )
 async def test_an_error_of_the_system_is_told_in_words(number, status, code):
-    """What passes parks the run, since nobody knows what was done; anything else fails the step,
-    without a Python name.
-    """
+    """A temporary system error parks the run, and another one fails the step, without Python names in the message."""
     bench = logs.Bench(_three)
     bench.performers.results["a"] = [OSError(number, "raw", "/srv/x")]
     runner = bench.runner()
@@ -711,7 +707,7 @@ async def test_an_error_of_the_system_is_told_in_words(number, status, code):
 
 
 async def test_a_cut_off_step_is_no_sign_of_missing_lines():
-    """The step in flight, and one of a branch that was cancelled, are begun without a line."""
+    """A begun step that was cut off or cancelled is not a sign of missing lines."""
     bench = logs.Bench(_branches)
     bench.performers.hold("a")
     bench.performers.results["b"] = [errors.ToolFailed("broken")]
@@ -729,7 +725,7 @@ async def test_a_cut_off_step_is_no_sign_of_missing_lines():
 
 
 async def test_a_run_that_will_pause_says_so():
-    """Until its open step is over it is running, with the reason."""
+    """A run with a requested pause is running with the reason `pausing` until its open step ends."""
     bench = logs.Bench(_three)
     hold = bench.performers.hold("a")
     runner = bench.runner()
@@ -746,7 +742,7 @@ async def test_a_run_that_will_pause_says_so():
 
 
 async def test_a_failed_tool_execution_has_its_receipt_too():
-    """Every execution is proven, whatever came of it."""
+    """A failed tool execution has a receipt too."""
     bench = logs.Bench(_three)
     bench.performers.results["a"] = [errors.ToolFailed("broken")]
     await bench.run()

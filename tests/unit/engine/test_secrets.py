@@ -1,4 +1,4 @@
-"""Tests of secrets that recipes name: their values are in nothing that a run records."""
+"""Tests of secrets named by recipes: no record of a run contains their values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.unit.engine import logs, samples
 
 
 class _Secretive:
-    """A dialect that asks for one tool, and names two variables and a text."""
+    """A dialect that asks for one tool and names three variables and a text as secrets."""
 
     def secrets(self, document: Any) -> ports.Secrets:
-        """Return them."""
+        """Return the secrets."""
         return ports.Secrets(names=frozenset({"TOKEN", "PIN", "ABSENT"}), texts=frozenset({"from-recipe"}))
 
     async def drive(self, ctx: Any) -> Any:
-        """Ask once."""
+        """Ask for one tool."""
         record = await ctx.perform("a", samples.tool("a", given="from-recipe"))
         ctx.project(lambda standing: {"state.json": {"seen": record.output, "own": "hunter22"}})
         return runs.Ending()
@@ -47,7 +47,7 @@ def _equipment(**environ: str) -> Equipment:
 
 
 async def test_values_of_named_variables_are_masked(caplog):
-    """Output, summary, operation, log and further files show stars; what is too short is told, not masked."""
+    """Output, summary, operation, log and projections are masked; a short value is not, and a warning is logged."""
     disk = logs.Disk(samples.start())
     equipment = _equipment(TOKEN="hunter22", PIN="42")
     log: Any = logs.ListLog(disk)
@@ -65,10 +65,10 @@ async def test_values_of_named_variables_are_masked(caplog):
 
 
 class _Decoding(_Secretive):
-    """A dialect that reads a reply as JSON and shows what stands in it."""
+    """A dialect that reads a reply as JSON and fills a slot with its text."""
 
     async def drive(self, ctx: Any) -> Any:
-        """Put together what the record holds in pieces."""
+        """Decode the escaped text of the record."""
         record = await ctx.perform("a", samples.tool("a"))
         text = json.loads(record.output["reply"])
         ctx.fill("said", slots.Slot(type="artifact", text=text, sha256="0", summary=text, key="a"))
@@ -81,7 +81,7 @@ class _Escaping:
 
 
 async def test_what_a_driver_puts_together_is_masked() -> None:
-    """A secret that a reply has escaped, so that its record does not show it, is in no slot either."""
+    """A secret that a reply contains in escaped form is masked in the slot that the driver fills."""
     disk = logs.Disk(samples.start())
     equipment = Equipment(
         performers={"tool_call": _Escaping()},
@@ -100,25 +100,25 @@ async def test_what_a_driver_puts_together_is_masked() -> None:
 
 
 class _Differing(_Secretive):
-    """A dialect that asks for another tool under the key of the first, and quotes a text of its recipe."""
+    """A dialect that asks for another tool under the key of the first one, with a text of its recipe."""
 
     async def drive(self, ctx: Any) -> Any:
-        """Ask for what the journal does not hold."""
+        """Ask for another operation than the journal has."""
         await ctx.perform("a", samples.tool("other", given="from-recipe"))
 
 
 class _Broken(_Secretive):
-    """A dialect with a bug whose error quotes a secret."""
+    """A dialect with a bug whose error contains a secret."""
 
     async def drive(self, ctx: Any) -> Any:
-        """Fail behind the step."""
+        """Fail after the step."""
         await super().drive(ctx)
         raise KeyError("hunter22")
 
 
 @pytest.mark.parametrize("dialect", [_Differing(), _Broken()])
 async def test_what_parks_a_run_quotes_no_secret(dialect: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither run.json nor the event and the log line of a run that is parked show what its driver asked for."""
+    """The run.json, events and log lines of a parked run contain no secrets from its driver."""
     disk = logs.Disk(samples.start())
     equipment = _equipment(TOKEN="hunter22")
     first: Any = logs.ListLog(disk)

@@ -1,4 +1,4 @@
-"""Tests of what a program finds that is told of its run's folder."""
+"""Tests of the run's folder as seen by a program that knows its path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _agent(*prompt: Any, **facts: Any) -> operations.AgentCall:
 
 
 def _bench(operation: Any, *, reads_blobs: bool = False) -> tuple[logs.Bench, list[Any]]:
-    """Return a run of a tool and an operation, and what the operation's performer found in the run's folder."""
+    """Return a run of two steps, and the files that the second step's performer saw in the run's folder."""
 
     async def drive(ctx: Any) -> runs.Ending:
         record = await ctx.perform("first", samples.tool("first"))
@@ -51,7 +51,7 @@ MENTIONING = {
 
 @pytest.mark.parametrize("operation", MENTIONING.values(), ids=MENTIONING.keys())
 async def test_the_folder_is_current_before_it_is_looked_at(operation: operations.Operation) -> None:
-    """An operation that reaches outside and mentions the run finds run.json and cache.json as they should be."""
+    """An operation outside that mentions the run finds current run.json and cache.json files."""
     bench, seen = _bench(operation)
 
     assert await bench.run() is RunState.DONE
@@ -61,7 +61,7 @@ async def test_the_folder_is_current_before_it_is_looked_at(operation: operation
 
 @pytest.mark.parametrize("operation", [_agent("Go on."), samples.tool("second", folder=FOLDER)])
 async def test_nothing_is_written_unasked(operation: operations.Operation) -> None:
-    """An operation that does not mention the run, or reaches nothing outside, waits for no snapshot."""
+    """An operation that does not mention the run, or stays inside, does not write snapshots."""
     bench, seen = _bench(operation)
     await bench.run()
 
@@ -71,7 +71,7 @@ async def test_nothing_is_written_unasked(operation: operations.Operation) -> No
 @pytest.mark.parametrize(("content", "current"), [(f"Look into {FOLDER}.", True), ("Look around.", False)])
 @pytest.mark.parametrize("text", [True, False])
 async def test_a_mention_may_stand_in_a_blob(content: str, current: bool, text: bool) -> None:
-    """A prompt whose long part mentions the run counts as well, as a text or as JSON."""
+    """A mention of the run in a blob of the prompt counts as well, as text or as JSON."""
     encoded = content.encode() if text else f'{{"note": "{content}"}}'.encode()
     blob = records.BlobRef(sha256="0" * 64, size_bytes=len(encoded), text=text)
     bench, seen = _bench(_agent({"blob": blob.to_json()}), reads_blobs=True)

@@ -1,4 +1,4 @@
-"""Steps that keep something beside their run's folder, while there is no room for it."""
+"""Steps that write outside their run's folder while the disk is full."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AGENT = operations.AgentCall(agent_id="a", backend="b", prompt=("Go on.",))
 
 
 class Full:
-    """A performer for which there is no room at its first tries."""
+    """A performer whose first tries find no disk space."""
 
     def __init__(self, refusals: int) -> None:
         self.tries: list[int] = []
@@ -32,7 +32,7 @@ class Full:
 
 
 def asking(operation: operations.Operation, refusals: int) -> tuple[logs.Bench, Full]:
-    """Return a run of one step, and what performs it."""
+    """Return a run of one step, and its performer."""
 
     async def drive(ctx: Any) -> runs.Ending:
         await ctx.perform("step", operation)
@@ -44,7 +44,7 @@ def asking(operation: operations.Operation, refusals: int) -> tuple[logs.Bench, 
 
 
 async def until(condition: Any) -> None:
-    """Let everybody else go on until something holds."""
+    """Let other tasks run until a condition holds."""
     for _ in range(1000):
         if condition():
             return
@@ -53,7 +53,7 @@ async def until(condition: Any) -> None:
 
 
 async def test_an_issue_waits_for_room_and_is_made_unasked() -> None:
-    """The run shows why it stands still, and goes on as the same try as soon as there is room."""
+    """A step that opens an issue repeats the same try until there is disk space, and the run shows the fault."""
     bench, full = asking(ISSUE, 2)
     runner = bench.runner()
     running = asyncio.create_task(runner.run())
@@ -69,7 +69,7 @@ async def test_an_issue_waits_for_room_and_is_made_unasked() -> None:
 
 
 async def test_a_stop_does_not_wait_for_room() -> None:
-    """A service that stops meanwhile leaves the step to the next one."""
+    """A service that stops meanwhile leaves the step to the next process."""
     bench, full = asking(ISSUE, 1)
     runner = bench.runner()
     running = asyncio.create_task(runner.run())
@@ -84,7 +84,7 @@ async def test_a_stop_does_not_wait_for_room() -> None:
 
 
 async def test_who_gives_up_waiting_for_room_shows_no_fault_any_more() -> None:
-    """A run that is cancelled while a step still waits, though there is room again, is shown as it has ended."""
+    """A run cancelled while a step waits for disk space is shown as cancelled, without the fault."""
     bench, full = asking(ISSUE, 1)
     runner = bench.runner()
     running = asyncio.create_task(runner.run())
@@ -101,7 +101,7 @@ async def test_who_gives_up_waiting_for_room_shows_no_fault_any_more() -> None:
 
 @pytest.mark.parametrize("operation", [AGENT])
 async def test_what_leaves_traces_is_not_repeated_unasked(operation: operations.Operation) -> None:
-    """An agent that was paid, and could not be written down, parks the run for a person."""
+    """An agent call whose result cannot be stored is not repeated, and parks the run."""
     bench, full = asking(operation, 1)
 
     assert await bench.run() is RunState.PAUSED

@@ -1,4 +1,4 @@
-"""Tests of the spellings of secrets: whatever program prints one, and wherever its text is cut, none is left."""
+"""Tests of the spellings of secrets: no program's form of a secret, and no cut part of one, remains."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NAMES = ("*_KEY", "*_TOKEN", "*_SECRET", "*_PASSWORD")
     ],
 )  # fmt: skip
 def test_a_secret_is_masked_in_every_spelling(secret: str, spell: object) -> None:
-    """What programs make of a secret before they print it is masked like the secret; nothing long of it is left."""
+    """A secret is masked in the forms that programs print, and no long part of it remains."""
     written = spell(secret)  # type: ignore[operator]
     masked = plain.Masker([secret]).mask({"said": f"key={written};"})["said"]
 
@@ -72,7 +72,7 @@ def _longest_common(one: str, other: str) -> int:
     secret=st.text("abcdefXYZ0189-_", min_size=16, max_size=30),
 )  # fmt: skip
 def test_no_part_of_a_secret_is_left_in_a_message(at: int, kept: int, at_end: bool, quoted: bool, secret: str) -> None:
-    """A message that quotes the beginning or the end of what was cut shows at most seven characters of a secret."""
+    """A message that quotes a cut text shows at most seven characters of a secret in a row."""
     whole = "." * at + secret + "." * at
     cut = whole[len(whole) - kept :] if at_end else whole[:kept]
     masked = plain.Masker([secret]).mask_cut(f"failed: {cut!r}, so it is" if quoted else cut)
@@ -81,7 +81,7 @@ def test_no_part_of_a_secret_is_left_in_a_message(at: int, kept: int, at_end: bo
 
 
 def test_a_preview_of_masked_text_ends_before_a_part_of_a_secret() -> None:
-    """A text that ends in the middle of a secret loses that part; a path that begins alike is no part of one."""
+    """A text that ends in the middle of a secret loses that part; a path that begins alike is kept."""
     masker = plain.Masker(["sk-0123456789abcdef", "/srv/keys/of/server.pem"])
 
     assert masker.mask(["key sk-0123456789", "9abcdef rest", "sk-01234567 is not it"]) == [
@@ -92,7 +92,7 @@ def test_a_preview_of_masked_text_ends_before_a_part_of_a_secret() -> None:
 
 
 def test_fields_of_records_keep_their_names() -> None:
-    """A secret that is an ordinary word is masked in values, and never in a name that a driver reads."""
+    """A secret that is an ordinary word is masked in values and not in the names of fields."""
     masked = plain.Masker(["found", "correct horse"]).mask({"found": ["found"], "my correct horse": 1})
 
     assert masked == {"found": ["***"], "my ***": 1}
@@ -113,7 +113,7 @@ def test_an_environment_is_searched_by_names_and_for_urls() -> None:
 
 
 def test_bytes_that_are_no_text_are_masked_as_they_are_read() -> None:
-    """A variable that is not UTF-8 is found in an output that was read with replacements."""
+    """A secret that is not UTF-8 is masked in an output that was read with replacements."""
     secret = b"key-\xff\xfe-4711"
 
     masked = plain.Masker([secret.decode(errors="surrogateescape")]).mask(secret.decode(errors="replace"))

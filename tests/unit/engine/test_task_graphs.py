@@ -1,4 +1,4 @@
-"""Task graphs: every dependency that cannot be is told once, at its place."""
+"""Task graphs: each impossible dependency is reported once, with its place."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def nodes(*tasks: tuple[int, list[int]]) -> list[Node]:
 
 
 def told(*tasks: tuple[int, list[int]]) -> list[tuple[str, str]]:
-    """Return places and codes of what is wrong."""
+    """Return places and codes of the flaws."""
     return [(flaw.path, flaw.code) for flaw in task_graphs.flaws(nodes(*tasks))]
 
 
 def test_each_flaw_has_its_place() -> None:
-    """Numbers given twice, unknown, own and repeated dependencies are told where they stand."""
+    """Repeated numbers, and unknown, own and repeated dependencies, are reported with their places."""
     assert told((1, []), (1, [4]), (2, [2, 1, 1])) == [
         ("$.tasks[1].id", "duplicate_task"),
         ("$.tasks[1].deps[0]", "unknown_dependency"),
@@ -33,7 +33,7 @@ def test_each_flaw_has_its_place() -> None:
 
 
 def test_a_cycle_is_told_in_the_order_of_waiting() -> None:
-    """A cycle is told once, from its smallest number on, at the dependency that it begins with."""
+    """A cycle is reported once, from its smallest number on, at its first dependency."""
     (flaw,) = task_graphs.flaws(nodes((3, [5]), (5, [2]), (2, [9, 3]), (9, [])))
 
     assert (flaw.path, flaw.code) == ("$.tasks[2].deps[1]", "dependency_cycle")
@@ -41,12 +41,12 @@ def test_a_cycle_is_told_in_the_order_of_waiting() -> None:
 
 
 def test_each_knot_is_told() -> None:
-    """Cycles that have nothing in common are told side by side; what only waits for one is not."""
+    """Separate cycles are reported each, and a task that only waits for one is not."""
     assert task_graphs.cycles(nodes((1, [2]), (2, [1]), (3, [4]), (4, [3]), (5, [1, 4]))) == [[1, 2], [3, 4]]
 
 
 def test_a_cycle_is_told_where_it_was_made() -> None:
-    """A cycle is told at a task that is named, if it goes through it."""
+    """A cycle is reported at the given task if the task is part of it."""
     graph = nodes((1, [2]), (2, [1]), (3, []))
 
     assert task_graphs.flaws(graph, told_at=2)[0].path == "$.tasks[1].deps[0]"
@@ -54,7 +54,7 @@ def test_a_cycle_is_told_where_it_was_made() -> None:
 
 
 def test_a_cycle_through_a_number_that_is_given_twice() -> None:
-    """Of two tasks of one number the one is named that has the dependency."""
+    """Of two tasks with one number, a cycle is reported at the one that has the dependency."""
     assert told((1, []), (2, [1]), (1, [2])) == [
         ("$.tasks[2].id", "duplicate_task"),
         ("$.tasks[2].deps[0]", "dependency_cycle"),
@@ -62,14 +62,14 @@ def test_a_cycle_through_a_number_that_is_given_twice() -> None:
 
 
 def test_the_order_given_stays_as_far_as_it_can() -> None:
-    """Only what stands before something that it needs is moved, to behind that."""
+    """Only a task before one of its dependencies moves, to the place behind it."""
     assert task_graphs.in_order(nodes((4, []), (2, [1]), (3, []), (1, []))) == [4, 3, 1, 2]
     assert task_graphs.in_order(nodes((2, []), (1, [2]), (3, []))) == [2, 1, 3]
     assert task_graphs.dependents(nodes((2, []), (1, [2]), (3, [1, 2])), 2) == [1, 3]
 
 
 def test_a_long_chain_is_no_trouble() -> None:
-    """Many tasks in the worst order are sorted, and a cycle through all of them is told."""
+    """A chain of five hundred tasks in the worst order is sorted, and a cycle through all of them is reported."""
     chain = [(number, [number + 1]) for number in range(1, 500)]
 
     assert task_graphs.in_order(nodes(*chain, (500, []))) == list(range(500, 0, -1))
@@ -78,7 +78,7 @@ def test_a_long_chain_is_no_trouble() -> None:
 
 @given(any_graph)
 def test_a_graph_without_flaws_can_be_done(graph: list[tuple[int, list[int]]]) -> None:
-    """Any graph has flaws, or an order in which each task stands behind what it needs."""
+    """Any graph has flaws, or an order in which each task is behind its dependencies."""
     found = nodes(*graph)
     flaws = task_graphs.flaws(found)
     if not flaws:
@@ -92,7 +92,7 @@ def test_a_graph_without_flaws_can_be_done(graph: list[tuple[int, list[int]]]) -
 
 @given(any_graph)
 def test_what_is_left_without_the_cycles_has_none(graph: list[tuple[int, list[int]]]) -> None:
-    """Every knot is told: without the tasks of the cycles there is none, and each is one."""
+    """Without the tasks of the reported cycles a graph has no cycles, and each reported one is a cycle."""
     found = nodes(*graph)
     cycles = task_graphs.cycles(found)
     within = {each for cycle in cycles for each in cycle}

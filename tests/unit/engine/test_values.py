@@ -24,7 +24,7 @@ _json = st.recursive(
 
 @given(_json)
 def test_plain_values_survive_their_encoding(value):
-    """What a live run sees is what its replay reads back."""
+    """A plain value is read back unchanged from both encodings."""
     made = plain.plain(value)
 
     assert json.loads(plain.encode(made)) == made
@@ -34,7 +34,7 @@ def test_plain_values_survive_their_encoding(value):
 @given(_json)
 @example({"b": [1e16, 1e-7, 0.1, -0.0, 2**64, -(2**63)], "a": None, "\U0001f600": "\x7f\u2028", "\uffff": "1.5"})
 def test_the_hashed_form_is_that_of_pythons_json(value):
-    """Anybody can make the same bytes with the standard library: sorted keys, no spaces, its way of writing numbers."""
+    """The canonical form equals the standard library's JSON with sorted keys and no spaces."""
     made = plain.plain(value)
 
     expected = json.dumps(made, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
@@ -43,7 +43,7 @@ def test_the_hashed_form_is_that_of_pythons_json(value):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, {1: "x"}, {1, 2}, b"bytes", object(), [object()]])
 def test_what_has_no_json_form_is_refused(value):
-    """A value that could not be read back is an error before it is written."""
+    """A value without a JSON form is refused before it is written."""
     with pytest.raises(errors.InputRefused) as caught:
         plain.plain(value)
 
@@ -51,19 +51,19 @@ def test_what_has_no_json_form_is_refused(value):
 
 
 def test_lone_surrogates_are_replaced():
-    """Text that UTF-8 cannot hold does not break a journal."""
+    """Lone surrogates are replaced."""
     assert plain.plain({"k": ["\ud800x"]}) == {"k": ["?x"]}
 
 
 def test_a_preview_is_one_short_line():
-    """White space is folded and two hundred characters are kept."""
+    """A preview has folded white space and at most two hundred characters."""
     assert plain.preview("a\n\n  b") == "a b"
     assert len(plain.preview("word " * 100)) <= plain.PREVIEW_CHARACTERS
     assert plain.preview({"a": 1}) == '{"a":1}'
 
 
 def test_secrets_are_masked_wherever_they_stand():
-    """Values and keys, nested and inside longer text, longer secrets first; tiny ones are left."""
+    """Secrets are masked in nested values, keys and longer texts, the longest first; very short ones are not."""
     masker = plain.Masker(["hunter2", "hunter2000", "abc"])
 
     assert masker.mask({"hunter2": ["x hunter2000 y", 7, None]}) == {"***": ["x *** y", 7, None]}
@@ -71,9 +71,7 @@ def test_secrets_are_masked_wherever_they_stand():
 
 
 def test_an_operation_hides_its_defaults():
-    """A field added later leaves the hashes of older operations as they were; how often one is tried again does not
-    count.
-    """
+    """The body of an operation omits fields with default values, and its retry policy."""
     assert operations.body(samples.tool("x", a=(1, 2))) == {"kind": "tool_call", "tool": "x", "args": {"a": [1, 2]}}
     retried = operations.Timer(seconds=3, retry=operations.RetryPolicy(max_attempts=2))
 
@@ -84,7 +82,7 @@ def test_an_operation_hides_its_defaults():
 
 
 def test_a_fingerprint_does_not_depend_on_the_order_of_keys():
-    """Equal operations have equal hashes."""
+    """Equal operations have equal fingerprints for any order of keys."""
     one = operations.fingerprint(plain.canonical({"kind": "x", "a": 1}))
 
     assert one == operations.fingerprint(plain.canonical({"a": 1, "kind": "x"}))
@@ -94,7 +92,7 @@ def test_a_fingerprint_does_not_depend_on_the_order_of_keys():
 
 @given(st.sets(st.integers(min_value=0, max_value=300)))
 def test_ranges_hold_any_set_of_positions(positions):
-    """Dead lines are written as ranges and read back whole."""
+    """Positions of dead lines are written as ranges and read back completely."""
     assert decisions.expand(decisions.ranges(positions)) == positions
 
 
@@ -119,12 +117,12 @@ _ENDED = {"kind": "ended", "status": "failed", "lines": 1, "head": "sha256:00", 
     ],
 )
 def test_the_control_journal_tells_the_state(lines, status):
-    """The state is derived from decisions alone."""
+    """The state of a run is derived from its decisions alone."""
     assert _fold(*lines).status is status
 
 
 def test_a_resume_forgets_what_led_to_the_ending():
-    """Tries, due times and the cancel are of the past; dead lines and overrides stay."""
+    """A resume resets tries, due times and the cancel, and keeps dead lines and overrides."""
     begun = {"kind": "started", "key": "a", "attempt": 1, "operation": "h", "due_at": samples.AT}
     folded = _fold(
         begun,
@@ -143,7 +141,7 @@ def test_a_resume_forgets_what_led_to_the_ending():
 
 @pytest.mark.parametrize("kind", ["unpaused", "released"])
 def test_tries_are_forgiven(kind):
-    """An unpause by a person and a graceful stop do not count towards a crash loop; due times stay."""
+    """An unpause and a release reset the counted tries and keep due times."""
     begun = {"kind": "started", "key": "a", "attempt": 1, "operation": "h", "due_at": samples.AT}
     folded = _fold(begun, {"kind": kind})
 
@@ -170,12 +168,12 @@ def _begun(*attempts):
     ],
 )
 def test_a_step_that_was_cut_off_is_rescued_by_its_policy(operation, attempts, recorded, verdict):
-    """Only tries without a line count, and waiting is no crash."""
+    """The rescue of an interrupted step follows its policy; only tries without a line count, and waits do not."""
     assert step_decisions.rescue(operation, _begun(*attempts), frozenset(recorded)).value == verdict
 
 
 def test_retries_are_counted_capped_and_chosen_by_code():
-    """The delay grows, stays under its cap, and ends with the last try."""
+    """The delay before a retry grows up to its maximum, depends on the error code, and ends with the last try."""
     policy = operations.RetryPolicy(max_attempts=4, codes=("busy",), initial_seconds=2, factor=10, max_seconds=30)
     busy, broken = step_decisions.failed("busy", "b"), step_decisions.failed("broken", "b")
 
@@ -186,7 +184,7 @@ def test_retries_are_counted_capped_and_chosen_by_code():
 
 
 def test_a_result_without_its_error_is_a_failure():
-    """A performer that says failed must say why, and one that says done must not."""
+    """A failed result without an error, and a done one with an error, are `bad_result`."""
     error = records.StepError(code="x", message="y")
 
     for result in (records.Result(status=states.StepState.FAILED), records.Result(error=error)):
@@ -197,14 +195,14 @@ def test_a_result_without_its_error_is_a_failure():
 
 
 def test_finished_states_only_leave_by_a_resume():
-    """The table has no way out of done, and only one out of failed and cancelled."""
+    """A done run has no further moves, and a failed or cancelled one only moves to pending."""
     assert states.MOVES[RunState.DONE] == frozenset()
     assert states.MOVES[RunState.FAILED] == states.MOVES[RunState.CANCELLED] == {RunState.PENDING}
     assert set(states.MOVES) == set(RunState)
 
 
 def test_a_transition_knows_where_it_may_come_from():
-    """A store can guard a move without knowing its meaning."""
+    """A transition has the states from which it may be made."""
     assert runs.Transition.begin("r", samples.AT).since == {
         RunState.PENDING,
         RunState.RUNNING,
@@ -215,7 +213,7 @@ def test_a_transition_knows_where_it_may_come_from():
 
 
 def test_the_start_of_a_run_is_read_back_as_written():
-    """start.json of a later version may hold more."""
+    """The start of a run is read back as written, also with unknown fields of a later version."""
     start = samples.start(args={"a": [1]}, labels={"k": "v"})
 
     assert runs.RunStart.from_json(json.loads(plain.encode(start.to_json())) | {"later": 1}) == start
@@ -233,7 +231,7 @@ def test_the_start_of_a_run_is_read_back_as_written():
     ],
 )
 def test_another_try_by_exit_code(policy, error, again):
-    """Commands can be tried again after some exit codes, or after all but some."""
+    """A retry policy may name exit codes to retry, or those not to retry."""
     result = step_decisions.failed(error["code"], "", error["detail"])
     policy = operations.RetryPolicy(max_attempts=2, initial_seconds=5, **policy)
 
@@ -241,10 +239,9 @@ def test_another_try_by_exit_code(policy, error, again):
 
 
 def test_whatever_acts_is_noted_durably_before_it_begins():
-    """Of any other operation a power cut may take the first try: its repetition changes nothing that it has not made.
+    """Only operations whose repetition changes no state twice may begin without a durable line.
 
-    Issues have ids that are derived from their run; child runs, and those of a plan's tasks and chief, have their
-    parent's key.
+    Issues have ids derived from their run. Child runs, and those of a plan's tasks and chief, have their parent's key.
     """
     unsynced = {
         kind.__name__

@@ -72,7 +72,7 @@ def test_recipes_of_both_layers_are_found(project: Project) -> None:
 
 
 def test_a_projects_recipe_shadows_the_bundled_one(project: Project) -> None:
-    """The project's recipe of the same id is used, whatever its file is called, and says what it hides."""
+    """A project's recipe replaces the bundled one with the same id, whatever its file name, and names its layer."""
     project.bundle("draft", label="Bundled")
     project.add("draft", name="other-name.json", label="Mine")
     entry = project.catalogue.find("draft")

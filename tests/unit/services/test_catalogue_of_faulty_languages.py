@@ -74,9 +74,7 @@ def _catalogue(root, **changed):
 
 @pytest.mark.parametrize("place", ["parse", "check", "flaws", "freeze"])
 def test_a_fault_is_listed_at_its_recipe_and_logged_whole(tmp_path, caplog, place):
-    """Wherever a language fails, the list has the recipe with a stable code, the others are sound, and the log says
-    where.
-    """
+    """A recipe that meets a fault is listed with `dialect_fault`, other recipes are valid, and the log has it."""
     patterns: dict[str, Any] = {"flaws": 7, "freeze": ["p" * 500] * 100}
     broken = {"task_patterns": patterns[place]} if place in patterns else {}
     small_recipes.write(tmp_path / "recipes", "bad.json", small_recipes.recipe(UNLUCKY, **broken))

@@ -1,4 +1,4 @@
-"""Reviews of definitions of done in words: by the chief, by a person where it cannot tell, and again after a retry."""
+"""Reviews of definitions of done in words: by the chief, by a person if the chief is unsure, and after a retry."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class TestTheChief:
         assert (view.start.session_id, view.start.session_plan_task_id) == (session_id, 1)
 
     async def test_a_task_that_is_not_met_fails(self, place: plan_harness.Place, harness: plan_harness.Harness) -> None:
-        """It fails with the reason and an issue; a retry reviews the same run again, and closes the issue."""
+        """A task that is not met fails with the reason and an issue; a retry reviews the same run again."""
         place.project.say("review", text=judges("not_met"))
         session_id = await harness.started(SWEPT, task("sweep room 2", 1))
         plan = await harness.rested(session_id)
@@ -135,7 +135,7 @@ class TestTheChief:
     async def test_what_it_cannot_show_a_person_decides(
         self, place: plan_harness.Place, harness: plan_harness.Harness, said: str, why: str
     ) -> None:
-        """A reply without a valid verdict is corrected once; then, and where it is unsure, a gate asks a person."""
+        """An invalid verdict is corrected once; after that, and if the chief is unsure, a gate asks a person."""
         asked = await Asked.begin(place, harness)
         for key in ("review", "review.correction"):
             place.project.say(key, text=said)
@@ -218,7 +218,7 @@ class TestWhoJudges:
         assert (await harness.show(await harness.create(task("sweep room 2")))).reviewer is None
 
     async def test_plans_can_do_without(self, harness: plan_harness.Harness) -> None:
-        """With `review: off` words stay words; from a later `on` they are reviewed, and tasks that are done stay so."""
+        """With `review: off` words are not reviewed; after `on`, tasks that finish later are."""
         harness.toolbox.hold(2)
         session_id = await harness.started(SWEPT, task("sweep room 2", 1, dod=WORDS), review="off")
         plan = await harness.comes_to(session_id, t1="done")

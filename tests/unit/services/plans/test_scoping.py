@@ -44,7 +44,7 @@ async def test_the_router_chooses_and_fills_in(harness: plan_harness.Harness) ->
 
 
 async def test_no_recipe_is_asked_about(harness: plan_harness.Harness) -> None:
-    """Where no recipe fits, a question names those there are; an answer that is routed, or names one, decides."""
+    """A task without a recipe gets a question that lists the recipes, and an answer that names one decides."""
     for answer in (
         requests.ScopingAnswer(answer="sweep the attic"),
         requests.ScopingAnswer(answer="sweep"),

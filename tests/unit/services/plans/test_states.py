@@ -256,5 +256,5 @@ def test_what_an_edit_takes_a_task_to() -> None:
     ],
 )
 def test_where_a_running_plan_stands(before: Plan, status: PlanState) -> None:
-    """A running plan is done when all is, failed when nothing can go on, and runs on while it waits for an answer."""
+    """A running plan is done when all tasks are, failed when none can continue, else running."""
     assert transitions.started(before, LATER).status is status
