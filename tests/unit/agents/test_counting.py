@@ -118,7 +118,7 @@ async def test_what_is_of_the_turn_is_known(talk: Talk, claude_stub: Stub) -> No
 
 
 async def test_a_program_that_counts_by_process_is_believed(talk: Talk, claude_stub: Stub) -> None:
-    """Sums that begin anew with each process are taken as they are, not as a difference."""
+    """Sums that begin again with each process are taken unchanged, not as a difference."""
     claude_stub.answer(claude(1), claude(1), claude(2, calls=2), claude(1))
     told = [(await talk.turn("claude-code", key)).usage for key in ("one", "two", "three", "four")]
 

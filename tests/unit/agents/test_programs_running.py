@@ -116,7 +116,7 @@ class TestWhatItIsGiven:
         assert stub.calls()[0]["argv"] == argv
 
     async def test_the_environment_is_cleaned(self, speaking: Speaking, claude: Stub, work: Path) -> None:
-        """Variables of another agent are removed; keys, endpoints, folders and settings of the user stay."""
+        """Variables of another agent are removed; keys, endpoints, folders and settings of the user remain."""
         left = dict.fromkeys(
             ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_CHILD_SESSION"], "x"
         )

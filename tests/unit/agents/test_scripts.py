@@ -89,7 +89,7 @@ async def test_an_entry_can_bring_everything_that_a_reply_has(tmp_path: Path) ->
 
 
 async def test_a_delay_is_waited_by_the_clock(tmp_path: Path) -> None:
-    """A reply with a delay comes when the clock says so."""
+    """A reply with a delay comes when that time has passed on the clock."""
     time = clock.FakeClock()
     backend = scripted(tmp_path / "s.json", {"a": {"text": "late", "delay_seconds": 60}}, time)
     asked = asyncio.ensure_future(backend.prompt(prompt(key="a")))

@@ -147,7 +147,7 @@ class TestAsking:
         ("asked", "sent"), [(None, "m-2"), ("other", "other"), ("sonnet", "m-2")], ids=["default", "name", "tier"]
     )
     async def test_a_model_can_be_chosen(self, dialect: Dialect, speak: Any, asked: str | None, sent: str) -> None:
-        """A tier selects its configured model, a name is used as it is, and the default is the middle tier."""
+        """A tier selects its configured model, a name is the model itself, and the default is the middle tier."""
         async with http_service.service(dialect.says("Yes.")) as running:
             backend = speak(running)
             await backend.prompt(prompt(model=asked and backend.resolve_model(asked)))
@@ -493,7 +493,7 @@ class TestConversations:
         assert told[3] == [*told[2], ("assistant", "B."), ("user", "c?")]
 
     async def test_steps_that_are_repeated_take_what_followed_with_them(self, dialect: Dialect, speak: Any) -> None:
-        """A repeated step replaces its own turn and the later ones of its run; turns of other runs stay."""
+        """A repeated step replaces its own turn and the later ones of its run; turns of other runs remain."""
         other = "20260210T143000Z-other1"
         async with http_service.service(dialect.says("Yes.")) as running:
             backend = speak(running)

@@ -244,7 +244,7 @@ async def test_a_pause_that_could_not_be_shared_is_shared_with_the_next_prompt(p
     ],
 )
 async def test_a_broken_document_keeps_nothing_waiting(processes: Processes, text: str) -> None:
-    """A broken or implausible document is ignored, and the next prompt writes it anew."""
+    """A broken or implausible document is ignored, and the next prompt writes a new one."""
     file = processes.folder / "rates" / "prompts.json"
     file.parent.mkdir()
     file.write_text(text)

@@ -54,7 +54,7 @@ def data(tmp_path: Path) -> Path:
 
 
 async def taken(data: Path, *rows: stores.RunSummary, **asked: Any) -> str | None:
-    """Claim the workspace for a moment; return its holder, "nobody" if the run is unknown, or None if it was free."""
+    """Claim the workspace for a moment; return its holder (or a placeholder), or None if it was free."""
     with contextlib.closing(workspace_locks.WorkspaceLocks(data)) as locks:
         return await _taken(locks, *rows, **asked)
 

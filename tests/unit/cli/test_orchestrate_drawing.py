@@ -63,7 +63,7 @@ async def test_each_change_is_a_line(capsys: pytest.CaptureFixture[str]):
 
 
 async def test_a_person_sees_lines_drawn_in_place(capsys: pytest.CaptureFixture[str]):
-    """On a terminal, running steps are drawn over themselves, and finished ones stay."""
+    """On a terminal, running steps are drawn over themselves, and finished ones remain."""
     await draw(clock.FakeClock(), live=True)
     told = capsys.readouterr().err
     lasting = [line for line in screen(told) if line]

@@ -1,4 +1,4 @@
-"""Tests of the driver scheduler: stepping, blocking, joining and cancelling branches."""
+"""Tests of the driver scheduler: stepping, blocking, gathering and cancelling branches."""
 
 from __future__ import annotations
 

@@ -388,7 +388,7 @@ async def test_a_stop_does_not_wait_for_room():
 
 
 async def test_nondeterminism_parks_the_run_and_writes_nothing():
-    """Nondeterminism parks the run and leaves the journals unchanged."""
+    """Nondeterminism parks the run and leaves the journals unchanged, so that the earlier version can continue it."""
     whole = logs.Bench(_three)
     await whole.run()
     bench = logs.Bench(_branches)

@@ -46,7 +46,7 @@ def recipe(recipe_id: str, **fields: Any) -> dict[str, Any]:
 
 
 def write(folder: Path, name: str, content: Any) -> Path:
-    """Write a recipe file; a string is written as it is."""
+    """Write a recipe file; a string is written unchanged."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")

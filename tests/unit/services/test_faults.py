@@ -20,7 +20,7 @@ from app.services import faults
     ],
 )
 def test_a_fault_is_told_as_an_error(raised: BaseException, told: type[errors.ControlRoomError], code: str) -> None:
-    """A fault becomes an error with its code, and errors stay unchanged."""
+    """A fault becomes an error with its code, and errors are unchanged."""
     with pytest.raises(told) as caught, faults.as_errors():
         raise raised
 

@@ -140,7 +140,7 @@ async def test_events_of_another_process_are_seen_within_a_second(bench: pools.B
 
 
 async def test_a_released_stream_is_over(bench: pools.Bench) -> None:
-    """A stream of a running run ends when the service stops."""
+    """A stream of a running run ends when the service stops, with the events written by then."""
     held = bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
     await bench.executed("one/1")

@@ -67,7 +67,7 @@ def test_one_layer(layers):
 
 
 def test_higher_layers_win_by_variant(layers):
-    """The project's variants win over the user's, and the user's over the bundled ones; other variants stay."""
+    """The project's variants win over the user's, and the user's over the bundled ones; other variants remain."""
     layers.write(1, {"plan": _entry("User", t3="mid", t5="mid")}, mid="mid text")
     layers.write(2, {"plan": {"variants": {"t5": "templates/top.md"}}, "new": _entry(t3="top")}, top="top text")
     registry = layers.load()
@@ -109,7 +109,7 @@ def test_windows_line_ends_and_marks_of_byte_order(layers):
     ],
 )
 def test_a_broken_registry_is_told_and_takes_nothing_down(layers, registry, code):
-    """A broken registry is a flaw that names the file, and the layers below stay."""
+    """A broken registry is a flaw that names the file, and the layers below remain."""
     layers.write(2, registry)
     loaded = layers.load()
 

@@ -72,7 +72,7 @@ def test_every_recipe_that_fits_is_a_candidate():
 
 
 def test_none_that_fits():
-    """Without a match the reason explains why, and there is not a recipe."""
+    """A description without a match gets a reason and no arguments, and is not routable."""
     found = _route("Make coffee", _recipe("a", "draft scene"))
 
     assert (found.recipe_id, found.routable, dict(found.initial_args)) == (None, False, {})

@@ -81,7 +81,7 @@ async def _scheduler(
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_run_that_cannot_be_cancelled_holds_up_its_own_trigger_alone(fault: type[BaseException]) -> None:
-    """A run that cannot be cancelled delays only its own trigger; other triggers start runs and stay ready."""
+    """A run that cannot be cancelled delays only its own trigger; other triggers start runs and remain ready."""
     time, runs = clock.FakeClock(), Runs(fault())
     tested, probes = await _scheduler(runs, time, "cancel")
     tested.start()

@@ -1,4 +1,4 @@
-"""Arguments are validated completely and flaws have paths; outputs stay within their bounds."""
+"""Arguments are validated completely and flaws have paths; outputs keep their bounds."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_any_files_give_the_same_bounded_answer_twice(tmp_path_factory, texts):
     ],
 )
 def test_hostile_arguments_end_in_a_failure_with_a_code(tmp_path, value):
-    """A tool refuses any wrong argument, or fails with a known code."""
+    """Any argument of any tool leads to a failure with a known code or to a bounded output."""
     workspace = stories.write(tmp_path, {"s.md": "x"})
     for spec in TOOLS.specs().values():
         required = dict.fromkeys(spec.args_schema["required"], "s.md")

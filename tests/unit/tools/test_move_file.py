@@ -147,7 +147,7 @@ class TestMoves:
         assert content(root)["inbox/a.task"] == "a"
 
     async def test_a_folder_does_not_go_into_itself(self, root: Path) -> None:
-        """A move of a folder into itself is refused, and all files stay."""
+        """A move of a folder into itself is refused, and all files remain."""
         failure = await refusal(root, "inbox", "inbox/done")
 
         assert (failure.code, failure.detail["errno"]) == ("write_failed", "EINVAL")
@@ -311,7 +311,7 @@ class TestOthers:
             assert (root / f"left/{number}").exists() is not (root / f"right/{number}").exists()
 
     async def test_a_file_that_others_take_is_theirs(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A file that another program moves away during the move does not stay in two places."""
+        """A file that another program moves away during the move does not remain in two places."""
         link = os.link
 
         def interfering(*given: Any, **named: Any) -> None:

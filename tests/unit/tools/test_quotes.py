@@ -31,7 +31,7 @@ def test_every_part_between_blanks_is_found(parts: list[str], data: st.DataObjec
         ("The lantern\r\nwas dark.", "The lantern was dark."),
         ("The\u00a0lantern\u202fwas\u3000dark", "The lantern was dark"),
         ("The lantern was dark", "The\u00a0lantern was\u2028dark"),
-        # What is not seen.
+        # Invisible characters.
         ("The lan\u00adtern was dark", "The lantern was dark"),
         ("The lan\u200btern was\u200b \u200bdark", "The lantern was dark"),
         ("The lantern", "The \ufefflan\u2060tern"),
@@ -85,7 +85,7 @@ def test_how_a_text_is_set_does_not_count(text: str, quote: str) -> None:
         ("tôi biết rồi", "tôi bi"),
         ("τοῦ Ἀχιλλέως", "χιλλέως"),
         ("그는 하지 않았다", "그는 하지 않았"),
-        # Marks that are no emphasis.
+        # Marks that are not emphasis.
         ("2*3 is six", "23 is six"),
         ("snake_case", "snakecase"),
         ("~~dark~~ water", "dark water"),

@@ -1,4 +1,4 @@
-"""Reading files as text: whole files for steps, and the beginnings of others as excerpts."""
+"""Reading files as text: whole files for steps, and the first parts of others as excerpts."""
 
 from __future__ import annotations
 

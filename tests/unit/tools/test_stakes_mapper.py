@@ -86,7 +86,7 @@ def test_empty_scenes_have_no_stakes(tmp_path, texts):
 
 
 def test_many_scenes_give_a_bounded_answer(tmp_path):
-    """The scenes of a long story are cut, the totals are true and the levels stay complete."""
+    """The scenes of a long story are cut, and the totals and levels are complete."""
     payload = chart(tmp_path, *[TENSE] * 150)
 
     assert payload["truncated"]

@@ -313,7 +313,7 @@ async def go_on(harness: Harness, session_id: str) -> None:
 
 
 def crash_points(story: Sequence[str], lost: tuple[str, ...]) -> list[tuple[str, int]]:
-    """Return passings of the points of a story with these beginnings, at which to kill a process."""
+    """Return passings of the points of a story with these prefixes, at which to kill a process."""
     return examples.passings([point for point in story if point.startswith(lost)])
 
 
@@ -321,10 +321,10 @@ async def crash_everywhere(begin: Begin, check: Act, lost: tuple[str, ...], act:
     """Bring a plan to its end, and again with a crash at passings of every point: kill, restart, check.
 
     Args:
-    lost: Beginnings of the points.
+        lost: Prefixes of the points.
 
     Returns:
-    The points at which a process died.
+        The points at which a process died.
     """
     harness, session_id = await begin()
     await act(harness, session_id)

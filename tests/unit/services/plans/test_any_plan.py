@@ -148,7 +148,7 @@ class StoreHarness:
         await self.open()
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> bool:
-        """Run the loop and advance the time until a condition holds; return whether it came to hold."""
+        """Run the loop and advance the time until a condition holds; return whether it did."""
         deadline = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
         while not await holds():
             if asyncio.get_running_loop().time() > deadline:

@@ -49,7 +49,7 @@ async def test_an_intent_becomes_tasks(harness: plan_harness.Harness) -> None:
 
 
 async def test_what_the_chief_gets_wrong_is_asked(harness: plan_harness.Harness) -> None:
-    """Wrong arguments of the chief become a question of the system; the chief's own questions stay its own."""
+    """Wrong arguments of the chief become a question of the system; the chief's own questions remain its own."""
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
     plan = await harness.rested(created.plan.session_id)
     _, carry, nice = plan.tasks

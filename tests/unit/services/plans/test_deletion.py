@@ -44,7 +44,7 @@ async def refused(harness: plan_harness.Harness, session_id: str) -> errors.Wron
 
 
 async def test_a_plan_that_rests_is_deleted(harness: plan_harness.Harness) -> None:
-    """A draft, approved, paused, done or failed plan can be deleted; its runs, receipts and issues stay."""
+    """A draft, approved, paused, done or failed plan can be deleted; its runs, receipts and issues remain."""
     harness.toolbox.fail(2)
     approved, paused = await harness.create(task("sweep room 1")), await harness.started(task("xyzzy"))
     await harness.application.plans.approve(approved)

@@ -18,7 +18,7 @@ CHIEF_SAYS = plan_harness.says(
     {"id": 2, "description": "sweep room 2", "deps": [1]},
 )
 LOST = ("storage.plan.", "storage.create.", "storage.issue.", "storage.decide.", "pool.")
-"""Beginnings of the points at which a crash is tried."""
+"""Prefixes of the points at which a crash is tried."""
 
 
 @pytest.fixture(scope="module")

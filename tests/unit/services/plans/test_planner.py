@@ -395,7 +395,7 @@ async def test_a_cancelled_run_fails_its_task_until_it_is_sent_on(harness: plan_
 
 
 async def test_a_paused_run_keeps_its_task(harness: plan_harness.Harness) -> None:
-    """A task whose run is paused stays running, and the wait for the plan does not wait for it."""
+    """A task whose run is paused stays running without delaying a wait for the plan, and continues with the run."""
     harness.door.clear()
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
     plan = await harness.until(session_id, lambda plan: plan.tasks[0].run_id is not None)
@@ -455,7 +455,7 @@ async def test_a_damaged_plan_stops_nobody_else(harness: plan_harness.Harness) -
 
 
 async def test_a_plan_written_by_hand_is_taken_up(place: plan_harness.Place) -> None:
-    """A plan written by hand in the documented format is continued, and its unknown fields stay."""
+    """A plan written by hand in the documented format is continued, and its unknown fields remain."""
     harness = plan_harness.Harness(place)
     await harness.store.start()
     tasks = [

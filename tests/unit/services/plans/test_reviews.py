@@ -99,7 +99,7 @@ class TestTheChief:
         assert (view.start.session_id, view.start.session_plan_task_id) == (session_id, 1)
 
     async def test_a_task_that_is_not_met_fails(self, place: plan_harness.Place, harness: plan_harness.Harness) -> None:
-        """A task that is not met fails with the reason and an issue; a retry reviews the same run again."""
+        """A task that is not met fails with an issue; a retry reviews its run again and closes the issue."""
         place.project.say("review", text=judges("not_met"))
         session_id = await harness.started(SWEPT, task("sweep room 2", 1))
         plan = await harness.rested(session_id)
@@ -529,7 +529,7 @@ class TestProposals:
 
 
 LOST = ("storage.", "pool.")
-"""Beginnings of the points at which a crash is tried: every write."""
+"""Prefixes of the points at which a crash is tried: every write."""
 
 
 @pytest.mark.parametrize(

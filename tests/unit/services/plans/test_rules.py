@@ -34,7 +34,7 @@ class TestRuns:
         assert not transitions.without_run(found).partial
 
     def test_a_run_that_fails_blocks_only_what_needs_it(self) -> None:
-        """A task fails with its run's error, its dependents stay blocked, and other tasks are pending."""
+        """A task fails with its run's error, its dependents remain blocked, and other tasks are pending."""
         found = rules.reconciled(plan(running(1), task(2, 1), task(3)), {"run-1": fact(RunState.FAILED, error=ERROR)})
 
         assert states(found) == {1: "failed", 2: "blocked", 3: "pending"}

@@ -227,7 +227,7 @@ def test_every_drawn_move_can_be_made() -> None:
 
 
 def test_what_an_edit_takes_a_task_to() -> None:
-    """An edit that adds an open dependency or question blocks a task; a failed one is blocked at its retry."""
+    """An edit that adds an open dependency or question makes a task wait; a failed one waits after its retry."""
     waits = _edited(deps=(2,))
     open_two = plan(task(1), task(2))
     tried = plan(failed(1), task(2))

@@ -20,7 +20,7 @@ FAILS = HOLDS | {"expected": "nothing"}
 """A check that the chore of task 1 does not pass."""
 
 LOST = ("storage.plan.", "storage.create.", "storage.decide.", "storage.issue.")
-"""Beginnings of the points at which a crash is tried."""
+"""Prefixes of the points at which a crash is tried."""
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ SAID = {"$task": 1, "output": "work.said"}
 """The output of the chore of task 1."""
 
 LOST = ("storage.plan.", "storage.create.", "storage.decide.")
-"""Beginnings of the points at which a crash is tried."""
+"""Prefixes of the points at which a crash is tried."""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ class TestForm:
         ]
 
     def test_an_edit_may_not_take_the_way_away(self) -> None:
-        """An edit cannot drop a dependency that a reference needs; a reference that was broken before may stay."""
+        """An edit cannot drop a dependency that a reference needs; a reference that was broken before is accepted."""
         before = given.plan(given.task(1), given.task(2, 1), given.task(3, 2, args={"a": SAID}))
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.with_edit(before, given.task(2), given.LATER)
@@ -180,7 +180,7 @@ async def test_the_value_is_the_same_wherever_the_process_dies(place: plan_harne
 
 
 def test_a_later_task_reads_the_drafts_of_its_session() -> None:
-    """A path is replaced by its newest draft, through several drafts; other paths stay."""
+    """A path is replaced by its newest draft, through several drafts; other paths are unchanged."""
     newest = {"Story/a.md": "Drafts/1.md", "Drafts/1.md": "Drafts/2.md", "x": "y", "y": "x"}
 
     assert drafts._newest(["Story/a.md", "Story/b.md", "Drafts/2.md", "Story"], newest) == [
