@@ -118,7 +118,7 @@ def test_a_reply_cut_off_in_its_loop_is_degenerate(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*SOUND, *EQUAL_LINES])
 def test_a_sound_reply_is_none(name: str) -> None:
-    """Short words, lists, tables, code, refrains, reworded answers and returned texts are not degenerate."""
+    """Short words, lists, tables, code, refrains, prompted answers and returned texts are not degenerate."""
     assert degeneration.find((SOUND | EQUAL_LINES)[name], ASKED) is None
 
 

@@ -1,4 +1,4 @@
-"""The lists of commands in the help: each command has a complete description at any width of the terminal."""
+"""The lists of commands in the help: each command has a complete description."""
 
 from __future__ import annotations
 

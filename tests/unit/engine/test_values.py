@@ -239,7 +239,7 @@ def test_another_try_by_exit_code(policy, error, again):
 
 
 def test_whatever_acts_is_noted_durably_before_it_begins():
-    """Only operations whose repetition changes no state twice may begin without a durable line.
+    """Only operations that can be repeated without a second effect may begin without a durable line.
 
     Issues have ids derived from their run. Child runs, and those of a plan's tasks and chief, have their parent's key.
     """

@@ -106,7 +106,7 @@ def test_the_same_contradiction_is_told_once(tmp_path):
     ],
 )
 def test_the_dead_speak_only_before_their_death(tmp_path, died, front_matter, speaks_in_vain):
-    """A speaker who died before the scene's number or date is a conflict, except in a flashback."""
+    """A speaker who is dead by scene number, date or status is a conflict, except in a flashback."""
     card = f"---\nname: Orrin Hale\nkind: character\n{died}\n---\n"
     payload = check(tmp_path, f'---\n{front_matter}\n---\n"Late," said Orrin.', **{"canon/CHAR-orrin.md": card})
 
