@@ -38,7 +38,7 @@ class JsonDialect:
         return []
 
     def freeze(self, recipe: libraries.Recipe, library: libraries.Library) -> dict[str, plain.Json]:
-        """Freeze nothing except the recipe."""
+        """Return no frozen data besides the recipe."""
         return {}
 
     def json_schema(self) -> dict[str, plain.Json]:

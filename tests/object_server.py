@@ -190,7 +190,7 @@ class _Azure(_Handler):
 
 @contextlib.contextmanager
 def serving(scheme: str = "s3") -> Iterator[ObjectServer]:
-    """Give a server that runs."""
+    """Yield a running server."""
     with ObjectServer(scheme) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

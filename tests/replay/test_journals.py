@@ -242,7 +242,7 @@ async def test_another_output_is_caught_where_it_is_read():
 
 
 async def test_another_outcome_is_caught_where_it_decides():
-    """A reply with another outcome, or with none, is refused, because it leads to another step than the recorded one."""
+    """The driver refuses another outcome, or none, in a reply, because it leads to a step that was not recorded."""
     run = golden.load("agent_recipes/loop")
     for position in range(len(run.lines) - 1):
         for said in ("Nothing.", '{"outcome": "other", "otherDescription": "x"}'):
@@ -281,7 +281,7 @@ NOT_BUNDLED = [
 
 @pytest.mark.parametrize("name", NOT_BUNDLED)
 async def test_journals_are_those_of_todays_driver(name, tmp_path):
-    """As long as its recipe does not change, a run recorded anew has the kept journal, with the driver version of its start."""
+    """With an unchanged recipe, a run recorded anew has the kept journal, with the driver version of its start."""
     kept = golden.load(name)
     made = await golden.record(name, tmp_path / "project")
 
