@@ -107,7 +107,7 @@ def _part(text: str) -> tuple[int, int]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Move long tests before the others, which keep their order, and distribute those that take minutes over the workers."""
+    """Move long tests before the others, which keep their order, and share out tests of minutes over the workers."""
     items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
     part, parts = config.getoption("--part")
     minutes = sorted((item for item in items if _allowed_seconds(item) >= _MINUTES), key=_allowed_seconds, reverse=True)
@@ -132,7 +132,7 @@ def _allowed_seconds(item: pytest.Item) -> float:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Restore the root logger's level and handlers after each test, because a service sets them for the whole process."""
+    """Restore the root logger's level and handlers after each test, because a service sets them process-wide."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     try:
