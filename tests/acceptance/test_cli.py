@@ -1,4 +1,4 @@
-"""The command line as users run it: real processes, exit codes, what machines read."""
+"""The command line as users run it: real processes, exit codes, machine-readable output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAVY = (
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project."""
+    """Create a project."""
     return programs.make_project(tmp_path / "project")
 
 
@@ -41,7 +41,7 @@ def run_small(project: programs.Project, *options: str, code: int = 0, **given: 
 
 
 def test_help_loads_nothing_heavy():
-    """Help answers at once, since neither web framework nor database is imported for it."""
+    """Help imports neither the web framework nor the database."""
     told = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "app", "--help"],
         env=programs.environment(None),
@@ -58,7 +58,7 @@ def test_help_loads_nothing_heavy():
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], ["runs", "--help"], ["run", "--help"]])
 def test_help_and_version_end_well(arguments: list[str]):
-    """Help and version are no errors."""
+    """Help and version end with 0."""
     assert programs.control_room(*arguments).stdout
 
 
@@ -78,7 +78,7 @@ def test_help_and_version_end_well(arguments: list[str]):
     ],
 )
 def test_wrong_use_is_exit_code_2(project: programs.Project, arguments: list[str]):
-    """A command line that cannot be meant ends with 2 and a line on stderr."""
+    """A wrong command line ends with 2 and an error on stderr."""
     refused = programs.control_room(*arguments, project=project, code=2)
 
     assert refused.stderr.strip()
@@ -89,7 +89,7 @@ def test_wrong_use_is_exit_code_2(project: programs.Project, arguments: list[str
 
 
 def test_run_ends_done_and_shows_its_steps(project: programs.Project):
-    """A run in process needs no server, shows each step on its own line, and ends with 0."""
+    """A run in process needs no server, prints a line for each step, and ends with 0."""
     done = programs.control_room("run", "small", "--arg", "words=gate", project=project)
     lines = [line.split() for line in done.stdout.splitlines()]
 
@@ -104,7 +104,7 @@ def test_run_ends_done_and_shows_its_steps(project: programs.Project):
 
 
 def test_run_as_json_is_its_detail(project: programs.Project):
-    """With --json the run's detail is all that is printed."""
+    """With --json the output contains only the run's detail."""
     detail = run_small(project, "--label", "book=one", "--priority", "3", "--description", "Find the gate")
 
     assert detail["status"] == "done"
@@ -118,7 +118,7 @@ def test_run_as_json_is_its_detail(project: programs.Project):
 
 
 def test_failed_run_is_exit_code_1(project: programs.Project):
-    """A run that fails ends with 1 and says why on stderr."""
+    """A failed run ends with 1 and prints the reason on stderr."""
     project.say(draft={"error": {"code": "model_crashed", "message": "the model broke"}})
     failed = programs.control_room("run", "small", "--arg", "words=gate", project=project, code=1)
 
@@ -127,7 +127,7 @@ def test_failed_run_is_exit_code_1(project: programs.Project):
 
 
 def test_unknown_recipe_is_exit_code_4_with_the_nearest(project: programs.Project):
-    """An unknown recipe is not found; the nearest name is told."""
+    """An unknown recipe is not found, and the message suggests the nearest name."""
     refused = programs.control_room("run", "smal", project=project, code=4)
 
     assert "control-room: there is no recipe 'smal'; did you mean small" in refused.stderr
@@ -135,7 +135,7 @@ def test_unknown_recipe_is_exit_code_4_with_the_nearest(project: programs.Projec
 
 
 def test_arguments_that_do_not_fit_are_all_told(project: programs.Project):
-    """Missing and undeclared arguments are listed, each on a line with its path."""
+    """Missing and undeclared arguments are both reported, with their paths."""
     refused = programs.control_room("run", "small", "--arg", "wrods=gate", project=project, code=2)
 
     assert "$.args.words" in refused.stderr
@@ -143,7 +143,7 @@ def test_arguments_that_do_not_fit_are_all_told(project: programs.Project):
 
 
 def test_text_in_place_of_a_list_is_told_how_a_list_is_given(project: programs.Project):
-    """An argument of the wrong type is refused with the form in which other types stand on a command line."""
+    """An argument of the wrong type is refused with the notation for other types on the command line."""
     refused = programs.control_room(
         "run", "analytical_consistency", "--arg", "scene_paths=Story", "--dry-run", project=project, code=2
     )
@@ -156,7 +156,7 @@ def test_text_in_place_of_a_list_is_told_how_a_list_is_given(project: programs.P
 
 
 def test_arguments_come_from_file_and_command_line(project: programs.Project):
-    """Arguments of a file and of the command line are one object."""
+    """Arguments of a file and of the command line are merged."""
     file = project.write("args.json", {"words": "tower"})
     first = programs.asked("run", "small", "--args-file", file, project=project)
     second = programs.asked("run", "small", "--args-file", file, "--arg", 'words:="gate"', project=project)
@@ -178,7 +178,7 @@ def test_dry_run_starts_nothing(project: programs.Project):
 
 
 def test_run_counts_the_runs_above_it_in_another_project(project: programs.Project):
-    """A command of a run of another project starts a run all the same, and is held to the same depth."""
+    """A command inside a run of another project starts a run, within the same depth limit."""
     above: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123"}
     shown = run_small(project, CONTROL_ROOM_DEPTH="1", **above)
     start = json.loads((project.data / "runs" / str(shown["run_id"]) / "start.json").read_text())
@@ -190,7 +190,7 @@ def test_run_counts_the_runs_above_it_in_another_project(project: programs.Proje
 
 
 def test_interrupted_run_says_how_to_go_on_and_goes_on(project: programs.Project):
-    """Ctrl-C stops a run so that it can be resumed: exit code 130, and `runs resume` takes it to its end."""
+    """Ctrl-C stops a run with exit code 130, and `runs resume` finishes the run."""
     project.say(draft=[{"hang": True}, "later"])
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "run", "small", "--arg", "words=gate"],
@@ -215,7 +215,7 @@ def test_interrupted_run_says_how_to_go_on_and_goes_on(project: programs.Project
     assert programs.asked("runs", "resume", run_id, project=project)["status"] == "done"
 
 
-# The first terminal that the leader of a session opens is the one whose end the kernel tells it of.
+# The kernel reports the closing of a terminal to the session leader that opened it first.
 IN_A_TERMINAL = """
 import os, sys
 os.setsid()
@@ -227,7 +227,7 @@ os.execv(sys.executable, [sys.executable, "-m", "app", *sys.argv[2:]])
 
 
 def test_a_closed_terminal_lets_the_step_in_flight_end(project: programs.Project):
-    """What an agent was paid for is kept: the step is recorded within the grace, and is not performed again."""
+    """After the terminal closes, the step in progress is recorded within the grace period, and not performed again."""
     project.say(brief=[{"text": "paid for", "delay_seconds": 2}, {"text": "paid for twice"}])
     outer, inner = pty.openpty()
     process = subprocess.Popen(
@@ -262,7 +262,7 @@ def test_run_beside_a_service_is_listed_by_it(project: programs.Project):
 
 
 def test_output_that_nobody_reads_ends_the_command_quietly(project: programs.Project):
-    """When the reader of a pipe goes away, the command ends without a word."""
+    """When the reader of a pipe disappears, the command ends without output."""
     run_small(project)
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "runs", "list"],
@@ -282,7 +282,7 @@ def test_output_that_nobody_reads_ends_the_command_quietly(project: programs.Pro
 
 
 def test_closed_output_does_not_change_the_exit_code(project: programs.Project):
-    """A command whose output streams are closed still tells by its exit code how it ended."""
+    """A command with closed output streams keeps its exit code."""
     command = f"exec {sys.executable} -m app runs show absent >&- 2>&-"
     done = subprocess.run(["sh", "-c", command], env=programs.environment(project), cwd=project.path, check=False)
 
@@ -290,7 +290,7 @@ def test_closed_output_does_not_change_the_exit_code(project: programs.Project):
 
 
 def test_terminal_without_unicode_survives(project: programs.Project):
-    """On a terminal that knows only ASCII nothing breaks."""
+    """On a terminal with only ASCII, the output of every character succeeds."""
     project.say(draft="Ærendil — naïve “quotes” 東京")
     arguments = ("run", "small", "--arg", "words=gate")
     done = programs.program(*arguments, project=project, PYTHONIOENCODING="ascii")
@@ -304,7 +304,7 @@ def test_terminal_without_unicode_survives(project: programs.Project):
 
 
 def test_runs_are_listed_and_filtered(project: programs.Project):
-    """Lists are newest first and can be filtered; an empty one is no error."""
+    """Lists can be filtered and limited, and an empty list is not an error."""
     assert programs.asked("runs", "list", project=project) == []
     assert programs.control_room("runs", "list", project=project).stdout == "no runs\n"
     assert not (project.data / "runs").exists()
