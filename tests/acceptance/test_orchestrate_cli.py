@@ -1,5 +1,6 @@
-"""The program `orchestrate` as users run it: real processes, signals, kills, damaged files; what its document says
-beyond the numbered items, which have tests of their own beside this file.
+"""The program `orchestrate` as users run it: real processes, signals, kills and damaged files.
+
+These tests are about the document beyond its numbered items, which have their own tests.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ HEAVY = ("alembic", "asyncio", "fastapi", "httpx", "jsonschema", "pydantic", "re
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    """Make an empty workspace."""
+    """Create an empty workspace."""
     path = tmp_path / "work"
     path.mkdir()
     return Workspace(path)
 
 
 def stuck(workspace: Workspace) -> None:
-    """Write a workflow whose second step ends only when there is a file `go`."""
+    """Write a workflow whose second step ends only when a file `go` exists."""
     waits = "echo begun >> trace; until [ -e go ]; do sleep 0.02; done; echo over >> trace"
     workspace.flow(shell("First", "echo first >> trace"), shell("Second", waits), shell("Third", "echo third >> trace"))
 
 
 def interrupted(workspace: Workspace, *arguments: str, by: int = signal.SIGINT) -> tuple[int, str, str]:
-    """Run the workflow and send a signal while its second step is under way."""
+    """Run the workflow and send a signal while its second step is in progress."""
     stuck(workspace)
     with going("run", FLOW, *arguments, workspace=workspace) as process:
         until(lambda: "begun" in _text(workspace, "trace"), "the second step has begun")
@@ -52,7 +53,7 @@ def interrupted(workspace: Workspace, *arguments: str, by: int = signal.SIGINT) 
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until something holds."""
+    """Wait until a condition is true."""
     for _ in range(3000):
         if holds():
             return
@@ -61,7 +62,7 @@ def until(holds: Callable[[], bool], what: str) -> None:
 
 
 def latest(workspace: Workspace) -> Path:
-    """Return the folder that `latest` leads to."""
+    """Return the folder that `latest` links to."""
     return workspace.runs / os.readlink(workspace.runs / "latest")
 
 
@@ -72,7 +73,7 @@ def state(workspace: Workspace) -> dict[str, Any]:
 
 
 def waits(workspace: Workspace) -> bool:
-    """Tell whether the newest run has come to its step Wait."""
+    """Return whether the newest run has reached its step Wait."""
     if not (workspace.runs / "latest" / "state.json").exists():
         return False
     return bool(state(workspace)["steps"]["Wait"]["status"] == "running")
@@ -83,11 +84,11 @@ def again(workspace: Workspace, *arguments: str, code: int = 0) -> Finished:
     return orchestrate("resume", "latest", *arguments, workspace=workspace, code=code)
 
 
-# -- running
+# -- execution
 
 
 def test_help_needs_nothing_heavy():
-    """What answers at once loads no engine."""
+    """Help loads no heavy package."""
     loaded = f"print(sorted({set(HEAVY)!r} & set(sys.modules)))"
     code = f"import sys\nfrom app.cli.orchestrate import command\ncommand.execute(['--help'])\n{loaded}"
     told = subprocess.run([sys.executable, "-c", code], cwd=programs.ROOT, capture_output=True, text=True, check=True)
@@ -96,7 +97,7 @@ def test_help_needs_nothing_heavy():
 
 
 def test_nothing_is_made_outside_of_its_folder(workspace: Workspace):
-    """A run leaves `.orchestrate` and nothing else, kept from git; what is refused leaves nothing at all."""
+    """A run creates only `.orchestrate`, which git ignores, and a refused command creates no file."""
     workspace.flow(shell("A", "true"))
     workspace.write("bad.yaml", "steps: 1")
     orchestrate("run", "bad.yaml", workspace=workspace, code=2)
@@ -112,7 +113,7 @@ def test_nothing_is_made_outside_of_its_folder(workspace: Workspace):
 
 
 def test_a_run_is_told_step_by_step(workspace: Workspace):
-    """Each step has a line with its number and what came of it; a failure is told with the way on."""
+    """Each step prints a line with its number and result, and a failure prints the command to continue."""
     steps = [
         shell("Say", "true"),
         loop("Each", shell("Do", "exit $0", "${item}"), items=["0", "3"]),
@@ -137,7 +138,7 @@ def test_a_run_is_told_step_by_step(workspace: Workspace):
 
 
 def test_output_can_be_less_or_json(workspace: Workspace):
-    """`--quiet` leaves the run's id, `--json` one object with the state and the exit code."""
+    """`--quiet` prints only the run's id, and `--json` one object with the state and the exit code."""
     workspace.flow(shell("A", "exit 4"))
     quiet = orchestrate("run", FLOW, "--quiet", workspace=workspace, code=1)
     told = json.loads(orchestrate("run", FLOW, "--json", workspace=workspace, code=1).stdout)
