@@ -137,7 +137,7 @@ def _passes(name: str, command: list[str]) -> bool:
 
 
 def _begun(command: list[str], said: IO[bytes] | int | None = None) -> subprocess.Popen[bytes]:
-    # A venv's tools must find its other tools, whatever the caller; files compiled by one process serve the others.
+    # A venv's tools must find its other tools for any caller; files compiled by one process serve the others.
     path = f"{environment.PYTHON.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return subprocess.Popen(

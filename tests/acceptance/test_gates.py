@@ -296,7 +296,7 @@ def test_a_kill_while_an_answer_is_written(project: programs.Project, point: str
     smoke.only("pool.after_vote:1", ["pool.before_vote:1", "storage.decide.before_write:4", "pool.after_vote:1"]),
 )
 def test_a_kill_while_a_vote_is_written(project: programs.Project, point: str) -> None:
-    """After a kill anywhere during the write of a vote, the same key can vote again and counts once."""
+    """After a kill during the write of a vote, the same key can vote again and counts once; the other key decides."""
     people = (("ada", "admin"), ("bob", "approver"))
     secrets = [told("keys", "add", name, "--role", role, project=project)["secret"] for name, role in people]
     ada, bob = ({"Authorization": f"Bearer {secret}"} for secret in secrets)

@@ -72,7 +72,7 @@ final_output: seen
 
 
 def test_a_command_finds_no_secret_that_it_was_not_given(project: programs.Project):
-    """A command gets only the secrets that its recipe names, and its output is masked.
+    """A command gets only the secrets that its recipe names, and the recorded output masks them.
 
     It finds neither the token nor keys of backends in the environments of the processes above it.
     """

@@ -131,7 +131,7 @@ def test_published_and_watched_ports_are_those_that_are_opened() -> None:
 
 
 def test_members_of_the_profile_are_bounded_and_watched() -> None:
-    """Each service limits processes, memory and descriptors, and all but the worker have a health check."""
+    """Each service has a version and limits of its resources, and all but the worker have a health check."""
     for name, service in _document()["services"].items():
         assert service["pids_limit"], name
         assert service["mem_limit"] == service["memswap_limit"], name

@@ -1,4 +1,4 @@
-"""The core install stays light: requirements of a part of the users are extras, and the service works without them."""
+"""The core install stays light: what only some users need is an extra, and the service works without extras."""
 
 from __future__ import annotations
 

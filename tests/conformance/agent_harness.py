@@ -82,7 +82,7 @@ class Abilities:
     prompt_bytes: int = 300_000
     """The longest prompt that the tests send to it."""
     too_long: str | None = None
-    """Code of the refusal of such a prompt; None: it accepts the prompt."""
+    """Code of the refusal of a prompt of that length; None: it accepts the prompt."""
 
 
 class AgentHarness:

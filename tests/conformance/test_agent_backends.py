@@ -606,7 +606,7 @@ def _echo(asked: Asked) -> Reply:
 
 async def _until(holds: Callable[[], Any]) -> None:
     async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - what is waited for happens in other processes
+        while not holds():  # noqa: ASYNC110 - the condition depends on other processes
             await asyncio.sleep(0.02)
 
 

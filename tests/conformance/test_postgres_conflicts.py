@@ -1,4 +1,4 @@
-"""Transactions that the database aborts: the store repeats each kind of write, and writes nothing twice."""
+"""Transactions that the database aborts: the store repeats each kind of write, and writes no row twice."""
 
 from __future__ import annotations
 

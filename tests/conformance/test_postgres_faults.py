@@ -1,4 +1,4 @@
-"""Faults of a database: confirmed data exists once, whatever happens to connection, server and ownership."""
+"""Faults of a database: confirmed data exists once despite faults of connection, server and ownership."""
 
 from __future__ import annotations
 
@@ -204,11 +204,11 @@ async def test_a_service_that_only_reads_notices_that_the_server_is_away(
     await asyncio.wait_for(heard.wait(), 30)
     server.stop(signal.SIGQUIT)
     async with asyncio.timeout(30):
-        while (fault := await store.write_fault()) is None:  # noqa: ASYNC110 - nothing tells of it
+        while (fault := await store.write_fault()) is None:  # noqa: ASYNC110 - the store sends no event
             await asyncio.sleep(0.01)
     server.start()
     async with asyncio.timeout(30):
-        while await store.write_fault() is not None:  # noqa: ASYNC110 - nothing tells of it
+        while await store.write_fault() is not None:  # noqa: ASYNC110 - the store sends no event
             await asyncio.sleep(0.01)
     await store.commit_listener.stop()
     await close_all([harness])

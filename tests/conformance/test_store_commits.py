@@ -168,7 +168,7 @@ async def test_a_new_run_that_was_changed_by_hand_is_read_anew(harness: StoreHar
 
 
 async def test_a_new_run_whose_folder_was_removed_is_not_there(harness: StoreHarness) -> None:
-    """A run whose folder a person removed before its opening is not found, and stays in no memory."""
+    """A run whose folder a person removed before its opening is not found, and leaves the store's memory."""
     store = await harness.open()
     await store.create(store_harness.start())
     harness.files().remove_tree(f"runs/{RUN}")

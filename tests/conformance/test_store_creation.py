@@ -161,7 +161,7 @@ async def test_a_folder_that_cannot_be_read_while_it_is_built_is_built_again(har
 
 @pytest.mark.parametrize("run_id", ["..", "", "a/b", "a" * 65, ".new-x", "run\n"])
 async def test_an_id_stays_in_its_folder(harness: StoreHarness, run_id: str) -> None:
-    """An invalid id is not found, whatever is requested for it."""
+    """An invalid id is not found by any call."""
     store = await harness.open()
     for asked in (
         store.create(store_harness.start(run_id)),

@@ -147,7 +147,7 @@ def _bash(command: str, folder: Path, **variables: str) -> str:
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(made=COMMANDS, value=VALUES)
 def test_the_value_or_a_refusal(made: list[tuple[str, str, str, str]], value: str, tmp_path: Path) -> None:
-    """Whatever surrounds a variable, Bash prints exactly its value, or the command is refused."""
+    """Bash prints exactly the value of a variable in any context, or the command is refused."""
     pieces = [_made(*one) for one in made]
     command = "\n".join(text for text, _ in pieces)
     if commands.problems(command):

@@ -1,4 +1,4 @@
-"""Requests in the form that a fake model reads, whatever their dialect."""
+"""Requests as a fake model reads them, in any dialect."""
 
 from __future__ import annotations
 
