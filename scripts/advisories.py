@@ -1,8 +1,8 @@
-"""Ask whether advisories are known for what the locks install.
+"""Ask whether advisories are known for the packages that the locks pin.
 
     python3 scripts/advisories.py
 
-The exit code is 1 only if there are some. Where no source of advisories can be reached, it says so and passes.
+The exit code is 1 only if there are some. If the script reaches no source of advisories, it reports so and passes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ("requirements.lock", "requirements-scale.lock", "requirements-local.lock", "requirements-dev.lock")
 
 SOURCE = "https://api.osv.dev/v1/querybatch"
-"""Database of advisories for packages of all registries, with a documented interface and no key."""
+"""Database of advisories for packages of all registries, with a documented interface and without a key."""
 
 SECONDS = 30
-"""Longest time for all of it, looking up the name of the source included."""
+"""Longest time for the whole request, with the lookup of the source's name."""
 
 MOST_BYTES = 16 * 2**20
 """Longest answer that is read."""
@@ -43,11 +43,11 @@ Package = tuple[str, str]
 
 
 class NoSource(Exception):
-    """The advisories cannot be had."""
+    """The source of advisories cannot be reached, or its answer is unusable."""
 
 
 def main() -> int:
-    """Print the advisories for the locked packages, or why there is no answer."""
+    """Print the advisories for the locked packages, or why none could be fetched."""
     source = os.environ.get("ADVISORIES_SOURCE", SOURCE)
     signal.signal(signal.SIGALRM, _give_up)
     signal.setitimer(signal.ITIMER_REAL, float(os.environ.get("ADVISORIES_SECONDS", SECONDS)))
@@ -69,7 +69,7 @@ def _give_up(*_: object) -> None:
 
 
 def locked(locks: Any) -> list[Package]:
-    """Return what the locks pin, each once."""
+    """Return the packages that the locks pin, each once."""
     return sorted({(name, version) for lock in locks for name, version in _PINNED.findall(lock.read_text("utf-8"))})
 
 
@@ -77,7 +77,7 @@ def advisories(packages: Sequence[Package], source: str) -> list[tuple[Package, 
     """Return the ids of the advisories for each package.
 
     Raises:
-        NoSource: nothing answers in time, or not in the form that is documented.
+    NoSource: The source does not answer in time, or not in the documented form.
     """
     found: list[tuple[Package, str]] = []
     for begin in range(0, len(packages), AT_ONCE):

@@ -2,9 +2,9 @@
 
     python3 scripts/agent_programs.py [--into FOLDER] [NAME ...]
 
-Each program has a folder of its own below FOLDER, which is $AGENT_PROGRAMS, else a folder in the user's cache, and is
-installed by npm in the version of tests/agent_programs/programs.json, once. All of them together take about 1.6 GB.
-The exit code is 0 only if each shows the pinned version.
+Each program has a folder of its own below FOLDER, which is $AGENT_PROGRAMS, else a folder in the user's cache. npm
+installs it once, in the version of tests/agent_programs/programs.json. All of them together take about 1.6 GB.
+The exit code is 0 only if each program shows the pinned version.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MIB = 1024 * 1024
 
 
 def main() -> None:
-    """Install what is asked for, and tell of each program its version, size and time."""
+    """Install the requested programs, and print the version, size and time of each."""
     pinned: dict[str, dict[str, Any]] = json.loads(PINNED.read_text(encoding="utf-8"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--into", type=Path, default=_default_folder(), metavar="FOLDER")
@@ -67,7 +67,7 @@ def _with_helpers(names: list[str], pinned: dict[str, dict[str, Any]]) -> list[s
 
 
 def _stands(name: str, pinned: dict[str, dict[str, Any]], into: Path) -> bool:
-    """Install a program if it does not stand, and see whether it shows its version."""
+    """Install a program if it is missing, and return whether it shows its version."""
     program, folder = pinned[name], into / f"{name}-{pinned[name]['version']}"
     started = time.monotonic()
     if not (folder / program["file"]).exists() and not _install(program, folder):
@@ -81,7 +81,7 @@ def _stands(name: str, pinned: dict[str, dict[str, Any]], into: Path) -> bool:
 
 
 def _install(program: dict[str, Any], folder: Path) -> bool:
-    """Install beside the place where it is to stand, so that what stands there is whole."""
+    """Install a program into a temporary folder and rename it, so that its own folder is always complete."""
     made = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     wanted = f"{program['package']}@{program['version']}"
     command = [*NPM, "--prefix", str(made), wanted]
@@ -97,7 +97,7 @@ def _install(program: dict[str, Any], folder: Path) -> bool:
 
 
 def _runner(program: dict[str, Any], pinned: dict[str, dict[str, Any]], into: Path) -> list[str]:
-    """Return the Node that a program asks for where the machine's own is too old, else the machine's own."""
+    """Return the Node command for a program, the installed one or the machine's own; empty if it needs none."""
     if "with" not in program:
         return []
     node = pinned[program["with"]]
@@ -119,7 +119,7 @@ def _shown(command: list[str]) -> str:
 
 
 def _size_bytes(folder: Path) -> int:
-    """Return the room that a folder takes; a file with two names is there once."""
+    """Return the size of a folder; a file with two names counts once."""
     found = [path.lstat() for path in folder.rglob("*")]
     return sum({(one.st_dev, one.st_ino): one.st_size for one in found}.values())
 

@@ -2,13 +2,13 @@
 
     python3 scripts/check.py [--only NAME ...] [--long] [pytest arguments ...]
 
-Where trying every case takes many minutes a sample is tried. All are tried with --long, whose tests write to a real
+Where all cases would take many minutes, a sample of them runs. All of them run with --long, whose tests write to a real
 disk and start every process cold; `--part 1/2` and `--part 2/2` spread them over two jobs.
-The exit code is 0 only if all of them pass; a failing check does not keep the later ones from running.
-What the types check says comes last: it runs beside the last of the others.
+The exit code is 0 only if all checks pass; the later ones run even if one fails.
+The output of the type check comes last, because it runs beside the last of the others.
 """
 
-# A kill takes nothing from the page cache, so tests that kill processes see the same in memory as on a disk; two
+# A kill loses nothing from the page cache, so tests that kill processes see the same in memory as on a disk; two
 # thirds of their time was waiting for syncs. Hence TMPDIR below /dev/shm. Power cuts are tried on the disk of
 # `app/crash_lab/fragile_disk.py`.
 
@@ -28,7 +28,7 @@ from typing import IO
 import environment
 
 WORKERS = "3"
-"""Processes that run tests on two cores: many tests wait for others while they run."""
+"""Processes that run tests on two cores: many tests wait for other processes while they run."""
 
 BESIDE = "types"
 """Check that runs beside the last of the others: it takes one core for a minute, and the tests take both."""
@@ -37,7 +37,7 @@ SOURCES = ["app", "migrations", "scripts", "tests", "bench"]
 
 
 def main() -> None:
-    """Prepare `.venv`, run the checks in order, and tell which of them failed."""
+    """Prepare `.venv`, run the checks in order, and print which of them failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--only",
@@ -91,7 +91,7 @@ def _checks(python: Path, tests: list[str], *, long: bool) -> dict[str, list[str
 
 
 def _compile_tests(python: Path) -> None:
-    # On a fresh checkout each worker would compile all tests for itself. What cannot be collected fails there again.
+    # On a fresh checkout each worker would compile all tests for itself. What cannot be collected fails again there.
     if (environment.ROOT / "tests" / "__pycache__").exists():
         return
     command = [str(python), "-m", "pytest", "--collect-only", "--quiet"]
@@ -107,7 +107,7 @@ def _in_memory() -> Iterator[None]:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="tests-", dir=environment.memory()) as folder:
-        # Some tests let somebody without rights write below it.
+        # Some tests let a user without rights write below it.
         Path(folder).chmod(0o711)
         os.environ["TMPDIR"] = folder
         yield
@@ -137,7 +137,7 @@ def _passes(name: str, command: list[str]) -> bool:
 
 
 def _begun(command: list[str], said: IO[bytes] | int | None = None) -> subprocess.Popen[bytes]:
-    # A venv's tools must find its other tools, whoever calls this; what one process has compiled serves the others.
+    # A venv's tools must find its other tools for any caller; files compiled by one process serve the others.
     path = f"{environment.PYTHON.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return subprocess.Popen(

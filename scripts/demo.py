@@ -2,7 +2,7 @@
 
     python3 scripts/demo.py [--port 8000] [--project DIR] [--open] [--exit]
 
-The first line is the address of the pages. The service stays up at the end until Ctrl-C; with --exit it is stopped.
+The first line is the address of the pages. The service runs until Ctrl-C; with --exit it stops at the end of the demo.
 The exit code is that of `control-room demo`.
 """
 
@@ -19,7 +19,7 @@ from app.cli.demo import address
 
 
 def main() -> None:
-    """Prepare `.venv` with the local model and become the demo."""
+    """Prepare `.venv` with the local model, and replace this process by the demo."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--port", type=int, default=address.PORT)
     known, others = parser.parse_known_args()

@@ -1,6 +1,6 @@
 """The project's virtual environment, made from the lock files alone.
 
-Safe to call again and again: what is already installed from an unchanged lock is left alone.
+It is safe to call again: packages that are already installed from an unchanged lock stay.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 
 SERVICE = "requirements.lock"
-"""What the service needs."""
+"""Lock of the service's requirements."""
 SCALE = "requirements-scale.lock"
-"""What an installation on several machines needs beside that: Temporal, Postgres, object storage."""
+"""Lock of what an installation on several machines needs besides: Temporal, Postgres, object storage."""
 MODEL = "requirements-local.lock"
 """The local model: its runtime and its weights."""
 DEV = "requirements-dev.lock"
-"""What the checks and the tests need; the service's own requirements are among it."""
+"""Lock of what the checks and the tests need, with the service's own requirements."""
 
 MEMORY = Path("/dev/shm")
-"""Folder that Linux keeps in memory: on a disk, tests wait for it more than they compute."""
+"""Folder that Linux keeps in memory: on a disk, tests wait for the disk longer than they compute."""
 ROOM_BYTES = 2 * 2**30
-"""Room that the files of tests need."""
+"""Space that the files of tests need."""
 
 OLDEST = (3, 11)
-"""Version of Python from which on the project runs."""
+"""Oldest version of Python that the project supports."""
 TRIED = ("3.11", "3.12", "3.13", "3.14")
-"""Versions that the tests have passed on; a newer one is used, too, and may lack wheels of some packages."""
+"""Versions that the tests have passed on; a newer one is used as well, and may lack wheels of some packages."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 """Programs that the tests of pages can use."""
 INSTALLED_WITHOUT_DEPENDENCIES = {MODEL}
@@ -66,7 +66,7 @@ def prepare(*locks: str) -> Path:
 
 
 def memory() -> Path | None:
-    """Return the folder in memory where it takes the files of tests, and programs among them."""
+    """Return the folder in memory if it has space for the files of tests and can execute programs."""
     if not os.access(MEMORY, os.W_OK | os.X_OK):
         return None
     told = os.statvfs(MEMORY)
@@ -129,13 +129,13 @@ def _say(text: str) -> None:
 
 
 def browser() -> str | None:
-    """Return the machine's Chromium, installed first where this may be done: by root, from Debian's packages."""
+    """Return the machine's Chromium, installed first if possible: by root, from Debian's packages."""
     _install("chromium", lambda: shutil.which("chromium") is not None)
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def has_postgres() -> bool:
-    """Tell whether the machine can run Postgres, installed first where this may be done."""
+    """Return whether the machine can run Postgres, installed first if possible."""
     _install("postgresql", _finds_postgres)
     return _finds_postgres()
 

@@ -1,4 +1,4 @@
-"""Compile the lock files anew: every package pinned and hashed, no registry's address in them.
+"""Compile the lock files anew: every package pinned and hashed, without a registry's address.
 
 python3 scripts/lock.py [--upgrade]
 """

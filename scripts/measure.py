@@ -2,7 +2,7 @@
 
     python3 scripts/measure.py [arguments of `python -m bench`]
 
-Other products are installed into environments of their own; `--others none` leaves them out.
+Other products get environments of their own; `--others none` leaves them out.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import environment
 
 
 def main() -> None:
-    """Prepare `.venv` and become the benchmark."""
+    """Prepare `.venv` and replace this process by the benchmark."""
     python = environment.prepare(environment.SERVICE)
     os.chdir(environment.ROOT)
-    # Starts are measured as after an installation, which compiles what it installs.
+    # Starts are measured as after an installation, which compiles the files that it installs.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.execv(python, [str(python), "-m", "bench", *sys.argv[1:]])
 

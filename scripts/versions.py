@@ -2,8 +2,8 @@
 
     .venv/bin/python scripts/versions.py [--only 3.14 ...] [pytest arguments ...]
 
-Each version gets an environment of its own from requirements-dev.lock, below the user's cache. The last line names the
-versions that were tried and those that are not installed; the exit code is 1 if the tests fail on one.
+Each version gets its own environment from requirements-dev.lock, below the user's cache. The last line names the
+versions that the tests ran on and those that are not installed; the exit code is 1 if the tests fail on one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cont
 
 
 def main() -> None:
-    """Try each version, and name them."""
+    """Run the tests on each version, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", metavar="VERSION", help="a version to try; by default each")
     chosen, arguments = parser.parse_known_args()
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _find(version: str) -> str | None:
-    """Return an interpreter that works; a shim of pyenv need not."""
+    """Return an interpreter that works, which a shim of pyenv may not."""
     pyenv = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
     for candidate in (shutil.which(f"python{version}"), *map(str, reversed(pyenv))):
         if (

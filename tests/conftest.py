@@ -1,5 +1,7 @@
-"""What holds for all tests: property tests try the same cases every time, and take the time they need; tests that take
-long begin first, so that no worker is left alone with one at the end.
+"""Settings and fixtures of all tests.
+
+Property tests try the same cases every time and have no deadline. Long tests begin first, so that no test worker
+ends with one of them alone.
 """
 
 from __future__ import annotations
@@ -45,18 +47,18 @@ _KEPT_UNUSED = 20
 """Tests without the Temporal server after which it is ended."""
 
 _MINUTES = 900
-"""Seconds that are allowed to a slow test which takes minutes, at least."""
+"""Least time limit, in seconds, of a slow test that counts as taking minutes."""
 
-# Images of containers forbid compiled files, and each process of a test would compile the whole program again.
+# Container images forbid compiled files; without these lines each process of a test would compile the whole program.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# As scripts/check.py has it: where pyenv is installed, `python3` is a script that starts sixty shells first.
+# As in scripts/check.py: where pyenv is installed, `python3` is a script that starts sixty shells first.
 PROGRAMS = os.path.dirname(sys.executable)
 if not os.environ.get("PATH", "").startswith(PROGRAMS + os.pathsep):
     os.environ["PATH"] = PROGRAMS + os.pathsep + os.environ.get("PATH", os.defpath)
 
-# Looking for garbage among modules and cases that all stay took a third of the time of collecting them.
+# Garbage collection over modules and cases that all stay took a third of the time of collecting the tests.
 gc.disable()
 
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True, max_examples=40)
@@ -68,7 +70,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 def _temporal_server(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[temporal_server.DevServer]:
-    """Return the Temporal server of all tests that do not stop it, and end it with them."""
+    """Yield the Temporal server of all tests that do not stop it, and stop it after the last test."""
     held = pytestconfig.stash[_TEMPORAL] = temporal_server.DevServer(tmp_path_factory.mktemp("temporal"))
     yield held
     held.stop()
@@ -76,7 +78,7 @@ def _temporal_server(
 
 @pytest.fixture
 def temporal(_temporal_server: temporal_server.DevServer) -> temporal_server.DevServer:
-    """Run the Temporal server of all tests that do not stop it."""
+    """Return the running Temporal server of all tests that do not stop it."""
     if not _temporal_server.is_running:
         _temporal_server.start()
     return _temporal_server
@@ -84,13 +86,13 @@ def temporal(_temporal_server: temporal_server.DevServer) -> temporal_server.Dev
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[postgres_server.Postgres]:
-    """Run the Postgres server of all tests that do not stop it; each makes a database of its own."""
+    """Yield the running Postgres server of all tests that do not stop it; each test creates its own database."""
     with postgres_server.running() as made:
         yield made
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a machine run a part of the tests."""
+    """Add the option `--part`, which runs a part of the tests."""
     parser.addoption(
         "--part", type=_part, default=(1, 1), metavar="K/N", help="run part K of N, which are about as long"
     )
@@ -105,7 +107,7 @@ def _part(text: str) -> tuple[int, int]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the tests that take long before the others, which keep their order; deal those that take minutes out."""
+    """Move long tests before the others, which keep their order, and share out tests of minutes over the workers."""
     items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
     part, parts = config.getoption("--part")
     minutes = sorted((item for item in items if _allowed_seconds(item) >= _MINUTES), key=_allowed_seconds, reverse=True)
@@ -114,8 +116,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = set(minutes + others)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    # A worker begins with a part of the list, and another one takes over only its last tests: at its head they would
-    # all be run by the first worker.
+    # A worker begins with a part of the list, and another worker takes over only its last tests. Long tests at the head
+    # of the list would all be run by the first worker.
     items.clear()
     for number in range(workers):
         begin, end = (len(others) * place // workers for place in (number, number + 1))
@@ -123,14 +125,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _allowed_seconds(item: pytest.Item) -> float:
-    """Return the time that a slow test was given for itself; 0: none."""
+    """Return the time limit that a slow test sets for itself; 0 if it sets none."""
     marker = item.get_closest_marker("timeout") if item.get_closest_marker("slow") else None
     return float(marker.args[0]) if marker is not None else 0.0
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let no test log at the level, and to the handlers, that a service in an earlier one has set for the process."""
+    """Restore the root logger's level and handlers after each test, because a service sets them process-wide."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     try:
@@ -142,7 +144,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def _end_unused_server(item: pytest.Item) -> None:
-    # Runs that tests leave in it keep it busy, which took as much CPU time as the tests that use it.
+    # Runs that tests leave in the server keep it busy; that took as much CPU time as the tests that use it.
     used = "temporal" in getattr(item, "fixturenames", ())
     item.config.stash[_UNUSED] = 0 if used else item.config.stash.get(_UNUSED, 0) + 1
     if item.config.stash[_UNUSED] == _KEPT_UNUSED and (held := item.config.stash.get(_TEMPORAL, None)) is not None:
@@ -151,6 +153,6 @@ def _end_unused_server(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Leave what was collected out of every later look for garbage: it stays to the end."""
+    """Exclude the collected tests from later garbage collections, because they stay in memory to the end."""
     gc.freeze()
     gc.enable()

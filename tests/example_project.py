@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 
 EXAMPLE = Path(__file__).resolve().parents[1] / ".control-room" / "example"
-"""Where it lies in the repository."""
+"""Folder of the example project in the repository."""
 
 
 def copy(target: Path) -> Path:
-    """Copy the project without what demonstrations have left in it."""
+    """Copy the project without the files that demonstrations left in it."""
     return shutil.copytree(EXAMPLE, target, ignore=_left_by_demonstrations)
 
 

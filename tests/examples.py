@@ -1,4 +1,4 @@
-"""How many cases a property test tries: a sample of them always, many with `scripts/check.py --long`."""
+"""Number of cases that a property test tries: a sample by default, many with `scripts/check.py --long`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import os
 from collections.abc import Sequence
 
 SEARCHING = os.environ.get("HYPOTHESIS_PROFILE") == "searching"
-"""Whether new cases are looked for, and not the same ones tried every time."""
+"""Whether property tests look for new cases, instead of trying the same ones every time."""
 
 
 def examples(usual: int) -> int:
     """Return the number of cases to try.
 
     Args:
-        usual: Half of it is tried always; where cases are looked for it is eight times that.
+    usual: Half of it is tried by default, eight times as many when tests look for new cases.
     """
     return usual * 8 if SEARCHING else max(usual // 2, 1)
 
 
 def passings(story: Sequence[str]) -> list[tuple[str, int]]:
-    """Return at which passings of the points of a story a process is to be killed: the first and the last of each point
-    always, all of them where cases are looked for.
+    """Return the passings of a story's points at which a test kills the process.
+
+    These are the first and the last passing of each point, or all of them when tests look for new cases.
     """
     found = [(point, story[: number + 1].count(point)) for number, point in enumerate(story)]
     last = dict(found)

@@ -1,4 +1,4 @@
-"""The part that small languages of tests share: recipes that are JSON, and in which nothing is wrong."""
+"""The shared part of the small recipe languages of tests: recipes are JSON and have no flaws."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.domain import plain
 
 
 class JsonDialect:
-    """A language to inherit from; a subclass has a name and a `drive`."""
+    """A base class of recipe languages; a subclass has a name and a `drive`."""
 
     name: str
     driver_version: int = 1
@@ -30,17 +30,17 @@ class JsonDialect:
         )
 
     def check(self, recipe: libraries.Recipe, library: libraries.Library) -> list[errors.Flaw]:
-        """Find nothing."""
+        """Return no flaws."""
         return []
 
     def flaws(self, source: str, stem: str, library: libraries.Library) -> list[errors.Flaw]:
-        """Find nothing."""
+        """Return no flaws."""
         return []
 
     def freeze(self, recipe: libraries.Recipe, library: libraries.Library) -> dict[str, plain.Json]:
-        """Freeze nothing beside the recipe."""
+        """Return no frozen data besides the recipe."""
         return {}
 
     def json_schema(self) -> dict[str, plain.Json]:
-        """Take anything."""
+        """Return a schema that accepts every document."""
         return {}

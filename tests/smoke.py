@@ -1,4 +1,4 @@
-"""Samples: of cases that cost much and show one mechanism, one runs always and the others by `--long`."""
+"""Smoke samples: of several expensive cases of one mechanism, one always runs and the others run with `--long`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def only(smoke: Any, cases: Iterable[Any]) -> list[Any]:
     """Return the cases of a parametrized test, all but one of them marked slow.
 
     Args:
-        smoke: The case, of those given, that runs always.
+    smoke: The one of the given cases that always runs.
     """
     found = list(cases)
     assert smoke in found, smoke

@@ -9,7 +9,7 @@ from app.dialects import registry
 from tests.integration.asking_dialect import ASKING
 
 MODULE = "tests.acceptance.asking_program"
-"""What is executed in place of `app`."""
+"""The module to execute instead of `app`."""
 
 if __name__ == "__main__":
     registry.DIALECTS = {**registry.DIALECTS, "asking": ASKING}

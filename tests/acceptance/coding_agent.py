@@ -1,4 +1,4 @@
-"""A coding agent for the bundled recipes: a real git repository, and a fake model that plays its part in each step."""
+"""A coding agent for the bundled recipes: a real git repository, and a fake model with a part in each step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS = {"no-tasks": "implement", "no-issues": "code-review", "nothing-to-commit
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git and return what it says."""
+    """Run git and return its output."""
     settled = ["-c", "user.name=Nobody", "-c", "user.email=nobody@localhost", "-c", "init.defaultBranch=main"]
     done = subprocess.run(
         ["git", *settled, *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=True
@@ -27,7 +27,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @dataclass(frozen=True)
 class Repository:
-    """A project that is a git repository, with another one that it pushes to."""
+    """A project that is a git repository, with another repository that it pushes to."""
 
     project: programs.Project
     remote: Path
@@ -38,16 +38,16 @@ class Repository:
         return self.project.path
 
     def commits(self) -> list[str]:
-        """Return the subjects of its commits, the oldest first."""
+        """Return the subjects of its commits, oldest first."""
         return git(self.path, "log", "--reverse", "--format=%s").splitlines()
 
     def pushed(self) -> list[str]:
-        """Return the same of the other repository."""
+        """Return the subjects of the pushed commits, oldest first."""
         return git(self.remote, "log", "--reverse", "--format=%s", "main").splitlines()
 
 
 def make_repository(folder: Path, backends: Mapping[str, Any]) -> Repository:
-    """Make a repository with one commit, and tell its agents how they are reached."""
+    """Create a repository with one commit, and configure the backends of its agents."""
     remote, path = folder / "remote.git", folder / "repository"
     path.mkdir(parents=True)
     git(folder, "init", "--bare", "--initial-branch", "main", str(remote))
@@ -67,26 +67,26 @@ def make_repository(folder: Path, backends: Mapping[str, Any]) -> Repository:
 
 @dataclass
 class Act:
-    """What the agent does in a step: a shell command, and the outcome that it reports then."""
+    """The agent's act in a step: a shell command, and the outcome that it then reports."""
 
     command: str
     outcome: str
     shows: str | None = None
-    """Words that the command's result must hold; if it does not, the agent reports `other`."""
+    """Words that the command's result must contain; without them, the agent reports `otherwise`, or else `other`."""
     otherwise: str | None = None
-    """Outcome in place of it where the command's result is blank."""
+    """Outcome if the result lacks those words."""
 
 
 @dataclass
 class CodingAgent:
-    """Play a part in each step: the acts of a step in order, the last one again and again."""
+    """Play a part in each step: the acts of a step in order, the last one repeatedly."""
 
     acts: Mapping[str, list[Act]]
     told: list[tuple[str, str]] = field(default_factory=list)
     """Step and outcome of each finished turn."""
 
     def __call__(self, asked: Asked) -> Answer:
-        """Call the tool first; once its result is there, report the outcome."""
+        """Call the tool first, and report the outcome once its result has arrived."""
         step = step_of(asked)
         acts = self.acts[step]
         done = sum(one == step for one, _ in self.told)
@@ -106,5 +106,5 @@ class CodingAgent:
 
 
 def step_of(asked: Asked) -> str:
-    """Return the step that a request belongs to, by the outcomes that its last prompt asks for."""
+    """Return the step of a request, from the outcomes that its last prompt asks for."""
     return next((step for outcome, step in STEPS.items() if f'"{outcome}"' in asked.prompt), "fix")

@@ -1,4 +1,4 @@
-"""The real service with a language of its own whose recipes are lists of commands.
+"""The real service with its own language, whose recipes are lists of commands.
 
 `python -m tests.acceptance.commanding PROJECT`; a recipe is `{"commands": {key: {"argv": […], …}}}`.
 """

@@ -1,4 +1,4 @@
-"""The example project with agents that speak from a script, and what a run of `creative_draft_scene` leaves there."""
+"""The example project with agents from a script, and the files that a run of `creative_draft_scene` leaves there."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SHORT_RECIPE = {
 
 
 def make_project(folder: Path, **replies: Any) -> Path:
-    """Make a project, its agents answering from a script; `replies` by step stand in place of the usual ones."""
+    """Create a project whose agents answer from a script; `replies` by step replace the usual ones."""
     example_project.copy(folder)
     script = {"backends": {"script": {"type": "scripted", "file": "replies.json"}}}
     agents = [{"id": agent, "backend": "script", "tier": "t3", "evidence": "none"} for agent in AGENTS]
@@ -67,12 +67,12 @@ def make_project(folder: Path, **replies: Any) -> Path:
 
 
 def say(folder: Path, **replies: Any) -> None:
-    """Let the agents answer as usual, but for the replies given."""
+    """Let the agents give the usual answers, except for the given replies."""
     (folder / ".control-room" / "replies.json").write_text(json.dumps(REPLIES | replies))
 
 
 def post(http: httpx.Client, key: str = "one", **body: Any) -> str | None:
-    """Ask for a run, or find the one that was asked for with the same key; None if the service died over it."""
+    """Request a run, or find the one requested with the same key; return None if the service dies meanwhile."""
     try:
         answer = http.post("/api/runs", json=REQUEST | body, headers={"Idempotency-Key": key})
     except httpx.TransportError:
@@ -83,16 +83,16 @@ def post(http: httpx.Client, key: str = "one", **body: Any) -> str | None:
 
 
 def wait(http: httpx.Client, run_id: str, *statuses: str) -> dict[str, Any] | None:
-    """Wait until a run has one of the states, by default an end; None if the service died before."""
+    """Wait until a run has one of the states, by default an end; return None if the service dies before."""
     return wait_until(http, run_id, lambda run: run["status"] in (statuses or ("done", "failed", "cancelled")))
 
 
 def wait_until(http: httpx.Client, run_id: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
-    """Wait until something holds of a run; None if the service died before."""
+    """Wait until a condition on a run is true; return None if the service dies before."""
     etag = ""
     try:
         while True:
-            # What stands already is not waited for: the next change may be past it.
+            # The first request does not wait: if the condition is already true, no further change may come.
             wait = {"wait": 20 if etag else 0}
             answer = http.get(f"/api/runs/{run_id}", params=wait, headers={"If-None-Match": etag})
             etag = answer.headers.get("ETag", "")
@@ -119,24 +119,24 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 
 def recorded(project: Path) -> set[tuple[str, str, int]]:
-    """Return run, key and attempt of every line of every journal of a run that lists show."""
+    """Return run, key and attempt of every journal line, of all runs that lists show."""
     journals = (project / ".control-room" / "runs").glob("[0-9]*/steps.jsonl")
     return {(file.parent.name, line["key"], line["attempt"]) for file in journals for line in lines(file)}
 
 
 def begun(project: Path, run_id: str) -> list[tuple[str, str, int]]:
-    """Return run, key and attempt of every try that was begun."""
+    """Return run, key and attempt of every attempt that was started."""
     control = lines(folder_of(project, run_id) / "control.jsonl")
     return [(run_id, line["key"], line["attempt"]) for line in control if line["kind"] == "started"]
 
 
 def taken(project: Path, run_id: str) -> bool:
-    """Tell whether any process has taken a run up."""
+    """Return whether any process has taken up a run."""
     return any(line["kind"] == "taken" for line in lines(folder_of(project, run_id) / "control.jsonl"))
 
 
 def left_by(project: Path, run_id: str) -> dict[str, Any]:
-    """Return what a run left in its folder and in the workspace, without what differs between any two runs."""
+    """Return a run's results in its folder and in the workspace, without parts that differ between any two runs."""
     folder = folder_of(project, run_id)
     manifest = json.loads((folder / "run.json").read_text())
     found = {

@@ -1,7 +1,7 @@
 """The fork server: a process that has loaded the program and executes it, for each request, in a fork of itself.
 
-What a fork does begins where `python -m MODULE` has found its module; loading the libraries anew each time would take
-longer than most tests. A guard stands beside each fork and tells its pid and its end.
+A fork begins where `python -m MODULE` has found its module; loading the libraries anew each time would take longer than
+most tests. A guard process beside each fork reports its pid and its end.
 """
 
 # Loading the libraries takes two seconds of a core, and the acceptance tests start 200 processes. A forked process
@@ -22,23 +22,23 @@ import warnings
 from typing import Any, TextIO
 
 FILES = 3
-"""Files that come with a request: for the fork's output, for its errors, and for what the guard tells."""
+"""Files that come with a request: for the fork's output, for its errors, and for the guard's reports."""
 
 LONGEST_REQUEST = 2**20
 """Bytes of a request."""
 
 PRELOADED = ("app.crash_lab.preloaded", "httpx", "tests.integration.asking_dialect")
-"""What every fork has loaded already."""
+"""Modules that every fork has already loaded."""
 
 
 def main(descriptor: int) -> None:
-    """Take requests until nobody can send any more."""
+    """Accept requests until no process can send any more."""
     for name in PRELOADED:
         __import__(name)
-    # A fork that counts no old object copies no page of them.
+    # With old objects frozen, garbage collection in a fork copies no memory pages of them.
     gc.collect()
     gc.freeze()
-    # No one waits for guards.
+    # No process waits for guards.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     channel = socket.socket(fileno=descriptor)
     while True:

@@ -1,6 +1,6 @@
-"""The whole service in a process forked from a warm one, so that hundreds of kills take minutes and not hours.
+"""The whole service in a process forked from a warm one, so that hundreds of kills take minutes instead of hours.
 
-It runs the same code as `control-room serve`; a few kills of the command itself stand beside this.
+It runs the same code as `control-room serve`; a few tests kill the command itself as well.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Service:
         teller.close()
 
     def http(self) -> httpx.Client | None:
-        """Return a client once it listens; None if it died before."""
+        """Return a client once the service listens, or None if it died before."""
         while self._told.poll(_START_SECONDS):
             try:
                 line: str = self._told.recv()
@@ -44,17 +44,17 @@ class Service:
         raise TimeoutError("the service does not listen")
 
     def stop(self) -> int:
-        """Ask it to stop, and return its exit code."""
+        """Stop the service gracefully, and return its exit code."""
         self._signal(signal.SIGTERM)
         return self.ended()
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the service."""
         self._signal(signal.SIGKILL)
         self.ended()
 
     def ended(self) -> int:
-        """Wait for its end, and return its exit code."""
+        """Wait for the end of the service, and return its exit code."""
         code = forks.ended(self._process, _STOP_SECONDS)
         if code is None:
             self._process.kill()

@@ -1,6 +1,4 @@
-"""The one process from which a test process forks services and lives of the laboratory: it has
-loaded what each needs.
-"""
+"""The one process from which a test process forks services and laboratory processes, with their modules loaded."""
 
 from __future__ import annotations
 
@@ -19,9 +17,9 @@ _PRELOADED = (
 
 @functools.cache
 def processes() -> ForkServerContext:
-    """Return what makes processes.
+    """Return the context that creates processes.
 
-    It is begun here: begun by whoever needs it first it would have loaded what that one needs, and nothing for others.
+    It starts the fork server here: started by its first user, the server would have preloaded only that user's modules.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(_PRELOADED))

@@ -8,21 +8,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 NOT_REACHED = "not reached"
-"""What a judge says of a passing that does not come."""
+"""A judge's answer for a passing that does not occur."""
 
 Judge = Callable[[Path, str, int], str | None]
-"""Kills a service in a folder at the nth passing of a point, and tells what is wrong afterwards; None: nothing."""
+"""Kills a service in a folder at the nth passing of a point, and returns the fault found afterwards, or None."""
 
 
 def sampled(folder: Path, sample: Sequence[tuple[str, int]], judge: Judge) -> list[str]:
-    """Return what is wrong after the kills of a sample; one that is not reached is wrong, too."""
+    """Return the faults after the kills of a sample; a point that is not reached is a fault as well."""
     with ThreadPoolExecutor(2) as threads:
         judged = threads.map(lambda kill: judge(folder / f"{kill[0]}{kill[1]}", *kill), sample)
         return [wrong for wrong in judged if wrong is not None]
 
 
 def every(folder: Path, points: Sequence[str], judge: Judge) -> list[str | None]:
-    """Return what is wrong after each passing of every point, None where nothing is."""
+    """Return the fault after each passing of every point, None where there is none."""
 
     def sweep(point: str) -> list[str | None]:
         judged: list[str | None] = []

@@ -1,7 +1,6 @@
-"""A program that is called as Claude Code is, and starts a further run of the recipe that it works for, before it
-answers.
+"""A program with the interface of Claude Code that starts a further run of its recipe before it answers.
 
-It is executed as a program of its own: `python nesting_agent.py … PROMPT`. Where `NESTING_HOME` holds a file `url`, it
+It is executed as a program of its own: `python nesting_agent.py … PROMPT`. If `NESTING_HOME` contains a file `url`, it
 asks the service there; otherwise the further run executes in the process of the command that it calls.
 """
 
@@ -15,7 +14,7 @@ from pathlib import Path
 
 
 def main(home: Path, arguments: list[str]) -> int:
-    """Take one prompt."""
+    """Answer one prompt."""
     url = home / "url"
     elsewhere = ["--detach", "--server", url.read_text()] if url.exists() else []
     command = [sys.executable, "-m", "app", "run", "nested", *elsewhere]

@@ -1,7 +1,7 @@
-"""Processes of the program: started as users start them, or forked from one that has loaded it, which spares a second.
+"""Processes of the program: started as users start them, or forked from one that has loaded it, which saves a second.
 
-Forks are as real as others to signals, pipes, locks and kills. None is forked with `COLD_PROGRAMS` in its environment,
-or from a thread in a network namespace of its own.
+Signals, pipes, locks and kills work on forks as on other processes. A process is not forked if its environment has
+`COLD_PROGRAMS`, or if it starts from a thread in a network namespace of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.acceptance import fork_server
 ROOT = Path(__file__).resolve().parents[2]
 
 COLD: dict[str, Any] = {"COLD_PROGRAMS": "1"}
-"""Environment of a process that must be one of its own from its first instruction."""
+"""Environment of a process that starts cold, without a fork."""
 
 _asking = threading.Lock()
 
@@ -62,13 +62,13 @@ class Process:
         self.wait()
 
     def poll(self) -> int | None:
-        """Return the exit code; None while it lives."""
+        """Return the exit code, or None while the process lives."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end and return its exit code, negative for a signal."""
+        """Wait for the end of the process and return its exit code, negative for a signal."""
         if self.returncode is None:
             if not select.select([self._told], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(list(self.arguments), timeout or 0)
@@ -77,7 +77,7 @@ class Process:
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Return the rest of what it says, and wait for its end."""
+        """Return the rest of its output, and wait for its end."""
         said = ["", ""]
         streams = (self.stdout, self.stderr)
         readers = [threading.Thread(target=_read, args=(stream, said, place)) for place, stream in enumerate(streams)]
@@ -90,13 +90,13 @@ class Process:
         return said[0], said[1]
 
     def send_signal(self, number: int) -> None:
-        """Send a signal; nothing if it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self.send_signal(signal.SIGKILL)
 
     def _line(self) -> bytes:
@@ -114,8 +114,8 @@ Started = Process | subprocess.Popen[str]
 def start(
     module: str, *arguments: str, environ: Mapping[str, str], folder: Path, terminal: int | None = None
 ) -> Started:
-    """Start a module of the program, with pipes for what it says, or at a terminal in a session of its own."""
-    # The fork server lives in the network that the tests began in; its forks could not be reached from another one.
+    """Start a module of the program, with pipes for its output, or at a terminal in a session of its own."""
+    # The fork server lives in the network namespace where the tests began; no other namespace can reach its forks.
     if not COLD.keys() & environ.keys() and _network() == _NETWORK:
         return Process(module, *arguments, environ=environ, folder=folder, terminal=terminal)
     at_terminal = terminal is not None
@@ -134,7 +134,7 @@ def start(
 def run(
     module: str, *arguments: str, environ: Mapping[str, str], folder: Path, seconds: float = 100
 ) -> tuple[int, str, str]:
-    """Run a module of the program, and return its exit code and what it said."""
+    """Run a module of the program, and return its exit code and output."""
     process = start(module, *arguments, environ=environ, folder=folder)
     try:
         out, err = process.communicate(timeout=seconds)

@@ -71,7 +71,7 @@ REPLIES: dict[str, Any] = {"brief": "Kael arrives at dusk.", "draft": "Kael walk
 
 @dataclass(frozen=True)
 class Project:
-    """A project with one scene, one small recipe, and agents that speak from a script."""
+    """A project with one scene, one small recipe, and agents that answer from a script."""
 
     path: Path
 
@@ -81,19 +81,19 @@ class Project:
         return self.path / ".control-room"
 
     def write(self, name: str, content: Any) -> Path:
-        """Write a file below the data directory: a text as it is, anything else as JSON."""
+        """Write a file below the data directory: text unchanged, any other value as JSON."""
         file = self.data / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return file
 
     def say(self, **replies: Any) -> None:
-        """Let agents say something else."""
+        """Change replies of the agents."""
         self.write("replies.json", REPLIES | replies)
 
 
 def make_project(folder: Path) -> Project:
-    """Make the project."""
+    """Create the project."""
     (folder / "Story").mkdir(parents=True)
     (folder / "Story" / "SCN-gate.md").write_text("# Scene 1: The gate\n\nKael stands before the gate.\n")
     project = Project(folder)
@@ -107,7 +107,7 @@ def make_project(folder: Path) -> Project:
 
 
 def environment(project: Project | None, **given: str) -> dict[str, str]:
-    """Return an environment in which only the given settings stand."""
+    """Return an environment with only the given settings."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("CONTROL_ROOM_")}
     if project is not None:
         plain |= {"CONTROL_ROOM_PROJECT": str(project.path), "CONTROL_ROOM_HOME": str(project.path / "nobody")}
@@ -116,7 +116,7 @@ def environment(project: Project | None, **given: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Ended:
-    """What came of a command."""
+    """The result of a command."""
 
     returncode: int
     stdout: str
@@ -124,8 +124,9 @@ class Ended:
 
 
 def control_room(*arguments: str | Path, project: Project | None = None, code: int | None = 0, **given: str) -> Ended:
-    """Execute a command line in this process, which spares a second of imports; `code` is what is expected, None for
-    any.
+    """Execute a command line in this process, which saves a second of imports.
+
+    `code` is the expected exit code, None for any.
     """
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
     surroundings = mock.patch.dict(os.environ, environment(project, **given), clear=True)
@@ -149,7 +150,7 @@ def program(
 
 
 def asked(*arguments: str | Path, project: Project | None = None, code: int | None = 0, **given: str) -> Any:
-    """Run a command with `--json` and return what it printed."""
+    """Run a command with `--json` and return its parsed output."""
     return json.loads(control_room(*arguments, "--json", project=project, code=code, **given).stdout)
 
 
@@ -164,7 +165,7 @@ class Service:
     token: str | None = None
 
     def http(self) -> httpx.Client:
-        """Return a client for it."""
+        """Return a client of the service."""
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False, verify=False)
 
@@ -188,11 +189,11 @@ class Service:
         )
 
     def wait_until(self, run_id: str, holds: Any) -> dict[str, Any]:
-        """Wait until something holds of a run's detail, by waiting polls."""
+        """Wait until a condition on a run's detail is true, with long polls."""
         etag = ""
         with self.http() as http:
             for _ in range(1000):
-                # What stands already is not waited for: the next change may be past it.
+                # The first request does not wait: if the condition is already true, no further change may come.
                 wait = {"wait": 10 if etag else 0}
                 answer = http.get(f"/api/runs/{run_id}", params=wait, headers={"If-None-Match": etag})
                 if answer.status_code == 304:
@@ -205,24 +206,24 @@ class Service:
         raise AssertionError(f"it did not come to hold: {run}")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
+        """Send a signal to the service."""
         self.process.send_signal(number)
 
     def hurry(self) -> None:
-        """Ask it twice to stop, so that it waits for no step in flight."""
+        """Ask the service twice to stop, so that it does not wait for steps in progress."""
         self.signal(signal.SIGTERM)
-        # Two signals that are pending at a time are one, which waits for the grace.
+        # Two signals that are pending at the same time count as one, which waits for the grace period.
         with self.http() as http:
             while http.get("/readyz").status_code == 200:
                 pass
         self.signal(signal.SIGINT)
 
     def ended(self) -> int:
-        """Wait for its end and return the exit code."""
+        """Wait for the end of the service and return its exit code."""
         return self.process.wait(STOP_SECONDS)
 
     def stop(self) -> int:
-        """Stop it gracefully."""
+        """Stop the service gracefully."""
         self.signal(signal.SIGTERM)
         return self.ended()
 
@@ -231,7 +232,7 @@ class Service:
 def service(
     project: Project, *options: str, ready: bool = True, module: str = "app", **given: str
 ) -> Iterator[Service]:
-    """Serve a project on a free port for the length of the block, from the first instruction if it is to be cold."""
+    """Serve a project on a free port for the length of the block, cold if the environment requests it."""
     words = ("serve", "--port", "0", *options)
     process = processes.start(module, *words, environ=environment(project, **given), folder=project.path)
     served = Service(process, token=given.get("CONTROL_ROOM_API_TOKEN"))

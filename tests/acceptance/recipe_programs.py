@@ -1,6 +1,4 @@
-"""The program `agent-recipes` as users run it: a project with a small recipe, and a backend that
-speaks from a script.
-"""
+"""The program `agent-recipes` as users run it: a project with a small recipe, and a backend with scripted replies."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ COMMAND = (sys.executable, "-m", MODULE)
 
 @dataclass(frozen=True)
 class Project:
-    """A project whose agent speaks from a script."""
+    """A project whose agent answers from a script."""
 
     path: Path
 
@@ -31,7 +29,7 @@ class Project:
         return self.path / ".control-room"
 
     def write(self, name: str, content: Any) -> None:
-        """Write a file below the data directory: a text as it is, anything else as JSON."""
+        """Write a file below the data directory: text unchanged, any other value as JSON."""
         programs.Project(self.path).write(name, content)
 
     def recipe(self, document: Mapping[str, Any]) -> None:
@@ -39,21 +37,21 @@ class Project:
         self.write(f"recipes/agent_recipes/{document['id']}.json", dict(document))
 
     def say(self, **replies: Any) -> None:
-        """Let the agent say something else, by step key; underscores stand for hyphens."""
+        """Set the agent's replies by step key; underscores replace hyphens."""
         self.write("replies.json", {name.replace("_", "-"): said for name, said in replies.items()})
 
     def script(self, replies: Mapping[str, Any]) -> None:
-        """Let the agent say something else, by step key."""
+        """Set the agent's replies by step key."""
         self.write("replies.json", dict(replies))
 
     def run_ids(self) -> list[str]:
-        """Return the runs, oldest first."""
-        # Names tell the second; several runs may begin in the same one.
+        """Return the ids of the runs, oldest first."""
+        # Run ids contain the second, and several runs may start in the same one.
         starts = [json.loads(path.read_text()) for path in (self.data / "runs").glob("[0-9]*/start.json")]
         return [start["run_id"] for start in sorted(starts, key=lambda start: (start["created_at"], start["run_id"]))]
 
     def start(self) -> dict[str, Any]:
-        """Return what the newest run began with."""
+        """Return the start of the newest run."""
         started: dict[str, Any] = json.loads((self.data / "runs" / self.run_ids()[-1] / "start.json").read_text())
         return started
 
@@ -63,7 +61,7 @@ class Project:
 
 
 def make_project(folder: Path) -> Project:
-    """Make a project with the small recipe, and replies that lead it straight to its end."""
+    """Create a project with the small recipe, and with replies that lead it straight to its end."""
     project = Project(folder)
     project.write("agents.json", {"backends": {"said": {"type": "scripted", "file": "replies.json"}}})
     project.recipe(recipe_harness.RECIPE)
@@ -72,14 +70,14 @@ def make_project(folder: Path) -> Project:
 
 
 def environment(project: Project, **given: str) -> dict[str, str]:
-    """Return an environment in which the project is found by the working directory alone."""
+    """Return an environment in which the program finds the project only by the working directory."""
     return programs.environment(None, **{"CONTROL_ROOM_HOME": str(project.path / "nobody"), **given})
 
 
 def agent_recipes(
     *arguments: str | Path, project: Project, code: int = 0, cwd: Path | None = None, **given: str
 ) -> programs.Ended:
-    """Run the program in a process of its own and see how it ends."""
+    """Run the program in a process of its own and verify its exit code."""
     words, folder = map(str, arguments), cwd or project.path
     done = processes.run(MODULE, *words, environ=environment(project, **given), folder=folder)
     ended = programs.Ended(*done)

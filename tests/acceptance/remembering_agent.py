@@ -1,7 +1,8 @@
-"""A program that is called as Claude Code is, and keeps its conversations as it does: an id that is in use is not begun
-again, and one that is unknown is not gone on with. It writes down how it was called, and waits where it is told to.
+"""A program with the interface of Claude Code that keeps its conversations as Claude Code does.
 
-It is executed as a program of its own: `python remembering_agent.py --session-id ID < PROMPT`.
+It refuses to begin a conversation whose id is in use, and to resume an unknown one. It records its calls, and hangs
+where its plan requests that. It is executed as a program of its own:
+`python remembering_agent.py --session-id ID < PROMPT`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ ANSWERS = {"Review it.": "no-issues", "Commit it.": "committed", "Go on.": "no-i
 
 
 def main(home: Path, arguments: list[str]) -> int:
-    """Take one prompt."""
+    """Answer one prompt."""
     way = "--resume" if "--resume" in arguments else "--session-id"
     talk, prompt = arguments[arguments.index(way) + 1], sys.stdin.readline().rstrip("\n")
     _append(home / "calls.jsonl", {"way": way, "talk": talk, "prompt": prompt, "pid": os.getpid()})

@@ -1,4 +1,4 @@
-"""A copy of the example project whose agents speak from a script."""
+"""A copy of the example project whose agents answer from a script."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.acceptance import programs
 
 
 def make(folder: Path, archetypes: Iterable[str], replies: Mapping[str, Any], suffix: str) -> programs.Project:
-    """Copy the example project; each agent has the archetype and the suffix as its id."""
+    """Copy the example project; each agent's id is its archetype with the suffix."""
     project = programs.Project(example_project.copy(folder))
     agents = [
         {

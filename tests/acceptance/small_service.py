@@ -1,4 +1,4 @@
-"""A service of toy runs as a process of its own: a pool over real folders, killed and started again at will."""
+"""A service of toy runs as a process of its own: a pool over real folders that tests can kill and restart."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Tried = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a data directory holds after its service has come to an end."""
+    """The content of a data directory after its service has ended."""
 
     status: dict[str, str]
     """State of each run."""
     records: dict[str, dict[str, Any]]
-    """What each run's lines add up to."""
+    """The sum of each run's lines."""
     slots: dict[str, Any]
     """Each run's cache.json."""
     shown: dict[str, Any]
-    """What each run's run.json says of its end."""
+    """The ending of each run in its run.json."""
 
 
 class CountingProbes:
@@ -47,7 +47,7 @@ class CountingProbes:
         self.counts: Counter[str] = Counter()
 
     def reach(self, point: str) -> None:
-        """Count one passing."""
+        """Count one passing of a point."""
         self.counts[point] += 1
 
 
@@ -69,7 +69,7 @@ def side_by_side(jobs: Sequence[Any], work: Any) -> list[Any]:
 
 
 def prepare(folder: Path) -> None:
-    """Make an empty data directory with its index."""
+    """Create an empty data directory with its index."""
     asyncio.run(_prepare(folder))
 
 
@@ -79,14 +79,14 @@ def passings(folder: Path) -> Counter[str]:
 
 
 def executed(folder: Path) -> list[Tried]:
-    """Return every try that was performed."""
+    """Return every attempt that was performed."""
     file = folder / "executed.txt"
     lines = file.read_text().splitlines() if file.exists() else []
     return [(run_id, key, int(attempt)) for run_id, key, attempt in (line.split(" ") for line in lines)]
 
 
 def recorded(folder: Path) -> set[Tried]:
-    """Return every try whose line is whole, without touching anything."""
+    """Return every attempt with a complete line, without changing any file."""
     found = set()
     for journal in (folder / ".control-room" / "runs").glob("*/steps.jsonl"):
         for line in journal.read_bytes().split(b"\n")[:-1]:
@@ -96,7 +96,7 @@ def recorded(folder: Path) -> set[Tried]:
 
 
 async def outcome(folder: Path) -> Outcome:
-    """Read what a data directory holds."""
+    """Read the results in a data directory."""
     async with _store(folder, probes.NoProbes()) as found:
         summaries = await found.list_runs(stores.RunQuery(limit=1000))
         loaded = {summary.run_id: await found.read(summary.run_id) for summary in summaries}

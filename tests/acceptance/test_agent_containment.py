@@ -1,5 +1,6 @@
-"""Agents of the real service that try to stay: however they are kept together, and whatever is killed, nothing of them
-writes into the workspace afterwards, and the run goes on.
+"""Agents of the real service that try to outlive it, with every containment and every kill.
+
+Afterwards no process of the agent writes into the workspace, and the run continues.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project whose writer stays the first time, with its whole family, and writes the second."""
+    """Create a project whose writer stays with its whole process family the first time, and writes the second time."""
     made = programs.make_project(tmp_path / "project")
     traces = made.path / "Story" / "traces"
     traces.mkdir()
@@ -48,17 +49,17 @@ def traces(project: programs.Project) -> Path:
 
 
 def service(project: programs.Project, mode: str) -> Any:
-    """Serve the project with agents kept together in that mode."""
+    """Serve the project with its agents contained in that mode."""
     return programs.service(project, CONTROL_ROOM_CONTAINMENT=mode)
 
 
 def born(traces: Path) -> dict[str, int]:
-    """Wait for the whole family."""
+    """Wait until the whole process family is alive."""
     return asyncio.run(process_families.born(traces, *FAMILY))
 
 
 def silent(traces: Path) -> bool:
-    """Wait until nobody of the family is alive, and tell whether nothing is written from then on."""
+    """Wait until no process of the family is alive, and return whether no further write happens."""
     asyncio.run(process_families.until(lambda: not process_families.running(traces)))
     written = process_families.written(traces)
     asyncio.run(asyncio.sleep(0.05))
@@ -66,7 +67,7 @@ def silent(traces: Path) -> bool:
 
 
 def standing(project: programs.Project) -> tuple[int, int]:
-    """Return the launcher, and the process that stands for the agent."""
+    """Return the process ids of the launcher and of the agent's wrapper."""
     (path,) = command_register.list_registers(str(project.data / "processes"))
     owner, entries = command_register.read(path)
     assert owner is not None
@@ -74,7 +75,7 @@ def standing(project: programs.Project) -> tuple[int, int]:
 
 
 def test_a_killed_service(project: programs.Project, traces: Path, mode: str) -> None:
-    """After kill -9 of the service its agent is gone, and the next service takes the run to its end."""
+    """After kill -9 of the service its agent is gone, and the next service finishes the run."""
     with service(project, mode) as served:
         run_id = served.start_run()
         alive = born(traces)
@@ -89,7 +90,7 @@ def test_a_killed_service(project: programs.Project, traces: Path, mode: str) ->
 
 
 def test_a_service_that_is_killed_with_its_launcher(project: programs.Project, traces: Path, mode: str) -> None:
-    """A namespace ends on its own; what is only guarded is ended before the next service lets a run go on."""
+    """A namespace ends by itself; agents that are only guarded end before the next service continues a run."""
     with service(project, mode) as served:
         run_id = served.start_run()
         born(traces)
@@ -111,7 +112,7 @@ def test_a_service_that_is_killed_with_its_launcher(project: programs.Project, t
 
 
 def test_a_killed_launcher(project: programs.Project, traces: Path, mode: str) -> None:
-    """After kill -9 of the launcher the agent is gone, and its step is begun again in the same service."""
+    """After kill -9 of the launcher the agent is gone, and the same service starts its step again."""
     with service(project, mode) as served:
         run_id = served.start_run()
         born(traces)
@@ -125,7 +126,7 @@ def test_a_killed_launcher(project: programs.Project, traces: Path, mode: str) -
 
 
 def test_a_killed_wrapper(project: programs.Project, traces: Path, mode: str) -> None:
-    """After kill -9 of the process that stands for the agent nothing of it is left; the step says what happened."""
+    """After kill -9 of an agent's wrapper no process of the agent is left, and its step fails as `agent_signalled`."""
     with service(project, mode) as served:
         run_id = served.start_run()
         born(traces)
@@ -152,7 +153,7 @@ def test_a_cancelled_run(project: programs.Project, traces: Path, mode: str) -> 
 
 
 def test_a_stopped_service(project: programs.Project, traces: Path, mode: str) -> None:
-    """A service that is stopped leaves no process of an agent, and the next one goes on with the run."""
+    """A stopped service leaves no process of an agent, and the next service continues the run."""
     with service(project, mode) as served:
         run_id = served.start_run()
         born(traces)
@@ -169,7 +170,7 @@ def test_a_stopped_service(project: programs.Project, traces: Path, mode: str) -
 def test_what_is_to_be_had_is_told(
     project: programs.Project, monkeypatch: pytest.MonkeyPatch, wanted: str, code: int
 ) -> None:
-    """Where the system gives no namespaces, a check of the configuration says so, and refuses if there must be some."""
+    """Without namespaces the check of the configuration reports that, and fails if the setting requires them."""
     monkeypatch.setattr(containment, "_PROGRAM", "import sys; sys.stdout.write('guard Operation not permitted')")
     told = programs.control_room("config", "check", project=project, code=None, CONTROL_ROOM_CONTAINMENT=wanted)
 

@@ -27,7 +27,7 @@ LOOP = {
     "review#2.reminder": '{"outcome": "no-issues"}',
     "commit": says("committed", "Committed as 1a2b3c."),
 }
-"""Replies with a mended slip, a reminder and costs."""
+"""Replies with a corrected slip, a reminder and costs."""
 
 TOLD = """\
 One slip.
@@ -92,17 +92,15 @@ EVENTS = """\
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Make a project."""
+    """Create a project."""
     return make_project(tmp_path / "project")
 
 
-# -- what is printed
+# -- output
 
 
 def test_replies_and_reason_are_printed(project: Project):
-    """Stdout has every reply of the agent and at its end the reason; stderr, apart from a cost that
-    is known, nothing.
-    """
+    """Stdout has every reply of the agent and ends with the reason; stderr has only the cost, if it is known."""
     project.script(LOOP)
     told = agent_recipes("small", *SAID, project=project, **processes.COLD)
     project.script(recipe_harness.STRAIGHT)
@@ -115,9 +113,7 @@ def test_replies_and_reason_are_printed(project: Project):
 
 
 def test_verbose_is_told_letter_by_letter(project: Project):
-    """`--verbose` tells steps, prompts, outcomes and transitions on stderr in their fixed form;
-    stdout stays as it is.
-    """
+    """`--verbose` prints steps, prompts, outcomes and transitions on stderr in a fixed form; stdout is unchanged."""
     project.script(LOOP)
     told = agent_recipes("small", *SAID, "--verbose", project=project)
 
@@ -126,7 +122,7 @@ def test_verbose_is_told_letter_by_letter(project: Project):
 
 
 def test_events_are_told_letter_by_letter(project: Project):
-    """`--events` tells the same as structured lines."""
+    """`--events` prints the same facts as structured lines."""
     project.script(LOOP)
     told = agent_recipes("small", *SAID, "--events", project=project)
     session = shown(project.run_ids()[-1], project)["machine"]["sessionId"]
@@ -136,7 +132,7 @@ def test_events_are_told_letter_by_letter(project: Project):
 
 
 def test_a_restart_goes_on_being_told(project: Project):
-    """Behind a restart the story goes on with a new conversation, and another reply of the same step is printed too."""
+    """After a restart the output continues with a new conversation, and with the other reply of the same step."""
     project.recipe(recipe(initialStep="commit", steps={"commit": recipe_harness.AGAIN}))
     project.script({"commit": says("committed", "First."), "restart1/commit": OTHER_SAID})
     told = agent_recipes("small", *SAID, "--verbose", "--events", project=project)
@@ -152,7 +148,7 @@ def test_a_restart_goes_on_being_told(project: Project):
 
 
 def test_a_run_as_json_is_its_detail(project: Project):
-    """With --json the run at its rest is all that stdout gets."""
+    """With --json, stdout contains only the run's detail."""
     project.script(LOOP)
     detail = json.loads(agent_recipes("small", *SAID, "--json", project=project).stdout)
 
@@ -161,7 +157,7 @@ def test_a_run_as_json_is_its_detail(project: Project):
 
 
 def test_a_large_reply_is_printed_whole(project: Project):
-    """A reply that is kept in a file of its own is printed to its last letter, whatever signs it holds."""
+    """A reply that is stored in a blob is printed completely, with all its characters."""
     long = "Ærendil 東京 \x1b[31m" * 20_000
     project.script(recipe_harness.STRAIGHT | {"review": says("no-issues", long)})
 
@@ -169,7 +165,7 @@ def test_a_large_reply_is_printed_whole(project: Project):
 
 
 def test_the_list_has_ids_and_descriptions(project: Project):
-    """`--list` has the recipes of this language alone, broken ones with their fault, and makes nothing."""
+    """`--list` shows only the recipes of this language, broken ones with their flaw, and creates no run."""
     project.recipe({"id": "broken", "label": "Broken"})
     project.write("recipes/quick.json", {"recipe_id": "quick", "label": "Another language", "phase_b": []})
     bundled = [json.loads(path.read_text()) for path in sorted(recipe_harness.CATALOGUE.glob("*.json"))]
@@ -185,7 +181,7 @@ def test_the_list_has_ids_and_descriptions(project: Project):
 
 
 def test_a_dry_run_draws_the_machine(project: Project):
-    """`--dry-run` draws the recipe in its fixed form, as the flags would have it, and starts nothing."""
+    """`--dry-run` draws the recipe in its fixed form, with the flags applied, and starts no run."""
     drawn = agent_recipes("--dry-run", "small", project=project)
     changed = agent_recipes(
         "small", "--dry-run", "--model", "opus", "--max-steps", "7", "--max-visits", "2", project=project
@@ -200,7 +196,7 @@ def test_a_dry_run_draws_the_machine(project: Project):
 
 
 def test_a_dry_run_needs_no_arguments_but_refuses_wrong_ones(project: Project):
-    """A recipe is drawn without the arguments that it requires; those that do not fit are told."""
+    """A dry run draws a recipe without its required arguments, and refuses undeclared ones."""
     drawn = agent_recipes("--dry-run", "document-design", project=project)
     refused = agent_recipes("--dry-run", "document-design", "--arg", "sbject=x", project=project, code=5)
 
@@ -232,7 +228,7 @@ def test_a_dry_run_needs_no_arguments_but_refuses_wrong_ones(project: Project):
 def test_the_exit_code_tells_how_it_ended(
     project: Project, replies: dict[str, object], flags: tuple[str, ...], code: int, reason: str, told: str
 ):
-    """Each way to end has its code; the reason is the last line of stdout, the error and the way on stand on stderr."""
+    """Each ending has its exit code; stdout ends with the reason, stderr has the error and the command to continue."""
     project.script(recipe_harness.STRAIGHT | replies)
     ended = agent_recipes("small", *SAID, *flags, project=project, code=code)
 
@@ -242,7 +238,7 @@ def test_the_exit_code_tells_how_it_ended(
 
 
 def test_too_many_restarts_are_a_guardrail(project: Project):
-    """`--max-restarts` caps new sessions."""
+    """`--max-restarts` limits the number of restarts."""
     project.recipe(recipe(initialStep="commit", steps={"commit": recipe_harness.AGAIN}))
     project.script({"*": says("committed")})
     ended = agent_recipes("small", *SAID, "--max-restarts", "1", project=project, code=3)
@@ -252,7 +248,7 @@ def test_too_many_restarts_are_a_guardrail(project: Project):
 
 
 def test_a_broken_recipe_is_exit_code_1(project: Project):
-    """A recipe that is not valid ends everything before it begins, with all its faults told."""
+    """An invalid recipe is refused before any run is created, with all its flaws."""
     project.recipe(recipe(model="huge", initialStep="nowhere"))
     for flags in (SAID, ("--dry-run",)):
         refused = agent_recipes("small", *flags, project=project, code=1)
@@ -289,7 +285,7 @@ def test_a_broken_recipe_is_exit_code_1(project: Project):
     ],
 )
 def test_what_cannot_begin_is_exit_code_5(project: Project, arguments: tuple[str, ...], told: str):
-    """Usage errors, unknown recipes and backends, and arguments that do not fit end with 5 and leave nothing behind."""
+    """Usage errors, unknown recipes and backends, and unfit arguments end with 5, and no run is created."""
     project.write("recipes/quick.json", {"recipe_id": "quick", "label": "Another language", "phase_b": []})
     (project.path / "file").touch()
     refused = agent_recipes(*arguments, project=project, code=5)
@@ -310,7 +306,7 @@ def test_what_cannot_begin_is_exit_code_5(project: Project, arguments: tuple[str
     ],
 )
 def test_what_the_surroundings_forbid_is_one_line(project: Project, given: dict[str, Any]):
-    """Wrong settings, an unknown parent and too deep a nesting are told in a line."""
+    """Wrong settings, an unknown parent and too deep a nesting are reported in one line."""
     refused = agent_recipes("small", *SAID, project=project, code=5, **given)
 
     assert len(refused.stderr.splitlines()) == 1, refused.stderr
@@ -318,7 +314,7 @@ def test_what_the_surroundings_forbid_is_one_line(project: Project, given: dict[
 
 
 def test_a_missing_program_is_told_with_what_to_install(project: Project):
-    """The default backend whose program is not there is refused before anything begins, with the ways to get it."""
+    """A default backend without its program is refused before any run is created, and the message names the path."""
     refused = agent_recipes("small", project=project, code=5, CLAUDE_CLI_PATH="/nowhere/claude")
 
     assert "[backend_unusable]" in refused.stderr
@@ -327,14 +323,14 @@ def test_a_missing_program_is_told_with_what_to_install(project: Project):
 
 
 def test_a_broken_agents_file_is_told(project: Project):
-    """A configuration that cannot be used ends with 5 and tells its flaws."""
+    """An invalid configuration ends with 5 and is named in the error."""
     project.write("agents.json", {"backends": {"said": {"type": "scripted", "file": 7}}})
 
     assert "agents.json cannot be used" in agent_recipes("small", *SAID, project=project, code=5).stderr
 
 
 def test_a_guardrail_tells_how_to_go_on(project: Project):
-    """What a guardrail ended is told with the command that raises the limit, which works."""
+    """After a guardrail ends a run, the output names the command that raises the limit, and that command works."""
     ended = agent_recipes("small", *SAID, "--max-steps", "1", project=project, code=3)
     run_id = project.run_ids()[0]
     words = ended.stderr.splitlines()[-1].partition("control-room ")[2].split()
@@ -348,9 +344,7 @@ def test_a_guardrail_tells_how_to_go_on(project: Project):
 
 
 def test_flags_reach_the_run(project: Project):
-    """Every flag that says something of the run is an argument of it; agents hear the system prompt
-    and the arguments.
-    """
+    """Every flag about the run becomes an argument of the run, and the prompt contains system prompt and arguments."""
     prompt = {"prompt": "Look at {{args.what}} {{args.list}}."}
     steps = {**recipe_harness.RECIPE["steps"], "review": recipe_harness.REVIEW | prompt}
     schema = {"properties": {"what": {"type": "string"}, "list": {"type": "array"}}, "required": ["what", "list"]}
@@ -382,7 +376,7 @@ def test_flags_reach_the_run(project: Project):
 
 
 def test_the_run_is_like_any_other(project: Project):
-    """The run is listed, shown and kept with those of `control-room`."""
+    """The run is listed together with those of `control-room`."""
     agent_recipes("small", *SAID, project=project)
     listed = json.loads(control_room("runs", "list", "--json", project=project).stdout)
 
@@ -393,9 +387,7 @@ def test_the_run_is_like_any_other(project: Project):
 
 
 def test_the_project_is_the_nearest_with_a_data_directory(project: Project, tmp_path: Path):
-    """A folder below a project belongs to it, any other is a project of its own from its first run
-    on; a home is none.
-    """
+    """A folder below a project belongs to it; any other folder is its own project, and a home is not a project."""
     below, other = project.path / "deep" / "below", tmp_path / "other"
     below.mkdir(parents=True)
     other.mkdir()
@@ -418,7 +410,7 @@ def test_the_project_is_the_nearest_with_a_data_directory(project: Project, tmp_
 
 
 def test_a_data_directory_is_made_on_first_use(project: Project, tmp_path: Path):
-    """The first run makes the data directory as `control-room` does; a refused one makes nothing."""
+    """A refused run and a dry run create no data directory."""
     fresh = tmp_path / "fresh"
     fresh.mkdir()
     agent_recipes("small", *SAID, project=project, cwd=fresh, code=5)
@@ -431,7 +423,7 @@ def test_a_data_directory_is_made_on_first_use(project: Project, tmp_path: Path)
 
 
 def test_a_project_that_is_named_counts(project: Project, tmp_path: Path):
-    """A project that the environment names keeps the run; a working directory outside of it is refused."""
+    """A project named by the environment stores the run, and a working directory outside of it is refused."""
     outside = tmp_path / "outside"
     outside.mkdir()
     named: dict[str, Any] = {"CONTROL_ROOM_PROJECT": str(project.path)}
@@ -444,7 +436,7 @@ def test_a_project_that_is_named_counts(project: Project, tmp_path: Path):
 
 
 def test_help_names_everything_and_loads_nothing_heavy(project: Project):
-    """Help answers at once, and names every flag and exit code; so does the version."""
+    """Help imports no heavy package, and names every flag and the exit codes; the version is printed as well."""
     told = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "app.cli.agent_recipes", "--help"],
         env=programs.environment(None),

@@ -1,4 +1,4 @@
-"""The bundled recipes with real agent programs, which speak with a fake model, on real git repositories."""
+"""The bundled recipes with real agent programs, which use a fake model, on real git repositories."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TYPES = {
     "copilot": "github-copilot",
     "qwen": "qwen",
 }
-# Gemini names no program for differences, which git takes for one.
+# Gemini sets the program for diffs to an empty name, which git tries to execute.
 REVIEWED = "git diff --no-ext-diff; git status --short"
 MENDED = "sed -i 's/Helo/Hello/' greeting.txt && cat greeting.txt"
 COMMITTED = "git add -A && git commit --quiet -m '{subject}' && git push --quiet origin main && git status -sb"
@@ -46,7 +46,7 @@ WORKING = (
 
 @dataclass
 class Stage:
-    """A program, the model that speaks for it, and the repository that it works on."""
+    """A program, the model behind it, and the repository that it works on."""
 
     name: str
     model: FakeModel
@@ -54,18 +54,18 @@ class Stage:
 
     @contextlib.contextmanager
     def service(self, containment: str = "auto") -> Iterator[programs.Service]:
-        """Serve the repository, its agents contained as it is said."""
+        """Serve the repository with the given containment of its agents."""
         with programs.service(self.repository.project, CONTROL_ROOM_CONTAINMENT=containment) as served:
             yield served
 
     def start(self, service: programs.Service, recipe_id: str) -> str:
         """Start a run."""
-        # Without a named model Gemini asks one which model it is to ask.
+        # Without a named model Gemini asks a model which model to use.
         named = {"model": "sonnet"} if self.name == "gemini" else {}
         return service.start_run(recipe_id=recipe_id, args={"backend": TYPES[self.name], **named})
 
     def claude_sessions(self) -> list[str]:
-        """Return the conversations in which Claude Code asked, in order and each once."""
+        """Return the conversations of Claude Code's requests, in order and each once."""
         return list(dict.fromkeys(asked.headers["x-claude-code-session-id"] for asked in self.model.asked))
 
 
@@ -90,7 +90,7 @@ def stage(name: str, tmp_path: Path) -> Iterator[Stage]:
 
 @pytest.mark.parametrize("name", TYPES)
 def test_changes_are_reviewed_mended_and_committed(stage: Stage) -> None:
-    """A review finds a mistake, the agent mends it, a second review finds none, and the commit is made and pushed."""
+    """A review finds a mistake, the agent fixes it, a second review finds none, and the commit is pushed."""
     (stage.repository.path / "greeting.txt").write_text("Helo, world\n")
     agent = CodingAgent(
         {
@@ -117,7 +117,7 @@ def test_changes_are_reviewed_mended_and_committed(stage: Stage) -> None:
 
 @pytest.mark.parametrize("name", ["claude", "codex"])
 def test_all_tasks_are_implemented_each_in_a_conversation_of_its_own(stage: Stage) -> None:
-    """Each task is implemented, reviewed and committed in a fresh conversation, until none is left."""
+    """Each task is implemented, reviewed and committed in a new conversation, until none is left."""
     path = stage.repository.path
     (path / "tasks.txt").write_text("first task\nsecond task\n")
     git(path, "add", ".")
@@ -148,9 +148,7 @@ def test_all_tasks_are_implemented_each_in_a_conversation_of_its_own(stage: Stag
 @pytest.mark.parametrize("containment", ["auto", "guard"])
 @pytest.mark.parametrize("interrupted", ["code-review", "fix"])
 def test_a_killed_service_goes_on_in_the_same_conversation(stage: Stage, interrupted: str, containment: str) -> None:
-    """After kill -9 in the middle of a tool no old agent writes to the workspace, and the
-    conversation is gone on with.
-    """
+    """After kill -9 during a tool, no old agent writes to the workspace, and the conversation continues."""
     path = stage.repository.path
     (path / "greeting.txt").write_text("Helo, world\n")
     agent = CodingAgent(
@@ -189,7 +187,7 @@ def _sessions(stage: Stage, run: dict[str, Any]) -> set[str]:
 
 
 def _forgets(seen: list[Asked]) -> bool:
-    """Tell whether no conversation holds what was said in another one."""
+    """Return whether no conversation contains the words of another one."""
     begins = [asked for asked in seen if coding_agent.step_of(asked) == "implement" and asked.after_tool is None]
     return len(begins) == 3 and all('{"outcome": "committed"}' not in asked.said for asked in begins)
 

@@ -1,4 +1,4 @@
-"""Runs of `agent-recipes` in their surroundings: stopped, unread, beside other runs, within one."""
+"""Runs of `agent-recipes` in their environment: stopped, unread, beside other runs, within a run."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tests.unit.dialects.agent_recipes.recipe_harness import says
 
 SAID = ("small", "--backend", "said")
 HANGING = recipe_harness.STRAIGHT | {"commit": [{"hang": True}, says("committed")]}
-"""Replies of an agent that never ends its second step, but when it is asked again."""
+"""Replies of an agent that hangs at its second step until it is asked again."""
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Make a project."""
+    """Create a project."""
     return make_project(tmp_path / "project")
 
 
 def test_an_interrupted_run_is_told_so_far_and_goes_on(project: Project):
-    """Replies are printed as they come; Ctrl-C stops the agent, ends with 130 and says how to go on, which works."""
+    """Replies are printed as they come; Ctrl-C ends the program with 130, after a line with the command to continue."""
     project.script(HANGING)
     grace: dict[str, Any] = {"CONTROL_ROOM_STOP_GRACE_SECONDS": "0.2"}
     with going(*SAID, "--verbose", project=project, **grace) as process:
@@ -49,7 +49,7 @@ def test_an_interrupted_run_is_told_so_far_and_goes_on(project: Project):
 
 
 def test_the_way_on_names_a_project_elsewhere(project: Project, tmp_path: Path):
-    """Where the project is not the current folder, the command that goes on with a run names it."""
+    """If the project is not the current folder, the command that continues a run names it."""
     project.script({"*": {"error": {"code": "agent_error", "message": "It broke."}}})
     failed = agent_recipes(*SAID, "--working-dir", project.path, project=project, code=4, cwd=tmp_path)
     run_id = project.run_ids()[0]
@@ -61,7 +61,7 @@ def test_the_way_on_names_a_project_elsewhere(project: Project, tmp_path: Path):
 
 
 def test_a_reader_that_goes_away_stops_the_run(project: Project):
-    """When nobody reads stdout any more, the run stops without a traceback, says how to go on, and does."""
+    """When stdout has no reader any more, the run stops without a traceback, and can be resumed."""
     project.script(
         {
             "review": says("issues-found"),
@@ -85,7 +85,7 @@ def test_a_reader_that_goes_away_stops_the_run(project: Project):
 
 
 def test_closed_streams_do_not_change_the_exit_code(project: Project):
-    """Without any stream to write to, a run ends as it would otherwise."""
+    """A run without any output stream ends normally."""
     command = f"exec {' '.join(recipe_programs.COMMAND)} {' '.join(SAID)} --verbose >&- 2>&-"
     done = subprocess.run(
         ["sh", "-c", command], env=recipe_programs.environment(project), cwd=project.path, check=False, timeout=60
@@ -96,7 +96,7 @@ def test_closed_streams_do_not_change_the_exit_code(project: Project):
 
 
 def test_replies_cannot_steer_a_terminal(project: Project):
-    """Where a person watches, control characters of a reply are written out."""
+    """On a terminal, control characters of a reply are escaped."""
     project.script(recipe_harness.STRAIGHT | {"review": says("no-issues", "\x1b[2J\x1b]0;mine\x07")})
     outer, inner = pty.openpty()
     with subprocess.Popen(
@@ -119,9 +119,7 @@ def test_replies_cannot_steer_a_terminal(project: Project):
 
 
 def test_a_workspace_is_held_by_one_process(project: Project):
-    """While a run works in a folder, another process is refused there and told why; where nobody lives any more it is
-    not.
-    """
+    """While a run works in a folder, another process is refused there with the reason, until the first has died."""
     project.script(HANGING)
     (project.path / "other").mkdir()
     with going(*SAID, project=project) as process:
@@ -144,7 +142,7 @@ def test_a_workspace_is_held_by_one_process(project: Project):
 
 
 def test_a_run_that_was_left_holds_nothing_until_it_goes_on(project: Project):
-    """What a dead process left unfinished keeps nobody out; while another run works there it is not resumed."""
+    """An unfinished run of a dead process does not block its folder, and cannot be resumed beside another run there."""
     project.script(HANGING)
     with going(*SAID, project=project) as process:
         until(process.stdout, '{"outcome": "no-issues"}')
@@ -159,9 +157,7 @@ def test_a_run_that_was_left_holds_nothing_until_it_goes_on(project: Project):
 
 
 def test_a_run_of_the_service_keeps_its_workspace(project: Project):
-    """A folder in which the service has begun a run is its own, even while the service is down; ids
-    of both are told.
-    """
+    """A folder with a run of the service stays reserved while the service is down, and the refusal names the run."""
     project.script(HANGING)
     with programs.service(programs.Project(project.path)) as service:
         run_id = service.start_run(recipe_id="small", args={"backend": "said"})
@@ -179,7 +175,7 @@ def test_a_run_of_the_service_keeps_its_workspace(project: Project):
 
 
 def test_the_service_waits_for_a_run_of_another_process(project: Project):
-    """While a command works in a folder, a run of the service there is pending and says why; then it has its turn."""
+    """While a command works in a folder, a run of the service there is pending with the reason, and then starts."""
     project.script(HANGING)
     with going(*SAID, project=project) as process:
         until(process.stdout, '{"outcome": "no-issues"}')
@@ -197,7 +193,7 @@ def test_the_service_waits_for_a_run_of_another_process(project: Project):
 
 
 def test_a_run_within_a_run_may_work_in_its_workspace(project: Project):
-    """What a run starts belongs to it and may enter its workspace, one at a time."""
+    """A run that another run starts may enter its workspace, one at a time."""
     project.script(HANGING | {"restart1/review": "unused"})
     with going(*SAID, project=project) as outer:
         until(outer.stdout, '{"outcome": "no-issues"}')
@@ -219,7 +215,7 @@ def test_a_run_within_a_run_may_work_in_its_workspace(project: Project):
 
 
 def test_depth_counts_over_projects(project: Project, tmp_path: Path):
-    """A run that another project's run starts knows how deep it is, though its parent is not to be found here."""
+    """A run started by a run of another project knows its depth, although its parent is unknown here."""
     other = make_project(tmp_path / "other")
     given: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260101T000000Z-absent", "CONTROL_ROOM_DEPTH": "1"}
     agent_recipes(*SAID, project=other, **given)

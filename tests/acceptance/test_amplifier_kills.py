@@ -1,4 +1,4 @@
-"""A service that is killed while an amplifier recipe goes on: in an iteration, in a delay, while a person is asked."""
+"""A service that is killed during an amplifier recipe: in an iteration, in a delay, or while a gate is open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _asks(id: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project whose agents speak from a script."""
+    """Create a project whose agents answer from a script."""
     return programs.make_project(tmp_path / "project")
 
 
@@ -46,7 +46,7 @@ def _slot(project: programs.Project, run_id: str, name: str) -> Any:
 
 
 def test_in_the_seventh_iteration_of_ten(project: programs.Project) -> None:
-    """The run goes on with just that iteration: six are not repeated, and all ten are collected in order."""
+    """The run continues with exactly that iteration: the first six are not repeated, and all ten are in order."""
     document = later(
         _asks("each", foreach="{{items}}", prompt="Take {{item}}.", collect="all"),
         _asks("after", prompt="{{all}}"),
@@ -72,7 +72,7 @@ def test_in_the_seventh_iteration_of_ten(project: programs.Project) -> None:
 
 
 def test_in_the_delay_before_a_retry(project: programs.Project) -> None:
-    """The delay goes on where it stood: the failed try is not repeated, and the next one begins when it was due."""
+    """The delay continues: the failed attempt is not repeated, and the next one starts when it was due."""
     retry = {"max_attempts": 2, "backoff": "linear", "initial_delay": 6}
     refused = {"key": "ask", "attempt": 1, "error": {"code": "rate_limited", "message": "too many"}}
     _write(project, later(_asks("ask", retry=retry, output="x")), refused)
@@ -95,16 +95,16 @@ def test_in_the_delay_before_a_retry(project: programs.Project) -> None:
         (2, "done", True),
     ]
     assert due - clock.instant(lines[0]["completed_at"]) == timedelta(seconds=6)
-    # Timers of the event loop count in milliseconds.
+    # Timers of the event loop have a resolution of milliseconds.
     assert begun >= due - timedelta(milliseconds=1)
-    # A delay begun anew by the second process would be over later than this.
+    # A delay restarted by the second process would end later than this.
     assert len(taken) == 2
     assert begun - taken[1] < timedelta(seconds=6)
 
 
 @pytest.mark.parametrize("decision", ["approve", "deny"])
 def test_while_a_person_is_asked(project: programs.Project, decision: str) -> None:
-    """The same question waits after the restart; its answer goes to later steps, or ends the run for good."""
+    """After a restart the same gate is open, and its answer is available to later steps, or ends the run for good."""
     approval = {"required": True, "prompt": "Shall {{plan}} be done?", "timeout": 600}
     document = staged(
         {"name": "look", "steps": [_asks("plan", output="plan")], "approval": approval},

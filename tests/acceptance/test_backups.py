@@ -53,8 +53,9 @@ def project_with_runs(tmp_path: Path) -> tuple[programs.Project, list[str]]:
 
 
 def died(kind: str, source: Path, target: Path, last: int) -> int | None:
-    """Make or restore a backup in a process that is killed at its nth change; return the number of changes at the end,
-    None if it was killed.
+    """Make or restore a backup in a process that is killed at its nth change.
+
+    Return the number of changes at the end, None if the process was killed.
     """
     words = [sys.executable, "-c", DYING, kind, str(source), str(target), str(last)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
@@ -63,7 +64,7 @@ def died(kind: str, source: Path, target: Path, last: int) -> int | None:
 
 
 def test_a_backup_of_a_working_service_is_sound(tmp_path: Path) -> None:
-    """Runs that work while they are copied continue from the restored folder, and everything is verified."""
+    """Runs that work during their backup continue from the restored folder, and all runs pass verification."""
     project, done = project_with_runs(tmp_path)
     other = programs.make_project(tmp_path / "other")
     shutil.rmtree(other.data)
@@ -96,7 +97,7 @@ def test_a_backup_of_a_working_service_is_sound(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_no_kill_leaves_half_a_backup_or_half_a_folder(tmp_path: Path) -> None:
-    """Wherever the process dies, the file or the folder is whole or not there, and the next try succeeds."""
+    """Wherever the process dies, the file or folder is whole or missing, and the next attempt succeeds."""
     project, _ = project_with_runs(tmp_path)
     data, whole = project.data, tmp_path / "whole.tar.gz"
     changes = died("backup", data, whole, 0)
@@ -149,7 +150,7 @@ def described(**facts: str) -> bytes:
 
 
 def headers(kind: bytes, size: int, content: bytes = b"", count: int = 1) -> bytes:
-    """Return an archive that begins with raw headers of a kind, each of which announces so many bytes."""
+    """Return an archive that begins with raw headers of a kind, each of which declares the given size."""
     info = tarfile.TarInfo("header")
     info.type, info.size = kind, size
     raw = info.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
@@ -194,7 +195,7 @@ NO_BACKUPS = {
 
 @pytest.mark.parametrize("content", NO_BACKUPS.values(), ids=NO_BACKUPS)
 def test_what_is_no_backup_is_refused(tmp_path: Path, content: bytes) -> None:
-    """A file that is cut off, hostile or of another version is refused by name, and nothing is left behind."""
+    """A truncated, hostile or incompatible file is refused by its name, and no file remains."""
     (tmp_path / "project").mkdir()
     file = tmp_path / "backup.tar.gz"
     file.write_bytes(content)
@@ -229,7 +230,7 @@ def test_an_archive_never_takes_the_memory_that_it_asks_for(tmp_path: Path) -> N
 
 
 def test_a_backup_without_files_is_an_empty_folder(tmp_path: Path) -> None:
-    """A data directory in which nothing was written yet is restored, for its owner alone."""
+    """A data directory without files is restored, with rights for its owner only."""
     (tmp_path / "data" / "runs").mkdir(parents=True)
     backup.write(tmp_path / "data", tmp_path / "backup.tar.gz")
     found = restoring.read(tmp_path / "backup.tar.gz", tmp_path / "restored")
@@ -240,7 +241,7 @@ def test_a_backup_without_files_is_an_empty_folder(tmp_path: Path) -> None:
 
 
 def test_a_place_without_room_is_named(tmp_path: Path) -> None:
-    """A restore that the disk does not take leaves nothing behind, and its error names the folder."""
+    """A restore without enough disk space leaves no files, and its error names the folder."""
     file, project = tmp_path / "backup.tar.gz", tmp_path / "project"
     project.mkdir()
     file.write_bytes(packed(("agents.json", b"x" * 100_000), end()))
@@ -255,7 +256,7 @@ def test_a_place_without_room_is_named(tmp_path: Path) -> None:
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    """A restore needs an empty place, and a backup a new name."""
+    """A restore refuses a folder that is not empty, and a backup refuses an existing name."""
     project, _ = project_with_runs(tmp_path)
     file = tmp_path / "one.tar.gz"
     programs.asked("backup", file, project=project)
@@ -272,7 +273,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_run_waits_for_its_folder(tmp_path: Path) -> None:
-    """A run whose working folder is away when it is taken up again is paused, and unpaused once the folder is back."""
+    """A run whose working folder is missing at its recovery is paused, and continues once the folder is back."""
     project = programs.make_project(tmp_path / "project")
     folder, away = project.path / "Part", tmp_path / "away"
     folder.mkdir()

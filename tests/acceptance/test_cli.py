@@ -1,4 +1,4 @@
-"""The command line as users run it: real processes, exit codes, what machines read."""
+"""The command line as users run it: real processes, exit codes, machine-readable output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAVY = (
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project."""
+    """Create a project."""
     return programs.make_project(tmp_path / "project")
 
 
@@ -41,7 +41,7 @@ def run_small(project: programs.Project, *options: str, code: int = 0, **given: 
 
 
 def test_help_loads_nothing_heavy():
-    """Help answers at once, since neither web framework nor database is imported for it."""
+    """Help imports neither the web framework nor the database."""
     told = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "app", "--help"],
         env=programs.environment(None),
@@ -58,7 +58,7 @@ def test_help_loads_nothing_heavy():
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], ["runs", "--help"], ["run", "--help"]])
 def test_help_and_version_end_well(arguments: list[str]):
-    """Help and version are no errors."""
+    """Help and version end with 0."""
     assert programs.control_room(*arguments).stdout
 
 
@@ -78,7 +78,7 @@ def test_help_and_version_end_well(arguments: list[str]):
     ],
 )
 def test_wrong_use_is_exit_code_2(project: programs.Project, arguments: list[str]):
-    """A command line that cannot be meant ends with 2 and a line on stderr."""
+    """A wrong command line ends with 2 and an error on stderr."""
     refused = programs.control_room(*arguments, project=project, code=2)
 
     assert refused.stderr.strip()
@@ -89,7 +89,7 @@ def test_wrong_use_is_exit_code_2(project: programs.Project, arguments: list[str
 
 
 def test_run_ends_done_and_shows_its_steps(project: programs.Project):
-    """A run in process needs no server, shows each step on its own line, and ends with 0."""
+    """A run in process needs no server, prints a line for each step, and ends with 0."""
     done = programs.control_room("run", "small", "--arg", "words=gate", project=project)
     lines = [line.split() for line in done.stdout.splitlines()]
 
@@ -104,7 +104,7 @@ def test_run_ends_done_and_shows_its_steps(project: programs.Project):
 
 
 def test_run_as_json_is_its_detail(project: programs.Project):
-    """With --json the run's detail is all that is printed."""
+    """With --json the output contains only the run's detail."""
     detail = run_small(project, "--label", "book=one", "--priority", "3", "--description", "Find the gate")
 
     assert detail["status"] == "done"
@@ -118,7 +118,7 @@ def test_run_as_json_is_its_detail(project: programs.Project):
 
 
 def test_failed_run_is_exit_code_1(project: programs.Project):
-    """A run that fails ends with 1 and says why on stderr."""
+    """A failed run ends with 1 and prints the reason on stderr."""
     project.say(draft={"error": {"code": "model_crashed", "message": "the model broke"}})
     failed = programs.control_room("run", "small", "--arg", "words=gate", project=project, code=1)
 
@@ -127,7 +127,7 @@ def test_failed_run_is_exit_code_1(project: programs.Project):
 
 
 def test_unknown_recipe_is_exit_code_4_with_the_nearest(project: programs.Project):
-    """An unknown recipe is not found; the nearest name is told."""
+    """An unknown recipe is not found, and the message suggests the nearest name."""
     refused = programs.control_room("run", "smal", project=project, code=4)
 
     assert "control-room: there is no recipe 'smal'; did you mean small" in refused.stderr
@@ -135,7 +135,7 @@ def test_unknown_recipe_is_exit_code_4_with_the_nearest(project: programs.Projec
 
 
 def test_arguments_that_do_not_fit_are_all_told(project: programs.Project):
-    """Missing and undeclared arguments are listed, each on a line with its path."""
+    """Missing and undeclared arguments are both reported, with their paths."""
     refused = programs.control_room("run", "small", "--arg", "wrods=gate", project=project, code=2)
 
     assert "$.args.words" in refused.stderr
@@ -143,7 +143,7 @@ def test_arguments_that_do_not_fit_are_all_told(project: programs.Project):
 
 
 def test_text_in_place_of_a_list_is_told_how_a_list_is_given(project: programs.Project):
-    """An argument of the wrong type is refused with the form in which other types stand on a command line."""
+    """An argument of the wrong type is refused with the notation for other types on the command line."""
     refused = programs.control_room(
         "run", "analytical_consistency", "--arg", "scene_paths=Story", "--dry-run", project=project, code=2
     )
@@ -156,7 +156,7 @@ def test_text_in_place_of_a_list_is_told_how_a_list_is_given(project: programs.P
 
 
 def test_arguments_come_from_file_and_command_line(project: programs.Project):
-    """Arguments of a file and of the command line are one object."""
+    """Arguments of a file and of the command line are merged."""
     file = project.write("args.json", {"words": "tower"})
     first = programs.asked("run", "small", "--args-file", file, project=project)
     second = programs.asked("run", "small", "--args-file", file, "--arg", 'words:="gate"', project=project)
@@ -178,7 +178,7 @@ def test_dry_run_starts_nothing(project: programs.Project):
 
 
 def test_run_counts_the_runs_above_it_in_another_project(project: programs.Project):
-    """A command of a run of another project starts a run all the same, and is held to the same depth."""
+    """A command inside a run of another project starts a run, within the same depth limit."""
     above: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123"}
     shown = run_small(project, CONTROL_ROOM_DEPTH="1", **above)
     start = json.loads((project.data / "runs" / str(shown["run_id"]) / "start.json").read_text())
@@ -190,7 +190,7 @@ def test_run_counts_the_runs_above_it_in_another_project(project: programs.Proje
 
 
 def test_interrupted_run_says_how_to_go_on_and_goes_on(project: programs.Project):
-    """Ctrl-C stops a run so that it can be resumed: exit code 130, and `runs resume` takes it to its end."""
+    """Ctrl-C stops a run with exit code 130, and `runs resume` finishes the run."""
     project.say(draft=[{"hang": True}, "later"])
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "run", "small", "--arg", "words=gate"],
@@ -215,7 +215,7 @@ def test_interrupted_run_says_how_to_go_on_and_goes_on(project: programs.Project
     assert programs.asked("runs", "resume", run_id, project=project)["status"] == "done"
 
 
-# The first terminal that the leader of a session opens is the one whose end the kernel tells it of.
+# The kernel reports the closing of a terminal to the session leader that opened it first.
 IN_A_TERMINAL = """
 import os, sys
 os.setsid()
@@ -227,7 +227,7 @@ os.execv(sys.executable, [sys.executable, "-m", "app", *sys.argv[2:]])
 
 
 def test_a_closed_terminal_lets_the_step_in_flight_end(project: programs.Project):
-    """What an agent was paid for is kept: the step is recorded within the grace, and is not performed again."""
+    """After the terminal closes, the step in progress is recorded within the grace period, and not performed again."""
     project.say(brief=[{"text": "paid for", "delay_seconds": 2}, {"text": "paid for twice"}])
     outer, inner = pty.openpty()
     process = subprocess.Popen(
@@ -262,7 +262,7 @@ def test_run_beside_a_service_is_listed_by_it(project: programs.Project):
 
 
 def test_output_that_nobody_reads_ends_the_command_quietly(project: programs.Project):
-    """When the reader of a pipe goes away, the command ends without a word."""
+    """When the reader of a pipe disappears, the command ends without output."""
     run_small(project)
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "runs", "list"],
@@ -282,7 +282,7 @@ def test_output_that_nobody_reads_ends_the_command_quietly(project: programs.Pro
 
 
 def test_closed_output_does_not_change_the_exit_code(project: programs.Project):
-    """A command whose output streams are closed still tells by its exit code how it ended."""
+    """A command with closed output streams keeps its exit code."""
     command = f"exec {sys.executable} -m app runs show absent >&- 2>&-"
     done = subprocess.run(["sh", "-c", command], env=programs.environment(project), cwd=project.path, check=False)
 
@@ -290,7 +290,7 @@ def test_closed_output_does_not_change_the_exit_code(project: programs.Project):
 
 
 def test_terminal_without_unicode_survives(project: programs.Project):
-    """On a terminal that knows only ASCII nothing breaks."""
+    """On a terminal with only ASCII, the output of every character succeeds."""
     project.say(draft="Ærendil — naïve “quotes” 東京")
     arguments = ("run", "small", "--arg", "words=gate")
     done = programs.program(*arguments, project=project, PYTHONIOENCODING="ascii")
@@ -304,7 +304,7 @@ def test_terminal_without_unicode_survives(project: programs.Project):
 
 
 def test_runs_are_listed_and_filtered(project: programs.Project):
-    """Lists are newest first and can be filtered; an empty one is no error."""
+    """Lists can be filtered and limited, and an empty list is not an error."""
     assert programs.asked("runs", "list", project=project) == []
     assert programs.control_room("runs", "list", project=project).stdout == "no runs\n"
     assert not (project.data / "runs").exists()
@@ -321,7 +321,7 @@ def test_runs_are_listed_and_filtered(project: programs.Project):
 
 
 def test_parts_of_a_run_can_be_read(project: programs.Project):
-    """Detail, steps, slots and logs are shown for people and for machines."""
+    """Detail, steps, slots and logs of a run are printed for people and as JSON."""
     run_id = str(run_small(project)["run_id"])
     detail = programs.asked("runs", "show", run_id, project=project)
     steps = programs.asked("runs", "steps", run_id, project=project)
@@ -342,7 +342,7 @@ def test_parts_of_a_run_can_be_read(project: programs.Project):
 
 
 def test_follow_shows_what_has_happened(project: programs.Project):
-    """Following an ended run shows its events and ends with its exit code; as JSON one event a line."""
+    """Following an ended run prints its events and ends with the run's exit code; as JSON, one event a line."""
     project.say(draft={"error": {"code": "model_crashed", "message": "the model broke"}})
     run_id = str(run_small(project, code=1)["run_id"])
     told = programs.control_room("runs", "follow", run_id, "--json", project=project, code=1)
@@ -379,7 +379,7 @@ def test_follow_shows_what_has_happened(project: programs.Project):
     ],
 )
 def test_what_is_not_there_is_exit_code_4(project: programs.Project, arguments: list[str]):
-    """A run, recipe or file that does not exist ends a command with 4 and one line."""
+    """A run, recipe or file that does not exist ends a command with 4 and a short error."""
     refused = programs.control_room(*arguments, project=project, code=4)
 
     assert len(refused.stderr.splitlines()) <= 2
@@ -387,7 +387,7 @@ def test_what_is_not_there_is_exit_code_4(project: programs.Project, arguments: 
 
 
 def test_failed_run_is_resumed_with_another_argument(project: programs.Project):
-    """Resume goes on from the failed step, here and to the end; steps that were done are not repeated."""
+    """Resume continues from the failed step to the end, and does not repeat finished steps."""
     project.say(draft=[{"error": {"code": "model_crashed", "message": "the model broke"}}, "better"])
     run_id = str(run_small(project, code=1)["run_id"])
     resumed = programs.asked("runs", "resume", run_id, project=project)
@@ -403,7 +403,7 @@ def test_failed_run_is_resumed_with_another_argument(project: programs.Project):
 
 
 def test_resume_from_an_earlier_step(project: programs.Project):
-    """Resume may go back further, and an unknown step is refused."""
+    """Resume can begin at an earlier step, and an unknown step is refused."""
     project.say(draft=[{"error": {"code": "model_crashed", "message": "the model broke"}}, "better"])
     run_id = str(run_small(project, code=1)["run_id"])
 
@@ -417,7 +417,7 @@ def test_resume_from_an_earlier_step(project: programs.Project):
 
 
 def test_moves_that_do_not_fit_are_exit_code_1(project: programs.Project):
-    """An ended run cannot be cancelled, paused or resumed; the state is told."""
+    """An ended run cannot be cancelled, paused, unpaused or resumed, and the message names its state."""
     run_id = str(run_small(project)["run_id"])
 
     for verb in ("cancel", "pause", "unpause", "resume"):
@@ -448,7 +448,7 @@ def test_interrupted_run_can_be_cancelled(project: programs.Project):
 
 
 def test_a_run_says_whether_a_command_executes_it(project: programs.Project):
-    """While a command executes a run nothing is said about it; once that was killed, `show` and `why` say so."""
+    """While a command executes a run, `show` prints no warning; after the command is killed, `show` and `why` do."""
     project.say(draft={"hang": True})
     environ = programs.environment(project)
     process = processes.start("app", "run", "small", "--arg", "words=gate", environ=environ, folder=project.path)
@@ -469,7 +469,7 @@ def test_a_run_says_whether_a_command_executes_it(project: programs.Project):
 
 
 def test_an_unknown_recipe_leaves_nothing(tmp_path: Path):
-    """A mistyped recipe in a folder that is no project leaves that folder as it was."""
+    """A mistyped recipe in a folder without a project leaves that folder unchanged."""
     refused = programs.control_room("run", "absent", "--project", tmp_path, code=4)
     nowhere = programs.control_room("run", "absent", "--project", tmp_path / "absent", code=5)
 
@@ -479,7 +479,7 @@ def test_an_unknown_recipe_leaves_nothing(tmp_path: Path):
 
 
 def test_a_failure_is_printed_once(project: programs.Project, tmp_path: Path):
-    """Where output and errors go to one place the reason of a failure is the last line of the output, and no other."""
+    """If output and errors share one file, the reason of a failure is in it once, as the last line of the output."""
     project.say(draft={"error": {"code": "model_crashed", "message": "the model broke"}})
     environ, file = programs.environment(project), tmp_path / "told"
     with file.open("w") as place:
@@ -492,7 +492,7 @@ def test_a_failure_is_printed_once(project: programs.Project, tmp_path: Path):
         subprocess.run(command, cwd=project.path, env=environ, stdout=place, stderr=place, check=False, timeout=100)
     ends = [line for line in file.read_text().splitlines() if "failed: " in line]
 
-    # Both commands show how the run ended; once it is damaged, its present error follows.
+    # Both commands show how the run ended; once the run is damaged, its present error follows.
     crashed = [line.partition(":")[0] for line in ends if "the model broke [model_crashed]" in line]
     assert crashed == [f"run {run_id} failed"] * 2
     assert ends[-1].startswith("failed: ")
@@ -500,7 +500,7 @@ def test_a_failure_is_printed_once(project: programs.Project, tmp_path: Path):
 
 
 def test_a_refused_setting_is_named_as_it_was_given(project: programs.Project):
-    """A refused value is named by the option that gave it, else by its setting."""
+    """The error names a refused value by the option that set it, or else by its setting."""
     missing = str(project.path / "absent")
     typed = programs.control_room("runs", "list", "--project", missing, code=5)
     served = programs.control_room("serve", "--project", missing, "--port", "99999", code=5)
@@ -512,7 +512,7 @@ def test_a_refused_setting_is_named_as_it_was_given(project: programs.Project):
 
 
 def test_an_option_before_its_command_is_explained():
-    """An option of a command that stands before its name is refused with where it belongs."""
+    """An option of a command before the command's name is refused, and the message names the right place."""
     for words in (["--server", "http://127.0.0.1:1", "runs", "list"], ["runs", "--json", "list"]):
         refused = programs.control_room(*words, code=2)
 
@@ -520,7 +520,7 @@ def test_an_option_before_its_command_is_explained():
 
 
 def test_damage_is_found_and_repaired(project: programs.Project):
-    """A changed journal line is found with its place; repair cuts it off only when told to, and the run can go on."""
+    """`verify` finds a changed journal line; `repair` cuts it off only with `--yes`, and the run can be resumed."""
     run_id = str(run_small(project)["run_id"])
     assert programs.asked("runs", "verify", run_id, project=project)["ok"] is True
     journal = project.data / "runs" / run_id / "steps.jsonl"
@@ -541,7 +541,7 @@ def test_damage_is_found_and_repaired(project: programs.Project):
 
 
 def test_recipes_are_listed_with_their_faults(project: programs.Project):
-    """A broken recipe is listed with its fault, and the others stay usable."""
+    """A broken recipe is listed as not valid, and the others stay usable."""
     project.write("recipes/broken.json", '{"recipe_id": "broken",')
     listed = {entry["recipe_id"]: entry for entry in programs.asked("recipes", "list", project=project)}
 
@@ -554,7 +554,7 @@ def test_recipes_are_listed_with_their_faults(project: programs.Project):
 
 
 def test_recipe_is_shown_with_arguments_and_steps(project: programs.Project):
-    """A recipe's detail has the schema of its arguments and its graph."""
+    """A recipe's detail contains the schema of its arguments and its graph."""
     shown = programs.asked("recipes", "show", "small", project=project)
     text = programs.control_room("recipes", "show", "small", project=project).stdout
 
@@ -564,7 +564,7 @@ def test_recipe_is_shown_with_arguments_and_steps(project: programs.Project):
 
 
 def test_options_of_a_language(project: programs.Project):
-    """A language's options are handed on, and one that it does not know is refused by name."""
+    """A language's options reach it, and an unknown one is refused by name."""
     flow = project.data / "recipes" / "orchestrate" / "flow.yaml"
     flow.parent.mkdir(parents=True)
     flow.write_text('version: "1.1"\nsteps:\n  - {name: A, command: ["false"]}\n  - {name: B, command: ["true"]}\n')
@@ -577,7 +577,7 @@ def test_options_of_a_language(project: programs.Project):
 
 
 def test_an_argument_given_as_an_option_is_named(project: programs.Project):
-    """The message says how the argument is given, as a text or as JSON, and nothing is started."""
+    """The message contains the right notation of the argument, as text or JSON, and no run is created."""
     for given in ("words=two words", 'words:=["a"]'):
         refused = programs.control_room("run", "small", "--option", given, project=project, code=2)
 
@@ -586,7 +586,7 @@ def test_an_argument_given_as_an_option_is_named(project: programs.Project):
 
 
 def test_a_file_is_validated_as_it_is_listed(project: programs.Project):
-    """By id and by file the same is said: of a workflow in the wrong folder, of a broken one, of one that is both."""
+    """Validation by id and by file gives the same verdict, also for a broken workflow or one in the wrong folder."""
     workflow = 'version: "1.1"\nname: Some name\nsteps:\n  - {name: A, %s: ["true"]}\n'
     files = {
         "right": project.data / "recipes/orchestrate/right.yaml",
@@ -611,7 +611,7 @@ def test_a_file_is_validated_as_it_is_listed(project: programs.Project):
 
 
 def test_the_language_of_a_file_is_found(project: programs.Project, tmp_path: Path):
-    """Files of each language are told from one another by folder, ending and text."""
+    """The language of a file is found by its folder, ending and text."""
     names = ("agent_recipes/rebase.json", "amplifier/staged-review.yaml", "orchestrate/git_census.yaml")
     files = [programs.ROOT / "recipes" / name for name in (*names, "control_room/structural_canon.json")]
     moved = []
@@ -631,7 +631,7 @@ def test_the_language_of_a_file_is_found(project: programs.Project, tmp_path: Pa
 
 
 def test_recipes_are_validated_by_id_file_or_all(project: programs.Project, tmp_path: Path):
-    """Every fault of a file is told with its path; exit code 2 says that one is not valid."""
+    """Every flaw of a file is listed with its path, and an invalid one ends the command with 2."""
     file = tmp_path / "own.json"
     file.write_text(json.dumps(programs.RECIPE | {"recipe_id": "own", "surprise": 1, "dod": [{"check": "odd"}]}))
     found = programs.asked("recipes", "validate", file, project=project, code=2)
@@ -646,7 +646,7 @@ def test_recipes_are_validated_by_id_file_or_all(project: programs.Project, tmp_
 
 
 def test_task_is_routed(project: programs.Project):
-    """The router tells recipe and reason; exit code 2 says that none fits."""
+    """The router returns recipe and reason, and exit code 2 if no recipe fits."""
     routed = programs.asked("route", "a small task for you", project=project)
     lost = programs.asked("route", "bake a cake", project=project, code=2)
 
@@ -659,7 +659,7 @@ def test_task_is_routed(project: programs.Project):
 
 
 def test_init_makes_a_project_and_can_be_repeated(tmp_path: Path):
-    """`init` makes `.control-room/` with a .gitignore and folders for recipes and prompts, and leaves what is there."""
+    """`init` creates `.control-room/` with a .gitignore and folders for recipes and prompts, and keeps old files."""
     folder = tmp_path / "new"
     folder.mkdir()
     made = programs.asked("init", "--project", folder)
@@ -679,9 +679,7 @@ def test_init_makes_a_project_and_can_be_repeated(tmp_path: Path):
 
 
 def test_init_adds_an_example_that_runs(tmp_path: Path):
-    """`init --example` puts a project there that runs at once, and can be repeated; files of
-    another content stop it.
-    """
+    """`init --example` adds a project that runs at once, and can be repeated, but refuses to replace changed files."""
     programs.control_room("init", "--example", "code", "--project", tmp_path)
     programs.control_room("init", "--example", "code", "--project", tmp_path)
     programs.control_room("run", "check_inventory", "--project", tmp_path)
@@ -697,7 +695,7 @@ def test_init_adds_an_example_that_runs(tmp_path: Path):
 
 
 def test_checks_of_recipes_say_what_is_missing(tmp_path: Path):
-    """`recipes validate`, by id and by file, and `run --dry-run` end with 5 where a needed backend cannot work here."""
+    """`recipes validate`, by id and by file, and `run --dry-run` end with 5 if a needed backend cannot work here."""
     backends = {"gone": {"type": "template", "command": ["no-such-agent-program"], "resume": ["no-such-agent-program"]}}
     programs.control_room("init", "--project", tmp_path)
     data = tmp_path / ".control-room"
@@ -713,14 +711,14 @@ def test_checks_of_recipes_say_what_is_missing(tmp_path: Path):
 
 
 def test_project_that_is_no_folder_is_exit_code_5(tmp_path: Path):
-    """A project that does not exist is a configuration error."""
+    """A project folder that does not exist is a configuration error."""
     refused = programs.control_room("runs", "list", "--project", tmp_path / "absent", code=5)
 
     assert "--project" in refused.stderr
 
 
 def test_config_check_tells_errors_and_warnings_apart(project: programs.Project):
-    """Errors keep the service from starting and end with 5; warnings alone do not."""
+    """Errors of the configuration end with 5; warnings alone do not."""
     project.write("recipes/broken.json", "{")
     warned = programs.asked("config", "check", project=project)
     given = {"CONTROL_ROOM_PORT": "many", "CONTROL_ROOM_PRJECT": "x"}
@@ -735,7 +733,7 @@ def test_config_check_tells_errors_and_warnings_apart(project: programs.Project)
 
 
 def test_config_check_tells_of_a_data_directory_that_cannot_be(tmp_path: Path):
-    """Where the service could not keep anything it would not start, and the check says so; it makes nothing itself."""
+    """The check reports a data directory that cannot be created, and creates none itself."""
     checked = ("config", "check", "--project", str(tmp_path))
     sound = programs.control_room(*checked, code=0)
     assert list(tmp_path.iterdir()) == []
@@ -749,7 +747,7 @@ def test_config_check_tells_of_a_data_directory_that_cannot_be(tmp_path: Path):
 
 
 def test_agents_are_checked(project: programs.Project):
-    """Every agent is listed, with what keeps it from working; the project's come first."""
+    """Every agent is listed with its problem, the project's agents first."""
     (project.data / "replies.json").unlink()
     found = programs.asked("agents", "check", project=project, code=5)
 
@@ -759,7 +757,7 @@ def test_agents_are_checked(project: programs.Project):
 
 
 def test_broken_agents_file_does_not_hide_runs(project: programs.Project):
-    """With an `agents.json` that cannot be used nothing is started, but everything can still be looked at."""
+    """With an unusable `agents.json` runs and recipes can be read, but no run can be started."""
     run_id = run_small(project)["run_id"]
     project.write("agents.json", '{"agents": [')
 
@@ -772,7 +770,7 @@ def test_broken_agents_file_does_not_hide_runs(project: programs.Project):
 
 
 def test_index_is_rebuilt_from_the_folders(project: programs.Project):
-    """After a lost index every run is found again."""
+    """Rebuilding a lost index finds every run again."""
     run_id = run_small(project)["run_id"]
     for file in project.data.glob("index.db*"):
         file.unlink()
@@ -782,7 +780,7 @@ def test_index_is_rebuilt_from_the_folders(project: programs.Project):
 
 
 def test_openapi_document_is_printed_and_written(tmp_path: Path):
-    """The document of the HTTP interface is JSON, on stdout or in a file."""
+    """The OpenAPI document is valid JSON, on stdout or in a file."""
     printed = programs.control_room("openapi").stdout
     programs.control_room("openapi", "--output", tmp_path / "openapi.json")
 
@@ -803,7 +801,7 @@ def test_unreadable_data_directory_is_told(project: programs.Project):
 
 
 def test_recipes_are_validated_without_their_store(project: programs.Project) -> None:
-    """Where runs are in a database that no setting names, recipes are listed and validated, and runs are refused."""
+    """If runs are in a database that no setting names, recipes can be shown and validated, and runs are refused."""
     project.write("store.json", {"identity": "control-room", "address": "postgresql://db.example/runs"})
     valid = programs.asked("recipes", "validate", "small", project=project)
     listed = programs.asked("recipes", "show", "small", project=project)

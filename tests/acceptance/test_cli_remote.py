@@ -1,4 +1,4 @@
-"""The command line beside and towards a running service."""
+"""The command line beside a running service and as its client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ schema: "1.7"
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project."""
+    """Create a project."""
     return programs.make_project(tmp_path / "project")
 
 
@@ -38,7 +38,7 @@ def service(project: programs.Project) -> Iterator[programs.Service]:
 
 
 def test_run_by_a_service_is_followed_to_its_end(service: programs.Service):
-    """`run --server` shows the steps that the service executes and ends with its code."""
+    """`run --server` prints the steps that the service executes, and ends with the run's exit code."""
     done = programs.control_room("run", "small", "--arg", "words=gate", "--server", service.url)
 
     assert ["b", "done", "draft"] in [line.split()[:3] for line in done.stdout.splitlines()]
@@ -46,7 +46,7 @@ def test_run_by_a_service_is_followed_to_its_end(service: programs.Service):
 
 
 def test_detached_run_is_only_started(service: programs.Service):
-    """`--detach` answers at once with the run's id; the server may stand in the environment."""
+    """`--detach` prints the run's id at once, and the server may come from the environment."""
     started = programs.asked("run", "small", "--arg", "words=gate", "--detach", CONTROL_ROOM_SERVER=service.url)
 
     assert set(started) == {"run_id", "status"}
@@ -54,7 +54,7 @@ def test_detached_run_is_only_started(service: programs.Service):
 
 
 def test_same_answers_over_http_and_in_process(project: programs.Project, service: programs.Service):
-    """Reading commands say the same of a folder in process and of its service, while the service runs."""
+    """Reading commands print the same in process and through the service, while the service runs."""
     run_id = service.start_run()
     service.wait(run_id)
     for arguments in (
@@ -76,7 +76,7 @@ def test_same_answers_over_http_and_in_process(project: programs.Project, servic
 
 
 def test_events_are_the_same_over_http_and_in_process(project: programs.Project, service: programs.Service):
-    """Following shows the same events from the stream and from the folder."""
+    """Following a run prints the same events from the stream and from the folder."""
     run_id = service.start_run()
     there = programs.control_room("runs", "follow", run_id, "--json", "--server", service.url).stdout
     here = programs.control_room("runs", "follow", run_id, "--json", project=project).stdout
@@ -85,7 +85,7 @@ def test_events_are_the_same_over_http_and_in_process(project: programs.Project,
 
 
 def test_service_is_told_to_cancel_pause_and_resume(project: programs.Project, service: programs.Service):
-    """Moves of a service's runs go over HTTP, with exit codes as in process."""
+    """Orders to a service's runs go over HTTP, with the same exit codes as in process."""
     project.say(draft=[{"hang": True}, "later"])
     run_id = service.start_run()
     service.wait_for_step(run_id, "draft")
@@ -102,7 +102,7 @@ def test_service_is_told_to_cancel_pause_and_resume(project: programs.Project, s
 
 
 def test_paused_run_ends_the_following_and_goes_on_when_told(project: programs.Project, service: programs.Service):
-    """A pause takes effect at the step boundary; following a paused run ends with 1."""
+    """A pause takes effect after the current step, and following a paused run ends with 1."""
     project.write("recipes/amplifier/held.yaml", HELD)
     run_id = service.start_run(recipe_id="held", args={})
     service.wait_for_step(run_id, "hold")
@@ -119,7 +119,7 @@ def test_paused_run_ends_the_following_and_goes_on_when_told(project: programs.P
 
 
 def test_folder_is_not_changed_under_a_service(project: programs.Project, service: programs.Service):
-    """Runs are not moved, nor the index rebuilt, behind a service's back; the address to ask is named."""
+    """Beside a service, orders to runs and an index rebuild are refused, and the message names its address."""
     run_id = service.start_run()
     for verb in ("cancel", "pause", "unpause", "resume", "delete"):
         refused = programs.control_room("runs", verb, run_id, project=project, code=5)
@@ -130,7 +130,7 @@ def test_folder_is_not_changed_under_a_service(project: programs.Project, servic
 
 
 def test_errors_of_the_service_read_as_in_process(service: programs.Service, tmp_path: Path):
-    """Refusals keep their code, flaws and exit code on the way over HTTP."""
+    """Refusals over HTTP keep their flaws and exit codes."""
     server = ("--server", service.url)
     unknown = programs.control_room("run", "smal", *server, code=4)
     unfit = programs.control_room("run", "small", "--arg", "wrods=x", *server, code=2)
@@ -144,7 +144,7 @@ def test_errors_of_the_service_read_as_in_process(service: programs.Service, tmp
 
 
 def test_token_is_sent_and_missed(project: programs.Project):
-    """The token comes from the environment; without it the service's refusal is a configuration error."""
+    """The token comes from the environment; without it, the service's refusal is a configuration error."""
     token = "a-secret-token-of-this-test"
     with programs.service(project, CONTROL_ROOM_API_TOKEN=token) as service:
         refused = programs.control_room("runs", "list", "--server", service.url, code=5)
@@ -158,7 +158,7 @@ def test_token_is_sent_and_missed(project: programs.Project):
     "server", ["http://127.0.0.1:1", "127.0.0.1:8000", "nonsense", "http://", "http://[", "ftp://127.0.0.1"]
 )
 def test_server_that_cannot_be_reached_is_exit_code_5(server: str):
-    """An address where nobody answers is told in one line."""
+    """An address without a server is reported in one line."""
     refused = programs.control_room("runs", "list", "--server", server, code=5)
 
     assert refused.stderr.startswith("control-room: ")
@@ -167,7 +167,7 @@ def test_server_that_cannot_be_reached_is_exit_code_5(server: str):
 
 @pytest.mark.parametrize("token", ["schlüssel", "swordfish\n", "sword fish"])
 def test_token_that_no_header_can_carry_is_exit_code_5(token: str):
-    """A token that cannot be sent is told, not sent in part, and not shown."""
+    """A token that a header cannot contain is refused by its setting, and not printed."""
     refused = programs.control_room(
         "runs", "list", "--server", "http://127.0.0.1:1", code=5, CONTROL_ROOM_API_TOKEN=token
     )
@@ -187,7 +187,7 @@ def test_token_that_no_header_can_carry_is_exit_code_5(token: str):
     ],
 )
 def test_key_that_no_header_can_carry_is_exit_code_2(command: tuple[str, ...], key: str):
-    """A key under which nothing could be repeated is refused before anything is sent, and named."""
+    """An idempotency key that a header cannot contain is refused by its option."""
     refused = programs.control_room(*command, "--idempotency-key", key, "--server", "http://127.0.0.1:1", code=2)
 
     assert "--idempotency-key" in refused.stderr
@@ -206,7 +206,7 @@ class _Stranger(http.server.BaseHTTPRequestHandler):
 
 
 def test_server_of_another_kind_is_exit_code_5():
-    """A server that is no Control Room is told as such."""
+    """A server that is not a Control Room is reported with its answer's type or status."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Stranger) as stranger:
         thread = threading.Thread(target=stranger.serve_forever)
         thread.start()
@@ -223,7 +223,7 @@ def test_server_of_another_kind_is_exit_code_5():
 
 
 def test_runs_above_in_another_project_are_told(project: programs.Project, service: programs.Service):
-    """A command of a run of another project starts a run by a service, too, and is held to the same depth."""
+    """A command inside a run of another project starts a run by a service, within the same depth limit."""
     words = ("run", "small", "--arg", "words=gate", "--server", service.url)
     above: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123"}
     started = programs.asked(*words, "--detach", CONTROL_ROOM_DEPTH="1", **above)

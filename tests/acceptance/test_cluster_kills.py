@@ -1,6 +1,6 @@
-"""The laboratory of a cluster: each member is killed, or frozen for longer than a lease, while runs are under way.
+"""The laboratory of a cluster: each member is killed, or frozen for longer than a lease, while runs are in progress.
 
-Nothing acknowledged is lost, no recorded step is performed again, and no run is stuck.
+Confirmed data is not lost, recorded steps are not performed again, and every run ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MEMBERS = {"worker": "app worker", "service": "app serve", "temporal": "start-de
 
 
 class Laboratory:
-    """A cluster, and runs that hold at a point until they are let go."""
+    """A cluster, and runs that wait at a point until the test frees them."""
 
     def __init__(self, root: Path, pid: int, http: httpx.Client) -> None:
         self.root = root
@@ -46,7 +46,7 @@ class Laboratory:
         return str(self.request("POST", "/api/runs", json={"recipe_id": "outer"}, key=key)["run_id"])
 
     def request(self, method: str, address: str, key: str = "", **given: Any) -> Any:
-        """Send a request until it is answered."""
+        """Send a request until an answer arrives."""
         found: list[Any] = []
 
         def answered() -> bool:
@@ -88,7 +88,7 @@ class Laboratory:
         return owner == run_id or self.request("GET", f"/api/runs/{owner}")["parent_run_id"] == run_id
 
     def members(self, kind: str) -> list[int]:
-        """Return the processes of a member, and those that these have started if it is Postgres."""
+        """Return the processes of a member; for Postgres, with the processes that they started."""
         found = [pid for pid in children(self.pid) if MEMBERS[kind] in command_line(pid)]
         return [*found, *(below for pid in found for below in children(pid))] if kind == "postgres" else found[:1]
 
@@ -103,7 +103,7 @@ class Laboratory:
         frozen = self.members(kind)
         for pid in frozen:
             os.kill(pid, signal.SIGSTOP)
-        # The time itself is the fault.
+        # The elapsed time itself is the fault.
         threading.Event().wait(FROZEN_SECONDS)
         for pid in frozen:
             with contextlib.suppress(ProcessLookupError):
@@ -111,7 +111,7 @@ class Laboratory:
 
 
 def until(holds: Callable[[], bool], what: str, seconds: float = 120) -> None:
-    """Wait until something holds that nothing tells of."""
+    """Wait until a condition is true, by polling."""
     for _ in range(round(seconds / 0.1)):
         if holds():
             return
@@ -120,7 +120,7 @@ def until(holds: Callable[[], bool], what: str, seconds: float = 120) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that a process has started."""
+    """Return the child processes of a process."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -137,7 +137,7 @@ def command_line(pid: int) -> str:
 
 
 def step(root: Path, key: str) -> dict[str, Any]:
-    """Return a step that is counted, and waits there."""
+    """Return a step that is counted, and waits at its point."""
     return {
         "id": key,
         "type": "bash",
@@ -167,7 +167,7 @@ def write_project(root: Path) -> None:
         {**head, "name": "outer", "description": "Outer", "stages": stages},
         {**head, "name": "inner", "description": "Inner", "steps": [step(root, "inner")]},
     ):
-        # JSON is YAML.
+        # JSON is also YAML.
         (data / "recipes" / "amplifier" / f"{recipe['name']}.yaml").write_text(json.dumps(recipe))
 
 
@@ -209,7 +209,7 @@ def cluster_of(write: Callable[[Path], None], *options: str) -> Iterator[Laborat
     ],
 )
 def test_runs_survive_a_fault_of_each_member(laboratory: Laboratory, kind: str, fault: str, point: str) -> None:
-    """Runs end as they would have ended; what was recorded was performed once for each of its tries, at most."""
+    """Runs end as without the fault, and no step is performed more often than it has attempts."""
     laboratory.hold(point)
     names = [f"{kind}-{fault}-{point}-{number}" for number in range(2)]
     runs = [laboratory.start(name) for name in names]
@@ -217,7 +217,7 @@ def test_runs_survive_a_fault_of_each_member(laboratory: Laboratory, kind: str, 
         until(lambda run_id=run_id: laboratory.is_at(run_id, point), f"{run_id} at {point}")  # type: ignore[misc]
     getattr(laboratory, fault)(kind)
     laboratory.free(point)
-    # The order is repeated, as a client does that had no answer.
+    # The order is repeated, as by a client that got no answer.
     assert [laboratory.start(name) for name in names] == runs
     for run_id in runs:
         until(lambda run_id=run_id: is_through(laboratory, run_id), f"end of {run_id}")  # type: ignore[misc]
@@ -242,6 +242,6 @@ def is_through(laboratory: Laboratory, run_id: str) -> bool:
 
 
 def inner_of(laboratory: Laboratory, run_id: str) -> Any:
-    """Return the run that a run has started, which must be one."""
+    """Return the single run that a run has started."""
     [found] = laboratory.request("GET", f"/api/runs?parent_run_id={run_id}")
     return laboratory.request("GET", f"/api/runs/{found['run_id']}")

@@ -1,6 +1,6 @@
-"""A cluster under orders in random order, while workers and services are killed: every run ends as its last order says.
+"""A cluster with orders in random order, while workers and services are killed: every run ends as ordered last.
 
-List, detail and journals agree about each run; what was recorded was performed once for each of its tries, at most.
+List, detail and journals agree about each run, and no step is performed more often than it has attempts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def step(root: Path, key: str, more: str = "true", **options: Any) -> dict[str, 
 
 
 def recipes(root: Path) -> dict[str, dict[str, Any]]:
-    """Return recipes that are at work, are tried again, and wait for a person, for time, or for another run."""
+    """Return recipes that work, retry, and wait for a person, for time, or for another run."""
     first, last = step(root, "first"), step(root, "last", "sleep 0.3")
     mark = f"{root}/failed-$CONTROL_ROOM_RUN_ID"
     fails_once = f"test -e {mark} || {{ touch {mark}; exit 1; }}"
@@ -50,7 +50,7 @@ def recipes(root: Path) -> dict[str, dict[str, Any]]:
 
 
 class Client:
-    """Gives orders to runs that it has started, and keeps those that were acknowledged."""
+    """Gives orders to runs that it has started, and remembers the confirmed ones."""
 
     def __init__(self, laboratory: Laboratory, name: str) -> None:
         self._laboratory = laboratory
@@ -104,13 +104,13 @@ def write_project(root: Path) -> None:
     folder.mkdir(parents=True)
     for name, body in recipes(root).items():
         head = {"schema": "1.7", "version": "1.0.0", "name": name, "description": name}
-        # JSON is YAML.
+        # JSON is also YAML.
         (folder / f"{name}.yaml").write_text(json.dumps({**head, **body}))
 
 
 @pytest.mark.parametrize("name", ["ada", "grace"])
 def test_every_run_ends_as_its_orders_say(laboratory: Laboratory, name: str) -> None:
-    """No order is lost, no run stands still, and all that is shown about a run agrees."""
+    """No order is lost, every run ends, and list, detail and journal of a run agree."""
     clients = [Client(laboratory, f"{name}-{number}") for number in range(CLIENTS)]
     with ThreadPoolExecutor(CLIENTS) as threads:
         working = [threads.submit(client.work) for client in clients]
@@ -137,7 +137,7 @@ def test_every_run_ends_as_its_orders_say(laboratory: Laboratory, name: str) -> 
 
 
 def unfinished(laboratory: Laboratory) -> list[str]:
-    """Let paused runs and open gates continue, and return the runs that have not ended."""
+    """Unpause paused runs, answer open gates, and return the runs that have not ended."""
     answer_gates(laboratory)
     found = [row for row in listed(laboratory) if row["completed_at"] is None]
     for row in found:

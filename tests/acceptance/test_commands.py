@@ -32,18 +32,18 @@ def traces(tmp_path: Path) -> Path:
 
 
 def brood(traces: Path, *kinds: str, **given: Any) -> dict[str, Any]:
-    """Return a command whose processes try to stay."""
+    """Return a command whose processes try to outlive it."""
     return {"argv": list(process_families.argv(traces, "stubborn", *(kinds or process_families.ALL)))} | given
 
 
 def once(traces: Path, *, afterwards: str = "exit 0") -> dict[str, Any]:
-    """Return a command that stays the first time and ends the second."""
+    """Return a command that stays the first time and ends the second time."""
     script = f'if test -e {traces}/parent; then {afterwards}; fi; exec "$@"'
     return {"argv": ["/bin/sh", "-c", script, "sh", *process_families.argv(traces, "stubborn", *process_families.ALL)]}
 
 
 def launcher(project: programs.Project) -> int:
-    """Return the process that runs the project's commands."""
+    """Return the process id of the launcher of the project's commands."""
     (path,) = command_register.list_registers(str(project.data / "processes"))
     owner, _ = command_register.read(path)
     assert owner is not None
@@ -51,12 +51,12 @@ def launcher(project: programs.Project) -> int:
 
 
 def born(traces: Path) -> dict[str, int]:
-    """Wait for a brood."""
+    """Wait until a process family is alive."""
     return asyncio.run(process_families.born(traces, *EVERYBODY))
 
 
 def gone(pids: dict[str, int]) -> bool:
-    """Wait until processes are gone."""
+    """Wait until processes have ended."""
     asyncio.run(process_families.until(lambda: not process_families.living(pids)))
     return True
 
@@ -68,7 +68,7 @@ def journal(project: programs.Project, run_id: str) -> list[dict[str, Any]]:
 
 
 def test_a_run_of_commands(project: programs.Project, tmp_path: Path) -> None:
-    """Commands work in the project, their results are steps, and what they said is in logs, masked."""
+    """Commands work in the project, their results are steps, and their output is in masked logs."""
     (project.path / "work").mkdir()
     write = {"argv": ["/bin/sh", "-c", "echo $TOKEN > made; echo $TOKEN"], "secrets": ["TOKEN"], "cwd": "work"}
     commanding.write(project, "make", {"write": write, "read": {"argv": ["cat", "work/made"], "output_file": "copy"}})
@@ -87,7 +87,7 @@ def test_a_run_of_commands(project: programs.Project, tmp_path: Path) -> None:
 
 
 def test_after_a_kill_nothing_goes_on(project: programs.Project, traces: Path) -> None:
-    """After kill -9 of the service no process of its commands is left, with a session of its own or twice forked."""
+    """After kill -9 of the service no process of its commands is left, even one in its own session or forked twice."""
     commanding.write(project, "stay", {"stay": brood(traces)})
     with commanding.service(project) as service:
         service.start_run(recipe_id="stay", args={})
@@ -102,8 +102,8 @@ def test_after_a_kill_nothing_goes_on(project: programs.Project, traces: Path) -
 def test_a_killed_run_is_taken_up_by_a_clean_service(
     project: programs.Project, traces: Path, launcher_too: bool
 ) -> None:
-    """What was left of the first try is dead before the second begins, even if the launcher was killed as well."""
-    # A zombie is dead; whoever buries orphans here may take its time.
+    """The processes of the first attempt are dead before the second begins, even if the launcher was killed as well."""
+    # A zombie counts as dead, because the process that reaps orphans here may be slow.
     living = "grep -q '^State:.[^ZX]' /proc/$(cat $0/$kind)/status 2>/dev/null"
     check = f"for kind in {' '.join(EVERYBODY)}; do {living} && exit 9; done; exit 0"
     command = once(traces, afterwards=f'exec /bin/sh -c "$CHECK" "{traces}"') | {"env": {"CHECK": check}}
@@ -138,7 +138,7 @@ def test_a_cancelled_run_has_no_process(project: programs.Project, traces: Path)
 
 
 def test_a_stopped_service_leaves_no_process(project: programs.Project, traces: Path) -> None:
-    """After the grace of a stop a command is cut off without a record, and runs again at the next start."""
+    """After the grace period of a stop a command is ended without a record, and runs again at the next start."""
     commanding.write(project, "once", {"once": once(traces)})
     with commanding.service(project) as service:
         run_id = service.start_run(recipe_id="once", args={})
@@ -164,7 +164,7 @@ def test_a_stopped_service_leaves_no_process(project: programs.Project, traces: 
 def test_a_killed_launcher_is_an_interruption(
     project: programs.Project, traces: Path, on_interrupted: str, holds: Callable[[dict[str, Any]], bool]
 ) -> None:
-    """The service goes on with a new launcher, and the command that was cut off fares as its operation says."""
+    """The service continues with a new launcher, and the interrupted command is handled as its operation requests."""
     commanding.write(project, "once", {"once": once(traces) | {"on_interrupted": on_interrupted}})
     commanding.write(project, "next", {"next": {"argv": ["/bin/true"]}})
     with commanding.service(project) as service:

@@ -1,4 +1,4 @@
-"""The command `control-room confer`, in a folder and towards a service."""
+"""The command `control-room confer`, in a folder and as a client of a service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration import conferring
 
 @pytest.mark.parametrize("served", [False, True])
 def test_a_conference_is_held_and_its_transcript_printed(tmp_path: Path, served: bool) -> None:
-    """The command says and does the same in the folder and through its service."""
+    """The command has the same results in the folder and through its service."""
     conferring.made(tmp_path / "project")
     if not served:
         _walk(("--project", str(tmp_path / "project")))
@@ -54,7 +54,7 @@ def _walk(place: tuple[str, ...]) -> None:
 
 
 def test_exit_codes_are_those_of_runs(tmp_path: Path) -> None:
-    """A partial conference is done, one in which nobody stands has failed; both print the transcript."""
+    """A partial conference is done, one without a valid opinion has failed, and both print the transcript."""
     project = conferring.made(tmp_path / "project")
     place = ("--project", str(project.root))
     project.say("opinion.critic-1", text="I just know.")
@@ -75,7 +75,7 @@ def test_exit_codes_are_those_of_runs(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_conference_can_be_resumed(tmp_path: Path) -> None:
-    """Ctrl-C leaves it behind the last answer; `runs resume` asks only whoever has not answered."""
+    """Ctrl-C ends a conference after its last answer, and `runs resume` asks only the agents without an answer."""
     project = conferring.made(tmp_path / "project")
     project.say("opinion.editor-1", hang=True)
     words = ("confer", "Why?", "--project", str(project.root))

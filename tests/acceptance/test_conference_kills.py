@@ -36,7 +36,7 @@ Left = dict[str, Any]
 
 
 def post(http: httpx.Client) -> str | None:
-    """Ask for the conference, or find it; None if the service died over it."""
+    """Request the conference, or find it; return None if the service dies meanwhile."""
     try:
         answer = http.post("/api/conferences", json={"message": "Does it hold up?"}, headers={"Idempotency-Key": "one"})
     except httpx.TransportError:
@@ -46,7 +46,7 @@ def post(http: httpx.Client) -> str | None:
 
 
 def through(project: Path) -> Left:
-    """Ask for the conference, or find it, and bring it to its end in a service that is stopped afterwards."""
+    """Request the conference, or find it, and execute it to its end in a service that is stopped afterwards."""
     service = Service(project)
     http = service.http()
     assert http is not None
@@ -73,7 +73,7 @@ def through(project: Path) -> Left:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Left:
-    """Return what a conference leaves that nobody disturbs."""
+    """Return the results of an undisturbed conference."""
     left = through(conferring.made(tmp_path_factory.mktemp("undisturbed") / "project").root)
     assert left["manifest"][0] == "done"
     assert len(left["issues"]) == 1
@@ -81,7 +81,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Left:
 
 
 def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
-    """Kill a service, start it again, and tell what is wrong afterwards, or that it did not die."""
+    """Kill a service, start it again, and return the fault found afterwards, or that it did not die."""
     conferring.made(project)
     service = Service(project, f"{point}:{nth}")
     http = service.http()
@@ -103,14 +103,14 @@ def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
 
 @pytest.mark.slow
 def test_a_sample_of_kills(tmp_path: Path, undisturbed: Left) -> None:
-    """Killed between two writes, the service ends the conference the same way, with one issue, and repeats no step."""
+    """Killed between two writes, the service ends the conference the same way, with one issue and no repeated step."""
     assert kills.sampled(tmp_path, SAMPLE, partial(judge, undisturbed=undisturbed)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
-    """The same for every passing of every point of the engine and the storage."""
+    """A kill at every passing of every point of engine and storage leads to the same end."""
     judged = kills.every(tmp_path, POINTS + crash_points.POINTS, partial(judge, undisturbed=undisturbed))
 
     assert [wrong for wrong in judged if wrong is not None] == []
@@ -119,7 +119,7 @@ def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
 
 @pytest.mark.parametrize("key", ["chief#2", "opinion.editor-1"])
 def test_killed_while_an_agent_is_speaking(tmp_path: Path, undisturbed: Left, key: str) -> None:
-    """In either phase only whoever was speaking is asked again, as the next attempt; what was answered is kept."""
+    """In either phase only the interrupted agent is asked again, as the next attempt, and given answers are kept."""
     project = conferring.made(tmp_path / "project")
     project.say(key, hang=True)
     service = Service(project.root)

@@ -1,4 +1,4 @@
-"""A service that is killed while an agent works goes on in the same conversation, whichever prompt was cut off."""
+"""A service that is killed while an agent works continues the same conversation, whichever prompt was interrupted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CUT_OFF = {
 
 
 class Agent:
-    """The program, and what it has written down."""
+    """The agent program, and its recorded calls."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -52,26 +52,26 @@ class Agent:
         self.path.chmod(0o755)
 
     def plan(self, plan: dict[str, str] | None) -> None:
-        """Say where the program waits for ever; None: nowhere."""
+        """Set the prompt at which the program hangs; None: at none."""
         (self.home / "plan.json").write_text(json.dumps(plan))
 
     def wait(self) -> None:
-        """Wait until the program waits."""
+        """Wait until the program hangs."""
         assert (self.home / "waits").read_text() == "here\n"
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """Return how it was called."""
+        """Return the recorded calls of the program."""
         return [json.loads(line) for line in (self.home / "calls.jsonl").read_text().splitlines()]
 
     def environment(self) -> dict[str, Any]:
-        """Return what leads the service to it."""
+        """Return the environment that directs the service to the program."""
         return {"CLAUDE_CLI_PATH": str(self.path), "REMEMBERING_HOME": str(self.home), "IS_SANDBOX": "1"}
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project with a recipe of two prompts."""
+    """Create a project with a recipe of two prompts."""
     made = programs.make_project(tmp_path / "project")
     made.write("recipes/agent_recipes/two.json", recipe_harness.recipe(id="two", steps=STEPS))
     return made
@@ -79,7 +79,7 @@ def project(tmp_path: Path) -> programs.Project:
 
 @pytest.mark.parametrize("when", smoke.only("first prompt, after it", CUT_OFF))
 def test_the_conversation_goes_on_after_a_kill(project: programs.Project, tmp_path: Path, when: str) -> None:
-    """No agent of before is left, the run speaks in the conversation that it began, and says so as its record tells."""
+    """No earlier agent is left, and the run continues in its own conversation, as the record of the session shows."""
     plan, before_and_again, lines, after = CUT_OFF[when]
     agent = Agent(tmp_path / "agent")
     agent.plan(plan)
@@ -99,7 +99,7 @@ def test_the_conversation_goes_on_after_a_kill(project: programs.Project, tmp_pa
     assert [(step["key"], step["attempt"]) for step in run["steps"]] == lines
     told = [(call["way"], call["prompt"]) for call in agent.calls[: len(before_and_again) + len(after)]]
     assert told == [*before_and_again, *after]
-    # A conversation that the program never had gets another name there; ours stays.
+    # A conversation that the program does not know gets another id there; the id of the run stays.
     assert len({call["talk"] for call in agent.calls}) == (2 if "before" in when else 1)
     assert agent.calls[0]["talk"] == talk
     assert run["machine"]["sessionId"] == talk
@@ -110,7 +110,7 @@ def test_the_conversation_goes_on_after_a_kill(project: programs.Project, tmp_pa
 
 
 def test_a_killed_service_leaves_the_conversation_taken(project: programs.Project, tmp_path: Path) -> None:
-    """While the run that was cut off is unfinished, the next service lets no other run into its conversation."""
+    """While the interrupted run is unfinished, the next service refuses other runs in its conversation."""
     agent = Agent(tmp_path / "agent")
     agent.plan({"hang": "Commit it.", "when": "late"})
     with programs.service(project, **agent.environment()) as service:

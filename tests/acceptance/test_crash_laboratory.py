@@ -1,4 +1,4 @@
-"""The crash laboratory, on the example project: a sample in the usual suite, everything as a slow test."""
+"""The crash laboratory, on the example project: a sample in the usual suite, all points as a slow test."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ UNATTENDED = unattended.Unattended(request=requests.StartRequest(recipe_id="smal
 WRITES = ("kill", "EIO", "ENOSPC", "power loss", "one sync lies")
 traced = pytest.mark.skipif(not tracing.available(), reason="strace is not installed")
 SAMPLE = 40
-"""Points of each sweep that are tried of a recipe beside the example: what disturbs them is the same for all."""
+"""Points of each sweep that are tried for a recipe besides the example: the possible faults are the same for all."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -71,7 +71,7 @@ def _forks() -> None:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[process_sweeps.Bench]:
-    """Return a bench for a few experiments on the example project."""
+    """Yield a bench for a few experiments on the example project."""
     chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
     original = experiment.template(tmp_path / "lab" / "template", chosen, REQUEST, None)
     yield process_sweeps.Bench(tmp_path / "lab", original, workers=2, sample=8, seed=1)
@@ -79,12 +79,12 @@ def bench(tmp_path: Path) -> Iterator[process_sweeps.Bench]:
 
 
 def extent(**given: object) -> crashtest.Extent:
-    """Return how much is tried."""
+    """Return the extent of the trials."""
     return crashtest.Extent(**given)  # type: ignore[arg-type]
 
 
 def test_pipes_and_sockets_of_a_project_are_no_part_of_its_copy(tmp_path: Path) -> None:
-    """What belongs to whoever holds it open is left out; everything else is there."""
+    """A copy of a project omits pipes and sockets, and contains the other files."""
     project = tmp_path / "project"
     (project / "Story").mkdir(parents=True)
     (project / "Story" / "scene.md").write_text("Rain.", encoding="utf-8")
@@ -98,7 +98,7 @@ def test_pipes_and_sockets_of_a_project_are_no_part_of_its_copy(tmp_path: Path) 
 
 
 def test_folders_of_a_user_are_copied_whatever_their_names(tmp_path: Path) -> None:
-    """What runs left in the data directory is no part of a copy; a folder of the same name elsewhere is the user's."""
+    """A copy omits the sessions of the data directory, but keeps a user's folder of the same name elsewhere."""
     project = tmp_path / "project"
     for folder in (project / "Story" / "sessions", project / ".control-room" / "sessions"):
         folder.mkdir(parents=True)
@@ -111,7 +111,7 @@ def test_folders_of_a_user_are_copied_whatever_their_names(tmp_path: Path) -> No
 
 
 def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
-    """A project that has no copy is a sentence with the place and the reason."""
+    """A project that cannot be copied is refused with the place and the reason."""
     project = tmp_path / "p"
     names = ["d" * 200] * ((4050 - len(str(project))) // 201)
     project.joinpath(*names, "e" * (4090 - len(str(project.joinpath(*names))))).mkdir(parents=True)
@@ -123,14 +123,14 @@ def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
 
 @traced
 def test_a_sample_of_every_sweep_holds(tmp_path: Path) -> None:
-    """Killed, refused or without power at some writes, the example ends as if undisturbed, and nothing is hidden."""
+    """Killed, refused or without power at some writes, the example ends as if undisturbed, with no hidden damage."""
     chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
     report = crashtest.crashtest(chosen, REQUEST, extent(sample=1, seed=3), lambda line: None)
 
     assert report.to_json()["broken"] == []
     assert report.holds
     assert [row["sweep"] for row in report.rows()] == [*WRITES, "read EIO", "read EMFILE"]
-    # Writes are coalesced by time, so a point of the undisturbed run need not come up again.
+    # Writes are coalesced by time, so a point of the undisturbed run may not occur again.
     assert [row for row in report.rows() if row["tried"] != 1 or row["points"] <= 30] == []
 
 
@@ -138,7 +138,7 @@ def test_a_sample_of_every_sweep_holds(tmp_path: Path) -> None:
 @pytest.mark.timeout(3000)
 @traced
 def test_every_point_of_every_sweep_holds(tmp_path: Path) -> None:
-    """The same at every write."""
+    """Disturbed at any write, the example ends as if undisturbed."""
     chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
     report = crashtest.crashtest(chosen, REQUEST, extent(), lambda line: None)
 
@@ -150,7 +150,7 @@ def test_every_point_of_every_sweep_holds(tmp_path: Path) -> None:
 @pytest.mark.timeout(3000)
 @traced
 def test_a_sample_of_an_agent_recipe_holds(tmp_path: Path) -> None:
-    """A recipe of a real program speaks from the script here, and ends the same wherever it is cut."""
+    """A recipe of a real program, here with scripted replies, ends the same wherever it is interrupted."""
     replies = tmp_path / "replies.json"
     said = {"code-review": "issues-found", "code-review#2": "no-issues", "fix": "complete", "commit": "committed"}
     replies.write_text(json.dumps({key: json.dumps({"outcome": outcome}) for key, outcome in said.items()}))
@@ -166,7 +166,7 @@ def test_a_sample_of_an_agent_recipe_holds(tmp_path: Path) -> None:
 @pytest.mark.timeout(3000)
 @traced
 def test_a_sample_of_an_amplifier_recipe_holds(tmp_path: Path) -> None:
-    """A loop over what an agent has listed ends the same wherever it is cut, and no iteration is repeated."""
+    """A loop over an agent's list ends the same wherever it is interrupted, and no iteration is repeated."""
     replies = tmp_path / "replies.json"
     replies.write_text(json.dumps({"discover-files": '{"files": ["a.py", "b.py"]}', "*": "It is well written."}))
     chosen = settings.load(project=programs.ROOT / ".control-room" / "example", home=tmp_path)
@@ -181,7 +181,7 @@ def test_a_sample_of_an_amplifier_recipe_holds(tmp_path: Path) -> None:
 @pytest.mark.timeout(3000)
 @traced
 def test_a_sample_of_a_workflow_holds(tmp_path: Path) -> None:
-    """Commands, a loop and the moves of its items end the same wherever they are cut, and no move is made twice."""
+    """Commands, a loop and the moves of its items end the same wherever they are interrupted, without a second move."""
     project = programs.make_project(tmp_path / "project")
     (project.path / ".control-room" / "recipes" / "orchestrate").mkdir(parents=True)
     (project.path / ".control-room" / "recipes" / "orchestrate" / "inbox.yaml").write_text(WORKFLOW)
@@ -200,7 +200,7 @@ def test_a_sample_of_a_workflow_holds(tmp_path: Path) -> None:
 @pytest.mark.timeout(3000)
 @traced
 def test_a_sample_of_a_conference_holds(tmp_path: Path) -> None:
-    """Tool calls, opinions, their evidence and the transcript's issue are the same wherever the round is cut."""
+    """Tool calls, opinions, evidence and the transcript's issue are the same wherever the conference is interrupted."""
     project = _team(tmp_path / "project")
     replies = tmp_path / "replies.json"
     quoted = 'It is quiet.\nEvidence: "Kael stands before the gate." (Story/SCN-gate.md)'
@@ -220,7 +220,7 @@ def test_a_sample_of_a_conference_holds(tmp_path: Path) -> None:
 @pytest.mark.timeout(3000)
 @traced
 def test_a_sample_of_a_plan_holds(tmp_path: Path) -> None:
-    """From intent to done, by a chief and the runs of tasks that wait for one another, wherever it is cut."""
+    """A plan with a chief and dependent tasks ends the same wherever it is interrupted."""
     project = _team(tmp_path / "project")
     replies = tmp_path / "replies.json"
     tasks = [
@@ -240,8 +240,10 @@ def test_a_sample_of_a_plan_holds(tmp_path: Path) -> None:
 
 
 def test_unattended_runs_end_the_same_after_a_kill(tmp_path: Path) -> None:
-    """Killed at one write of a trigger, a webhook, a file and a schedule still start one run each, each end is
-    announced under one id, and the budget counts each call once.
+    """After a kill at one write of a trigger, unattended runs end the same.
+
+    A webhook, a file and a schedule start one run each, each end is announced under one id, and the budget counts each
+    call once.
     """
     made = process_sweeps.Bench(tmp_path, _unattended(tmp_path), workers=1, sample=None, seed=0)
     expected, point = _lived(made), "storage.document.before_rename:5"
@@ -262,7 +264,7 @@ def test_unattended_runs_end_the_same_after_a_kill(tmp_path: Path) -> None:
 @pytest.mark.timeout(7200)
 @traced
 def test_every_point_of_unattended_runs_holds(tmp_path: Path) -> None:
-    """The same at every write."""
+    """Disturbed at any write, unattended runs end the same."""
     project = programs.make_project(tmp_path / "project")
     chosen = settings.load(project=project.path, home=tmp_path)
     report = crashtest.crashtest(chosen, UNATTENDED, extent(), lambda line: None)
@@ -272,7 +274,7 @@ def test_every_point_of_unattended_runs_holds(tmp_path: Path) -> None:
 
 
 def test_a_copy_starts_nothing_by_itself(tmp_path: Path) -> None:
-    """Triggers, endpoints and budgets of the project are no part of its copy: a test sends no messages."""
+    """A copy omits triggers, endpoints and budgets of the project, so that a test sends no messages."""
     project = programs.make_project(tmp_path / "project")
     for name in ("triggers/trg_a.json", "outbox/ep_a.json", "budgets.json", "policies.json"):
         project.write(name, {})
@@ -285,7 +287,7 @@ def test_a_copy_starts_nothing_by_itself(tmp_path: Path) -> None:
 
 
 def test_the_files_of_plans_and_issues_are_among_the_points(tmp_path: Path) -> None:
-    """What the laboratory disturbs are the writes of `plan.json` and of issues, too."""
+    """The disturbed writes include those of `plan.json` and of issues."""
     project = _team(tmp_path / "project")
     chosen = settings.load(project=project.path, home=tmp_path)
     replies = tmp_path / "replies.json"
@@ -305,7 +307,7 @@ def test_the_files_of_plans_and_issues_are_among_the_points(tmp_path: Path) -> N
 
 
 def test_lives_side_by_side_end_each_in_its_own_way(bench: process_sweeps.Bench) -> None:
-    """Processes that end at the same time are not mixed up."""
+    """Processes that end at the same time each return their own exit code."""
     experiments = [bench.experiment(f"side-{number}") for number in range(12)]
     points = ["storage.create.before_folder:1", "pool.queued:1"] * 6
     with ThreadPoolExecutor(6) as threads:
@@ -316,7 +318,7 @@ def test_lives_side_by_side_end_each_in_its_own_way(bench: process_sweeps.Bench)
 
 @traced
 def test_a_life_that_gets_stuck_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that does not come to its end in time is killed, though a tracer waits for it."""
+    """A process that does not end in time is killed, although a tracer waits for it."""
     monkeypatch.setattr(fork_server, "_LIFE_SECONDS", 2.0)
     replies = tmp_path / "replies.json"
     replies.write_text('{"*": {"hang": true}}')
@@ -328,12 +330,12 @@ def test_a_life_that_gets_stuck_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_without_a_tracer_probes_stand_in(bench: process_sweeps.Bench) -> None:
-    """Where nothing can be traced, the process is killed at the probes of the storage."""
+    """Without a tracer, the process is killed at the probes of the storage instead."""
     expected, _ = disk_sweeps.undisturbed(bench)
     swept = process_sweeps.by_probes(bench, "kill", _lived(bench))
 
     assert expected.outcome is not None
-    # Writes are coalesced by time, so a point of the undisturbed life need not come up again.
+    # Writes are coalesced by time, so a point of the undisturbed process may not occur again.
     assert len(swept.trials) == 8
     assert swept.reached
     assert swept.broken == []
@@ -341,7 +343,7 @@ def test_without_a_tracer_probes_stand_in(bench: process_sweeps.Bench) -> None:
 
 @pytest.mark.slow
 def test_every_power_loss_of_a_sample_ends_the_same(bench: process_sweeps.Bench) -> None:
-    """Power losses, refusals and lies on the disk in memory, at some operations each."""
+    """Power losses, refusals and lost syncs on the disk in memory, at some operations each, lead to the same end."""
     expected, story = disk_sweeps.undisturbed(bench)
     for trouble in Trouble:
         swept = disk_sweeps.by_operations(bench, trouble.value, trouble, story, expected)
@@ -350,7 +352,7 @@ def test_every_power_loss_of_a_sample_ends_the_same(bench: process_sweeps.Bench)
 
 
 def test_what_goes_wrong_is_seen(bench: process_sweeps.Bench) -> None:
-    """A step that is lost, executed again or left otherwise, and an accepted run that is gone, break a promise."""
+    """A lost step, a repeated execution, another result, and a lost run each count as a broken promise."""
     seen = _lived(bench)
     run, key, attempt = seen.told.executed[3]
     seen_again = _with(seen, executed=(*seen.told.executed, (run, key, attempt + 1)))
@@ -366,7 +368,7 @@ def test_what_goes_wrong_is_seen(bench: process_sweeps.Bench) -> None:
 
 
 def test_each_end_of_a_process_explains_one_more_execution(bench: process_sweeps.Bench) -> None:
-    """What was in flight when the power went, and was executed by the next process, was not executed twice."""
+    """A step in progress at a power loss that the next process executes again does not count as repeated."""
     seen = _lived(bench)
     executed, (run, key, attempt) = seen.told.executed, seen.told.executed[3]
     before = frozenset(executed[:3])
@@ -381,7 +383,7 @@ def test_each_end_of_a_process_explains_one_more_execution(bench: process_sweeps
 
 
 def test_the_command_prints_a_table(tmp_path: Path) -> None:
-    """`crashtest` prints a row for each sweep and ends with 0; with `--output` it writes the page, too."""
+    """`crashtest` prints a row for each sweep and ends with 0; with `--output` it also writes the page."""
     project = programs.make_project(tmp_path / "project")
     page = tmp_path / "page.md"
     done = programs.control_room(
@@ -397,7 +399,7 @@ def test_the_command_prints_a_table(tmp_path: Path) -> None:
 
 
 def test_the_command_takes_one_of_three(tmp_path: Path) -> None:
-    """A recipe, a conference and an intent exclude one another, and one of them is named."""
+    """A recipe, a conference and an intent exclude one another, and one of them is required."""
     project = programs.make_project(tmp_path / "project")
     neither = programs.control_room("crashtest", "--sample", "1", project=project, code=2)
     both = programs.control_room("crashtest", "small", "--intent", "x", project=project, code=2)
@@ -410,11 +412,11 @@ def test_the_command_takes_one_of_three(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_takes_a_conference_too(tmp_path: Path) -> None:
-    """The report calls what was asked for by its kind."""
+    """The report names a conference by its kind."""
     project = _team(tmp_path / "project")
     replies = tmp_path / "replies.json"
     replies.write_text(json.dumps({"chief": '{"done": true}', "*": "ABSTAIN"}))
-    # A single point may not come up again, and a sweep without any holds nothing.
+    # A single point may not occur again, and a sweep without any point does not hold.
     with_replies = ("--sample", "3", "--untraced", "--replies", replies, "--json")
     held = programs.control_room("crashtest", "--confer", "Is it quiet?", *with_replies, project=project)
 
@@ -422,7 +424,7 @@ def test_the_command_takes_a_conference_too(tmp_path: Path) -> None:
 
 
 def test_the_command_tells_what_is_broken() -> None:
-    """A broken promise is named with its sweep and its point."""
+    """A broken promise is reported with its sweep and its point."""
     row = dict.fromkeys(crashing.COLUMNS, 1) | {"sweep": "kill"}
     trial = {"sweep": "kill", "point": "fsync x 1", "note": "status: a in place of b", "lost": ["s/1"]}
     trial |= {"twice": [], "hidden": "y", "log": "Stack\n  at x"}
@@ -434,7 +436,7 @@ def test_the_command_tells_what_is_broken() -> None:
 
 
 def test_a_life_that_ends_badly_is_told_with_its_log(bench: process_sweeps.Bench) -> None:
-    """What the last life said, and no earlier one, is the reason; the end of its log is kept."""
+    """The reason is the error of the last process, not of an earlier one, and the end of its log is kept."""
     expected = _lived(bench)
     lived = bench.experiment("spoilt")
     experiment_log.ExperimentLog(lived.experiment_log).trouble("of an earlier life")
@@ -449,7 +451,7 @@ def test_a_life_that_ends_badly_is_told_with_its_log(bench: process_sweeps.Bench
 
 
 def test_an_unknown_recipe_is_told(tmp_path: Path) -> None:
-    """A recipe that cannot be started is an error in a line."""
+    """A recipe that cannot be started is reported in one line."""
     project = programs.make_project(tmp_path / "project")
     done = programs.control_room("crashtest", "nothing", "--sample", "1", project=project, code=1)
 
@@ -486,7 +488,7 @@ def _replaced(seen: trials.Seen, **changes: object) -> trials.Seen:
 
 
 def test_another_id_of_a_run_is_no_difference(tmp_path: Path) -> None:
-    """A file that is named for its run has another name where the run was asked for again; that is no damage."""
+    """A file named for its run counts as the same file if a repeated run has another id."""
     told, left = [], []
     for run_id in ("20260210T143000Z-crash1", "20260210T143000Z-crash2"):
         record: Any = types.SimpleNamespace(

@@ -1,4 +1,4 @@
-"""`control-room demo`, and the first command of the README, which is a way to it."""
+"""`control-room demo`, and the first command of the README, which starts it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ STAYS = "The service stays up"
 
 
 def test_demo_shows_contradictions_a_kill_and_a_gate(tmp_path: Path) -> None:
-    """The tool quotes what contradicts; the draft continues after the kill; the gate takes its default; Ctrl-C ends.
+    """The demo quotes contradictions, continues a draft after a kill, lets a gate take its default, and ends on Ctrl-C.
 
-    The first line is the address, and at the end each run is on its page there.
+    The first line is the address, and at the end each run has its page there.
     """
     with _demo([*DEMO, "--project", str(tmp_path)], stdin=subprocess.DEVNULL) as (demo, lines):
         seen = "".join(_until(lines, STAYS))
@@ -65,7 +65,7 @@ def test_demo_shows_contradictions_a_kill_and_a_gate(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_demo_asks_at_a_terminal(tmp_path: Path) -> None:
-    """A person's denial counts: nothing is published, and the demo says why."""
+    """A person's denial prevents the publication, and the demo reports the denial as the reason."""
     outer, inner = pty.openpty()
     with (
         os.fdopen(outer, "rb", buffering=0) as terminal,
@@ -85,7 +85,7 @@ def test_demo_asks_at_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.model
 def test_demo_runs_on_the_local_model(tmp_path: Path) -> None:
-    """The README's command asks the model, says whose words they are, and leaves a draft."""
+    """The README's command asks the local model, names it, and leaves a draft."""
     words = [sys.executable, str(ROOT / "scripts" / "demo.py"), "--project", str(tmp_path), "--port", "0", "--exit"]
     with _demo(words, stdin=subprocess.DEVNULL) as (demo, lines):
         seen = "".join(lines)
@@ -112,7 +112,7 @@ def test_demo_reports_why_the_service_does_not_start(tmp_path: Path) -> None:
 
 
 def test_demo_overwrites_nothing(tmp_path: Path) -> None:
-    """A folder with other files of the same names is refused before anything is written."""
+    """A folder with other files of the same names is refused before any write."""
     outline = tmp_path / "Story" / "SCN-outline.md"
     outline.parent.mkdir()
     outline.write_text("mine")
@@ -125,7 +125,7 @@ def test_demo_overwrites_nothing(tmp_path: Path) -> None:
 
 
 def test_demo_takes_from_a_used_example_what_belongs_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs, keys, triggers and agents of a person who tried the example out stay where they are."""
+    """The demo does not copy runs, keys, triggers and agents from an example that a person has used."""
     example, folder = tmp_path / "example", tmp_path / "demo"
     mine = ("agents.json", "replies.json", "keys.json", "triggers/t.json", "runs/r/start.json", "outbox/e.json")
     for name in (*mine, "recipes/own.json"):
@@ -156,7 +156,7 @@ def test_demo_takes_from_a_used_example_what_belongs_to_it(tmp_path: Path, monke
     ],
 )
 def test_demo_refuses_a_folder_with_keys_or_agents(tmp_path: Path, name: str, text: str) -> None:
-    """A project with keys or agents of its own is named, and nothing is written into it."""
+    """A project with its own keys or agents is refused by the file's name, and the demo writes no files into it."""
     file = tmp_path / ".control-room" / name
     file.parent.mkdir()
     file.write_text(text)
@@ -186,7 +186,7 @@ def _demo(
         try:
             yield demo, iter(demo.stdout or ())
         finally:
-            # Asked, not killed: it stops its service on the way out.
+            # Terminated, not killed, so that the demo stops its service on the way out.
             demo.terminate()
 
 

@@ -1,4 +1,4 @@
-"""`control-room dev-cluster`: one command starts a cluster, and leaves nothing behind."""
+"""`control-room dev-cluster`: one command starts a cluster, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RECIPE = {
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Give a project in a folder that every user may enter; its path is longer than that of a socket may be."""
+    """Yield a project folder that every user may enter, with a path longer than that of a socket may be."""
     with tempfile.TemporaryDirectory(prefix="cluster-", dir="/tmp") as made:
         Path(made).chmod(0o755)
         project = Path(made) / f"My%20 book {'of many words ' * 8}"
@@ -45,7 +45,7 @@ def folder() -> Iterator[Path]:
 
 
 def begun(folder: Path, port: int, *options: str, **environ: str) -> subprocess.Popen[str]:
-    """Begin the command."""
+    """Start the command."""
     return subprocess.Popen(
         [sys.executable, "-m", "app", "dev-cluster", str(folder), "--port", str(port), *options],
         cwd=ROOT,
@@ -57,7 +57,7 @@ def begun(folder: Path, port: int, *options: str, **environ: str) -> subprocess.
 
 
 def said(cluster: subprocess.Popen[str]) -> list[str]:
-    """Return what it says until it is ready, or has ended."""
+    """Return its output until it is ready, or has ended."""
     assert cluster.stdout is not None
     lines = []
     for line in cluster.stdout:
@@ -68,7 +68,7 @@ def said(cluster: subprocess.Popen[str]) -> list[str]:
 
 
 def left(folder: Path, seconds: float) -> list[str]:
-    """Return the command lines that still name the folder after so long, at the latest."""
+    """Return the command lines that still name the folder; wait at most so many seconds until there are none."""
     found: list[str] = []
     for _ in range(round(seconds / 0.1)):
         found = []
@@ -88,7 +88,7 @@ def left(folder: Path, seconds: float) -> list[str]:
 @pytest.mark.parametrize("store", ["folders", "postgres"])
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_a_cluster_executes_runs_and_leaves_no_process(folder: Path, store: str, ending: signal.Signals) -> None:
-    """A run is done by the workers; what was started ends with the command, however that ends."""
+    """Workers execute a run, and all processes end with the command, even if it is killed."""
     for name in ("temporalio", "obstore", *(["psycopg"] if store == "postgres" else [])):
         pytest.importorskip(name)
     if store == "postgres" and postgres_server.programs() is None:
@@ -117,7 +117,7 @@ def test_a_cluster_executes_runs_and_leaves_no_process(folder: Path, store: str,
 
 
 def test_what_is_not_installed_is_named(folder: Path, tmp_path: Path) -> None:
-    """Nothing is started without its packages, and the message holds the command that installs them."""
+    """A missing package prevents the start, and the message contains the command that installs it."""
     (tmp_path / "temporalio.py").touch()
     hidden = (
         "import importlib.util as u\nf = u.find_spec\nu.find_spec = lambda n, *a: None if n == 'obstore' else f(n, *a)"
@@ -134,7 +134,7 @@ def test_what_is_not_installed_is_named(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not process_tree.LINUX, reason="the kernel of Linux is asked")
 def test_a_member_ends_with_its_parent() -> None:
-    """A process whose parent is killed gets the signal that was asked for."""
+    """A process with a parent-death signal ends when its parent is killed."""
     script = (
         "import signal, subprocess, sys; from app.processes import process_tree as t\n"
         "p = subprocess.Popen(['sleep', '600'], preexec_fn=t.ended_with_parent(signal.SIGTERM))\n"

@@ -1,4 +1,4 @@
-"""Every request that the OpenAPI document or a page shows is sent to a service on the example project."""
+"""Requests of the OpenAPI document and of the pages, sent to a service on the example project."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ARCHETYPES = ("planner", "writer", "editor", "continuity", "critic", "librarian"
 REPLIES = {"continuity": '{"pass": true, "findings": []}', "*": "Kael stepped onto the wet stone."}
 TASKS = {"intent": "x", "tasks": [{"description": f"Draft scene {number}"} for number in (22, 23, 24)]}
 NEEDS_KEYS = "approvals_need_keys"
-"""The request is read; this service has too few keys for the approvals that it asks for."""
+"""The request is readable, but this service has too few keys for its approvals."""
 UNREADABLE = {400, 413, 415, 422}
 
 
 class Shown(NamedTuple):
-    """A request that a document shows."""
+    """A request in a document."""
 
     place: str
     method: str
@@ -75,11 +75,9 @@ def project(tmp_path: Path) -> programs.Project:
 
 
 def test_every_documented_request_works(project: programs.Project) -> None:
-    """Runs end as done, tasks and routes need no question, recipes are valid; no other body is
-    refused as unreadable.
-    """
+    """Documented runs end as done, tasks and routes need no question, recipes are valid, other bodies are readable."""
     shown = [*in_openapi(), *in_pages()]
-    # Among the requests is one that adds a key, and the first key closes a service that has no token.
+    # One of the requests adds a key, and the first key closes a service that has no token.
     with programs.service(project, CONTROL_ROOM_API_TOKEN="0123456789abcdef") as service, service.http() as http:
         known = {"run_id": http.post("/api/runs", json={"description": "Draft scene 24"}).json()["run_id"]}
         service.wait(known["run_id"])
@@ -112,7 +110,7 @@ def _problems(service: programs.Service, http: httpx.Client, one: Shown, known: 
 
 
 def _filled(http: httpx.Client, path: str, known: dict[str, str]) -> str:
-    """Return a path with things that are there in place of the names of ids."""
+    """Return a path with existing ids in place of the names of ids."""
     path = path.replace("{run_id}", known["run_id"]).replace("RUN_ID", known["run_id"])
     if "{session_id}" in path or "SESSION_ID" in path:
         plan = http.post("/api/sessions", json=TASKS).json()["session_id"]

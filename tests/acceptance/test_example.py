@@ -1,4 +1,4 @@
-"""The example project, served and asked over HTTP, with agents that speak from a script."""
+"""The example project, served over HTTP, with agents from a script."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def project(tmp_path: Path) -> programs.Project:
 
 
 def test_scene_is_drafted_over_http(project: programs.Project):
-    """The recipe of the specification goes from tools over agents to its definition of done, and
-    the scene is written.
-    """
+    """The recipe of the specification runs its tools and agents to its definition of done, and writes the scene."""
     with programs.service(project) as service, service.http() as http:
         run_id = service.start_run(recipe_id="creative_draft_scene", args=TASKS["creative_draft_scene"])
         run = service.wait(run_id)
@@ -60,7 +58,7 @@ def test_scene_is_drafted_over_http(project: programs.Project):
 
 
 def test_description_alone_finds_its_recipe(project: programs.Project):
-    """A task without a recipe is routed, and its path becomes the argument."""
+    """A task without a recipe is routed by its description, and its path becomes the argument."""
     with programs.service(project) as service:
         run_id = service.start_run(
             recipe_id=None, args={}, description="prose review of Story/Scenes/SCN-the-arrival.md, please"
@@ -73,7 +71,7 @@ def test_description_alone_finds_its_recipe(project: programs.Project):
 
 
 def test_a_contradiction_is_proven(project: programs.Project):
-    """The example's own recipe takes a quote that stands in the scene, and no other; a resume asks the agent again."""
+    """The example's own recipe accepts only a quote from the scene, and a resume asks the agent again."""
     quote, scene = "Kael's green eyes searched the tower", "Story/Scenes/SCN-the-arrival.md"
     invented, proven = (f'His eyes change.\nEvidence: "{words}" ({scene})' for words in ("Kael's blue eyes", quote))
     with programs.service(project) as service, service.http() as http:

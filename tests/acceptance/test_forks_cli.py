@@ -8,7 +8,7 @@ from tests.acceptance import programs
 
 
 def test_a_run_is_forked_in_the_folder_and_by_a_service(tmp_path: Path) -> None:
-    """Both take over the same steps; a dry run of fork and resume writes nothing."""
+    """A fork in the folder and one by a service take over the same steps, and a dry run creates no run."""
     project = programs.make_project(tmp_path / "project")
     with programs.service(project) as service:
         run_id = service.start_run()

@@ -1,6 +1,4 @@
-"""Gates of the program as users run it: at a terminal and without one, beside a service and through it, and through
-kills.
-"""
+"""Gates of the program as users run it: with and without a terminal, beside and through a service, and after kills."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ SHIP: list[dict[str, Any]] = [
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Return a project whose recipe `ship` asks."""
+    """Return a project whose recipe `ship` opens a gate."""
     made = programs.make_project(tmp_path / "project")
     made.write("recipes/asking/ship.json", {"recipe_id": "ship", "steps": SHIP})
     return made
@@ -44,12 +42,12 @@ def control_room(*arguments: str, project: programs.Project, code: int = 0) -> p
 
 
 def told(*arguments: str, project: programs.Project, code: int = 0) -> Any:
-    """Run a command with `--json` and return what it printed."""
+    """Run a command with `--json` and return its parsed output."""
     return json.loads(control_room(*arguments, "--json", project=project, code=code).stdout)
 
 
 class Terminal:
-    """A command at a terminal that a test looks at and writes on."""
+    """A command at a terminal that a test reads and writes."""
 
     def __init__(self, project: programs.Project, *arguments: str) -> None:
         self._screen, inner = pty.openpty()
@@ -62,13 +60,13 @@ class Terminal:
         self._looking.start()
 
     def until(self, text: str) -> None:
-        """Wait until a text is seen behind what was waited for before."""
+        """Wait until a text appears after the previously awaited one."""
         with self._news:
             assert self._news.wait_for(lambda: text in self.seen, 60), self.seen
             self.seen = self.seen.split(text, 1)[1]
 
     def write(self, text: str) -> None:
-        """Type."""
+        """Type a text."""
         os.write(self._screen, text.encode())
 
     def ended(self) -> int:
@@ -76,12 +74,12 @@ class Terminal:
         return self.process.wait(60)
 
     def close(self) -> None:
-        """Take the terminal away."""
+        """Close the terminal."""
         if self.process.poll() is None:
             self.process.kill()
         with self.process:
             self.process.wait()
-        # First: it would read the next file that gets this number, such as the output of the next command.
+        # Joined first, or the thread would read the next file with this number, such as the output of the next command.
         self._looking.join(60)
         assert not self._looking.is_alive()
         os.close(self._screen)
@@ -105,7 +103,7 @@ def at_a_terminal(project: programs.Project, *arguments: str) -> Iterator[Termin
 
 
 def test_without_a_person_a_run_tells_how_it_is_answered(project: programs.Project) -> None:
-    """Not at a terminal the run is left waiting, exit code 1; the command that it names answers and ends it."""
+    """Without a terminal the command leaves the run waiting, ends with 1, and names a command that answers the gate."""
     left = control_room("run", "ship", project=project, code=1)
     (answer,) = re.findall(r"control-room (gates answer \S+) approve\|deny", left.stderr)
     (gate,) = told("gates", project=project)
@@ -130,7 +128,7 @@ def test_without_a_person_a_run_tells_how_it_is_answered(project: programs.Proje
 
 
 def test_a_denied_run_stays_denied(project: programs.Project) -> None:
-    """An answer that denies fails the run, exit code 1, and `runs resume` is refused; an unknown decision is usage."""
+    """A denial fails the run with exit code 1, `runs resume` is refused, and an unknown decision is a usage error."""
     left = told("run", "ship", project=project, code=1)
     (gate,) = told("gates", "--run", left["run_id"], project=project)
     unknown = control_room("gates", "answer", gate["gate_id"], "perhaps", project=project, code=2)
@@ -144,7 +142,7 @@ def test_a_denied_run_stays_denied(project: programs.Project) -> None:
 
 
 def test_a_run_that_waits_can_be_resumed(project: programs.Project) -> None:
-    """`runs resume` takes a run up that was left at its gate, which is asked again as the same one."""
+    """`runs resume` takes up a run that was left at its gate, and the same gate stays open."""
     left = told("run", "ship", project=project, code=1)
     (before,) = told("gates", project=project)
     control_room("runs", "resume", left["run_id"], project=project, code=1)
@@ -153,7 +151,7 @@ def test_a_run_that_waits_can_be_resumed(project: programs.Project) -> None:
 
 
 def test_without_a_person_a_default_is_waited_for(project: programs.Project) -> None:
-    """Where every open gate has a default the command says so, waits for it, and goes on to the end."""
+    """If every open gate has a default, a command without a terminal reports that, waits for it, and ends the run."""
     gate = {"gate": "ship", "default": "approve", "expires_seconds": 4}
     project.write("recipes/asking/timed.json", {"recipe_id": "timed", "steps": [gate, *SHIP[2:]]})
     done = control_room("run", "timed", project=project)
@@ -162,7 +160,7 @@ def test_without_a_person_a_default_is_waited_for(project: programs.Project) -> 
 
 
 def test_the_person_at_the_terminal_is_asked(project: programs.Project) -> None:
-    """A line that names no option is asked again; one that does is the answer, with what stands behind it."""
+    """A line without an option is asked again; one with an option is the answer, and its rest is the message."""
     with at_a_terminal(project, "run", "ship") as terminal:
         terminal.until("Ship it?")
         terminal.until("[approve / deny]")
@@ -179,7 +177,7 @@ def test_the_person_at_the_terminal_is_asked(project: programs.Project) -> None:
 
 
 def test_a_person_who_leaves_leaves_the_question(project: programs.Project) -> None:
-    """Ctrl-D leaves the run waiting, exit code 1, and Ctrl-C interrupts it, 130; it can be answered afterwards."""
+    """Ctrl-D leaves the run waiting with exit code 1, Ctrl-C interrupts it with 130, and a later answer still works."""
     with at_a_terminal(project, "run", "ship") as terminal:
         terminal.until("[approve / deny]")
         terminal.write("\x04")
@@ -202,7 +200,7 @@ def test_a_person_who_leaves_leaves_the_question(project: programs.Project) -> N
 
 
 def test_a_question_goes_away_with_its_time(project: programs.Project) -> None:
-    """While the person at the terminal thinks, the default is taken, and the run goes on."""
+    """While the person at the terminal has not answered, the gate takes its default, and the run continues."""
     gate = {"gate": "ship", "default": "approve", "expires_seconds": 4}
     project.write("recipes/asking/timed.json", {"recipe_id": "timed", "steps": [gate, *SHIP[2:]]})
     with at_a_terminal(project, "run", "timed") as terminal:
@@ -212,7 +210,7 @@ def test_a_question_goes_away_with_its_time(project: programs.Project) -> None:
 
 
 def test_gates_of_a_service_are_answered_through_it(project: programs.Project) -> None:
-    """With `--server` the list, the answer and the refusals are the service's, with the exit codes of this program."""
+    """With `--server` the list, the answer and the refusals come from the service, with this program's exit codes."""
     with programs.service(project, module=PROGRAM) as service:
         run_id = service.start_run(recipe_id="ship", args={}, labels={"book": "one"})
         service.wait(run_id, "waiting")
@@ -243,7 +241,7 @@ def answered(service: programs.Service, gate_id: str) -> httpx.Response | None:
 
 
 def test_a_kill_while_a_gate_waits_changes_nothing(project: programs.Project) -> None:
-    """Killed while it waits, the run shows the same gate after the restart, and goes on exactly there."""
+    """A run that is killed while it waits shows the same gate after the restart, and continues exactly there."""
     with programs.service(project, module=PROGRAM) as service:
         run_id = service.start_run(recipe_id="ship", args={})
         service.wait(run_id, "waiting")
@@ -273,7 +271,7 @@ def test_a_kill_while_a_gate_waits_changes_nothing(project: programs.Project) ->
     ),
 )
 def test_a_kill_while_an_answer_is_written(project: programs.Project, point: str) -> None:
-    """Killed anywhere on the answer's way to the disk, the same answer may be sent again and counts once."""
+    """After a kill anywhere during the write of an answer, the same answer can be sent again, and counts once."""
     with programs.service(project, module=PROGRAM, CONTROL_ROOM_CRASH_AT=point) as service:
         run_id = service.start_run(recipe_id="ship", args={})
         service.wait(run_id, "waiting")
@@ -298,7 +296,7 @@ def test_a_kill_while_an_answer_is_written(project: programs.Project, point: str
     smoke.only("pool.after_vote:1", ["pool.before_vote:1", "storage.decide.before_write:4", "pool.after_vote:1"]),
 )
 def test_a_kill_while_a_vote_is_written(project: programs.Project, point: str) -> None:
-    """Killed anywhere on a vote's way to the disk, the same key may vote again and counts once; the other decides."""
+    """After a kill during the write of a vote, the same key can vote again and counts once; the other key decides."""
     people = (("ada", "admin"), ("bob", "approver"))
     secrets = [told("keys", "add", name, "--role", role, project=project)["secret"] for name, role in people]
     ada, bob = ({"Authorization": f"Bearer {secret}"} for secret in secrets)
@@ -338,7 +336,7 @@ def test_a_kill_while_a_vote_is_written(project: programs.Project, point: str) -
 
 
 def test_a_default_is_taken_after_a_kill(project: programs.Project) -> None:
-    """A gate whose time ends while nobody serves is decided by its default at the next start."""
+    """A gate that expires while no service runs takes its default at the next start."""
     gate = {"gate": "ship", "default": "deny", "expires_seconds": 5}
     project.write("recipes/asking/timed.json", {"recipe_id": "timed", "steps": [gate]})
     with programs.service(project, module=PROGRAM) as service:

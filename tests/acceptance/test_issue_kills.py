@@ -18,7 +18,7 @@ POINTS = ("before_write", "before_rename", "after_rename")
 
 @pytest.mark.parametrize("point", smoke.only("before_rename", POINTS))
 def test_a_kill_in_a_change_leaves_list_and_file_alike(tmp_path: Path, point: str) -> None:
-    """The list of the next service says what the file says, and the change can be made again."""
+    """After a kill during a change, list and file of the next service agree, and the change can be repeated."""
     service = Service(tmp_path, f"storage.issue.{point}:2")
     http = service.http()
     assert http is not None
@@ -44,7 +44,7 @@ def test_a_kill_in_a_change_leaves_list_and_file_alike(tmp_path: Path, point: st
 
 
 def test_a_kill_in_the_making_leaves_a_whole_issue(tmp_path: Path) -> None:
-    """An issue whose file was there before the kill is in the list of the next service."""
+    """An issue whose file existed before the kill is in the list of the next service."""
     service = Service(tmp_path, "storage.issue.after_rename:1")
     http = service.http()
     assert http is not None
@@ -65,7 +65,7 @@ def test_a_kill_in_the_making_leaves_a_whole_issue(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("point", smoke.only("before_rename", POINTS))
 def test_a_request_that_was_cut_off_is_made_again(tmp_path: Path, point: str) -> None:
-    """Whoever got no answer asks again under the same key, and there is one issue, with the first one's words."""
+    """A request without an answer can be repeated under the same key, and opens one issue."""
     headers = {"Idempotency-Key": "once"}
     service = Service(tmp_path, f"storage.issue.{point}:1")
     http = service.http()
@@ -91,7 +91,7 @@ def test_a_request_that_was_cut_off_is_made_again(tmp_path: Path, point: str) ->
 
 @pytest.mark.parametrize(("point", "nth"), smoke.only(("before_rename", 2), itertools.product(POINTS, (1, 2))))
 def test_a_kill_while_findings_are_closed_leaves_none_open(tmp_path: Path, point: str, nth: int) -> None:
-    """A check that dies while it closes what it has not found again closes all of it in the next service."""
+    """A check that dies while it closes issues of absent findings closes all of them in the next service."""
     project = Project(tmp_path)
     project.add_recipe(NUMBERS)
     project.write("Story/outline.md", "# Outline\n\n## Scene 1: A\n\n- It begins.\n\n## Scene 1: B\n\n- It ends.\n")

@@ -1,4 +1,4 @@
-"""The commands `control-room issues`, in a folder and towards a service."""
+"""The commands `control-room issues`, in a folder and as clients of a service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.acceptance import programs
 
 @pytest.mark.parametrize("served", [False, True])
 def test_issues_are_opened_listed_shown_changed_and_closed(tmp_path: Path, served: bool):
-    """The commands say and do the same in the folder and through its service."""
+    """The commands have the same results in the folder and through its service."""
     project = programs.make_project(tmp_path / "project")
     if not served:
         _walk(("--project", str(project.path)))
@@ -24,7 +24,7 @@ def test_issues_are_opened_listed_shown_changed_and_closed(tmp_path: Path, serve
 
 @pytest.mark.parametrize("served", smoke.only(False, [False, True]))
 def test_receipts_are_listed_and_shown(tmp_path: Path, served: bool):
-    """A run's receipts are listed by run and by session, and shown whole, in the folder and through its service."""
+    """A run's receipts are listed by run and by session, and shown, in the folder and through its service."""
     project = programs.make_project(tmp_path / "project")
     folder = ("--project", str(project.path))
     run_id = json.loads(programs.control_room("run", "small", "--arg", "words=gate", "--json", *folder).stdout)[

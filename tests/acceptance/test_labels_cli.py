@@ -8,7 +8,7 @@ from tests.acceptance import programs
 
 
 def test_runs_are_labelled_in_the_folder_and_by_a_service(tmp_path: Path) -> None:
-    """Both say the same; what is malformed is refused with its place."""
+    """Labelling has the same results in the folder and by a service, and a malformed label is refused by name."""
     project = programs.make_project(tmp_path / "project")
     with programs.service(project) as service:
         run_id = service.start_run()

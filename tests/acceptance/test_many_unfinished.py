@@ -1,6 +1,4 @@
-"""Thousands of unfinished runs at the start of a service: it serves at once, and continues them all
-within its limit.
-"""
+"""Thousands of unfinished runs at the start of a service: it serves at once, and continues all within its limit."""
 
 from __future__ import annotations
 
@@ -18,14 +16,14 @@ from tests.acceptance import drafting
 from tests.acceptance.forked_service import Service
 
 LIMIT = 8
-"""Runs that a service has in hand at once, by default."""
+"""Default number of active runs of a service."""
 
 
 @pytest.mark.parametrize(
     "count", [40, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])], ids=["some", "all"]
 )
 def test_unfinished_runs_neither_delay_the_service_nor_exceed_its_limit(tmp_path: Path, count: int) -> None:
-    """A service answers before it has taken up more than eight of so many runs, and ends them all, eight at a time."""
+    """A service answers before it has taken up more than eight of many runs, and ends them all, eight at a time."""
     project = drafting.make_project(tmp_path / "project", brief={"hang": True})
     run_ids = asyncio.run(accepted(project, count))
     service, http = started(project)
@@ -63,7 +61,7 @@ async def accepted(project: Path, count: int) -> list[str]:
 
 
 def watch(http: httpx.Client, count: int) -> int:
-    """Wait until every run is done, and return how many were seen running at a time."""
+    """Wait until every run is done, and return the highest number of runs seen running at the same time."""
     busiest = 0
     while True:
         busiest = max(busiest, len(listed(http, "running")))
@@ -76,6 +74,6 @@ def watch(http: httpx.Client, count: int) -> int:
 
 
 def listed(http: httpx.Client, status: str) -> list[dict[str, Any]]:
-    """Return runs in a state."""
+    """Return the runs in a state."""
     found: list[dict[str, Any]] = json.loads(http.get("/api/runs", params={"status": status, "limit": 1000}).content)
     return found

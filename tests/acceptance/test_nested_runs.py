@@ -1,6 +1,4 @@
-"""Agents that start runs from inside runs: each knows the run that it works for, and nothing goes
-deeper than it may.
-"""
+"""Agents that start runs from inside runs: each knows its own run, and nesting stops at the depth limit."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ DEEPEST = 3
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project with a recipe of one prompt."""
+    """Create a project with a recipe of one prompt."""
     made = programs.make_project(tmp_path / "project")
     only = recipe_harness.recipe(id="nested", initialStep="commit", steps={"commit": recipe_harness.COMMIT})
     made.write("recipes/agent_recipes/nested.json", only)
@@ -28,7 +26,7 @@ def project(tmp_path: Path) -> programs.Project:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """Make a folder for the program, and the program."""
+    """Create a folder with the agent program."""
     made = tmp_path / "agent"
     made.mkdir()
     (made / "claude").write_text(f'#!/bin/sh\nexec {sys.executable} {Path(nesting_agent.__file__)} "$@"\n')
@@ -37,18 +35,18 @@ def home(tmp_path: Path) -> Path:
 
 
 def environment(home: Path) -> dict[str, Any]:
-    """Return what leads to the program."""
+    """Return the environment that directs the service to the program."""
     return {"CLAUDE_CLI_PATH": str(home / "claude"), "NESTING_HOME": str(home), "IS_SANDBOX": "1"}
 
 
 def calls(home: Path) -> list[dict[str, Any]]:
-    """Return what the program was told and did, the deepest first where each waited for the one below."""
+    """Return the recorded calls of the program, by increasing depth."""
     made = [json.loads(line) for line in (home / "calls.jsonl").read_text().splitlines()]
     return sorted(made, key=lambda call: int(call["CONTROL_ROOM_DEPTH"]))
 
 
 def refused_at_the_deepest(made: list[dict[str, Any]]) -> None:
-    """Hold that every call but the last one started a run, and that the last one was told why not."""
+    """Verify that every call but the last started a run, and that the last one was refused with the reason."""
     assert [call["CONTROL_ROOM_DEPTH"] for call in made] == [str(depth) for depth in range(DEEPEST + 1)]
     assert [call["code"] for call in made] == [0] * DEEPEST + [2], made
     assert f"would be at depth {DEEPEST + 1}" in made[-1]["said"]
@@ -56,7 +54,7 @@ def refused_at_the_deepest(made: list[dict[str, Any]]) -> None:
 
 
 def test_runs_nest_only_so_deep_through_a_service(project: programs.Project, home: Path) -> None:
-    """Agents that ask the service for further runs are refused the fourth level, which has no run then."""
+    """Agents that ask the service for further runs are refused at the fourth level, which then has no run."""
     with programs.service(project, **environment(home)) as service:
         (home / "url").write_text(service.url)
         first = service.start_run(recipe_id="nested", args={})
@@ -78,7 +76,7 @@ def test_runs_nest_only_so_deep_through_a_service(project: programs.Project, hom
 
 
 def test_runs_nest_only_so_deep_through_commands(project: programs.Project, home: Path) -> None:
-    """Agents that execute the further run themselves, each inside the other, are refused the same."""
+    """Agents that execute further runs themselves, each inside the other, are refused at the same depth."""
     done = programs.program("run", "nested", project=project, **environment(home))
     listed = programs.asked("runs", "list", project=project)
 

@@ -1,5 +1,6 @@
-"""The program `orchestrate` as users run it: real processes, signals, kills, damaged files; what its document says
-beyond the numbered items, which have tests of their own beside this file.
+"""The program `orchestrate` as users run it: real processes, signals, kills and damaged files.
+
+These tests are about the document beyond its numbered items, which have their own tests.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ HEAVY = ("alembic", "asyncio", "fastapi", "httpx", "jsonschema", "pydantic", "re
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    """Make an empty workspace."""
+    """Create an empty workspace."""
     path = tmp_path / "work"
     path.mkdir()
     return Workspace(path)
 
 
 def stuck(workspace: Workspace) -> None:
-    """Write a workflow whose second step ends only when there is a file `go`."""
+    """Write a workflow whose second step ends only when a file `go` exists."""
     waits = "echo begun >> trace; until [ -e go ]; do sleep 0.02; done; echo over >> trace"
     workspace.flow(shell("First", "echo first >> trace"), shell("Second", waits), shell("Third", "echo third >> trace"))
 
 
 def interrupted(workspace: Workspace, *arguments: str, by: int = signal.SIGINT) -> tuple[int, str, str]:
-    """Run the workflow and send a signal while its second step is under way."""
+    """Run the workflow and send a signal while its second step is in progress."""
     stuck(workspace)
     with going("run", FLOW, *arguments, workspace=workspace) as process:
         until(lambda: "begun" in _text(workspace, "trace"), "the second step has begun")
@@ -52,7 +53,7 @@ def interrupted(workspace: Workspace, *arguments: str, by: int = signal.SIGINT) 
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until something holds."""
+    """Wait until a condition is true."""
     for _ in range(3000):
         if holds():
             return
@@ -61,7 +62,7 @@ def until(holds: Callable[[], bool], what: str) -> None:
 
 
 def latest(workspace: Workspace) -> Path:
-    """Return the folder that `latest` leads to."""
+    """Return the folder that `latest` links to."""
     return workspace.runs / os.readlink(workspace.runs / "latest")
 
 
@@ -72,7 +73,7 @@ def state(workspace: Workspace) -> dict[str, Any]:
 
 
 def waits(workspace: Workspace) -> bool:
-    """Tell whether the newest run has come to its step Wait."""
+    """Return whether the newest run has reached its step Wait."""
     if not (workspace.runs / "latest" / "state.json").exists():
         return False
     return bool(state(workspace)["steps"]["Wait"]["status"] == "running")
@@ -83,11 +84,11 @@ def again(workspace: Workspace, *arguments: str, code: int = 0) -> Finished:
     return orchestrate("resume", "latest", *arguments, workspace=workspace, code=code)
 
 
-# -- running
+# -- execution
 
 
 def test_help_needs_nothing_heavy():
-    """What answers at once loads no engine."""
+    """Help loads no heavy package."""
     loaded = f"print(sorted({set(HEAVY)!r} & set(sys.modules)))"
     code = f"import sys\nfrom app.cli.orchestrate import command\ncommand.execute(['--help'])\n{loaded}"
     told = subprocess.run([sys.executable, "-c", code], cwd=programs.ROOT, capture_output=True, text=True, check=True)
@@ -96,7 +97,7 @@ def test_help_needs_nothing_heavy():
 
 
 def test_nothing_is_made_outside_of_its_folder(workspace: Workspace):
-    """A run leaves `.orchestrate` and nothing else, kept from git; what is refused leaves nothing at all."""
+    """A run creates only `.orchestrate`, which git ignores, and a refused command creates no file."""
     workspace.flow(shell("A", "true"))
     workspace.write("bad.yaml", "steps: 1")
     orchestrate("run", "bad.yaml", workspace=workspace, code=2)
@@ -112,7 +113,7 @@ def test_nothing_is_made_outside_of_its_folder(workspace: Workspace):
 
 
 def test_a_run_is_told_step_by_step(workspace: Workspace):
-    """Each step has a line with its number and what came of it; a failure is told with the way on."""
+    """Each step prints a line with its number and result, and a failure prints the command to continue."""
     steps = [
         shell("Say", "true"),
         loop("Each", shell("Do", "exit $0", "${item}"), items=["0", "3"]),
@@ -137,7 +138,7 @@ def test_a_run_is_told_step_by_step(workspace: Workspace):
 
 
 def test_output_can_be_less_or_json(workspace: Workspace):
-    """`--quiet` leaves the run's id, `--json` one object with the state and the exit code."""
+    """`--quiet` prints only the run's id, and `--json` one object with the state and the exit code."""
     workspace.flow(shell("A", "exit 4"))
     quiet = orchestrate("run", FLOW, "--quiet", workspace=workspace, code=1)
     told = json.loads(orchestrate("run", FLOW, "--json", workspace=workspace, code=1).stdout)
@@ -149,7 +150,7 @@ def test_output_can_be_less_or_json(workspace: Workspace):
 
 
 def test_a_failure_that_was_passed_by_is_told(workspace: Workspace):
-    """A run that went past failures is completed, and says which."""
+    """A run that continued past failures is completed, and its last line names the failed steps."""
     workspace.flow(shell("A", "exit 1"), shell("B", "true"))
     told = orchestrate("run", FLOW, "--on-error", "continue", workspace=workspace)
 
@@ -158,7 +159,7 @@ def test_a_failure_that_was_passed_by_is_told(workspace: Workspace):
 
 
 def test_progress_is_drawn_on_stderr(workspace: Workspace):
-    """Steps and items are told in the form of the document; stdout has the run alone."""
+    """Progress of steps and items is printed on stderr in the form of the document; stdout has only the run's lines."""
     workspace.flow(
         shell("List", "printf 'a\\nb\\n'", output_capture="lines"),
         loop("Each", shell("Do", "true"), items_from="steps.List.lines"),
@@ -178,7 +179,7 @@ def test_progress_is_drawn_on_stderr(workspace: Workspace):
 
 
 def test_a_secret_is_in_no_log_and_no_line(workspace: Workspace):
-    """What a step says of a secret is masked in the log, on stderr and in the JSON."""
+    """A secret in a step's output is masked in the logs, on stderr and in the JSON."""
     workspace.env["ACCESS_KEY"] = "sk-very-secret"
     workspace.flow(shell("A", 'echo "$ACCESS_KEY" >&2; echo "$ACCESS_KEY"; exit 3', secrets=["ACCESS_KEY"]))
     told = orchestrate("run", FLOW, "--json", "--verbose", "--debug", workspace=workspace, code=1)
@@ -189,7 +190,7 @@ def test_a_secret_is_in_no_log_and_no_line(workspace: Workspace):
 
 
 def test_a_reader_that_goes_away_stops_the_run(workspace: Workspace):
-    """When nobody reads stdout any more the run is left to resume, and the way on is told."""
+    """When stdout has no reader any more, the run stays resumable, and the output names the command to continue."""
     workspace.flow(*(shell(f"S{number}", "sleep 0.2") for number in range(20)))
     with going("run", FLOW, workspace=workspace) as process:
         assert process.stdout is not None
@@ -204,11 +205,11 @@ def test_a_reader_that_goes_away_stops_the_run(workspace: Workspace):
     assert state(workspace)["status"] == "running"
 
 
-# -- stopping and going on
+# -- stopping and continuing
 
 
 def test_ctrl_c_ends_the_programs_and_leaves_a_run_to_resume(workspace: Workspace):
-    """The step that was cut off runs again, those before it do not."""
+    """After Ctrl-C and a resume the interrupted step runs again, and the steps before it do not."""
     code, out, err = interrupted(workspace)
     workspace.write("go")
     resumed = again(workspace)
@@ -221,7 +222,7 @@ def test_ctrl_c_ends_the_programs_and_leaves_a_run_to_resume(workspace: Workspac
 
 
 def test_a_run_can_be_interrupted_again_and_told_anew(workspace: Workspace):
-    """A resumed run is left as any other, and goes on with options of its own."""
+    """A resumed run can be interrupted again, and then be resumed with other options."""
     interrupted(workspace, by=signal.SIGTERM)
     with going("resume", "latest", workspace=workspace) as process:
         until(lambda: workspace.read("trace").count("begun") == 2, "the second step has begun again")
@@ -236,7 +237,7 @@ def test_a_run_can_be_interrupted_again_and_told_anew(workspace: Workspace):
 
 
 def test_a_killed_run_goes_on(workspace: Workspace):
-    """After SIGKILL nothing of the programs is left, and the run is resumed behind its last step."""
+    """After SIGKILL the run is resumed after its last finished step."""
     code, _, _ = interrupted(workspace, by=signal.SIGKILL)
     before = state(workspace)
     workspace.write("go")
@@ -248,7 +249,7 @@ def test_a_killed_run_goes_on(workspace: Workspace):
 
 
 def test_a_completed_run_needs_no_resuming(workspace: Workspace):
-    """Who resumes it until it is done is done."""
+    """Resuming a completed run reports its completion and repeats no step."""
     workspace.flow(shell("A", "echo a >> trace"))
     orchestrate("run", FLOW, workspace=workspace)
 
@@ -257,7 +258,7 @@ def test_a_completed_run_needs_no_resuming(workspace: Workspace):
 
 
 def test_a_run_of_another_process_is_not_resumed(workspace: Workspace):
-    """While it executes elsewhere, nobody else takes it up."""
+    """A run that another process executes cannot be resumed."""
     stuck(workspace)
     with going("run", FLOW, workspace=workspace):
         until(lambda: "begun" in _text(workspace, "trace"), "the second step has begun")
@@ -267,7 +268,7 @@ def test_a_run_of_another_process_is_not_resumed(workspace: Workspace):
 
 
 def test_a_changed_workflow_is_refused(workspace: Workspace):
-    """Both checksums are told, nothing is executed; unchanged again, it goes on."""
+    """A changed or missing workflow is refused, with both checksums, and no step runs; the unchanged one continues."""
     workspace.flow(shell("A", "echo a >> trace; exit $0", "${context.code}"), context={"code": "1"})
     orchestrate("run", FLOW, workspace=workspace, code=1)
     before = workspace.read(FLOW)
@@ -286,7 +287,7 @@ def test_a_changed_workflow_is_refused(workspace: Workspace):
 
 
 def test_a_forced_restart_is_another_run(workspace: Workspace):
-    """The context that was given is kept, what the workflow says itself is taken anew, and the old run stays whole."""
+    """A forced restart keeps the given context, reads the workflow anew, and leaves the old run's journal unchanged."""
     workspace.flow(
         shell("A", 'echo "$0 $1" >> trace; exit 1', "${context.given}", "${context.own}"), context={"own": 1}
     )
@@ -303,7 +304,7 @@ def test_a_forced_restart_is_another_run(workspace: Workspace):
 
 
 def test_a_forced_restart_ends_what_it_replaces(workspace: Workspace):
-    """An interrupted run is not left to be resumed beside its successor."""
+    """A forced restart cancels the interrupted run that it replaces."""
     interrupted(workspace)
     old = latest(workspace)
     workspace.write("go")
@@ -317,7 +318,7 @@ def test_a_forced_restart_ends_what_it_replaces(workspace: Workspace):
 
 
 def fail_late(workspace: Workspace) -> Path:
-    """Leave a run that failed in its third step; return its folder."""
+    """Run a workflow that fails in its third step, and return the run's folder."""
     steps = [shell(name, f"echo {name} >> trace") for name in ("A", "B")]
     workspace.flow(*steps, shell("C", "echo C >> trace; [ -e go ]"))
     orchestrate("run", FLOW, workspace=workspace, code=1)
@@ -327,7 +328,7 @@ def fail_late(workspace: Workspace) -> Path:
 
 @pytest.mark.parametrize("damage", smoke.only(b"{broken", [b"{broken", b"[]", b"", None]))
 def test_a_damaged_state_file_is_made_anew(workspace: Workspace, damage: bytes | None):
-    """The state is made from the journal, so that nothing has to be repaired or rolled back."""
+    """A damaged or missing state file is rebuilt from the journal, and no finished step runs again."""
     root = fail_late(workspace)
     (root / "state.json").unlink()
     if damage is not None:
@@ -340,7 +341,7 @@ def test_a_damaged_state_file_is_made_anew(workspace: Workspace, damage: bytes |
 
 
 def test_a_damaged_journal_is_repaired_when_asked(workspace: Workspace):
-    """Without the flag it is refused with the ways out; with it the steps before the damage are kept."""
+    """A damaged journal is refused with both ways out; with `--repair` the steps before the damage are kept."""
     root = fail_late(workspace)
     lines = (root / "steps.jsonl").read_bytes().splitlines(keepends=True)
     (root / "steps.jsonl").write_bytes(lines[0] + b"damage\n" + lines[2])
@@ -355,7 +356,7 @@ def test_a_damaged_journal_is_repaired_when_asked(workspace: Workspace):
 
 
 def test_what_cannot_be_repaired_can_be_begun_anew(workspace: Workspace):
-    """Where the run's beginning cannot be read, its state file says what to run."""
+    """With an unreadable start.json a repair is refused, and a forced restart begins anew from the state file."""
     root = fail_late(workspace)
     (root / "start.json").write_text("damage")
     refused = again(workspace, "--repair", code=2)
@@ -367,7 +368,7 @@ def test_what_cannot_be_repaired_can_be_begun_anew(workspace: Workspace):
 
 
 def test_backups_hold_earlier_states(workspace: Workspace):
-    """Each copy is whole and shows its own step as the one that is running; debug mode makes them, too."""
+    """Each backup is a whole state that shows its own step as running; `--debug` writes backups as well."""
     workspace.flow(*(shell(name, "true") for name in "ABCDE"))
     orchestrate("run", FLOW, "--backup-state", workspace=workspace)
     copies = {path.name: json.loads(path.read_text()) for path in latest(workspace).glob("*.bak")}
@@ -386,7 +387,7 @@ def test_backups_hold_earlier_states(workspace: Workspace):
 
 
 def test_a_step_is_run_alone(workspace: Workspace):
-    """Only that step is taken, wherever it would lead; an interrupted one is resumed as it was."""
+    """`run-step` runs only the named step without its jumps, and a resume runs that step alone."""
     workspace.flow(
         shell("A", "echo a >> trace", success="C"),
         shell("B", 'echo "b ${context.x}" >> trace', failure="A"),
@@ -406,7 +407,7 @@ def test_a_step_is_run_alone(workspace: Workspace):
 
 
 def test_watching_runs_again_until_ctrl_c(workspace: Workspace):
-    """Each change of the file is a run of its own."""
+    """`watch` starts a run for each change of the file, until Ctrl-C."""
     workspace.flow(shell("A", "echo one >> trace"))
     with going("watch", FLOW, workspace=workspace) as process:
         until(lambda: "one" in _text(workspace, "trace"), "the first run is over")
@@ -422,7 +423,7 @@ def test_watching_runs_again_until_ctrl_c(workspace: Workspace):
 
 
 def test_old_runs_are_removed_and_unfinished_ones_stay(workspace: Workspace):
-    """What has ended long enough goes with its folder and links; what can be resumed is kept."""
+    """`clean` removes runs that ended long enough ago, with their links, and keeps resumable ones."""
     interrupted(workspace)
     kept = latest(workspace).name
     workspace.flow(shell("A", "true"))
@@ -443,7 +444,7 @@ def test_old_runs_are_removed_and_unfinished_ones_stay(workspace: Workspace):
 
 
 def test_a_state_directory_has_links_to_its_runs(workspace: Workspace, tmp_path: Path):
-    """Runs can be kept elsewhere, found there by their ids, and resumed from there."""
+    """Runs in another state directory are found there by their ids, and resumed from there."""
     place = tmp_path / "state"
     workspace.flow(shell("A", "echo ${run.root}; [ -e go ]"))
     told = orchestrate("run", FLOW, "--state-dir", place, "--quiet", workspace=workspace, code=1)
@@ -459,7 +460,7 @@ def test_a_state_directory_has_links_to_its_runs(workspace: Workspace, tmp_path:
 
 
 def test_a_run_is_resumed_where_it_works(workspace: Workspace, tmp_path: Path):
-    """In a state directory that workspaces share, a run of another one is refused with the way there."""
+    """In a shared state directory, a run of another workspace is refused, and the message names that workspace."""
     other = Workspace(tmp_path / "other", {"ORCHESTRATE_STATE_DIR": str(tmp_path / "state")})
     for place in (workspace, other):
         place.path.mkdir(exist_ok=True)
@@ -472,7 +473,7 @@ def test_a_run_is_resumed_where_it_works(workspace: Workspace, tmp_path: Path):
 
 
 def test_waits_and_processes_left_behind_are_told(workspace: Workspace):
-    """What is waited for, and what a command has left running, stands on stdout, in the state and in the log."""
+    """The file that a wait awaits, and processes that a command left, are on stdout, in the state and in the log."""
     wait = {"name": "Wait", "wait_for": {"glob": "go", "timeout_sec": 60, "poll_ms": 20}}
     workspace.flow(shell("Leave", "sleep 600 & echo left"), wait)
     with going("run", FLOW, workspace=workspace) as process:
@@ -493,7 +494,7 @@ def test_waits_and_processes_left_behind_are_told(workspace: Workspace):
 
 
 def test_a_wait_is_not_over_because_nobody_looked(workspace: Workspace):
-    """Time in which the run had no process does not count: a resumed wait has its whole time."""
+    """Time without a process does not count for a wait: a resumed wait has its whole time limit again."""
     wait = {"name": "Wait", "wait_for": {"glob": "go", "timeout_sec": 4, "poll_ms": 20}}
     workspace.flow(wait)
     with going("run", FLOW, workspace=workspace) as process:
@@ -514,7 +515,7 @@ def test_a_wait_is_not_over_because_nobody_looked(workspace: Workspace):
 
 
 def test_an_archive_is_made_of_what_a_run_leaves(workspace: Workspace):
-    """It lies in the run's folder unless it is to lie elsewhere, and a run that fails has none."""
+    """An archive is in the run's folder by default, and a failed run has none."""
     workspace.flow(shell("A", "mkdir -p processed/now; echo x > processed/now/a.task; exit $0", "${context.code}"))
     orchestrate("run", FLOW, "--archive-processed", "--context", "code=0", workspace=workspace)
     archive = latest(workspace) / "processed.zip"
@@ -525,7 +526,7 @@ def test_an_archive_is_made_of_what_a_run_leaves(workspace: Workspace):
 
 
 def test_an_archive_that_cannot_be_made_is_told(workspace: Workspace, tmp_path: Path):
-    """A step that swaps the folder for a link out of the workspace gets nothing archived; the run has completed."""
+    """If a step replaces the folder by a link out of the workspace, no archive is written, and the run completes."""
     workspace.write("processed/a.task", "x")
     workspace.flow(shell("A", f"rm -r processed; ln -s {tmp_path} processed"))
     told = orchestrate("run", FLOW, "--archive-processed", "out.zip", "--json", workspace=workspace, code=1)
@@ -556,7 +557,7 @@ def test_an_archive_that_cannot_be_made_is_told(workspace: Workspace, tmp_path: 
     ids=" ".join,
 )
 def test_what_cannot_be_meant_is_refused(workspace: Workspace, arguments: tuple[str, ...]):
-    """Each is told in a few words, and nothing is made."""
+    """A wrong command line is refused with a short message, and creates no file."""
     workspace.flow(shell("A", "true"))
     told = orchestrate(*arguments, workspace=workspace, code=2)
 
@@ -565,7 +566,7 @@ def test_what_cannot_be_meant_is_refused(workspace: Workspace, arguments: tuple[
 
 
 def test_the_same_runs_are_shown_by_the_other_program(workspace: Workspace):
-    """`control-room`, told where they are, lists runs of workflows, `latest` not among them."""
+    """`control-room` lists the runs of workflows, without `latest`, once their data directory is set."""
     workspace.flow(shell("A", "true"))
     orchestrate("run", FLOW, workspace=workspace)
     env = workspace.environment() | {"CONTROL_ROOM_DATA_DIRECTORY": ".orchestrate"}
@@ -576,7 +577,7 @@ def test_the_same_runs_are_shown_by_the_other_program(workspace: Workspace):
 
 
 def test_it_can_be_called_as_a_module_too(workspace: Workspace):
-    """The installed program and the module are the same."""
+    """The program can be called as a module."""
     told = subprocess.run(
         [sys.executable, "-m", "app.cli.orchestrate", "--version"],
         cwd=programs.ROOT,

@@ -16,14 +16,14 @@ PAGE = sources.ROOT / "docs" / "how-to" / "give-people-access.md"
 
 
 def commands() -> list[list[str]]:
-    """Return the commands of the page, in their order."""
+    """Return the commands of the page, in order."""
     blocks = PAGE.read_text(encoding="utf-8").split("```sh\n")[1:]
     lines = [line for block in blocks for line in block.split("```")[0].splitlines()]
     return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("control-room ")]
 
 
 def status(url: str, secret: str | None, wanted: int) -> int:
-    """Return how the list of runs is answered, as soon as that is as wanted, or after a while."""
+    """Request the list of runs until it has the wanted status, at most for a minute, and return the last status."""
     headers = {"Authorization": f"Bearer {secret}"} if secret else {}
     until = time.monotonic() + 60
     while True:
@@ -34,12 +34,12 @@ def status(url: str, secret: str | None, wanted: int) -> int:
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project."""
+    """Create a project."""
     return programs.make_project(tmp_path / "project")
 
 
 def test_the_page_on_access_works(project: programs.Project) -> None:
-    """Keys that commands add open the service, those that they rotate and revoke do not, and all is in the log."""
+    """Added keys open the service, revoked ones do not, and the audit log has every change."""
     secrets: dict[str, str] = {}
     with programs.service(project) as service:
         assert status(service.url, None, 200) == 200

@@ -1,4 +1,4 @@
-"""The commands `control-room plan`, in a folder and towards a service."""
+"""The commands `control-room plan`, in a folder and as clients of a service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLACES = ["folder", "service"]
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project with a chief."""
+    """Create a project with a chief."""
     made = programs.make_project(tmp_path / "project")
     made.write("agents.json", programs.AGENTS | {"agents": [*programs.AGENTS["agents"], CHIEF]})
     return made
@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> programs.Project:
 
 @pytest.fixture(params=smoke.only("folder", PLACES))
 def place(request: pytest.FixtureRequest, project: programs.Project) -> Iterator[tuple[str, ...]]:
-    """Return the options that name the folder, or its service."""
+    """Yield the options that name the folder, or its service."""
     with contextlib.ExitStack() as closing:
         if request.param == "folder":
             yield ("--project", str(project.path))
@@ -57,14 +57,14 @@ def asked(*arguments: str | Path, code: int = 0) -> Any:
 
 
 def made(tmp_path: Path, place: tuple[str, ...], *tasks: dict[str, Any]) -> str:
-    """Make a plan of a file and return its id."""
+    """Create a plan from a file and return its id."""
     file = tmp_path / "plan.json"
     file.write_text(json.dumps({"tasks": list(tasks) or [GATE]}))
     return str(asked("create", "--file", file, *place)["session_id"])
 
 
 def test_what_can_be_typed_next_leads_to_the_same_place(tmp_path: Path, place: tuple[str, ...]) -> None:
-    """Hints name the folder or the service that the command was given; a draft says that it must be approved."""
+    """Suggested commands name the same folder or service, and a draft's refusal names the missing approval."""
     session_id = made(tmp_path, place)
     shown = plan("show", session_id, *place)
     early = plan("start", session_id, *place, code=1)
@@ -80,8 +80,9 @@ def cut_off(
     by: signal.Signals,
     whom: processes.Started | None = None,
 ) -> tuple[str, int, str]:
-    """Execute a command under `plan` until it says a line, and stop it then, or whom it speaks with; return that line,
-    the exit code and what it said on stderr.
+    """Execute a command under `plan` until it prints a line, and then signal the command, or its service.
+
+    Return that line, the exit code and the error output.
     """
     environ = programs.environment(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2")
     process = processes.start("app", "plan", *arguments, environ=environ, folder=project.path)
@@ -95,7 +96,7 @@ def cut_off(
 
 @pytest.mark.parametrize("place", PLACES, indirect=True)
 def test_plan_is_made_looked_after_and_done(tmp_path: Path, place: tuple[str, ...]):
-    """Tasks from a file are shown as a checklist, approved, begun, and followed line by line until all are done."""
+    """Tasks from a file are shown as a checklist, approved, started, and followed line by line until all are done."""
     file = tmp_path / "plan.json"
     file.write_text(json.dumps({"intent": "Two gates", "tasks": [GATE, GATE | {"deps": [1]}]}))
     created = plan("create", "--file", file, "--label", "book=one", *place).stdout
@@ -113,7 +114,7 @@ def test_plan_is_made_looked_after_and_done(tmp_path: Path, place: tuple[str, ..
     assert "wrong_state" in early.stderr
     changes = [line.split()[:2] for line in started if line.startswith("  ")]
     order = [["1", "running"], ["1", "done"], ["2", "running"], ["2", "done"]]
-    # What was over between two looks is not told.
+    # A change between two polls is not printed.
     assert [change for change in changes if change in order] == [change for change in order if change in changes]
     assert [change for change in changes if change[1] == "done"] == order[1::2]
     assert started[-1] == f"plan {session} done: 2 done"
@@ -123,7 +124,7 @@ def test_plan_is_made_looked_after_and_done(tmp_path: Path, place: tuple[str, ..
 
 
 def test_tasks_on_the_command_line(place: tuple[str, ...]):
-    """`--task` makes tasks, `--in-order` lets each wait for the one before; an intent beside them is their title."""
+    """`--task` creates tasks, `--in-order` makes each depend on the one before, and an intent becomes the title."""
     found = asked("create", "Tidy", "--task", "a small task", "--task", "another small task", "--in-order", *place)
 
     assert (found["intent"], found["created_by"]) == ("Tidy", "user")
@@ -134,7 +135,7 @@ def test_tasks_on_the_command_line(place: tuple[str, ...]):
 
 
 def test_open_question_ends_the_following_and_an_answer_goes_on(tmp_path: Path, place: tuple[str, ...]):
-    """A plan that only waits for an answer ends the command with 1 and says what to type; that ends with 0."""
+    """A plan that only waits for an answer ends the command with 1 and names the next command, which ends with 0."""
     session = made(tmp_path, place, GATE, {"description": "a small task"})
     plan("approve", session, *place)
     stopped = plan("start", session, *place, code=1)
@@ -151,9 +152,7 @@ def test_open_question_ends_the_following_and_an_answer_goes_on(tmp_path: Path, 
 
 
 def test_failed_task_is_retried(project: programs.Project, tmp_path: Path, place: tuple[str, ...]):
-    """A failure ends the following with 1, its reason and the retry to type; what it had done
-    before is not done again.
-    """
+    """A failure ends the command with 1, the reason and the retry command; a retry does not repeat finished steps."""
     project.say(draft=BROKEN)
     session = made(tmp_path, place, GATE, GATE | {"deps": [1]})
     plan("approve", session, *place)
@@ -171,7 +170,7 @@ def test_failed_task_is_retried(project: programs.Project, tmp_path: Path, place
 
 
 def test_blocked_task_is_forced(project: programs.Project, tmp_path: Path, place: tuple[str, ...]):
-    """A task behind a failed one is begun by force; a fresh retry makes another run."""
+    """A task after a failed one can be started by force, and a fresh retry makes another run."""
     project.say(draft=[BROKEN, "later"])
     session = made(tmp_path, place, GATE, GATE | {"deps": [1]})
     plan("approve", session, *place)
@@ -188,7 +187,7 @@ def test_blocked_task_is_forced(project: programs.Project, tmp_path: Path, place
 
 
 def test_intent_is_split_by_the_chief(project: programs.Project, place: tuple[str, ...]):
-    """An intent alone is followed until the chief has found the tasks; questions and approval are what to type then."""
+    """With only an intent the command waits for the chief's tasks, and then names the commands to approve them."""
     project.say(**{"chief*": json.dumps(SPLIT)})
     created = plan("create", "Write at the gate, and elsewhere", *place)
     session = created.stdout.split()[1]
@@ -206,7 +205,7 @@ def test_intent_is_split_by_the_chief(project: programs.Project, place: tuple[st
 
 
 def test_tasks_are_added_changed_ordered_and_removed(tmp_path: Path, place: tuple[str, ...]):
-    """The editing commands change what they name and leave the rest."""
+    """The editing commands change only what they name."""
     session = made(tmp_path, place, GATE, GATE)
     added = asked(
         "add", session, "A small task", "--recipe", "small", "--arg", "words=gate", "--after", "1", "--dod", "Good",
@@ -230,9 +229,7 @@ def test_tasks_are_added_changed_ordered_and_removed(tmp_path: Path, place: tupl
 
 
 def test_pause_and_resume(project: programs.Project, tmp_path: Path):
-    """Towards a service: `--detach` only starts, a pause holds at the task boundary, and `resume`
-    follows to the end.
-    """
+    """With a service, `--detach` only starts a plan, a pause acts after the current task, and `resume` follows it."""
     door = tmp_path / "door"
     os.mkfifo(door)
     project.write(
@@ -246,7 +243,7 @@ def test_pause_and_resume(project: programs.Project, tmp_path: Path):
         asked("approve", session, *place)
         detached = asked("start", session, "--detach", *place)
         paused = asked("pause", session, *place)
-        # That waits until it is read.
+        # The write waits until the command reads it.
         door.write_text("Go on\n")
         held = plan("follow", session, *place, code=1)
         resumed = plan("resume", session, *place)
@@ -277,17 +274,17 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     (("edit", "sp_none", "1", "--after", "1", "--no-deps"), 2, "--no-deps"),
     (("add", "sp_none", "x", "--arg", "y"), 2, "--arg"),
 ]
-"""Commands that cannot be meant, their exit code, and what is named."""
+"""Wrong commands, their exit codes, and a word of their errors."""
 
 
 def test_what_cannot_be_meant_is_told(place: tuple[str, ...]):
-    """Wrong commands, wrong values and plans that are not there have their exit code, and the place is named."""
+    """Wrong commands, wrong values and unknown plans have their exit codes, and the error names the place."""
     for arguments, code, told in WRONG:
         assert told in plan(*arguments, *place, code=code).stderr, arguments
 
 
 def test_changes_name_what_was_seen(tmp_path: Path, place: tuple[str, ...]):
-    """With `--revision` a change that missed another one is refused with 1."""
+    """With `--revision` a change that missed another change is refused with 1."""
     session = made(tmp_path, place)
     for arguments in (("approve",), ("remove", "1"), ("order", "1"), ("edit", "1", "--dod", "x"), ("add", "x")):
         verb, *rest = arguments
@@ -298,7 +295,7 @@ def test_changes_name_what_was_seen(tmp_path: Path, place: tuple[str, ...]):
 
 
 def test_key_makes_one_plan(place: tuple[str, ...]):
-    """A repetition under one key finds the plan; another request under it is refused."""
+    """A repetition under one key finds the plan, and another request under the key is refused."""
     first = asked("create", "--task", "a small task", "--idempotency-key", "one", *place)
     again = asked("create", "--task", "a small task", "--idempotency-key", "one", *place)
     other = plan("create", "--task", "another", "--idempotency-key", "one", *place, code=1)
@@ -308,7 +305,7 @@ def test_key_makes_one_plan(place: tuple[str, ...]):
 
 
 def test_interrupted_chief_goes_on_under_its_key(project: programs.Project):
-    """A creation that was cut off while the chief spoke is repeated under its key, and waits for the same chief."""
+    """A creation interrupted while the chief works can be repeated under its key, and waits for the same chief."""
     project.say(**{"chief*": [{"hang": True}]})
     place = ("--project", str(project.path))
     request = ("create", "All of it", "--idempotency-key", "one")
@@ -325,7 +322,7 @@ def test_interrupted_chief_goes_on_under_its_key(project: programs.Project):
 
 
 def test_detach_needs_a_service(project: programs.Project, tmp_path: Path):
-    """In a folder nobody would go on with the plan."""
+    """Without a service, `--detach` is refused, because no process would continue the plan."""
     place = ("--project", str(project.path))
     session = made(tmp_path, place)
 
@@ -333,7 +330,7 @@ def test_detach_needs_a_service(project: programs.Project, tmp_path: Path):
 
 
 def test_folder_of_a_service_is_only_looked_at(project: programs.Project, tmp_path: Path):
-    """Beside a service plans are shown the same, and changed by nobody else; the address to ask is named."""
+    """Beside a service plans are shown alike, and changes are refused with the service's address."""
     with programs.service(project) as service:
         here, there = ("--project", str(project.path)), ("--server", service.url)
         session = made(tmp_path, there)
@@ -349,7 +346,7 @@ def test_folder_of_a_service_is_only_looked_at(project: programs.Project, tmp_pa
 
 
 def test_nothing_is_there_in_a_fresh_folder(tmp_path: Path):
-    """A folder without a data directory has no plans, and looking makes none."""
+    """A folder without a data directory has no plans, and listing them creates no files."""
     (tmp_path / "fresh").mkdir()
     place = ("--project", str(tmp_path / "fresh"))
 
@@ -359,9 +356,7 @@ def test_nothing_is_there_in_a_fresh_folder(tmp_path: Path):
 
 
 def test_interrupted_plan_goes_on_where_it_was(project: programs.Project, tmp_path: Path):
-    """Ctrl-C ends a plan in process with 130 and names the command that goes on with it; no
-    finished step is repeated.
-    """
+    """Ctrl-C ends a plan in process with 130 and names the command that continues it, in the same run."""
     project.say(draft=[{"hang": True}])
     place = ("--project", str(project.path))
     session = made(tmp_path, place, GATE, GATE | {"deps": [1]})
@@ -382,7 +377,7 @@ def test_interrupted_plan_goes_on_where_it_was(project: programs.Project, tmp_pa
 
 
 def test_planner_that_breaks_down_is_told(project: programs.Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A fault of ours in the work on a plan ends the command that follows it, instead of leaving it waiting."""
+    """An internal error of the planner ends the command that follows the plan, instead of leaving it waiting."""
     place = ("--project", str(project.path))
     session = made(tmp_path, place)
     plan("approve", session, *place)
@@ -399,7 +394,7 @@ def test_planner_that_breaks_down_is_told(project: programs.Project, tmp_path: P
 
 
 def test_killed_service_goes_on_with_its_plan(project: programs.Project, tmp_path: Path):
-    """A command that follows ends with 5 when its service is killed; the next service brings the plan to its end."""
+    """A following command ends with 5 when its service is killed, and the next service finishes the plan."""
     project.say(draft=[{"hang": True}])
     with programs.service(project) as service:
         session = made(tmp_path, ("--server", service.url), GATE, GATE | {"deps": [1]})
@@ -422,7 +417,7 @@ def test_killed_service_goes_on_with_its_plan(project: programs.Project, tmp_pat
 
 
 def test_run_that_asks_ends_the_following(project: programs.Project, tmp_path: Path, place: tuple[str, ...]):
-    """A task whose run waits at a gate ends the following with 1 and names the answer to give."""
+    """A task whose run waits at a gate ends the command with 1, and the output names the command that answers."""
     project.write(
         "recipes/amplifier/ship.yaml",
         "name: ship\ndescription: Ship it\nversion: 1.0.0\nschema: '1.7'\ntags: [ship it]\n"
@@ -446,8 +441,9 @@ def test_run_that_asks_ends_the_following(project: programs.Project, tmp_path: P
 
 
 def test_plan_counts_the_runs_above_it_in_another_project(project: programs.Project, place: tuple[str, ...]):
-    """A command of a run of another project makes a plan all the same; its runs are as deep, and held to the same
-    depth.
+    """A command inside a run of another project creates a plan, whose runs count the depth above them.
+
+    Below the depth limit it is refused.
     """
     above: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123", "CONTROL_ROOM_DEPTH": "1"}
     (project.path / "plan.json").write_text(json.dumps({"tasks": [GATE]}))
@@ -464,7 +460,7 @@ def test_plan_counts_the_runs_above_it_in_another_project(project: programs.Proj
 
 
 def test_task_is_added_once_under_a_key(tmp_path: Path, place: tuple[str, ...]):
-    """A repetition of `add` with the same key adds no second task; another task with it is refused."""
+    """Repeating `add` with the same key adds no second task, and another task with the key is refused."""
     session_id = made(tmp_path, place)
     words = ("add", session_id, "a small task", "--idempotency-key", "more", *place)
     plan(*words)
@@ -476,7 +472,7 @@ def test_task_is_added_once_under_a_key(tmp_path: Path, place: tuple[str, ...]):
 
 
 def test_plan_is_deleted(tmp_path: Path, place: tuple[str, ...]):
-    """`delete` takes a plan away that rests, and leaves its runs; one that runs is refused with what to do first."""
+    """`delete` removes a paused plan and keeps its runs; a running plan is refused, and the error suggests a pause."""
     session_id = made(tmp_path, place, GATE, {"description": "a small task"})
     plan("approve", session_id, *place)
     plan("start", session_id, *place, code=1)

@@ -27,7 +27,7 @@ Kill = tuple[str, int]
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Counter[str], small_service.Outcome]:
-    """Run the programs once, and return the points passed and what they left."""
+    """Run the programs once, and return the passed points and the results."""
     folder = tmp_path_factory.mktemp("undisturbed")
 
     assert small_service.serve(folder, PROGRAMS) == 0
@@ -36,7 +36,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Counter[str],
 
 
 def check(folder: Path, kill: Kill, expected: small_service.Outcome) -> str | None:
-    """Kill a service at a point, start it again, and tell what is wrong afterwards."""
+    """Kill a service at a point, start it again, and return the fault found afterwards."""
     shutil.copytree(folder.parent / "prepared", folder)
     died = small_service.serve(folder, PROGRAMS, f"{kill[0]}:{kill[1]}")
     recorded, executed = small_service.recorded(folder), small_service.executed(folder)
@@ -49,7 +49,7 @@ def check(folder: Path, kill: Kill, expected: small_service.Outcome) -> str | No
 
 
 def kills(passed: Counter[str], *, every: bool) -> list[Kill]:
-    """Choose the passings to kill at: all, or the middle one of every sixth point."""
+    """Return the passings to kill at: all, or the middle one of every sixth point."""
     return [
         (point, nth)
         for point, count in sorted(passed.items())[:: 1 if every else 6]
@@ -58,7 +58,7 @@ def kills(passed: Counter[str], *, every: bool) -> list[Kill]:
 
 
 def sweep(folder: Path, undisturbed: tuple[Counter[str], small_service.Outcome], *, every: bool) -> list[str]:
-    """Kill at every chosen point and return what was wrong."""
+    """Kill at every chosen point and return the faults."""
     passed, expected = undisturbed
     small_service.prepare(folder / "prepared")
     jobs = [(folder / str(number), kill) for number, kill in enumerate(kills(passed, every=every))]
@@ -67,12 +67,12 @@ def sweep(folder: Path, undisturbed: tuple[Counter[str], small_service.Outcome],
 
 
 def test_a_sample_of_kills(tmp_path: Path, undisturbed: tuple[Counter[str], small_service.Outcome]) -> None:
-    """Killed at the middle passing of every sixth point, the service ends its runs as if nothing had happened."""
+    """Killed at the middle passing of every sixth point, the service ends its runs as if undisturbed."""
     assert sweep(tmp_path, undisturbed, every=False) == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_kill(tmp_path: Path, undisturbed: tuple[Counter[str], small_service.Outcome]) -> None:
-    """Killed at any passing of any point, the service ends its runs as if nothing had happened."""
+    """Killed at any passing of any point, the service ends its runs as if undisturbed."""
     assert sweep(tmp_path, undisturbed, every=True) == []

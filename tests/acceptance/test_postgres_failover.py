@@ -22,14 +22,14 @@ RUNS = 6
 
 @pytest.fixture
 def pair() -> Iterator[tuple[Postgres, Postgres]]:
-    """Give a server and its replica."""
+    """Yield a server and its replica."""
     with postgres_server.replicated() as made:
         yield made
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project whose recipe writes down each execution of a step, and waits in one of them."""
+    """Create a project whose recipe records each execution of a step, and waits in one of them."""
     made = programs.make_project(tmp_path / "project")
     wait = {"held": f"until [ -e {made.path}/go ]; do sleep 0.05; done;"}
     steps = [
@@ -44,7 +44,7 @@ def project(tmp_path: Path) -> programs.Project:
 
 @pytest.mark.slow
 def test_runs_go_on_where_the_replica_was_promoted(project: programs.Project, pair: tuple[Postgres, Postgres]) -> None:
-    """Every accepted run ends on the replica without a restart of the service; each step was executed once."""
+    """Every accepted run ends on the replica without a restart of the service, with each step executed once."""
     primary, replica = pair
     primary.execute("CREATE DATABASE moved")
     given: dict[str, Any] = {"CONTROL_ROOM_STORE_URL": postgres_server.address_of(pair, "moved")}

@@ -31,7 +31,7 @@ POINTS = (
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project whose recipe writes down each execution of a step."""
+    """Create a project whose recipe records each execution of a step."""
     made = programs.make_project(tmp_path / "project")
     steps = [
         {"id": name, "type": "bash", "command": f"echo $CONTROL_ROOM_RUN_ID {name} >> {made.path}/executed.txt"}
@@ -49,7 +49,7 @@ def project(tmp_path: Path) -> programs.Project:
 
 
 def lines(url: str) -> dict[tuple[str, str, int], bytes]:
-    """Return every journal line that the database holds of runs in their place."""
+    """Return every journal line in the database of runs in their final place."""
     import psycopg
 
     with psycopg.connect(url) as connection:
@@ -73,7 +73,7 @@ def executed(project: programs.Project) -> Counter[tuple[str, str]]:
 
 
 def post(http: httpx.Client, key: str) -> str:
-    """Ask for a run under a key."""
+    """Request a run under a key."""
     answer = http.post("/api/runs", json={"recipe_id": "counted"}, headers={"Idempotency-Key": key})
     assert answer.status_code in (200, 201), answer.text
     return str(answer.json()["run_id"])
@@ -83,7 +83,7 @@ def post(http: httpx.Client, key: str) -> str:
 def test_nothing_is_lost_and_nothing_is_done_twice(
     project: programs.Project, postgres: Postgres, point: str, nth: int
 ) -> None:
-    """After a kill at any point every accepted run ends, what was recorded stays, and is not executed again."""
+    """After a kill at a point every accepted run ends, and recorded steps stay and are not executed again."""
     name = f"kills_{POINTS.index((point, nth))}"
     postgres.execute(f"CREATE DATABASE {name}")
     given: dict[str, Any] = {"CONTROL_ROOM_STORE_URL": postgres.url_of(name)}

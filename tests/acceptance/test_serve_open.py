@@ -1,4 +1,4 @@
-"""`control-room serve --open`: the person's browser opens the pages, and a machine without one harms nothing."""
+"""`control-room serve --open`: the browser opens the pages, and the service also runs on a machine without one."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ DISPLAYS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project."""
+    """Create a project."""
     return programs.make_project(tmp_path / "project")
 
 
 @pytest.mark.parametrize(("token", "page"), [("", "/"), ("a-token-of-this-test", "/sign-in")])
 def test_the_browser_opens_when_the_service_answers(project: programs.Project, tmp_path: Path, token: str, page: str):
-    """The browser gets the address that the service prints, with a token the sign-in page, and finds a page there."""
+    """The browser gets the printed address, or the sign-in page if there is a token, and finds a page there."""
     given: dict[str, Any] = {"BROWSER": _recording_browser(tmp_path), "CONTROL_ROOM_API_TOKEN": token}
     with programs.service(project, "--open", **given) as service:
         with (tmp_path / "opened").open() as opened:
@@ -38,7 +38,7 @@ def test_the_browser_opens_when_the_service_answers(project: programs.Project, t
 
 
 def test_a_machine_without_a_display_is_told_in_one_line(project: programs.Project):
-    """Without display and browser the service says where its pages are, and runs a recipe as ever."""
+    """Without display and browser the service prints the address of its pages, and executes a recipe as usual."""
     given: dict[str, Any] = dict.fromkeys(DISPLAYS, "")
     with programs.service(project, "--open", **given) as service:
         run = service.wait(service.start_run())
@@ -51,7 +51,7 @@ def test_a_machine_without_a_display_is_told_in_one_line(project: programs.Proje
 
 
 def test_a_browser_that_fails_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A browser that is not there leaves one line with the address."""
+    """If the browser is missing, one line with the address is printed."""
     for name in DISPLAYS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -63,7 +63,7 @@ def test_a_browser_that_fails_is_told_in_one_line(tmp_path: Path, monkeypatch: p
 
 
 def _recording_browser(folder: Path) -> str:
-    """Return a program that says into a pipe which address it was given."""
+    """Return a program that writes its first argument into a pipe."""
     os.mkfifo(folder / "opened")
     program = folder / "browser"
     program.write_text(f'#!/bin/sh\necho "$1" > {folder}/opened\n')

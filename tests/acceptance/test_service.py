@@ -20,14 +20,12 @@ IDLE_BYTES = 120 * 1024 * 1024
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project."""
+    """Create a project."""
     return programs.make_project(tmp_path / "project")
 
 
 def test_service_tells_where_it_is_and_runs_a_recipe(project: programs.Project):
-    """The first lines tell address, project, data directory and what was recovered; a posted run is
-    executed to done.
-    """
+    """The first lines name project, data directory and recovered runs, and a posted run is executed to done."""
     with programs.service(project, **processes.COLD) as service:
         run_id = service.start_run()
         run = service.wait(run_id)
@@ -41,7 +39,7 @@ def test_service_tells_where_it_is_and_runs_a_recipe(project: programs.Project):
 
 
 def test_log_is_json_and_holds_no_secret(project: programs.Project):
-    """Every line on stderr is a JSON object, and the token is in none of them."""
+    """Every line on stderr is a JSON object, and none contains the token."""
     token = "a-secret-token-of-this-test"
     with programs.service(project, CONTROL_ROOM_API_TOKEN=token, CONTROL_ROOM_LOG_LEVEL="debug") as service:
         service.wait(service.start_run())
@@ -74,8 +72,9 @@ final_output: seen
 
 
 def test_a_command_finds_no_secret_that_it_was_not_given(project: programs.Project):
-    """A command has the secrets that its recipe names, masked in what is kept of it, and finds no others in the
-    environments of the processes above it: neither the token nor keys of backends.
+    """A command gets only the secrets that its recipe names, and the recorded output masks them.
+
+    It finds neither the token nor keys of backends in the environments of the processes above it.
     """
     project.write("recipes/amplifier/looking.yaml", LOOKING)
     given: dict[str, Any] = {
@@ -101,7 +100,7 @@ def test_a_command_finds_no_secret_that_it_was_not_given(project: programs.Proje
 
 
 def test_a_token_is_read_from_its_file(project: programs.Project):
-    """A service whose token is in a file asks for it, and so does the client that has the same setting."""
+    """A service with a token in a file requires it, and a client with the same setting sends it."""
     file = project.write("token", "a-token-that-is-in-a-file\n")
     file.chmod(0o600)
     with programs.service(project, CONTROL_ROOM_API_TOKEN_FILE=str(file)) as service, service.http() as http:
@@ -125,7 +124,7 @@ def test_health_readiness_and_metrics_are_answered(project: programs.Project):
 
 
 def test_sigterm_lets_the_step_in_flight_end_and_begins_no_other(project: programs.Project):
-    """Within the grace a step in flight is finished and recorded; the next one waits for the next start."""
+    """Within the grace period a step in progress is finished and recorded; the next one runs after the next start."""
     project.say(brief={"text": "slow", "delay_seconds": 5})
     with programs.service(project) as service:
         run_id = service.start_run()
@@ -142,7 +141,7 @@ def test_sigterm_lets_the_step_in_flight_end_and_begins_no_other(project: progra
 
 
 def test_step_that_outlasts_the_grace_runs_again_after_the_restart(project: programs.Project):
-    """What the grace cuts off leaves no record; the restart tries it again and ends the run."""
+    """A step ended by the grace period has no record; the restart tries it again and ends the run."""
     project.say(draft=[{"hang": True}, "at the second try"])
     with programs.service(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2") as service:
         run_id = service.start_run()
@@ -159,7 +158,7 @@ def test_step_that_outlasts_the_grace_runs_again_after_the_restart(project: prog
 
 
 def test_second_signal_does_not_wait_for_the_grace(project: programs.Project):
-    """A second signal cuts the step in flight off at once; it stays resumable."""
+    """A second signal ends the step in progress at once, and its run can be continued."""
     project.say(draft=[{"hang": True}, "later"])
     with programs.service(project, CONTROL_ROOM_STOP_GRACE_SECONDS="3600") as service:
         run_id = service.start_run()
@@ -172,7 +171,7 @@ def test_second_signal_does_not_wait_for_the_grace(project: programs.Project):
 
 
 def test_killed_service_continues_its_runs(project: programs.Project):
-    """After SIGKILL in mid-step the next service continues the run, and executes nothing recorded again."""
+    """After SIGKILL during a step the next service continues the run, and executes no recorded step again."""
     project.say(draft=[{"hang": True}, "later"])
     with programs.service(project) as service:
         run_id = service.start_run()
@@ -189,9 +188,7 @@ def test_killed_service_continues_its_runs(project: programs.Project):
 
 
 def test_crash_point_kills_and_the_next_service_continues(project: programs.Project):
-    """The variable of crash tests kills the process at its probe; the run loses nothing and repeats
-    nothing recorded.
-    """
+    """The variable of crash tests kills the process at its probe; the run loses and repeats no recorded step."""
     with programs.service(project, CONTROL_ROOM_CRASH_AT="step.after_append:2") as service:
         run_id = service.start_run()
         assert service.ended() == -signal.SIGKILL
@@ -205,14 +202,14 @@ def test_crash_point_kills_and_the_next_service_continues(project: programs.Proj
 
 
 def test_crash_point_of_the_wrong_form_is_refused(project: programs.Project):
-    """A crash point that cannot be read keeps the service from starting."""
+    """An unreadable crash point prevents the start of the service."""
     refused = programs.program("serve", "--port", "0", project=project, code=5, CONTROL_ROOM_CRASH_AT="x:none")
 
     assert "CONTROL_ROOM_CRASH_AT" in refused.stderr
 
 
 def test_folder_written_by_hand_is_adopted_and_resumed(project: programs.Project):
-    """A run folder made to the letter of the specification, with two steps done, goes on with the third."""
+    """A run folder exactly as in the specification, with two steps done, continues with the third."""
     run_id = "run_abc123"
     receipt, plan = _by_hand(project, run_id)
     with programs.service(project) as service, service.http() as http:
@@ -227,7 +224,7 @@ def test_folder_written_by_hand_is_adopted_and_resumed(project: programs.Project
 
 
 def test_streams_and_waiting_polls_end_with_the_service(project: programs.Project):
-    """A stop ends event streams at once, so that no reader keeps it waiting."""
+    """A stop ends event streams at once, so that a reader does not delay it."""
     project.say(draft={"hang": True})
     with programs.service(project, CONTROL_ROOM_STOP_GRACE_SECONDS="0.2") as service, service.http() as http:
         run_id = service.start_run()
@@ -243,7 +240,7 @@ def test_streams_and_waiting_polls_end_with_the_service(project: programs.Projec
 
 
 def test_second_service_of_a_data_directory_is_refused(project: programs.Project):
-    """A second service does not start; it names the first one's process and address, and the first one goes on."""
+    """A second service is refused and names the first one's process and address, and the first one continues."""
     with programs.service(project) as service:
         refused = programs.program("serve", "--port", "0", project=project, code=5)
 
@@ -253,7 +250,7 @@ def test_second_service_of_a_data_directory_is_refused(project: programs.Project
 
 
 def test_taken_port_is_told_clearly(project: programs.Project):
-    """A port that another program has is a configuration error, and nothing was touched."""
+    """A port that another program uses is a configuration error, and no runs folder is created."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         refused = programs.program("serve", "--port", port, project=project, code=5, **processes.COLD)
@@ -265,7 +262,7 @@ def test_taken_port_is_told_clearly(project: programs.Project):
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "203.0.113.1"])
 def test_address_that_is_not_ours_is_told_clearly(project: programs.Project, host: str):
-    """A host that cannot be listened on is a configuration error."""
+    """A host that the service cannot listen on is a configuration error."""
     given: dict[str, Any] = {"CONTROL_ROOM_API_TOKEN": "a-token-long-enough"}
     refused = programs.program("serve", "--host", host, "--port", "0", project=project, code=5, **given)
 
@@ -273,7 +270,7 @@ def test_address_that_is_not_ours_is_told_clearly(project: programs.Project, hos
 
 
 def test_bad_settings_are_refused_with_all_remarks(project: programs.Project):
-    """The service does not start with settings that cannot work, and names them all."""
+    """The service refuses to start with unusable settings, and reports all of them."""
     given: dict[str, Any] = {"CONTROL_ROOM_MAX_RUNNING": "0", "CONTROL_ROOM_HSOT": "x"}
     refused = programs.program("serve", "--host", "0.0.0.0", "--port", "0", project=project, code=5, **given)
 
@@ -283,7 +280,7 @@ def test_bad_settings_are_refused_with_all_remarks(project: programs.Project):
 
 
 def test_broken_agents_file_is_refused_with_its_flaws(project: programs.Project):
-    """The service does not start with other agents than the project's own; the fault is named with its place."""
+    """The service refuses to start with an invalid agents file, and the error names the flaw."""
     project.write("agents.json", {"agents": [{"id": "a", "archetype": "writer", "tier": "t9", "backend": "script"}]})
     refused = programs.program("serve", "--port", "0", project=project, code=5)
 
@@ -292,7 +289,7 @@ def test_broken_agents_file_is_refused_with_its_flaws(project: programs.Project)
 
 
 def test_token_is_asked_for_everywhere_but_health(project: programs.Project):
-    """A service with a token answers nobody without it."""
+    """A service with a token refuses requests without it, except those for health."""
     token = "a-secret-token-of-this-test"
     with programs.service(project, CONTROL_ROOM_API_TOKEN=token) as service:
         with httpx.Client(base_url=service.url, timeout=60, trust_env=False) as stranger:
@@ -304,7 +301,7 @@ def test_token_is_asked_for_everywhere_but_health(project: programs.Project):
 
 
 def test_idle_service_is_small(project: programs.Project):
-    """A service that has nothing to do stays under 120 MB."""
+    """An idle service stays under 120 MB."""
     with programs.service(project, **processes.COLD) as service, service.http() as http:
         assert http.get("/api/recipes").status_code == 200
         status = Path(f"/proc/{service.process.pid}/status").read_text()
@@ -314,7 +311,7 @@ def test_idle_service_is_small(project: programs.Project):
 
 
 def test_data_is_for_its_owner_only(project: programs.Project):
-    """Folders of runs can be entered, and files read, by their owner alone."""
+    """Only the owner can enter folders of runs, and read their files."""
     with programs.service(project) as service:
         run_id = service.start_run()
         service.wait(run_id)

@@ -60,7 +60,7 @@ SPECIFIED = (
     "completed_at",
     "error",
 )
-"""Fields of a journal line that execution-modes, appendix A, names."""
+"""Fields of a journal line in execution-modes, appendix A."""
 
 MANIFEST = (
     "run_id",
@@ -76,7 +76,7 @@ MANIFEST = (
     "phase",
     "error",
 )
-"""Fields of run.json that it names."""
+"""Fields of run.json in the same appendix."""
 
 
 Left = dict[str, Any]
@@ -84,12 +84,12 @@ Left = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Left:
-    """Return what a run leaves that nobody disturbs."""
+    """Return the results of an undisturbed run."""
     return through(drafting.make_project(tmp_path_factory.mktemp("undisturbed") / "project"))
 
 
 def through(project: Path) -> Left:
-    """Ask for the run, or find it, and bring it to its end in a service that is stopped afterwards."""
+    """Request the run, or find it, and execute it to its end in a service that is stopped afterwards."""
     service = Service(project)
     http = service.http()
     assert http is not None
@@ -101,7 +101,7 @@ def through(project: Path) -> Left:
 
 
 def dies(project: Path, crash_at: str) -> bool:
-    """Ask for the run in a service that kills itself at a point; tell whether it came to that."""
+    """Request the run in a service that kills itself at a point, and return whether the kill happened."""
     service = Service(project, crash_at)
     http = service.http()
     run_id = drafting.post(http) if http else None
@@ -111,7 +111,7 @@ def dies(project: Path, crash_at: str) -> bool:
 
 
 def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
-    """Kill a service, start it again, and tell what is wrong afterwards, or that it did not die."""
+    """Kill a service, start it again, and return the fault found afterwards, or that it did not die."""
     drafting.make_project(project)
     if not dies(project, f"{point}:{nth}"):
         return kills.NOT_REACHED
@@ -137,7 +137,7 @@ def test_a_sample_of_kills(tmp_path: Path, undisturbed: Left) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
-    """The same for every passing of every point of the engine, the pool and the storage."""
+    """A kill at every passing of every point of engine, pool and storage leads to the same end."""
     judged = kills.every(tmp_path, ENGINE_POINTS + crash_points.POINTS, partial(judge, undisturbed=undisturbed))
 
     assert [wrong for wrong in judged if wrong is not None] == []
@@ -145,7 +145,7 @@ def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
 
 
 def test_killed_while_an_agent_is_speaking(tmp_path: Path, undisturbed: Left) -> None:
-    """The step that an agent was performing runs again as its next attempt, everything before it is kept."""
+    """The interrupted agent step runs again as its next attempt, and all earlier steps are kept."""
     project = drafting.make_project(tmp_path / "project", polish={"hang": True})
     service = Service(project)
     http = service.http()
@@ -164,7 +164,7 @@ def test_killed_while_an_agent_is_speaking(tmp_path: Path, undisturbed: Left) ->
 
 @pytest.mark.slow
 def test_two_hundred_unfinished_runs_go_on(tmp_path: Path) -> None:
-    """A restart continues every unfinished run, at once ready to serve, and never more of them than the limit."""
+    """After a restart the service is ready at once, and finishes every unfinished run."""
     project = drafting.make_project(tmp_path / "project", brief={"hang": True})
     service = Service(project)
     http = service.http()
@@ -185,7 +185,7 @@ def test_two_hundred_unfinished_runs_go_on(tmp_path: Path) -> None:
 
 
 def test_a_copied_folder_is_listed_and_left_alone(tmp_path: Path) -> None:
-    """A folder under another name, or from another project, is not started unasked; a resume takes it over."""
+    """A folder copied from another project under another name is not started automatically, but can be resumed."""
     project = drafting.make_project(tmp_path / "project", draft={"hang": True})
     other = drafting.make_project(tmp_path / "other")
     service = Service(project)
@@ -217,7 +217,7 @@ def test_a_copied_folder_is_listed_and_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_folder_written_by_hand_goes_on(tmp_path: Path, undisturbed: Left) -> None:
-    """A run folder with nothing but the specified files, two steps done, is adopted and brought to its end."""
+    """A run folder with only the specified files, and two steps done, is adopted and finished."""
     project = drafting.make_project(tmp_path / "project")
     through(project)
     (made,) = (project / ".control-room" / "runs").glob("[!.]*")

@@ -1,4 +1,4 @@
-"""`control-room top` as a process on a pseudo-terminal, and what it says where it cannot show anything."""
+"""`control-room top` as a process on a pseudo-terminal, and its messages where it cannot draw."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ RECIPE = {
     ],
 }
 LEFT = b"\x1b[?1049l"
-"""The terminal is given its own screen back."""
+"""The sequence that restores the terminal's own screen."""
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project whose recipe `ship` asks."""
+    """Create a project whose recipe `ship` opens a gate."""
     made = programs.make_project(tmp_path / "project")
     made.write("recipes/amplifier/ship.yaml", json.dumps(RECIPE))
     return made
 
 
 def test_a_gate_is_answered_on_a_terminal(project: programs.Project) -> None:
-    """The project leads to the service; `a` and Enter approve what is asked; `q` gives the terminal back."""
+    """Without options `top` finds the project's service; `a` and Enter approve a gate; `q` restores the terminal."""
     with programs.service(project) as service:
         run_id = service.start_run(recipe_id="ship", args={})
         service.wait(run_id, "waiting")
@@ -67,7 +67,7 @@ def test_a_gate_is_answered_on_a_terminal(project: programs.Project) -> None:
 
 
 def test_a_signal_gives_the_terminal_back(project: programs.Project) -> None:
-    """SIGTERM ends it as `q` does."""
+    """SIGTERM ends the program and restores the terminal as `q` does."""
     with programs.service(project), _terminal(project) as (top, terminal):
         _read_until(terminal, b"control-room top")
         top.send_signal(signal.SIGTERM)
@@ -76,7 +76,7 @@ def test_a_signal_gives_the_terminal_back(project: programs.Project) -> None:
 
 
 def test_without_a_service_it_says_what_to_start(project: programs.Project) -> None:
-    """Where no service runs, one line says how one is started; where none answers, which address was tried."""
+    """Without a service, one line names the command that starts one; an unreachable service has its own code."""
     with _terminal(project) as (top, terminal):
         seen = _read_until(terminal, b"[no_service]")
         assert top.wait(programs.STOP_SECONDS) == 5
@@ -89,14 +89,14 @@ def test_without_a_service_it_says_what_to_start(project: programs.Project) -> N
 
 
 def test_without_a_terminal_it_names_what_prints(project: programs.Project) -> None:
-    """A pipe gets no screen."""
+    """Without a terminal the command is refused, and names the commands that print."""
     ended = programs.control_room("top", project=project, code=2)
 
     assert "`runs list` and `gates`" in ended.stderr
 
 
 def test_without_textual_it_names_the_command_that_installs_it(project: programs.Project) -> None:
-    """An environment without the extra is told what to install."""
+    """Without its extra the command is refused, and names the command that installs it."""
     without = "import sys; sys.modules['textual'] = None; from app.cli import root; sys.exit(root.execute(['top']))"
     ended = subprocess.run(
         [sys.executable, "-c", without],

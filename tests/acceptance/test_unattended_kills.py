@@ -1,4 +1,4 @@
-"""The service, killed at each write of what works without a person, and started again."""
+"""The service, killed at each write of its unattended parts, and started again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POINTS = ["before_write", "before_rename", "after_rename"]
 
 @pytest.mark.parametrize("point", smoke.only("before_rename", POINTS))
 def test_a_delivery_that_was_cut_off_starts_one_run(tmp_path: Path, point: str) -> None:
-    """The sender got no answer, delivers again to the next service, and there is one run."""
+    """A delivery without an answer can be repeated to the next service, and starts one run."""
     Project(tmp_path)
     service = Service(tmp_path)
     address = _http(service).post("/api/triggers", json={"recipe_id": "quick", "webhook": {}}).json()["address"]
@@ -51,7 +51,7 @@ def test_a_delivery_that_was_cut_off_starts_one_run(tmp_path: Path, point: str) 
 
 @pytest.mark.parametrize("point", smoke.only("before_rename", POINTS))
 def test_a_message_is_delivered_though_the_service_dies_over_it(tmp_path: Path, point: str) -> None:
-    """Killed when it writes down how far it is, the next service may repeat the message, under the same id."""
+    """A message that is interrupted by a kill is delivered by the next service, each under one id."""
     Project(tmp_path)
     received: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
     known: list[tuple[str, str]] = []
@@ -80,7 +80,7 @@ def test_a_message_is_delivered_though_the_service_dies_over_it(tmp_path: Path, 
 
 
 def test_a_message_that_was_not_taken_is_told_after_a_kill(tmp_path: Path) -> None:
-    """The run had ended and its message was refused; the next service reads it again from the run."""
+    """A refused message of an ended run is delivered by the next service after a kill."""
     Project(tmp_path)
     received: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
     with _Receiver(received) as url:
@@ -117,7 +117,7 @@ CHANGES: Mapping[str, tuple[str, str, str, dict[str, Any]]] = {
     "trigger": ("document", "POST", "/api/triggers", {"recipe_id": "quick", "webhook": {}}),
     "endpoint": ("document", "POST", "/api/notifications/endpoints", {"argv": ["true"]}),
 }
-"""By the noun of its audit entry: the kind of file of each change, and the request that makes it."""
+"""Changes by the noun of their audit entry: the kind of file, and the request of the change."""
 
 DEATHS = ["audit.before_append", "audit.after_append", *POINTS]
 
@@ -127,9 +127,7 @@ DEATHS = ["audit.before_append", "audit.after_append", *POINTS]
     smoke.only(("prices", "before_rename"), [(change, point) for change in CHANGES for point in DEATHS]),
 )
 def test_a_change_that_was_cut_off_is_whole_or_not_there(tmp_path: Path, change: str, point: str) -> None:
-    """What was there stays, no change lacks its audit entry, what was spent counts once, and the order can be given
-    again.
-    """
+    """After a kill the change is whole or missing, has its audit entry, and can be repeated; usage counts once."""
     project = Project(tmp_path)
     file, method, path, body = CHANGES[change]
     shown = path.removesuffix("/all")
@@ -172,7 +170,7 @@ def _served(project: Project, token: str | None) -> Iterator[httpx.Client]:
         service.stop()
 
 
-# It reads its message from its own input: commands for several runs work side by side in one folder.
+# The command reads its message from its own input, because commands for several runs share one folder.
 _POST = "python3 -c \"import sys, urllib.request as u; u.urlopen(u.Request('{url}', data=sys.stdin.buffer.read()))\""
 
 
@@ -190,7 +188,7 @@ def _deliver(client: httpx.Client, address: str) -> dict[str, Any]:
 
 
 class _Receiver:
-    """A server that notes the run and the id of each message."""
+    """A server that records the run and the id of each message."""
 
     def __init__(self, received: queue.SimpleQueue[tuple[str, str]]) -> None:
         class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,8 +1,8 @@
-"""Upgrades: the service of today over a data directory of another age.
+"""Upgrades: today's service on a data directory of an earlier version.
 
 `upgrade/layout-1.json` is a whole project as version 0.1.0 left it. A service was started in it, and killed (`kill -9`)
 and started again several times while HTTP requests put runs into every state; the last kill found runs in flight. Its
-index is kept as SQL, and its commit log holds what the last service confirmed, under the boot of that machine.
+index is kept as SQL, and its commit log contains the last service's confirmed data, under the boot of that machine.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tests.acceptance import programs
 KEPT = json.loads((Path(__file__).parent / "upgrade" / "layout-1.json").read_text(encoding="utf-8"))
 RUNS: dict[str, str] = KEPT["runs"]
 FOR_EVER: Any = {"CONTROL_ROOM_KEEP_CONVERSATIONS_DAYS": "0"}
-"""However old the kept data directory is, its conversations stay."""
+"""However old the recorded data directory is, its conversations are kept."""
 
 IN_FLIGHT = ("interrupted", "parent", "child", "conferring", "task", "mending", "pending")
-"""Runs that the service continues unasked."""
+"""Runs that the service continues automatically."""
 
 ORDERS = {"paused": "unpause", "parked": "unpause", "command": "resume"}
-"""What sends the others on."""
+"""The orders that continue the other runs."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def kept(tmp_path: Path) -> programs.Project:
 
 
 def test_unfinished_runs_are_finished(kept: programs.Project) -> None:
-    """Every run is seen as it was left; what was in flight ends, what waited goes on; no recorded step is repeated."""
+    """Runs have their earlier states, those in flight end, waiting ones continue, and no recorded step is repeated."""
     with programs.service(kept, **FOR_EVER) as service, service.http() as http:
         rows = {row["run_id"]: row for row in _got(http, "/api/runs?limit=1000")}
         receipts = {row["receipt_id"] for row in _got(http, "/api/audit/receipts?limit=1000")}
@@ -83,7 +83,7 @@ def test_unfinished_runs_are_finished(kept: programs.Project) -> None:
 
 
 def test_a_newer_data_directory_is_refused(kept: programs.Project) -> None:
-    """Service and command line say which version wrote it and what to do, and end with the code of a configuration."""
+    """Service and command line refuse a newer data directory with code 5, and name the version to use."""
     kept.write("layout.json", {"layout": 9, "written_by": "9.0.0"})
     for words in (("serve", "--port", "0"), ("runs", "list"), ("run", "quick")):
         ended = programs.control_room(*words, project=kept, code=5)
@@ -108,7 +108,7 @@ def _got(http: Any, address: str) -> Any:
 def _plan_ended(http: Any) -> dict[str, Any]:
     etag, plan = "", {}
     for _ in range(50):
-        # What stands already is not waited for: the next change may be past it.
+        # The first request does not wait: if the plan has already ended, no further change may come.
         wait = {"wait": 5 if etag else 0}
         answer = http.get(f"/api/sessions/{KEPT['plan']}", params=wait, headers={"If-None-Match": etag})
         if answer.status_code == 200:

@@ -1,4 +1,4 @@
-"""`runs verify --all` and `runs repair`, in a folder, beside a service and towards it."""
+"""`runs verify --all` and `runs repair`, in a folder, beside a service and as its client."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.integration.read_faults import ReadFaults
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project."""
+    """Create a project."""
     return programs.make_project(tmp_path / "project")
 
 
 def test_everything_is_verified_beside_a_service_and_towards_it(project: programs.Project) -> None:
-    """Both tell what was checked, what is damaged and what to type; a repair is shown first, and then made."""
+    """`verify` reports the same damage in the folder and by the service, and `repair` first shows its changes."""
     with programs.service(project) as service:
         sound, damaged = service.start_run(), service.start_run()
         for run_id in (sound, damaged):
@@ -50,7 +50,7 @@ def test_everything_is_verified_beside_a_service_and_towards_it(project: program
 
 
 def test_what_cannot_be_read_is_no_damage(project: programs.Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit code 5 tells files that cannot be read now from damaged ones, and damage comes first."""
+    """Exit code 5 distinguishes unreadable files from damaged ones, and damage takes precedence."""
     with programs.service(project) as service:
         run_ids = [service.start_run(), service.start_run()]
         for run_id in run_ids:
@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_no_damage(project: programs.Project, monkeypatch
 
 
 def test_progress_is_drawn_for_a_person(project: programs.Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where stderr is a terminal a line tells how much was checked so far; elsewhere there is none."""
+    """If stderr is a terminal, a line shows the progress; otherwise none is printed."""
     with programs.service(project) as service:
         service.wait(service.start_run(), "done")
     silent = programs.control_room("runs", "verify", "--all", project=project)
@@ -83,7 +83,7 @@ def test_progress_is_drawn_for_a_person(project: programs.Project, monkeypatch: 
 
 
 def test_a_pause_at_once_cuts_off_what_is_in_flight(project: programs.Project) -> None:
-    """`runs pause --now` answers when the run is paused, towards a service and where there is none."""
+    """`runs pause --now` returns once the run is paused, with and without a service."""
     project.say(draft={"hang": True})
     with programs.service(project) as service:
         run_ids = [service.start_run(), service.start_run()]

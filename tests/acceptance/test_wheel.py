@@ -1,4 +1,4 @@
-"""The wheel alone, with no repository around it, runs recipes of all four languages."""
+"""The wheel alone, without the repository, runs recipes of all four languages."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_unpacked_wheel_runs_all_four_languages(wheel: Path, tmp_path: Path) -> None:
-    """The wheel's files run where the packages that it requires are installed."""
+    """The files of the wheel run where its required packages are installed."""
     venv.create(tmp_path / "venv", with_pip=False)
     python = tmp_path / "venv" / "bin" / "python"
     paths = {"base": str(tmp_path / "venv"), "platbase": str(tmp_path / "venv")}
     site = Path(sysconfig.get_path("purelib", "venv", paths))
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    # Only its packages: the path file of the editable installation is not read from there.
+    # Only the packages: Python does not read the path file of the editable installation from there.
     (site / "required.pth").write_text(sysconfig.get_path("purelib"))
     commands = {name: [str(python), "-P", "-m", module] for name, module in PROGRAMS.items()}
 
@@ -67,7 +67,7 @@ def test_unpacked_wheel_runs_all_four_languages(wheel: Path, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_installed_wheel_runs_all_four_languages(wheel: Path, tmp_path: Path) -> None:
-    """The wheel with its locked requirements, and nothing else, is installed into an empty environment and runs."""
+    """The wheel and its locked requirements can be installed into an empty environment, and run."""
     venv.create(tmp_path / "venv", with_pip=True)
     programs = tmp_path / "venv" / "bin"
     _run(programs / "pip", "install", "--require-hashes", "-r", ROOT / "requirements.lock")
@@ -83,7 +83,7 @@ def test_installed_wheel_runs_all_four_languages(wheel: Path, tmp_path: Path) ->
 
 
 def _drive(python: Path, commands: Mapping[str, list[str]], project: Path) -> dict[str, object]:
-    """Run a recipe of each language in a new project, and return what came of it."""
+    """Run a recipe of each language in a new project, and return the results."""
     project.mkdir()
     environment = _environment(project)
     package = _run(python, "-P", "-c", "import app; print(app.__file__)", env=environment)

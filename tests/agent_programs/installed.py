@@ -17,22 +17,22 @@ _ENVIRON = dict(os.environ)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """A program that stands."""
+    """An installed program."""
 
     name: str
-    """As in `programs.json`."""
+    """Its name in `programs.json`."""
     version: str
     """Its pinned version."""
     file: Path
-    """What is executed."""
+    """The file to execute."""
     path: str
-    """PATH that it needs."""
+    """The PATH that it needs."""
     unpacked: Path
-    """Folder for what it unpacks at its first start, so that it need not for every test."""
+    """Folder for the files that it unpacks at its first start, so that not every test unpacks them."""
 
 
 def find(name: str) -> Installed | str:
-    """Return a program, or the reason why there is none."""
+    """Return a program, or the reason why it is not usable."""
     pinned = PINNED[name]
     file = _file(name)
     if not file.exists():

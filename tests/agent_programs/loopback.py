@@ -1,4 +1,4 @@
-"""A network namespace that has loopback and nothing else, so that a program under test can reach nobody."""
+"""A network namespace that has only loopback, so that a program under test reaches no other machine."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _OWN = "/proc/thread-self/ns/net"
 
 @contextlib.contextmanager
 def alone() -> Iterator[str | None]:
-    """Let this thread, and what it starts, see nothing but loopback; the block gets the reason where that cannot be
-    had.
+    """Let this thread, and the processes that it starts, see only loopback.
+
+    Yields None, or the reason why that is not possible.
     """
     if is_alone():
         yield None
@@ -38,7 +39,7 @@ def alone() -> Iterator[str | None]:
 
 
 def is_alone() -> bool:
-    """Tell whether there is no other network than loopback."""
+    """Return whether loopback is the only network."""
     try:
         lines = Path("/proc/thread-self/net/dev").read_text(encoding="ascii").splitlines()[2:]
     except OSError:

@@ -1,6 +1,6 @@
-"""Where each agent program finds the fake model: a private home, its configuration there, and its environment.
+"""The ways to direct each agent program to the fake model: a private home with its configuration, and its environment.
 
-What each of them needs was measured with exactly the pinned versions.
+The needs of each program were measured with exactly the pinned versions.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ KEY = "dummy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointed:
-    """A program that speaks with the fake model and with nobody else."""
+    """A program that connects only to the fake model."""
 
     name: str
-    """As in `programs.json`."""
+    """Its name in `programs.json`."""
     command: tuple[str, ...]
-    """What starts it."""
+    """The command that starts it."""
     home: Path
     """Its private home folder."""
     environ: Mapping[str, str]
     """Its whole environment."""
     model: str
-    """A model that it takes."""
+    """A model name that it accepts."""
     shell: str
     """Its tool for shell commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """What leads one program to a server."""
+    """How one program is directed to a server."""
 
     environ: Callable[[Path, str], Mapping[str, str]]
-    """Variables, by home and the server's address."""
+    """Variables, from its home and the server's address."""
     model: str
-    """A model that it takes."""
+    """A model name that it accepts."""
     shell: str
     """Its tool for shell commands."""
     files: Callable[[str], Mapping[str, str]] = lambda _: {}
-    """Files below its home, by the server's address."""
+    """Files below its home, from the server's address."""
     unpacked: tuple[str, ...] = ()
-    """Folders below its home that it fills at its first start; they are kept."""
+    """Folders below its home that it fills at its first start; the tests keep them."""
 
 
 def point(program: Installed, home: Path, address: str) -> Pointed:
@@ -89,7 +89,7 @@ def _usual(program: Installed, home: Path) -> dict[str, str]:
 
 
 def _claude(home: Path, address: str) -> Mapping[str, str]:
-    # IS_SANDBOX: as root it refuses to act unasked elsewhere. Here it can do only what a test has written down.
+    # IS_SANDBOX: as root it refuses to act elsewhere without asking. Here it does only what a test scripts.
     return {
         "ANTHROPIC_BASE_URL": address,
         "ANTHROPIC_API_KEY": KEY,
@@ -196,14 +196,14 @@ def _qwen(home: Path, address: str) -> Mapping[str, str]:
 
 
 def _qwen_files(_: str) -> Mapping[str, str]:
-    # The memory keeper asks the model, with tools, after the answer.
+    # The memory feature asks the model, with tools, after the answer.
     chosen = {
         "privacy": {"usageStatisticsEnabled": False},
         "general": {"enableAutoUpdate": False, "disableAutoUpdate": True},
         "telemetry": {"enabled": False},
         "security": {"auth": {"selectedType": "openai"}},
         "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
-        # Over ACP it asks the model what a person might say next, and tells nobody what that took.
+        # Over ACP it asks the model for the user's possible next message, and does not report the usage of that.
         "ui": {"enableFollowupSuggestions": False},
     }
     return {".qwen/settings.json": json.dumps(chosen)}
@@ -217,4 +217,4 @@ WAYS: Mapping[str, Way] = {
     "copilot": Way(environ=_copilot, model="fake-model", shell="bash", unpacked=(".cache/copilot",)),
     "qwen": Way(environ=_qwen, files=_qwen_files, model="fake-model", shell="run_shell_command"),
 }
-"""How each program is led to a server."""
+"""How each program is directed to a server."""

@@ -1,8 +1,8 @@
-"""A small agent program: what a backend is held against where the real program cannot be had.
+"""A small agent program, the test subject of a backend where the real program is not available.
 
-`stub_agent.py [--force] [--model M] [--session-id ID | --resume ID] [--system TEXT] [PROMPT]`, the prompt on standard
-input if it is no argument. It asks a Chat Completions server at $STUB_MODEL_URL, runs shell commands with `--force`,
-keeps its conversations in $HOME/.stub, and prints an object a line, the last of them the result.
+`stub_agent.py [--force] [--model M] [--session-id ID | --resume ID] [--system TEXT] [PROMPT]`, with the prompt on
+standard input if it is not an argument. It asks a Chat Completions server at $STUB_MODEL_URL, runs shell commands with
+`--force`, keeps its conversations in $HOME/.stub, and prints one object a line, the last of them the result.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _converse(messages: list[dict[str, Any]], model: str | None, *, acts: bool) -> tuple[str, dict[str, int]]:
-    """Ask, and do what is wanted, until nothing more is."""
+    """Ask the model and execute its tool calls, until it makes no further call."""
     usage = {"input_tokens": 0, "output_tokens": 0}
     while True:
         reply = _asked(messages, model or "fake-model", [TOOL] if acts else [])
@@ -92,7 +92,7 @@ def _acted(call: dict[str, Any], *, acts: bool) -> str:
     if not acts:
         return "Error: no tool may be used"
     command = json.loads(call["function"]["arguments"])["command"]
-    # As the real programs do, so that whoever ends this one has to find the command by himself.
+    # As in the real programs, a new session, so that a process that ends this program must find the command itself.
     done = subprocess.run(
         ["bash", "-c", command],
         stdin=subprocess.DEVNULL,
@@ -111,7 +111,7 @@ def _asked(messages: list[dict[str, Any]], model: str, tools: list[Any]) -> Any:
     host, _, port = address.partition(":")
     head = f"POST /v1/chat/completions HTTP/1.0\r\nHost: {address}\r\nContent-Length: {len(content)}\r\n"
     head += "Content-Type: application/json\r\n\r\n"
-    # By hand: loading the library's client takes half of this program's CPU time.
+    # Without a library, because loading its client takes half of this program's CPU time.
     with socket.create_connection((host, int(port)), MODEL_SECONDS) as connection, connection.makefile("rb") as answer:
         connection.sendall(head.encode() + content)
         status = answer.readline().split()[1].decode()

@@ -1,4 +1,4 @@
-"""The fake model speaks the four dialects so that the vendors' own clients understand it, and does what it is told."""
+"""The fake model speaks the four dialects as the vendors' own clients understand them, and gives scripted answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHELL_SCHEMA = {
 
 @dataclass(frozen=True)
 class Heard:
-    """What a client made of an answer."""
+    """A client's view of an answer."""
 
     text: str
     call: tuple[str, Any] | None
@@ -42,7 +42,7 @@ def model() -> Iterator[FakeModel]:
 
 
 def _anthropic(model: FakeModel, text: str, *, stream: bool, tool: str | None = None, system: str = "") -> Heard:
-    # Loading the vendors' clients takes seconds, which whoever only collects tests need not wait.
+    # Loading the vendors' clients takes seconds, which the mere collection of tests should not cost.
     import anthropic
 
     client = anthropic.Anthropic(base_url=model.address, api_key="dummy", max_retries=0)
@@ -127,7 +127,7 @@ def ask(request: pytest.FixtureRequest) -> Ask:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_reply_is_understood(ask: Ask, model: FakeModel, stream: bool) -> None:
-    """Each dialect carries text and tokens, in one piece and in many."""
+    """Each dialect delivers text and tokens, whole and streamed."""
     model.say(Reply(text="Kael wakes. é 雨"))
 
     heard = ask(model, "hello", stream=stream)
@@ -147,7 +147,7 @@ def test_a_tool_is_called_as_it_is_offered(ask: Ask, model: FakeModel, stream: b
 
 
 def test_no_tool_is_called_where_none_is_offered(ask: Ask, model: FakeModel) -> None:
-    """Without a tool for it the model says so, unless it is told to insist."""
+    """If the client offers no tool, the model reports that in its text, unless the reply insists on a tool."""
     model.say(
         Reply(tool=Shell(command="echo hi")), Reply(tool=Write(path="/x", content="hi", insist="write_it")), Reply()
     )
@@ -158,7 +158,7 @@ def test_no_tool_is_called_where_none_is_offered(ask: Ask, model: FakeModel) -> 
 
 
 def test_requests_are_kept(ask: Ask, model: FakeModel) -> None:
-    """What was asked can be read, whatever the dialect."""
+    """The fake model records a request in the same form for every dialect."""
     ask(model, "Where is Kael?", stream=True, tool="bash", system="You are brief.")
     (asked,) = model.asked
 
@@ -172,7 +172,7 @@ def test_requests_are_kept(ask: Ask, model: FakeModel) -> None:
 
 
 def test_titles_are_asked_aside(ask: Ask, model: FakeModel) -> None:
-    """A request for a title takes nothing of what is to be said."""
+    """A request for a title consumes none of the scripted answers."""
     model.say(Reply(text="first"), Reply(text="second"))
 
     assert ask(model, "x", stream=True, system="You are a title generator.").text == "A title"
@@ -182,7 +182,7 @@ def test_titles_are_asked_aside(ask: Ask, model: FakeModel) -> None:
 
 @pytest.mark.parametrize("status", [401, 429, 500])
 def test_a_fault_has_its_status_for_ever(ask: Ask, model: FakeModel, status: int) -> None:
-    """The last answer is repeated; an error carries its status, its headers and its message."""
+    """The last answer is repeated; an error has its status, its headers and its message."""
     import anthropic
     import openai
 
@@ -198,7 +198,7 @@ def test_a_fault_has_its_status_for_ever(ask: Ask, model: FakeModel, status: int
 
 
 def test_a_megabyte_arrives_whole(ask: Ask, model: FakeModel) -> None:
-    """A reply of a megabyte is not cut."""
+    """The fake model delivers a reply of a megabyte whole."""
     text = "0123456789abcde\n" * 65536
     model.say(Reply(text=text))
 
@@ -207,7 +207,7 @@ def test_a_megabyte_arrives_whole(ask: Ask, model: FakeModel) -> None:
 
 @pytest.mark.parametrize("begin", [None, "half a"])
 def test_a_hanging_request_ends_with_its_client_or_its_server(model: FakeModel, begin: str | None) -> None:
-    """A request that hangs says nothing, or half of it, and keeps neither other clients nor the server."""
+    """A hanging request gets no reply or half of one, and blocks neither other clients nor the end of the server."""
     model.say(Hang(begin=begin))
     asked = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True}
     hanging = socket.create_connection(("127.0.0.1", model.port))
@@ -225,7 +225,7 @@ def test_a_hanging_request_ends_with_its_client_or_its_server(model: FakeModel, 
 
 
 def test_what_is_not_there_is_told(model: FakeModel) -> None:
-    """Anything else is answered too, and kept apart."""
+    """The fake model also answers other requests, and records them separately."""
     with httpx.Client(base_url=model.address, timeout=60, trust_env=False) as http:
         assert http.get("/v1/models").json()["data"][0]["id"] == "fake-model"
         assert http.post("/v1/messages/count_tokens", json={}).json() == {"input_tokens": replies.INPUT_TOKENS}
@@ -237,7 +237,7 @@ def test_what_is_not_there_is_told(model: FakeModel) -> None:
 
 
 def test_alone_there_is_only_loopback() -> None:
-    """In a namespace of its own a server is reached and nothing else; where none is to be had that is told."""
+    """In a network namespace of its own, a thread reaches a server on loopback; without one, it gets the reason."""
     with loopback.alone() as reason:
         assert loopback.is_alone() == (reason is None)
         with FakeModel() as served:

@@ -1,4 +1,4 @@
-"""The real programs, called as their makers mean them to be, take the fake model for theirs."""
+"""The real programs, called as their vendors intend, use the fake model as their own."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def model() -> Iterator[FakeModel]:
 
 
 def test_a_program_acts_for_the_fake_model(program: installed.Installed, model: FakeModel, tmp_path: Path) -> None:
-    """A program asks the fake model, really runs the command that it is told to, and shows what is said at last."""
+    """A program asks the fake model, runs the shell command of its reply, and prints its last text."""
     model.say(Reply(text="I act.", tool=Shell(command="echo made > made.txt")), Reply(text="It is DONE-HERE."))
     one = pointed.point(program, tmp_path / "home", model.address)
     (tmp_path / "workspace").mkdir()

@@ -1,4 +1,4 @@
-"""What files of deployments are held against: the command line, the settings, and the image."""
+"""Checks of deployment files against the command line, the settings, and the image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROBES = {"/healthz", "/readyz"}
 
 
 def refused_command(words: Sequence[str]) -> str | None:
-    """Say why the program does not take a command line; None: it does."""
+    """Return why the program refuses a command line; None if it accepts the line."""
     import click
 
     if words[0] != "control-room" or words[1] not in root.control_room.commands:
@@ -30,12 +30,12 @@ def refused_command(words: Sequence[str]) -> str | None:
 
 
 def unknown_variables(names: Iterable[str]) -> set[str]:
-    """Return the variables that nobody reads."""
+    """Return the variables that the service does not read."""
     return set(names) - {item.env for item in settings.documented()} - PROVIDERS
 
 
 def refused_settings(environ: dict[str, str]) -> list[str]:
-    """Return what is fatal about settings, but for folders that only a container has."""
+    """Return the fatal errors of settings, except missing folders, which only a container has."""
     chosen = settings.load(environ)
     remarks = [remark for remark in settings.check(chosen, environ) if remark.fatal]
     flaws = [
@@ -47,6 +47,6 @@ def refused_settings(environ: dict[str, str]) -> list[str]:
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """Return the code blocks of a page."""
+    """Return the code blocks of a language in a page."""
     text = (sources.ROOT / page).read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)

@@ -24,7 +24,7 @@ class Module:
     """One Python file, parsed."""
 
     path: Path
-    """Where it is."""
+    """Path of the file."""
     text: str
     """Its content."""
     tree: ast.Module
@@ -43,7 +43,7 @@ class Module:
 
     @property
     def code_lines(self) -> int:
-        """Return the number of its lines without docstrings and comments, which no budget is to discourage."""
+        """Return the number of its lines without docstrings and comments, which no budget should discourage."""
         documented = (node for node in (self.tree, *statements(self)) if isinstance(node, Documentable))
         comments = sum(line.lstrip().startswith("#") for line in self.text.splitlines())
         return self.lines - comments - sum(docstring_lines(node) for node in documented)
@@ -74,9 +74,9 @@ class Function:
 
 @cache
 def modules(folder: Path) -> tuple[Module, ...]:
-    """Parse every Python file below a folder."""
+    """Return every Python file below a folder, parsed."""
     found = sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
-    # There is no garbage among two million nodes; looking for it took four times as long as parsing.
+    # Two million nodes contain no garbage; collecting garbage took four times as long as parsing.
     gc.disable()
     try:
         return tuple(_parse(path) for path in found)
@@ -87,7 +87,7 @@ def modules(folder: Path) -> tuple[Module, ...]:
 
 @cache
 def statements(module: Module) -> tuple[ast.stmt, ...]:
-    """Return every statement of a module, nested ones too, in their order."""
+    """Return every statement of a module, nested ones too, in source order."""
     return tuple(_statements(module.tree))
 
 
@@ -103,7 +103,7 @@ def functions(module: Module) -> tuple[Function, ...]:
 
 
 def walk(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield every node of a tree but contexts and operators, in any order: in half the time of `ast.walk`."""
+    """Yield every node of a tree except contexts and operators, in any order, in half the time of `ast.walk`."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -116,7 +116,7 @@ def walk(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def public(module: Module) -> Iterator[tuple[str, Documentable]]:
-    """Yield what a reader from outside may use: the module, its public classes, functions and methods."""
+    """Yield what code outside may use: the module, its public classes, functions and methods."""
     yield module.name, module.tree
     yield from _public(module.name, module.tree)
 
@@ -130,7 +130,7 @@ def docstring_lines(node: Documentable) -> int:
 
 @cache
 def tracked_files() -> tuple[Path, ...]:
-    """Return the files that belong to the repository, those not yet added included."""
+    """Return the files that belong to the repository, with those not yet added."""
     told = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -148,7 +148,7 @@ def _parse(path: Path) -> Module:
 
 
 def _blocks(node: ast.AST) -> Iterator[ast.AST]:
-    # No expression holds a statement, and nine nodes in ten belong to expressions.
+    # Expressions contain no statements, and nine nodes in ten belong to expressions.
     for name in ("body", "handlers", "orelse", "finalbody", "cases"):
         yield from getattr(node, name, ())
 

@@ -1,4 +1,4 @@
-"""The path of a step, measured: which functions of `app` a run crosses, in every thread, from `POST` to its end."""
+"""A measurement of a step's path: which functions of `app` a run calls, in every thread, from `POST` to its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WARM_UP = 3
 _SLOWNESS = 50
 _BETWEEN_RUNS_SECONDS = 0.6
 _OF_EACH_STEP = 7
-"""Calls that a run of ten steps makes more often than a run of one, from which on they belong to a further step."""
+"""A function belongs to each step if a run of ten steps calls it at least this often more than a run of one."""
 
 Calls = collections.Counter[tuple[str, str]]
 """Calls by module and function."""
@@ -38,10 +38,10 @@ Calls = collections.Counter[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossed:
-    """What a part of the path crosses."""
+    """The calls and modules in a part of the path."""
 
     calls: int
-    """Calls; a coroutine that is resumed counts as one."""
+    """Number of calls; a coroutine that is resumed counts as one."""
     modules: frozenset[str]
     """Modules, by their path in `app`."""
 
@@ -53,14 +53,14 @@ class StepPath:
     post: Crossed
     """From a request to start a run to its answer."""
     step: Crossed
-    """What each further step adds to that run, the polls for it included."""
+    """The addition of each further step to that run, with the polls for it."""
 
 
 def measure(folder: Path) -> StepPath:
-    """Execute runs of one and of ten steps, several times each, and count.
+    """Execute runs of one and of ten steps, several times each, and count their calls.
 
-    What belongs to a path is crossed every time; timers and polls that come in between are not. So each function counts
-    with the fewest calls that were seen of it.
+    Every repetition makes the calls of a path, but not those of timers and polls that come in between. So each function
+    counts with its fewest calls in any repetition.
     """
     posts, few = _fewest(folder / "few", _FEW)
     _, many = _fewest(folder / "many", _MANY)
@@ -85,7 +85,7 @@ def _fewest(folder: Path, steps: int) -> tuple[Calls, Calls]:
 
 
 class _PacedClock(clock.SystemClock):
-    """A clock that passes from run to run: what was written before the first one has stood for a while at the last."""
+    """A clock that advances from run to run: for the last run, files written before the first one are old."""
 
     def __init__(self) -> None:
         self.ahead_seconds = 0.0
@@ -95,7 +95,7 @@ class _PacedClock(clock.SystemClock):
 
 
 class _SlowLoop(asyncio.SelectorEventLoop):
-    """A loop on which time passes slowly: on a busy machine no timer runs out between two steps."""
+    """An event loop whose time passes slowly: on a busy machine no timer expires between two steps."""
 
     def time(self) -> float:
         return super().time() / _SLOWNESS
@@ -142,7 +142,7 @@ async def _until_done(http: httpx.AsyncClient, run_id: str) -> None:
 
 
 class _Tracer:
-    """Counts calls in all threads that begin while it is installed, as long as it is told where."""
+    """Counts calls in all threads that begin while it is installed, as long as `calls` is set."""
 
     def __init__(self) -> None:
         self.calls: Calls | None = None
@@ -177,7 +177,7 @@ class _Performer:
 
 
 class _Counted(json_dialect.JsonDialect):
-    """A recipe language of steps that do nothing and fill a slot each."""
+    """A recipe language whose steps do no work and fill a slot each."""
 
     name = _NAME
 

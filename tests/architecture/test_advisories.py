@@ -1,4 +1,4 @@
-"""The look for advisories: what is known fails it, and where nobody can be asked it says so and passes."""
+"""The check for advisories: a known advisory fails it, and an unreachable source passes it with a message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.architecture import sources
 
 
 def asked(source: str) -> tuple[int, str]:
-    """Return the exit code and what is printed."""
+    """Return the exit code and the output of the script."""
     environ = {**os.environ, "ADVISORIES_SOURCE": source, "ADVISORIES_SECONDS": "3"}
     command = [sys.executable, str(sources.ROOT / "scripts" / "advisories.py")]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
@@ -28,7 +28,7 @@ def asked(source: str) -> tuple[int, str]:
 
 @contextmanager
 def answering(status: int, known: dict[str, list[str]] | str) -> Iterator[tuple[str, list[str]]]:
-    """Answer with advisories by package, or with a text; yield the address and the packages that were asked for."""
+    """Answer with advisories by package, or with a text; yield the address and the packages asked for."""
     names: list[str] = []
 
     class Answer(http.server.BaseHTTPRequestHandler):
@@ -55,7 +55,7 @@ def answering(status: int, known: dict[str, list[str]] | str) -> Iterator[tuple[
 
 
 def test_an_advisory_fails_the_check() -> None:
-    """Every locked package is asked for, and one with an advisory is named with it."""
+    """The script asks for the locked packages, and names the advisories of one that has some."""
     with answering(200, {"starlette": ["GHSA-x", "PYSEC-y"]}) as (source, names):
         code, told = asked(source)
 
@@ -66,14 +66,14 @@ def test_an_advisory_fails_the_check() -> None:
 
 
 def test_no_advisory_passes() -> None:
-    """It says how many packages were looked at."""
+    """Without advisories, the script passes and prints how many packages it checked."""
     with answering(200, {}) as (source, names):
         assert asked(source) == (0, f"{len(names)} packages: 0 advisories, 0 accepted\n")
 
 
 @pytest.mark.parametrize(("status", "text"), [(500, "{}"), (200, "<html>"), (200, "{}"), (200, '{"results": [{}]}')])
 def test_an_answer_of_another_form_is_no_answer(status: int, text: str) -> None:
-    """It is not taken for a source without advisories."""
+    """An answer of another form counts as a missing source of advisories: the script passes and reports it."""
     with answering(status, text) as (source, _):
         code, told = asked(source)
 
@@ -82,7 +82,7 @@ def test_an_answer_of_another_form_is_no_answer(status: int, text: str) -> None:
 
 
 def test_where_nobody_answers_it_says_so() -> None:
-    """Neither a closed port nor a source that is silent fails or holds the check."""
+    """With a closed port or a silent source, the script passes and reports that it did not check."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         found = [asked(f"http://127.0.0.1:{port}/") for port in (silent.getsockname()[1], _closed_port())]
 

@@ -1,4 +1,4 @@
-"""Sizes and docstrings: what a reader may count on in every module."""
+"""Sizes and docstrings: limits that every module observes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_constructors_stay_within_the_budget() -> None:
 
 @pytest.mark.parametrize("kind", sorted(EXCEPTIONS))
 def test_exceptions_are_needed(kind: str) -> None:
-    """An exception names something that exists and is over the budget, and gives a reason."""
+    """An exception names existing code that is over the budget, and gives a reason."""
     budgets = {"modules": MODULE_LINES, "functions": FUNCTION_LINES, "constructors": CONSTRUCTOR_PARAMETERS}
     sizes = {
         "modules": {module.name: module.lines for module in _modules()},
@@ -72,7 +72,7 @@ def test_the_usual_size_is_small() -> None:
 
 
 def test_public_things_have_docstrings_of_one_shape() -> None:
-    """The text begins behind the quotes, which close it on its last line, or below it where there is more to say."""
+    """The text begins right after the opening quotes; the closing quotes are after its only line or below its last."""
     misshapen = [
         name
         for module in _modules()
@@ -84,7 +84,7 @@ def test_public_things_have_docstrings_of_one_shape() -> None:
 
 
 def _is_explained_by_its_port(name: str, node: sources.Documentable) -> bool:
-    # The port says what the method does; a class that implements it need not say it again.
+    # The port documents the method; a class that implements the port need not repeat that.
     return ast.get_docstring(node) is None and name.rpartition(".")[2] in _port_methods()
 
 
@@ -101,7 +101,7 @@ def _port_methods() -> frozenset[str]:
 
 
 def test_attributes_of_values_are_explained() -> None:
-    """Beside or under each attribute of a public frozen dataclass stands what it is."""
+    """Each attribute of a public frozen dataclass has an explanation beside or under it."""
     unexplained = [
         f"{name}.{attribute}"
         for module in _modules()
@@ -154,7 +154,7 @@ def test_length_counts_code_only(source: str, lines: int, tmp_path: Path) -> Non
     ],
 )
 def test_the_shape_of_a_docstring_is_told(docstring: str, fits: bool) -> None:
-    """The check itself tells the one shape from others."""
+    """The check accepts only docstrings of the one shape."""
     function = ast.parse(f"def f():\n    {docstring}\n").body[0]
 
     assert isinstance(function, ast.FunctionDef)
@@ -205,6 +205,6 @@ def _unexplained(node: ast.ClassDef, lines: list[str]) -> Iterable[str]:
 
 
 def _explains_itself(statement: ast.AnnAssign) -> bool:
-    # A setting carries its meaning as a value, for `config` and README.
+    # A setting has its meaning as a value, for `config` and README.
     called = statement.value.func if isinstance(statement.value, ast.Call) else None
     return "ClassVar" in ast.unparse(statement.annotation) or (isinstance(called, ast.Name) and called.id == "_setting")

@@ -1,4 +1,4 @@
-"""Commands that messages, help and documents name: their program has them, and the options that stand beside them."""
+"""Commands in messages, help and documents: the program has each of them, and the options beside it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ PROGRAMS: dict[str, click.Command] = {"control-room": root.control_room, "orches
 CALL = re.compile(r"(?<![\w./-])(control-room|orchestrate)((?: +(?:[a-z][a-z-]*|--?[a-z][a-z-]*|[^\s`|;&]+))+)")
 PAGES = ["README.md", *sorted(str(path.relative_to(sources.ROOT)) for path in (sources.ROOT / "docs").rglob("*.md"))]
 IN_CONTAINER = re.compile(r"docker compose exec (?:-T )?control-room ")
-"""What runs a command in the container of that name."""
+"""The prefix that runs a command in the container of that name."""
 SPANS = re.compile(r"```.*?```|`[^`\n]+`|^    .*$", re.DOTALL | re.MULTILINE)
 
 
 def named(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Return each program that a text calls, with the words behind its name."""
+    """Yield each program that a text calls, with the words after its name."""
     for line in text.splitlines():
         for found in CALL.finditer(IN_CONTAINER.sub("", line)):
             yield found[1], found[2].split()
 
 
 def lacks(program: str, words: list[str]) -> str | None:
-    """Return what a program does not have of a call; None if it has everything."""
+    """Return which command or option of a call a program lacks; None if it has all of them."""
     here = PROGRAMS[program]
     while isinstance(here, click.Group) and words and re.fullmatch(r"[a-z][a-z-]*", words[0]):
         found = here.commands.get(words[0])
@@ -46,7 +46,7 @@ def lacks(program: str, words: list[str]) -> str | None:
 
 
 def messages() -> Iterator[str]:
-    """Return every text in the code that is no docstring."""
+    """Yield every text in the code that is not a docstring."""
     for module in sources.modules(sources.APP):
         described = (module.tree, *sources.definitions(module))
         docstrings = {id(node.body[0].value) for node in described if node.body and isinstance(node.body[0], ast.Expr)}
@@ -56,8 +56,8 @@ def messages() -> Iterator[str]:
 
 
 def helps(here: click.Command, context: click.Context | None = None) -> Iterator[str]:
-    """Return the help of a command and of all below it."""
-    # A command keeps the help option that it first makes: one without the settings would lack `-h` for ever.
+    """Yield the help of a command and of all commands below it."""
+    # A command keeps the help option that it makes first: one without the settings would lack `-h` for ever.
     inner = click.Context(here, parent=context, info_name=here.name, **here.context_settings)
     yield here.get_help(inner)
     for below in here.commands.values() if isinstance(here, click.Group) else ():
@@ -82,7 +82,7 @@ def test_documents_name_commands_that_there_are(name: str) -> None:
 
 
 def test_what_is_missing_is_seen() -> None:
-    """The comparison finds a command and an option that there are not."""
+    """The comparison finds a missing command and a missing option."""
     assert [lacks(*call) for call in named("try orchestrate repair x, or control-room runs list --sorted")] == [
         "orchestrate has no command repair",
         "control-room … list has no option --sorted",
@@ -94,7 +94,7 @@ def test_what_is_missing_is_seen() -> None:
 
 
 def reached(here: click.Command) -> Iterator[click.Command]:
-    """Return a command and all below it."""
+    """Yield a command and all commands below it."""
     yield here
     for below in here.commands.values() if isinstance(here, click.Group) else ():
         yield from reached(below)

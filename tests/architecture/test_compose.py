@@ -1,4 +1,4 @@
-"""docker-compose.yml and its Dockerfile: valid, closed to the network, and nothing undeclared."""
+"""docker-compose.yml and its Dockerfile are valid, closed to the network, and complete in their declarations."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_wrong_compose_file_is_seen(right: str, wrong: str) -> None:
 
 
 def test_compose_refuses_to_start_without_a_token() -> None:
-    """Without CONTROL_ROOM_API_TOKEN nothing starts."""
+    """Without CONTROL_ROOM_API_TOKEN Compose refuses to start."""
     with pytest.raises(LookupError, match="CONTROL_ROOM_API_TOKEN"):
         _filled_in(COMPOSE, {})
 
@@ -70,7 +70,7 @@ def test_service_is_published_on_loopback_only() -> None:
 
 
 def test_service_has_no_more_rights_than_it_needs() -> None:
-    """The service runs as a user other than root, without capabilities, on a read-only system, data on its volume."""
+    """The service runs as a user other than root, without capabilities, on a read-only system, with data on volumes."""
     service = _document()["services"]["control-room"]
 
     assert service["user"].split(":")[0] not in ("0", "root")
@@ -103,7 +103,7 @@ def test_the_profile_scale_is_started_by_name_only() -> None:
 
 
 def test_members_of_the_profile_start_what_the_program_takes() -> None:
-    """Command lines are parsed by the program, and its settings are known, valid and without secrets in the file."""
+    """The program accepts the command lines and settings of the profile, and the file contains no secrets."""
     filled = yaml.safe_load(_filled_in(COMPOSE, TOKEN | {"CONTROL_ROOM_DATABASE_PASSWORD": "from-outside"}))
     for name in ("service-1", "service-2", "worker"):
         service = filled["services"][name]
@@ -118,7 +118,7 @@ def test_members_of_the_profile_start_what_the_program_takes() -> None:
 
 
 def test_published_and_watched_ports_are_those_that_are_opened() -> None:
-    """The image's port is the one that Compose publishes and looks at, and data directories lie on volumes."""
+    """The port of the image is the one that Compose publishes and checks, and data directories are on volumes."""
     (opened,) = re.findall(r"CONTROL_ROOM_PORT=(\d+)", DOCKERFILE)
     for name, service in _document()["services"].items():
         command = service.get("command", [])
@@ -131,7 +131,7 @@ def test_published_and_watched_ports_are_those_that_are_opened() -> None:
 
 
 def test_members_of_the_profile_are_bounded_and_watched() -> None:
-    """Each has limits of processes, memory and descriptors, a version, and a health check where it listens."""
+    """Each service has a version and limits of its resources, and all but the worker have a health check."""
     for name, service in _document()["services"].items():
         assert service["pids_limit"], name
         assert service["mem_limit"] == service["memswap_limit"], name
@@ -152,7 +152,7 @@ def test_agents_have_a_home() -> None:
 
 
 def test_base_images_are_named_by_digest() -> None:
-    """Every stage begins with one image of a version and a digest, so that a build tomorrow begins with the same."""
+    """Every stage begins with one image of a version and a digest, so that later builds begin with the same image."""
     images = set(re.findall(r"^FROM (\S+)", DOCKERFILE, flags=re.MULTILINE))
 
     assert len(images) == 1
@@ -160,7 +160,7 @@ def test_base_images_are_named_by_digest() -> None:
 
 
 def test_service_is_watched() -> None:
-    """Compose and the image look at /healthz and leave time for a graceful stop."""
+    """Compose and the image check /healthz, and Compose allows enough time for a graceful stop."""
     service = _document()["services"]["control-room"]
 
     assert "/healthz" in service["healthcheck"]["test"][-1]
@@ -169,7 +169,7 @@ def test_service_is_watched() -> None:
 
 
 def test_image_drops_root_before_it_serves() -> None:
-    """The last stage of the image names a user other than root before its command, and installs by hash."""
+    """The last stage of the image switches to a user other than root before its command, and installs by hash."""
     last_stage = DOCKERFILE[DOCKERFILE.rindex("\nFROM ") :]
     users = re.findall(r"^USER (\S+)$", last_stage, flags=re.MULTILINE)
 
@@ -180,7 +180,7 @@ def test_image_drops_root_before_it_serves() -> None:
 
 
 def test_image_is_built_from_what_is_there() -> None:
-    """Each path that the image copies exists and passes .dockerignore."""
+    """The image copies exactly the paths that .dockerignore allows, and each of them exists."""
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, flags=re.MULTILINE)
     paths = {path for line in copied for path in line.split()}
     allowed = set(
@@ -204,7 +204,7 @@ def _document() -> dict[str, Any]:
 
 
 def _filled_in(text: str, environment: Mapping[str, str]) -> str:
-    # The three forms of variables that the file uses: ${NAME}, ${NAME:-default}, ${NAME:?what to do}.
+    # The three forms of variables in the file: ${NAME}, ${NAME:-default}, ${NAME:?what to do}.
     def value(match: re.Match[str]) -> str:
         name, operator, rest = match["name"], match["operator"], match["rest"]
         if environment.get(name):

@@ -1,4 +1,4 @@
-"""Documents for users: what they list is what the program has."""
+"""Documents for users: they list exactly what the program has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ README = (sources.ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_reference_pages_are_the_codes() -> None:
-    """Settings, routes, errors and commands in docs/reference are what `scripts/publish_reference.py` writes."""
+    """Settings, routes, errors and commands in docs/reference equal the output of `scripts/publish_reference.py`."""
     script = sources.ROOT / "scripts" / "publish_reference.py"
     done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
 
@@ -41,7 +41,7 @@ def test_the_index_leads_to_every_page() -> None:
 
 
 def test_prose_is_wrapped() -> None:
-    """Lines of prose have at most 100 characters; tables, code and what cannot be broken may be longer."""
+    """Lines of prose have at most 100 characters; tables, code and unbreakable text may be longer."""
     pages = [*DOCS.rglob("*.md"), *sources.ROOT.glob("*.md")]
     wide = [f"{page.relative_to(sources.ROOT)}:{number}" for page in pages for number in _wide_lines(page)]
 
@@ -83,7 +83,7 @@ def test_readme_has_two_commands() -> None:
 
 
 def test_screenshots_are_shown_and_small() -> None:
-    """README.md shows each picture of docs/screenshots, its script makes it, and none is larger than 200 kB."""
+    """README.md shows each picture of docs/screenshots, the script makes it, and none is larger than 200 kB."""
     script = (sources.ROOT / "scripts" / "screenshots.py").read_text(encoding="utf-8")
     pictures = sorted((DOCS / "screenshots").iterdir())
 
@@ -122,7 +122,7 @@ def _exists(relative: str, name: str) -> bool:
 
 @pytest.mark.parametrize("path", sorted(DECISIONS.glob("[0-9]*.md")), ids=lambda path: path.stem)
 def test_decisions_have_one_form(path) -> None:
-    """A decision's title carries its number, and it says why, what and at which price."""
+    """A decision's title begins with its number; the record has the parts status, why, decision and price."""
     text = path.read_text(encoding="utf-8")
 
     assert text.startswith(f"# {path.name[:4]} ")
@@ -131,14 +131,14 @@ def test_decisions_have_one_form(path) -> None:
 
 
 def test_the_index_of_decisions_is_complete() -> None:
-    """docs/decisions/README.md links to each record once, under a subject."""
+    """docs/decisions/README.md links to each record once."""
     index = (DECISIONS / "README.md").read_text(encoding="utf-8")
 
     assert sorted(re.findall(r"\]\(([^)]+)\)", index)) == sorted(path.name for path in DECISIONS.glob("[0-9]*.md"))
 
 
 def test_decisions_and_code_name_one_another() -> None:
-    """Each record is named by the code that it explains, and no code names a record that there is not."""
+    """The code names each decision record, and names only records that exist."""
     code = [
         path for path in sources.tracked_files() if path.suffix in (".py", ".toml") and "decisions" not in path.name
     ]

@@ -15,7 +15,7 @@ from app import errors
 from tests.architecture import sources
 
 ENTRY = re.compile(r"^ {4}((?:[\w.*]+, )*[\w.*]+): \S", flags=re.MULTILINE)
-"""One line of a section: what it is about, a colon, and what it says."""
+"""The first line of an entry: a name, a colon, and its description."""
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_named_errors_exist(package: str) -> None:
 
 
 def test_the_tree_of_errors_shows_every_error() -> None:
-    """The tree at the top of app.errors has each of its classes below the class that it derives from."""
+    """The tree at the top of app.errors shows each of its classes below its base class."""
     drawn: dict[str, str | None] = {}
     above: dict[int, str] = {}
     for indent, name in re.findall(
@@ -68,7 +68,7 @@ def test_named_parameters_exist() -> None:
 
 
 def test_every_section_is_read() -> None:
-    """Each section of a docstring that lists errors or parameters has an entry in its first line."""
+    """Each section `Args` or `Raises` of a docstring has an entry that the tests above can read."""
     unread = [
         f"{module.path.relative_to(sources.ROOT)}:{node.lineno} {node.name}: {section}"
         for module in sources.modules(sources.APP)

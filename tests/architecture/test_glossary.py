@@ -1,4 +1,4 @@
-"""Words: what the code is called is what the documents call it."""
+"""Words: the code and the documents use the same ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_enum_member_is_explained() -> None:
 
 
 def test_every_operation_is_explained() -> None:
-    """Each kind of operation stands in the glossary."""
+    """Each kind of operation is in the glossary."""
     for module in sources.modules(sources.APP / "domain"):
         importlib.import_module(module.name)
     known = _words(GLOSSARY.read_text(encoding="utf-8"))
@@ -38,7 +38,7 @@ def test_every_operation_is_explained() -> None:
 
 
 def test_every_table_is_explained() -> None:
-    """Each table of the index stands in the glossary."""
+    """Each table of the index is in the glossary."""
     if not any((sources.APP / "storage").rglob("*.py")):
         pytest.skip("there is no storage yet")
     sqlmodel = importlib.import_module("sqlmodel")
@@ -72,7 +72,7 @@ def test_the_drawing_of_states_is_the_table(what: str, moves: Mapping[str, froze
     ("what", "kind"), [("run", states.RunState), ("session plan", plans.PlanState), ("task", plans.TaskState)]
 )
 def test_each_state_has_a_row(what: str, kind: type[enum.Enum]) -> None:
-    """docs/reference/states.md says what enters each state, what leaves it, and what a crash there means."""
+    """docs/reference/states.md has a row for each state: what enters it, what leaves it, what a crash there means."""
     rows = re.findall(r"^\| `(\w+)` \|(.+)\|(.+)\|(.+)\|$", _section(what), flags=re.MULTILINE)
 
     assert [row[0] for row in rows] == [state.value for state in kind]
@@ -80,7 +80,7 @@ def test_each_state_has_a_row(what: str, kind: type[enum.Enum]) -> None:
 
 
 def test_glossary_has_one_line_for_a_word() -> None:
-    """No word is explained twice, and no list stands there twice."""
+    """The glossary explains each word, and contains each list, only once."""
     words = re.findall(r"^(?:\||-) \*\*(.+?)\*\*", GLOSSARY.read_text(encoding="utf-8"), flags=re.MULTILINE)
 
     assert len(words) >= 30
@@ -88,7 +88,7 @@ def test_glossary_has_one_line_for_a_word() -> None:
 
 
 def test_every_word_of_the_glossary_is_used() -> None:
-    """Each word of the glossary is used in the code and, besides the glossary, in the documents."""
+    """The code and the documents besides the glossary use each of its words."""
     words = re.findall(r"^\| \*\*(.+?)\*\*", GLOSSARY.read_text(encoding="utf-8"), flags=re.MULTILINE)
     pages = [path for path in (sources.ROOT / "docs").rglob("*.md") if path != GLOSSARY]
     code = "\n".join(module.text for module in sources.modules(sources.APP))

@@ -1,4 +1,4 @@
-"""The manifests for Kubernetes: their fields exist, and what they start is what the program takes."""
+"""The manifests for Kubernetes: their fields exist, and the program accepts the commands that they start."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.architecture import deployments, sources
 CLUSTER = "docs/how-to/try-a-cluster.md"
 PAGE = "docs/how-to/run-on-compose-and-kubernetes.md"
 
-# What the API takes in the versions that are named there, as far as these manifests use it: a mapping of fields, a list
-# of one form, or the type of a value. A text key that ends in `*` stands for any name.
+# The fields of the API in the versions named there, as far as these manifests use them: a mapping of fields, a list
+# of one form, or the type of a value. A text key that ends in `*` matches any name.
 NAMED = {"name": str}
 HTTP_PROBE = {
     "httpGet": {"path": str, "port": str, "httpHeaders": [{"name": str, "value": str}]},
@@ -82,7 +82,7 @@ def manifests() -> list[dict[str, Any]]:
 
 
 def flaws(found: Any, form: Any, place: str = "") -> Iterator[str]:
-    """Yield the places of a manifest that have another form."""
+    """Yield the places where a manifest differs from its form."""
     if isinstance(form, Mapping):
         if not isinstance(found, Mapping):
             yield place
@@ -102,7 +102,7 @@ def flaws(found: Any, form: Any, place: str = "") -> Iterator[str]:
 
 
 def workloads() -> dict[str, dict[str, Any]]:
-    """Return the pods by the name of what makes them."""
+    """Return the pod specifications by the name of their workload."""
     return {
         one["metadata"]["name"]: one["spec"]["template"]["spec"]
         for one in manifests()
@@ -111,7 +111,7 @@ def workloads() -> dict[str, dict[str, Any]]:
 
 
 def test_manifests_have_the_fields_of_their_kind() -> None:
-    """Every field exists and has the type of its kind, and every kind is known."""
+    """Every kind is known, and every field exists and has its type."""
     assert [flaw for one in manifests() for flaw in flaws(one, KINDS[one["apiVersion"], one["kind"]])] == []
 
 
@@ -125,7 +125,7 @@ def test_manifests_have_the_fields_of_their_kind() -> None:
     ],
 )
 def test_a_wrong_manifest_is_seen(right: str, wrong: str) -> None:
-    """The check above sees an unknown field, a wrong type and a missing list."""
+    """The check above finds an unknown field, a wrong type and a missing list."""
     blocks = "---\n".join(deployments.blocks(PAGE, "yaml"))
 
     assert right in blocks
@@ -134,7 +134,7 @@ def test_a_wrong_manifest_is_seen(right: str, wrong: str) -> None:
 
 
 def test_pods_start_what_the_program_takes() -> None:
-    """Command lines are parsed by the program, its settings are known and valid, and probes ask what it answers."""
+    """The program accepts the command lines and settings of the pods, and their probes ask paths that it answers."""
     shared = {one["metadata"]["name"]: one["data"] for one in manifests() if one["kind"] == "ConfigMap"}
     for name, pod in workloads().items():
         (container,) = pod["containers"]
@@ -155,7 +155,7 @@ def test_pods_start_what_the_program_takes() -> None:
 
 
 def test_volumes_and_names_fit() -> None:
-    """Every mounted volume is declared, selectors select their pods, and nothing runs as root."""
+    """Every mounted volume is declared, selectors match their pods, and no pod runs as root."""
     by_name = {one["metadata"]["name"]: one for one in manifests() if one["kind"] in ("Deployment", "StatefulSet")}
     for name, one in by_name.items():
         spec, pod = one["spec"], one["spec"]["template"]
@@ -172,7 +172,7 @@ def test_volumes_and_names_fit() -> None:
 
 
 def test_ports_and_hosts_fit() -> None:
-    """The Service leads to the port that the command opens; probes ask it, under a host that the service accepts."""
+    """The Service leads to the port that the command opens; probes use that port and a host that the service allows."""
     (container,) = workloads()["control-room"]["containers"]
     (service,) = [one["spec"] for one in manifests() if one["kind"] == "Service"]
     (opened,), (led,) = container["ports"], service["ports"]
@@ -187,7 +187,7 @@ def test_ports_and_hosts_fit() -> None:
 
 
 def test_what_is_written_lies_on_a_volume() -> None:
-    """The root of a pod is read-only: the image's project and home, and temporary files, are mounted."""
+    """The image's project and home, and temporary files, are on volumes of each pod."""
     image = (sources.ROOT / "Dockerfile").read_text(encoding="utf-8")
     project, home = (re.findall(rf"\b{name}=(\S+)", image)[0] for name in ("CONTROL_ROOM_PROJECT", "HOME"))
     for pod in workloads().values():
@@ -198,7 +198,7 @@ def test_what_is_written_lies_on_a_volume() -> None:
 
 
 def test_commands_of_the_cluster_are_taken() -> None:
-    """Each line of the page about trying a cluster that calls the program is taken by it."""
+    """The program accepts each of its command lines on the page about trying a cluster."""
     lines = [line.split() for block in deployments.blocks(CLUSTER, "sh") for line in block.splitlines()]
     called = [words for words in lines if words[:1] == ["control-room"]]
 

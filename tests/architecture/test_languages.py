@@ -1,4 +1,4 @@
-"""Recipe languages: none lacks a part of the checklist in docs/how-to/add-a-recipe-language.md."""
+"""Recipe languages: each has all parts of the checklist in docs/how-to/add-a-recipe-language.md."""
 
 from __future__ import annotations
 

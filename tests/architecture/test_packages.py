@@ -35,7 +35,7 @@ LINTER = Path(sys.executable).parent / "lint-imports"
     ),
 )
 def test_a_wrong_import_is_seen(module: str, line: str, tmp_path: Path) -> None:
-    """A leftward, sideways or forbidden import breaks a contract, and so does a package without a place."""
+    """The contracts refuse a leftward, sideways or forbidden import, and a package without a place."""
     shutil.copy(sources.ROOT / "pyproject.toml", tmp_path)
     shutil.copytree(sources.APP, tmp_path / "app", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "app" / module).open("a", encoding="utf-8") as file:
@@ -47,7 +47,7 @@ def test_a_wrong_import_is_seen(module: str, line: str, tmp_path: Path) -> None:
 
 
 def test_every_dialect_is_in_the_contract() -> None:
-    """No dialect's folder is left out of the contract that keeps dialects apart."""
+    """The contract that keeps dialects apart contains every dialect's folder."""
     dialects = sources.APP / "dialects"
     folders = {path.parent.name for path in dialects.glob("*/__init__.py")}
     layers = _contract("dialects")["layers"]
@@ -57,7 +57,7 @@ def test_every_dialect_is_in_the_contract() -> None:
 
 
 def test_other_packages_are_imported_as_modules() -> None:
-    """Modules of other packages are imported whole, except those of `domain`, whose names every package uses."""
+    """Code imports modules of other packages whole, except those of `domain`, whose names every package uses."""
     names = [
         f"{module.name}: from {statement.module} import {alias.name}"
         for module in sources.modules(sources.APP)

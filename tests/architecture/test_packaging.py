@@ -1,4 +1,4 @@
-"""The installed program: a wheel carries what a checkout has beside the package."""
+"""The installed program: a wheel contains the files that a checkout has beside the package."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def installed(tmp_path_factory) -> Path:
 
 
 def test_wheel_carries_every_bundled_file(installed: Path) -> None:
-    """Recipes, migrations and examples of the checkout are all in the wheel."""
+    """The wheel contains all recipes, migrations and examples of the checkout."""
     for name in ("recipes", "migrations", ".control-room/example", ".control-room/example-code"):
         beside = {path.relative_to(sources.ROOT / name) for path in _files(sources.ROOT / name)}
         inside = {
@@ -48,14 +48,14 @@ def test_wheel_carries_every_bundled_file(installed: Path) -> None:
 
 
 def test_wheel_holds_the_package_alone(installed: Path) -> None:
-    """Nothing but the package and its metadata is installed."""
+    """The wheel contains only the package and its metadata."""
     names = {path.name for path in installed.iterdir()}
 
     assert {name for name in names if not name.endswith(".dist-info")} == {"app"}
 
 
 def test_installed_program_finds_its_bundled_files(installed: Path, tmp_path: Path) -> None:
-    """An installed package looks inside itself, a checkout beside itself."""
+    """An installed package looks for its files inside itself, a checkout beside itself."""
     code = "from app import resources; print(resources.bundled('recipes'))"
     told = subprocess.run(
         [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(installed)!r}); {code}"],

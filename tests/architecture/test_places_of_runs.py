@@ -1,4 +1,4 @@
-"""The places of a run inside the process, which `app/worker/__init__.py` lists, are those of the code."""
+"""The places of a run inside the process, as `app/worker/__init__.py` lists them, equal those of the code."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.architecture import sources
 
 WORKER = sources.modules(sources.APP / "worker")
 LISTED = set(re.findall(r"`([A-Za-z]+\.\w+)`", ast.get_docstring(WORKER[0].tree) or ""))
-FIELDS = {"task", "log", "runner", "evicted", "loading"}  # Of an active run.
-HOLDERS = {"active_runs", "unread", "parked"}  # Of all of them.
+FIELDS = {"task", "log", "runner", "evicted", "loading"}  # Fields of an active run.
+HOLDERS = {"active_runs", "unread", "parked"}  # Collections of runs.
 CHANGES = {"add", "discard", "pop", "clear", "update", "remove"}
 MOVES = {("capacity", "join"), ("capacity", "withdraw"), ("reloads", "begin"), ("reloads", "make_sure")}
 
 
 def test_every_move_of_a_run_is_listed() -> None:
-    """Each function that changes where a run is, is named in the docstring of `app.worker`."""
+    """The docstring of `app.worker` names each function that changes where a run is."""
     functions = [function for module in WORKER for function in sources.functions(module)]
     moving = {_short(function.name) for function in functions if any(map(_moves, sources.walk(function.node)))}
 
@@ -46,7 +46,7 @@ def _attributes(node: ast.AST) -> Iterator[str]:
 
 
 def _moves(node: ast.AST) -> bool:
-    """Return whether a node changes a field of an active run, what holds the runs, the queue, or the reloads."""
+    """Return whether a node changes a field of an active run, a collection of runs, the queue, or the reloads."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         owner, name = _name(node.func.value), node.func.attr
         return (owner, name) in MOVES or (owner in HOLDERS and name in CHANGES)

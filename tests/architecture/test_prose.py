@@ -28,12 +28,12 @@ PHRASES = {
     "that there is": "existing",
 }
 FICTION = "app.tools.story"
-"""Its subject is people and what a story tells of them."""
+"""The subject of this package is people and stories."""
 
 
 @pytest.mark.parametrize("phrase", PHRASES)
 def test_no_sentence_hides_who_acts(phrase: str) -> None:
-    """No docstring or comment uses a phrase that leaves open who acts, or where a thing is."""
+    """No docstring or comment uses a phrase that hides who acts, or where an object is."""
     pattern = re.compile(rf"\b{phrase}\b", re.IGNORECASE)
     found = [f"{place}: {text.strip()[:100]}" for place, text in _texts() if pattern.search(text)]
 

@@ -1,4 +1,4 @@
-"""The repository as a whole: it speaks of itself alone, and its locks fit its requirements."""
+"""The repository as a whole: its files refer only to each other, and its locks match its requirements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOP_LEVEL = {
     "CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "README.md", "SECURITY.md", "docker-compose.yml",
     "pyproject.toml", ".dockerignore", ".gitattributes", ".gitignore", *LOCKS,
 }  # fmt: skip
-"""Everything that may stand at the top; a new entry is a decision."""
+"""All entries allowed at the top level; a new entry is a decision."""
 
 MACHINE_PATHS = re.compile(r"(?:^|[^A-Za-z0-9_.])/(?:work|farm|root|home/[a-z]+|Users/[A-Za-z]+)/(?!\.\.\.)")
 FOREIGN_WORDS = re.compile(
@@ -45,14 +45,14 @@ def test_no_foreign_words() -> None:
 
 
 def test_nothing_is_left_over() -> None:
-    """Neither program nor tests hold notes of unfinished work, swallowed errors or hopeful sleeps."""
+    """Neither program nor tests contain notes of unfinished work, swallowed errors or `time.sleep`."""
     found = [line for line in _matches(LEFT_OVER) if line.startswith(("app/", "tests/"))]
 
     assert [line for line in found if not line.startswith("tests/browser/vendor/")] == []
 
 
 def test_clients_of_tests_wait_long_enough() -> None:
-    """No request over a socket has the five seconds of httpx: on a busy machine it would fail without a fault."""
+    """No client in the tests keeps the five-second timeout of httpx, which would fail on a busy machine."""
     hasty = [
         f"{module.name}:{node.lineno}"
         for module in sources.modules(sources.ROOT / "tests")
@@ -66,12 +66,12 @@ def test_clients_of_tests_wait_long_enough() -> None:
 
 @pytest.mark.parametrize("text", ["see /root/main", "cd /Users/Me/x", "'/home/me/'"])
 def test_a_path_of_a_machine_is_seen(text: str) -> None:
-    """The pattern above finds such paths."""
+    """The pattern above finds paths of a machine."""
     assert MACHINE_PATHS.search(text.replace("main", "main/"))
 
 
 def test_top_level_is_fixed() -> None:
-    """Nothing stands at the top of the repository that is not meant to."""
+    """The top level of the repository contains only allowed entries."""
     present = {path.relative_to(sources.ROOT).parts[0] for path in sources.tracked_files()}
 
     assert present - TOP_LEVEL == set()
@@ -100,14 +100,14 @@ def test_locks_fit_the_requirements() -> None:
 
 
 def test_both_commands_install_the_same_versions() -> None:
-    """What the service's lock pins, the development lock pins alike."""
+    """The development lock pins every package of the service's lock in the same version."""
     service, development = _locked("requirements.lock"), _locked("requirements-dev.lock")
 
     assert service.items() <= development.items()
 
 
 def test_ci_runs_the_readme_command() -> None:
-    """CI runs the second command of the README and nothing else."""
+    """CI runs only the second command of the README."""
     ci = sources.ROOT / ".ci" / "run"
     commands = [
         line for line in ci.read_text(encoding="utf-8").splitlines() if line and not line.startswith(("#", "set "))
@@ -120,7 +120,7 @@ def test_ci_runs_the_readme_command() -> None:
 
 
 def test_scripts_need_nothing_installed() -> None:
-    """The two commands import nothing but the standard library and each other."""
+    """The two commands import only the standard library and each other."""
     for script in ("demo.py", "check.py"):
         command = [
             "python3",
@@ -168,5 +168,5 @@ def _met(requirement: Requirement, locked: dict[str, Version]) -> bool:
 
 
 def test_the_files_that_begin_first_exist() -> None:
-    """A file that was moved is still among those that take long, else a worker is left alone with it at the end."""
+    """Each file on the list of long tests exists; a moved file must stay on it, or a worker runs it last and alone."""
     assert [name for name in conftest.LONG if not (sources.ROOT / "tests" / name).is_file()] == []

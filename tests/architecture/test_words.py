@@ -1,4 +1,4 @@
-"""Retired words: what the code is called in is the field's language, and no private word comes back."""
+"""Retired words: the code uses the words of the field, and no private word returns."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ VERBS = {"stay"}
 FIELDS = {ast.Name: "id", ast.Attribute: "attr", ast.arg: "arg", ast.keyword: "arg"} | dict.fromkeys(
     (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), "name"
 )
-"""Where each kind of node has its identifier."""
+"""The attribute with the identifier of each kind of node."""
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def test_no_retired_word_is_an_identifier() -> None:
-    """No identifier or module of app and tests is called by a retired word, except those listed with a reason."""
+    """No identifier or module of app and tests uses a retired word, except those listed with a reason."""
     found = {
         name: f"{module}: {name}; use {RETIRED[word]}"
         for module, name in _identifiers()
@@ -38,7 +38,7 @@ def test_no_retired_word_is_an_identifier() -> None:
 
 
 def test_words_that_are_being_retired_do_not_grow() -> None:
-    """The number of identifiers of app that use these words does not exceed what it was."""
+    """The number of identifiers of app that use these words does not exceed its recorded maximum."""
     ceilings = RULES["no_more_than"]
     names = [name for module, name in _identifiers() if module.startswith("app.")]
     counts = {word: sum(word in _parts(name) for name in names) for word in ceilings}
@@ -62,7 +62,7 @@ def _found() -> Iterator[tuple[str, str]]:
         where = module.name
         yield where, module.path.stem
         for node in sources.walk(module.tree):
-            # A million nodes: a look into a table takes a third of the time of a `match`.
+            # A million nodes: a table lookup takes a third of the time of a `match`.
             if (field := FIELDS.get(type(node))) is not None and (name := getattr(node, field)) is not None:
                 yield where, name
             elif isinstance(node, ast.alias):

@@ -1,4 +1,4 @@
-"""Harnesses: a backend of any kind with a workspace of its own, and a fake model behind it where it takes one."""
+"""Harnesses: a backend of any type with its own workspace, and a fake model behind it if it accepts one."""
 
 from __future__ import annotations
 
@@ -29,64 +29,64 @@ RUN = "20260210T143000Z-abc123"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
-    """What a backend can do; where it cannot, the code of its refusal is told."""
+    """The abilities of a backend, and the error code that it returns where an ability is missing."""
 
     is_program: bool = True
     """Whether it is a program, which can be killed."""
     is_told: bool = True
-    """Whether a test can say what it answers."""
+    """Whether a test can choose its answers."""
     is_asked: bool = True
-    """Whether it asks a model, which keeps what it was asked."""
+    """Whether it asks a model, which records its requests."""
     remembers: bool = True
-    """Whether it keeps a conversation."""
+    """Whether it keeps conversations."""
     tells_session: bool = True
-    """Whether a reply names the conversation that it was spoken in."""
+    """Whether a reply names its conversation."""
     acts: bool = True
     """Whether its agent works with tools."""
     tools_off: str | None = None
-    """Code of the refusal where its tools cannot be turned off; None: they can."""
+    """Code of the refusal if its tools cannot be turned off; None: they can."""
     insists: str | None = None
-    """Code that a model leads to which calls a tool though they are off; None: the call fails, and the turn goes on."""
+    """Error code when the model calls a tool although tools are off; None: the call fails, and the turn continues."""
     chosen: tuple[str, str] | None = None
-    """A model to choose, and the name that the fake model is asked under; None: it has one model only."""
+    """A model to choose, and the name under which the fake model is then asked; None: it has only one model."""
     refuses_model: str | None = None
-    """Code of the refusal of another model where there is one only."""
+    """Code of the refusal of another model if it has only one."""
     input_tokens: int | None = replies.INPUT_TOKENS
-    """Tokens that it tells of one request; None: it tells none."""
+    """Tokens that it reports for one request; None: it reports none."""
     adds_up: bool = True
-    """Whether it tells them of a turn with several requests."""
+    """Whether it reports the tokens of a turn with several requests."""
     breaks_loops: bool = False
-    """Whether it breaks off a turn in which the model calls the same tool again and again."""
+    """Whether it ends a turn in which the model calls the same tool again and again."""
     sums: bool = False
-    """Whether it tells the sums of a conversation, so that what a failed turn took is known at the latest later."""
+    """Whether it reports the sums of a conversation, which reveal the usage of a failed turn with the next turn."""
     tells_cost: bool = False
-    """Whether it tells a price."""
+    """Whether it reports a price."""
     unauthorized: tuple[str, ...] = ("unauthorized",)
-    """Codes that a key which is not taken leads to."""
+    """Codes of the error when the service refuses the key."""
     busy: tuple[str, ...] = ("rate_limited", "agent_timeout")
-    """Codes that a service which is always too busy leads to."""
+    """Codes of the error when the service is always too busy."""
     broken: tuple[str, ...] = ("agent_error", "agent_timeout")
-    """Codes that a service which always fails leads to."""
+    """Codes of the error when the service always fails."""
     empty: tuple[str | None, ...] = (None, "empty_reply", "agent_error", "agent_timeout")
-    """Codes that an empty reply leads to; None: the backend passes it on, and its caller judges."""
+    """Codes of the error for an empty reply; None: the backend passes the reply on, and its caller judges it."""
     unknown: tuple[str, ...] = ("unknown_agent_session",)
-    """Codes that a conversation which does not exist leads to."""
+    """Codes of the error for an unknown conversation."""
     cut_off: tuple[str | None, ...] = ()
-    """Codes that a reply at its longest leads to; None: the backend passes on what there is; none: it does not tell."""
+    """Codes for a reply at its length limit; None: the backend passes its text on; empty: it does not report it."""
     limits: bool = False
-    """Whether it can limit replies."""
+    """Whether it can limit the length of replies."""
     wait_seconds: float = 30.0
-    """How long a service that is always busy or broken is endured here."""
+    """How long the tests wait for a service that is always busy or broken."""
     limit_seconds: float = 12.0
-    """A limit of time in which it has surely begun to ask its model."""
+    """A time limit after which the backend has surely asked its model."""
     prompt_bytes: int = 300_000
-    """Longest prompt that it is given here."""
+    """The longest prompt that the tests send to it."""
     too_long: str | None = None
-    """Code of the refusal of such a prompt; None: it takes it."""
+    """Code of the refusal of a prompt of that length; None: it accepts the prompt."""
 
 
 class AgentHarness:
-    """A backend, and everything around it."""
+    """A backend, with its supervisor, model, sessions and workspace."""
 
     def __init__(self, folder: Path, abilities: Abilities, config: BackendConfig, model: FakeModel) -> None:
         self.folder = folder
@@ -107,7 +107,7 @@ class AgentHarness:
 
     @property
     def backend(self) -> ports.AgentBackend:
-        """Return the backend, made when it is first asked for."""
+        """Return the backend; the first call creates it."""
         if self._backends is None:
             self._supervisor = supervisor.Supervisor(self.folder / "processes", clock.RandomIds(), self.environ)
             around = BackendContext(
@@ -121,13 +121,13 @@ class AgentHarness:
         return self._backends.get(self.config.name)
 
     def lacks(self) -> list[tuple[str, str]]:
-        """Return what the check of the configuration finds."""
+        """Return the flaws that the check of the configuration finds."""
         self.backend.get_name()
         assert self._backends is not None
         return self._backends.check()
 
     async def restart(self) -> None:
-        """Let everything go but what is on disk, as a new start of the service does."""
+        """Release everything except the files, as a new start of the service does."""
         if self._backends is not None:
             await self._backends.close()
         if self._supervisor is not None:
@@ -135,11 +135,11 @@ class AgentHarness:
         self._backends = self._supervisor = None
 
     def say(self, *answers: replies.Answer) -> None:
-        """Let the agent say these; the last one again and again."""
+        """Let the agent give these answers; the last one is repeated."""
         self.model.say(*answers)
 
     def prompt(self, text: str = "Say PONG.", **given: Any) -> ports.AgentPrompt:
-        """Return a prompt; what is not given is usual."""
+        """Return a prompt with defaults for the missing fields."""
         usual: dict[str, Any] = {
             "text": text,
             "system": None,
@@ -158,19 +158,19 @@ class AgentHarness:
         return ports.AgentPrompt(**(usual | given))
 
     def living(self) -> dict[int, str]:
-        """Return every living process that works in the workspace or has its home there, by its command line."""
+        """Return every living process with its workspace or home below the folder, with its command line."""
         return dict(_living(self.folder))
 
     def workers(self) -> dict[int, str]:
-        """Return those of them that are no part of the supervisor."""
+        """Return those of them that do not belong to the supervisor."""
         return {pid: line for pid, line in self.living().items() if "app.processes" not in line}
 
 
 class ScriptedAgentHarness(AgentHarness):
-    """A harness for a backend that speaks from a file."""
+    """A harness for a backend that reads its replies from a file."""
 
     def say(self, *answers: replies.Answer) -> None:
-        """Write the file."""
+        """Write the answers to the file."""
         entries = [_entry(answer) for answer in answers]
         assert self.config.file is not None
         self.config.file.write_text(json.dumps({"*": entries}), encoding="utf-8")
@@ -190,16 +190,16 @@ class Plan:
     """How a harness is built."""
 
     abilities: Abilities
-    """What its backend can do."""
+    """The abilities of its backend."""
     build: Callable[[Path, Abilities, FakeModel], AgentHarness]
-    """Build it."""
+    """Builds the harness."""
     program: str | None = None
-    """Program that must be installed; None: nothing must."""
+    """Program that must be installed; None: it needs none."""
 
 
 @contextlib.asynccontextmanager
 async def built(plan: Plan, folder: Path) -> AsyncIterator[AgentHarness]:
-    """Build a harness with nothing but loopback around it, and leave nothing behind."""
+    """Build a harness that sees only loopback, and end all its processes afterwards."""
     with loopback.alone(), FakeModel() as model:
         harness = plan.build(folder, plan.abilities, model)
         try:
@@ -229,23 +229,23 @@ def of_program(
     model: FakeModel,
     given: Mapping[str, Any],
 ) -> AgentHarness:
-    """Build the harness of a program that has been led to the fake model."""
+    """Build the harness of a program that is configured for the fake model."""
     models = {"sonnet": one.model, "opus": one.model, "haiku": (abilities.chosen or (one.model,))[0]}
     command = (*one.command, *given.get("leading", ()))
     if one.name == "gemini" and type_name == "acp":
-        # As docs/reference/agents.md tells the user: the program trusts the defaults of root alone.
+        # As docs/reference/agents.md recommends: the program trusts the defaults of root alone.
         file = one.home / ".gemini" / "settings.json"
         settings = json.loads(file.read_text())
         settings["general"]["sessionRetention"] = {"enabled": False}
         file.write_text(json.dumps(settings))
-    # A command of Node.js and a file says to the ACP backend nothing about whose keys it needs.
+    # A command of Node.js and a file does not show the ACP backend whose keys it needs.
     secrets = tuple(name for name in one.environ if name.endswith("_KEY")) if type_name == "acp" else ()
     config = BackendConfig(name=type_name, type=type_name, command=command, models=models, secrets=secrets)
     harness = AgentHarness(folder, abilities, config, model)
     harness.environ = one.environ
     harness.shell = one.shell
     if one.name == "gemini" and type_name == "gemini":
-        # Without a named model it asks one which model it is to ask.
+        # Without a named model it asks a model which model to use.
         harness.usual_model = one.model
     return harness
 
@@ -367,7 +367,7 @@ PLANS: Mapping[str, Plan] = {
             tells_cost=True,
             adds_up=False,
             insists=_OFF,
-            # It passes on what its service says, but not with which status.
+            # It passes on the message of its service, but not the status.
             unauthorized=("unauthorized", "agent_error"),
         ),
         build=_program("opencode", "acp", leading=("acp",)),
@@ -396,7 +396,7 @@ PLANS: Mapping[str, Plan] = {
     "template": Plan(
         abilities=Abilities(
             chosen=("other-model", "other-model"),
-            # The wording of a program that nobody knows says nothing.
+            # The backend cannot interpret the messages of an unknown program.
             unauthorized=("unauthorized", "agent_error"),
             busy=("rate_limited", "agent_error"),
             unknown=("agent_error", "unknown_agent_session"),

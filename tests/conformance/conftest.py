@@ -21,7 +21,7 @@ FILES = ["folder", "memory", "memory after a power cut"]
 
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Give an index without rows, since migrating costs more than most of the tests."""
+    """Return the content of an index without rows, since migrating costs more than most of the tests."""
     file = tmp_path_factory.mktemp("migrated") / "index.db"
     engine = sessions.connect(f"sqlite:///{file}")
     migrations.migrate(engine)
@@ -31,7 +31,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture(scope="session")
 def databases(postgres: postgres_server.Postgres) -> Callable[[], str]:
-    """Return what makes a database with the tables of an empty store, and returns its address."""
+    """Return a function that creates a database with the tables of an empty store, and returns its address."""
     postgres.execute("CREATE DATABASE store_template")
     ownership = Ownership(Database(postgres.url_of("store_template")), {})
     ownership.acquire("store_of_all_tests")
@@ -54,7 +54,7 @@ def url(postgres: postgres_server.Postgres, request: pytest.FixtureRequest) -> s
 
 @pytest.fixture
 async def make(tmp_path: Path, migrated: bytes, url: str) -> AsyncIterator[store_harness.Make]:
-    """Give what makes the store of a process of its own, and close all of them in the end."""
+    """Yield a function that creates the store of a process of its own, and close all of these stores at the end."""
     made: list[store_harness.PostgresStoreHarness] = []
 
     def make(*, shared: bool = True) -> store_harness.PostgresStoreHarness:
@@ -71,13 +71,13 @@ async def make(tmp_path: Path, migrated: bytes, url: str) -> AsyncIterator[store
 async def file_harness(
     request: pytest.FixtureRequest, tmp_path: Path, migrated: bytes
 ) -> AsyncIterator[store_harness.StoreHarness]:
-    """Give a harness for a store of files, and close the store in the end."""
+    """Yield a harness for a store of files, and close the store at the end."""
     async with _closing(_of_files(request.param, tmp_path, migrated)) as made:
         yield made
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give tests of blobs and logs stores that keep them in object storage, too."""
+    """Run tests marked `blobs` also on stores with object storage."""
     if {"harness", "migrated"} <= set(metafunc.fixturenames):
         objects = ["objects", "postgres with objects"] if metafunc.definition.get_closest_marker("blobs") else []
         shared = pytest.param("postgres, shared", marks=pytest.mark.slow)
@@ -88,7 +88,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 async def harness(
     request: pytest.FixtureRequest, tmp_path: Path, migrated: bytes
 ) -> AsyncIterator[store_harness.StoreHarness]:
-    """Give a harness for a store, and close the store in the end."""
+    """Yield a harness for a store, and close the store at the end."""
     made: store_harness.StoreHarness
     if request.param.startswith("postgres"):
         url, shared = request.getfixturevalue("databases")(), "shared" in request.param

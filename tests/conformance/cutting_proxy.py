@@ -1,6 +1,6 @@
-"""A proxy before a server that can cut a connection at the moment that matters: when it hears a COMMIT.
+"""A proxy before a server that can cut a connection at the moment of its COMMIT.
 
-It can also vanish as a machine does that loses its power: it answers nothing any more, not even in the kernel.
+The proxy can also vanish like a machine that loses its power: not even its kernel answers any more.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Literal
 
 SO_ATTACH_FILTER = 26
 DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)
-"""A packet filter that lets nothing in (`BPF_RET`, 0 bytes)."""
+"""A packet filter that drops every packet (`BPF_RET`, 0 bytes)."""
 
 Cut = Literal["before", "after"]
 
 
 class CuttingProxy:
-    """Hand bytes on between clients and a server on loopback."""
+    """Forward bytes between clients and a server on loopback."""
 
     def __init__(self, port: int) -> None:
         self._server = ("127.0.0.1", port)
@@ -29,22 +29,22 @@ class CuttingProxy:
         self._armed: Cut | None = None
         self._clients: list[socket.socket] = []
         self.cuts = 0
-        """How many connections were cut."""
+        """Number of connections that were cut."""
         threading.Thread(target=self._accept, daemon=True).start()
 
     def arm(self, cut: Cut) -> None:
-        """Cut the next connection that commits: before the server hears it, or once it has done it."""
+        """Cut the next connection that commits: before the server receives the COMMIT, or after it has executed it."""
         self._armed = cut
 
     def vanish(self) -> None:
-        """Receive nothing any more; what is sent to it is never acknowledged."""
+        """Drop all further packets, so that data sent to the proxy is never acknowledged."""
         program = ctypes.create_string_buffer(DROP_ALL, len(DROP_ALL))
         described = struct.pack("HL", 1, ctypes.addressof(program))
         for each in (self._listening, *self._clients):
             each.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, described)
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         self._listening.close()
 
     def _accept(self) -> None:
@@ -67,7 +67,7 @@ class CuttingProxy:
                     if cut == "after":
                         silent.set()
                         server.sendall(content)
-                        # The answer tells that it is done; the client never gets it.
+                        # The server's answer confirms the commit; the client never receives it.
                         down.join(10)
                     break
                 server.sendall(content)

@@ -1,4 +1,4 @@
-"""A harness for engines: a project with recipes in every language, and what tests ask of what executes them."""
+"""A harness for engines: a project with recipes in every language, and the steps that the tests share."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ steps:
 
 
 def project(root: Path) -> projects.Project:
-    """Make a project whose team can confer, with a recipe in each language."""
+    """Create a project with a team that can confer, and with a recipe in each language."""
     made = conferring.made(root)
     for step, reply in recipe_harness.STRAIGHT.items():
         made.say(step, text=reply)
@@ -98,17 +98,17 @@ class Bench:
         return await self.until(run_id, *(state for state in states.RunState if state.finished))
 
     async def keys(self, run_id: str) -> list[str]:
-        """Return the keys of a run's lines."""
+        """Return the keys of a run's journal lines."""
         return [record.key for record in (await self.service.store.read(run_id)).records]
 
     async def gate(self, run_id: str) -> gates.GateShown:
-        """Wait until a run is at its gate, and return it."""
+        """Wait until a run is at its gate, and return the gate."""
         await self.until(run_id, states.RunState.WAITING)
         [gate], _ = await self.service.gates.page(gate_inbox.GateQuery(run_id=run_id))
         return gate
 
     async def there(self, name: str, lines: int = 1) -> None:
-        """Wait for lines in a file of the project."""
+        """Wait until a file of the project has so many lines."""
 
         async def written() -> bool:
             return len(self.text(name).splitlines()) >= lines
@@ -116,12 +116,12 @@ class Bench:
         await temporal_server.until(written)
 
     def text(self, name: str) -> str:
-        """Return the text of a file of the project, nothing where there is none."""
+        """Return the text of a file of the project; empty if the file does not exist."""
         path = self.project.root / name
         return path.read_text() if path.exists() else ""
 
     async def planned(self, recipes: Sequence[str]) -> plans.Plan:
-        """Carry out a plan whose tasks are behind one another, and return it as it ended."""
+        """Carry out a plan whose tasks depend on one another in a row, and return the finished plan."""
         tasks = tuple(
             plan_requests.NewTask(description=f"do {name}", recipe_id=name, deps=(number,) if number else ())
             for number, name in enumerate(recipes)

@@ -1,4 +1,4 @@
-"""Harnesses: a store of either kind that tests can crash, tamper with and make fail."""
+"""Harnesses: a store of any kind that tests can crash, tamper with and make fail."""
 
 from __future__ import annotations
 
@@ -43,50 +43,50 @@ class Died(BaseException):
 
 
 def die() -> None:
-    """Stand for a death at a probe."""
+    """Simulate the death of the process at a probe."""
     raise Died
 
 
 class Passed:
-    """Probes that remember which points were passed, and can do something at one."""
+    """Probes that count the points reached, and can run a function at one of them."""
 
     def __init__(self) -> None:
         self.points: Counter[str] = Counter()
         self.at: dict[str, Callable[[], None]] = {}
 
     def reach(self, point: str) -> None:
-        """Count a point, and do what was asked for there."""
+        """Count a point, and run the function registered for it."""
         self.points[point] += 1
         if point in self.at:
             self.at[point]()
 
 
 class Faults:
-    """What the disk refuses from now on."""
+    """Operations that the disk refuses from now on."""
 
     def __init__(self) -> None:
         self.refused: dict[tuple[str, str], int] = {}
 
     def refuse(self, operation: str, name: str = "", code: int = errno.ENOSPC) -> None:
-        """Let an operation (write, sync, short) on files of a name fail."""
+        """Make an operation (write, sync, short) on files with a name fail."""
         self.refused[operation, name] = code
 
     def lift(self) -> None:
-        """Let everything through again."""
+        """Let all operations succeed again."""
         self.refused.clear()
 
     def check(self, operation: str, path: str) -> None:
-        """Fail if that was asked for."""
+        """Raise an error if the operation is refused."""
         file = path.rpartition("/")[2]
         for (refused, name), code in self.refused.items():
-            # A sync of the commit log stands for one of each journal.
+            # A sync of the commit log counts as a sync of each journal.
             stands = operation == "sync" and file.endswith(".log") and name.endswith(".jsonl")
             if refused == operation and (not name or name in file or stands):
                 raise OSError(code, os.strerror(code), path)
 
 
 class FaultyFile:
-    """`AppendFile` that fails when told to; a short write leaves the half of it behind."""
+    """An `AppendFile` that fails on request; a short write leaves half of its content."""
 
     def __init__(self, file: AppendFile, path: str, faults: Faults) -> None:
         self._file = file
@@ -111,7 +111,7 @@ class FaultyFile:
 
 
 class FaultyDisk:
-    """`Disk` that fails when told to."""
+    """A `Disk` that fails on request."""
 
     def __init__(self, disk: Disk, faults: Faults) -> None:
         self._disk = disk
@@ -154,7 +154,7 @@ class FaultyDisk:
 
 
 class StoreHarness:
-    """A store and what is around it."""
+    """A store with its clock, probes and faults."""
 
     def __init__(self) -> None:
         self.clock = clock.FakeClock()
@@ -173,16 +173,16 @@ class StoreHarness:
         raise NotImplementedError
 
     def files(self) -> Disk:
-        """Return the disk, to look at and to tamper with."""
+        """Return the disk, for inspection and tampering."""
         raise NotImplementedError
 
     async def adopt(self, manifest: Mapping[str, plain.Json]) -> runs.RunStart:
-        """Make a start for a folder written by hand."""
+        """Return a start for a folder written by hand."""
         self.adopted.append(manifest)
         return start(str(manifest["run_id"]), recipe_id=str(manifest["recipe_id"]))
 
     def refuse_rows(self) -> None:
-        """Let no row be moved."""
+        """Make every move of a row fail."""
 
         async def refuse(transition: runs.Transition) -> bool:
             raise errors.StorageFault("the index is full")
@@ -191,43 +191,43 @@ class StoreHarness:
         index.move = index.move_soon = refuse  # type: ignore[method-assign, assignment]
 
     def allow_rows(self) -> None:
-        """Let rows be moved again."""
+        """Let rows move again."""
         index = self.store._parts.context.index
         del index.move, index.move_soon
 
     async def settle(self) -> None:
-        """Let the moments pass after which rows are written and nothing is left in the commit log."""
+        """Write all rows, and empty the commit log."""
         context = self.store._parts.context
         await context.index.flush()
         await context.committer.checkpoint()
 
-    # -- looking and tampering
+    # -- inspection and tampering
 
     def path(self, name: str, run_id: str = RUN) -> str:
         """Return the path of a file in a run's folder."""
         return f"runs/{run_id}/{name}"
 
     def content(self, name: str, run_id: str = RUN) -> bytes:
-        """Return a file of a run's folder."""
+        """Return the content of a file in a run's folder."""
         return self.files().read(self.path(name, run_id))
 
     def put(self, name: str, content: bytes, run_id: str = RUN) -> None:
-        """Overwrite a file of a run's folder."""
+        """Overwrite a file in a run's folder."""
         self.files().write(self.path(name, run_id), content, sync=True)
 
     def remove(self, name: str, run_id: str = RUN) -> None:
-        """Remove a file of a run's folder for good."""
+        """Remove a file in a run's folder durably."""
         path = self.path(name, run_id)
         self.files().remove(path)
         self.files().sync_folder(path.rpartition("/")[0])
 
     def change(self, name: str, change: Callable[[bytes], bytes], run_id: str = RUN) -> None:
-        """Tamper with a file of a run's folder."""
+        """Tamper with a file in a run's folder."""
         self.put(name, change(self.content(name, run_id)), run_id)
 
 
 class FolderStoreHarness(StoreHarness):
-    """A store over a folder of the machine."""
+    """A store in a folder of the machine."""
 
     def __init__(self, place: Path, migrated: bytes) -> None:
         super().__init__()
@@ -237,14 +237,14 @@ class FolderStoreHarness(StoreHarness):
         self.store: FolderStore = self._built()
 
     def another(self) -> FolderStore:
-        """Return a store of another process over the same folder, which is not open yet."""
+        """Return a store of another process over the same folder, not yet open."""
         return self._built()
 
     def _built(self) -> FolderStore:
         return _FaultyFolderStore(self)
 
     async def crash(self) -> DiskStore:
-        """Let go of everything and open the folder anew."""
+        """Abandon the store and open the folder anew."""
         self.store.abandon()
         self.store = self._built()
         return await self.open()
@@ -255,7 +255,7 @@ class FolderStoreHarness(StoreHarness):
 
 
 class ObjectStoreHarness(FolderStoreHarness):
-    """A store over a folder of the machine, whose blobs and logs are in object storage."""
+    """A store in a folder of the machine, with its blobs and logs in object storage."""
 
     def __init__(self, place: Path, migrated: bytes, url: str) -> None:
         self.url = url
@@ -267,7 +267,7 @@ class ObjectStoreHarness(FolderStoreHarness):
         return store
 
     def files(self) -> Disk:
-        """Return the folder with the objects."""
+        """Return the folder with its objects."""
         return ObjectDisk(super().files(), Bucket(self.url))
 
 
@@ -280,7 +280,7 @@ class MemoryStoreHarness(StoreHarness):
         self.store: _FaultyMemoryStore = _FaultyMemoryStore(self)
 
     async def crash(self) -> DiskStore:
-        """Take what a crash leaves."""
+        """Crash, and open a store on the remaining data."""
         left = self.store.crashed(lose_unsynced=self._lose_unsynced)
         self.store = _FaultyMemoryStore(self, disk=left.disk, index=left.index)
         return await self.open()
@@ -312,13 +312,13 @@ class PostgresStoreHarness(StoreHarness):
         self.store.keep_blobs_in(self.objects)
 
     async def crash(self) -> DiskStore:
-        """Let go of everything and open the database anew."""
+        """Abandon the store and open the database anew."""
         self.store.abandon()
         self.store = _FaultyPostgresStore(self)
         return await self.open()
 
     def files(self) -> Disk:
-        """Return the disk that the store has, whether it is open or not."""
+        """Return the disk of the store, open or not."""
         disk = self.store.bare_disk()
         return disk if self.objects.url is None else ObjectDisk(disk, Bucket(self.objects.url))
 
@@ -338,7 +338,7 @@ class _FaultyPostgresStore(PostgresStore):
         self.keep_blobs_in(harness.objects)
 
     def abandon(self) -> None:
-        """Let go of everything, and wait until the server knows that the sessions have ended, since leases end then."""
+        """Abandon the store, and wait until the server has ended its sessions, because leases end with them."""
         number = self._ownership.number if self._ownership is not None and self._target.shared else 0
         super().abandon()
         if number:
@@ -346,7 +346,7 @@ class _FaultyPostgresStore(PostgresStore):
                 connection.execute("SELECT pg_advisory_lock_shared(%s)", (-number,))
 
     def bare_disk(self) -> Disk:
-        """Return the disk; a store that is not open yet is connected for it."""
+        """Return the disk; connect a store that is not open yet."""
         if self._database is None:
             self._connect()
         if self._disk is None:
@@ -410,7 +410,7 @@ def _faulty(prepared: tuple[StorageContext, str], faults: Faults) -> tuple[Stora
 
 
 def start(run_id: str = RUN, **facts: Any) -> runs.RunStart:
-    """Return what a run begins with."""
+    """Return the start of a run."""
     given: dict[str, Any] = {
         "run_id": run_id,
         "recipe_id": "draft",
@@ -425,7 +425,7 @@ def start(run_id: str = RUN, **facts: Any) -> runs.RunStart:
 
 
 def step(key: str, output: plain.Json = None, **facts: Any) -> dict[str, Any]:
-    """Return a journal line as the engine makes it."""
+    """Return a journal line as the engine writes it."""
     output = f"output of {key}" if output is None else output
     line = {
         "step_index": 0,
@@ -477,7 +477,7 @@ async def begun(harness: StoreHarness, **facts: Any) -> FolderLog:
 
 
 async def ended(harness: StoreHarness, *keys: str, status: str = "done", **facts: Any) -> None:
-    """Make a run that has ended."""
+    """Create a run that has ended."""
     log = await begun(harness, **facts)
     for key in keys:
         await log.append_step(step(key))
@@ -499,11 +499,11 @@ def types(told: list[Any]) -> list[str]:
 
 
 Make = Callable[..., PostgresStoreHarness]
-"""Makes the store of a process of its own."""
+"""Creates the store of a process of its own."""
 
 
 async def close_all(made: Iterable[StoreHarness]) -> None:
-    """Close stores of which some cannot write any more."""
+    """Close stores, some of which cannot write any more."""
     for harness in made:
         with contextlib.suppress(errors.StorageFault):
             await harness.store.close()

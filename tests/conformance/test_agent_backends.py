@@ -1,6 +1,6 @@
-"""What every backend promises about conversations, tools, models, costs and failures, held against each of them.
+"""The promises of every backend about conversations, tools, models, costs and failures, tested on each of them.
 
-The real programs speak with a fake model, in a network namespace that has only loopback where one can be had.
+The real programs connect to a fake model, in a network namespace that has only loopback where that is possible.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.conformance import agent_harness
 from tests.conformance.agent_harness import AgentHarness
 
 LOCAL_SMOKES = ("test_a_new_conversation_is_begun", "test_tokens_and_price_are_told")
-"""Tests in which the model of this machine, which takes a second each time, answers always."""
+"""Tests that always run on the local model, which takes a second each time."""
 
 CANCEL_SECONDS = 30.0
 SLACK_SECONDS = 15.0
@@ -39,7 +39,7 @@ HANGING = 'python3 -c \'import threading; open("begun.txt", "w").close(); thread
 
 
 def needs(ability: Callable[[agent_harness.Abilities], Any]) -> Callable[[Case], Case]:
-    """Try a case on those backends only that can do what it is about."""
+    """Run a test only on backends with the ability that it needs."""
 
     def marked(case: Case) -> Case:
         case.needs = ability  # type: ignore[attr-defined]
@@ -49,7 +49,7 @@ def needs(ability: Callable[[agent_harness.Abilities], Any]) -> Callable[[Case],
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Try each case on every backend that declares what it needs."""
+    """Run each test on every backend with the abilities that it needs."""
     needed = getattr(metafunc.function, "needs", lambda _: True)
     plans = [(name, plan) for name, plan in agent_harness.PLANS.items() if needed(plan.abilities)]
     is_smoke = metafunc.function.__name__ in LOCAL_SMOKES
@@ -76,7 +76,7 @@ async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a prompt: a reply or the code of an error, and how long it took."""
+    """The result of a prompt: a reply or the code of an error, and the time that it took."""
 
     text: str
     code: str | None
@@ -87,7 +87,7 @@ class Outcome:
 
 
 async def ask(harness: AgentHarness, text: str = "Say PONG.", **given: Any) -> Outcome:
-    """Send a prompt; a raised error and one within a reply are the same here."""
+    """Send a prompt, and return a raised error in the same form as an error within a reply."""
     started = time.monotonic()
     try:
         reply = await harness.backend.prompt(harness.prompt(text, **given))
@@ -99,12 +99,12 @@ async def ask(harness: AgentHarness, text: str = "Say PONG.", **given: Any) -> O
 
 
 def new_session() -> dict[str, Any]:
-    """Return what makes a prompt the first one of a conversation."""
+    """Return the fields of a prompt that begins a conversation."""
     return {"agent_session_id": str(uuid.uuid4()), "session_created": False}
 
 
 async def test_a_new_conversation_is_begun(harness: AgentHarness) -> None:
-    """The first prompt of a conversation reaches the model once, and the reply says which conversation it was."""
+    """The first prompt of a conversation reaches the model once, and the reply names the conversation."""
     if harness.abilities.is_told:
         harness.say(Reply(text="PONG-ONE"))
     session = new_session()
@@ -123,7 +123,7 @@ async def test_a_new_conversation_is_begun(harness: AgentHarness) -> None:
 
 
 async def test_a_prompt_without_a_past_needs_no_conversation(harness: AgentHarness) -> None:
-    """Without a session the prompt is answered all the same."""
+    """The backend answers a prompt without a session."""
     if harness.abilities.is_told:
         harness.say(Reply(text="PONG-ONE"))
 
@@ -135,7 +135,7 @@ async def test_a_prompt_without_a_past_needs_no_conversation(harness: AgentHarne
 
 @needs(lambda able: able.remembers)
 async def test_a_conversation_goes_on_after_a_restart(harness: AgentHarness) -> None:
-    """A resumed conversation knows what was said in it, in a new life of the service too."""
+    """After a restart of the service, a resumed conversation still contains its earlier turns."""
     harness.say(Reply(text="NOTED-ONE"), Reply(text="NOTED-TWO"), Reply(text="NOTED-THREE"))
     session = new_session()
     first = await ask(harness, "My word is QUINCE.", **session)
@@ -154,7 +154,7 @@ async def test_a_conversation_goes_on_after_a_restart(harness: AgentHarness) -> 
 
 @needs(lambda able: able.remembers and able.is_told)
 async def test_two_conversations_are_kept_apart(harness: AgentHarness) -> None:
-    """What is said in one conversation is not heard in another one, in the same folder."""
+    """Two conversations in the same folder do not see each other's turns."""
     harness.say(Reply(text="NOTED-ONE"), Reply(text="NOTED-TWO"))
     await ask(harness, "My word is QUINCE.", **new_session())
     outcome = await ask(harness, "Which word is mine?", **new_session())
@@ -165,7 +165,7 @@ async def test_two_conversations_are_kept_apart(harness: AgentHarness) -> None:
 
 @needs(lambda able: able.remembers and able.is_told)
 async def test_a_first_prompt_that_was_cut_off_is_sent_again(harness: AgentHarness) -> None:
-    """A conversation whose first prompt was cut off can be begun again under its id, whether it exists or not."""
+    """A conversation whose first prompt was cancelled can begin again under the same id."""
     session = new_session()
     harness.say(Hang())
     cut = asyncio.ensure_future(harness.backend.prompt(harness.prompt("My word is QUINCE.", **session)))
@@ -184,7 +184,7 @@ async def test_a_first_prompt_that_was_cut_off_is_sent_again(harness: AgentHarne
 
 @needs(lambda able: able.remembers and able.is_told)
 async def test_a_first_prompt_that_was_answered_unrecorded_is_sent_again(harness: AgentHarness) -> None:
-    """A conversation that exists although nobody knows of it can be spoken in under its id."""
+    """A first prompt that was answered, but not recorded, can be sent again under the same id."""
     session = new_session()
     harness.say(Reply(text="NOTED-ONE"), Reply(text="NOTED-TWO"))
     first = await ask(harness, "My word is QUINCE.", **session)
@@ -200,7 +200,7 @@ async def test_a_first_prompt_that_was_answered_unrecorded_is_sent_again(harness
 @pytest.mark.parametrize("failing", [1, 2])
 @needs(lambda able: able.remembers and able.is_told)
 async def test_a_prompt_that_failed_is_sent_again(harness: AgentHarness, failing: int) -> None:
-    """After a failure in its first prompt, or in its second, a conversation goes on with all that was said before."""
+    """After its first or second prompt fails, a conversation continues with all its earlier turns."""
     session = new_session()
     for number, word in enumerate(("QUINCE", "MEDLAR", "SORREL"), start=1):
         key, attempt = f"step-{number}", 1
@@ -224,7 +224,7 @@ async def test_a_prompt_that_failed_is_sent_again(harness: AgentHarness, failing
 
 @needs(lambda able: able.breaks_loops)
 async def test_a_turn_that_a_program_broke_off_has_failed(harness: AgentHarness) -> None:
-    """A program that finds its model in a loop and ends has not answered: it says why, and can be asked again."""
+    """A program that ends because its model is in a loop returns an error with the reason, and can be asked again."""
     session = new_session()
     harness.say(Reply(tool=Shell(command="echo made > made.txt")))
     broken = await ask(harness, "My word is QUINCE.", **session)
@@ -238,7 +238,7 @@ async def test_a_turn_that_a_program_broke_off_has_failed(harness: AgentHarness)
 
 @needs(lambda able: able.remembers and able.is_program)
 async def test_a_conversation_outlives_a_kill(harness: AgentHarness) -> None:
-    """After a program was killed in the second prompt, the conversation goes on with the first one."""
+    """After a program is killed during the second prompt, the conversation continues from the first one."""
     session = new_session()
     harness.say(Reply(text="NOTED-ONE"))
     first = await ask(harness, "My word is QUINCE.", **session)
@@ -263,7 +263,7 @@ async def test_a_conversation_outlives_a_kill(harness: AgentHarness) -> None:
 
 @needs(lambda able: able.remembers and able.is_asked)
 async def test_an_unknown_conversation_is_told(harness: AgentHarness) -> None:
-    """A conversation that is to be resumed and does not exist is an error with a code of its own."""
+    """Resuming an unknown conversation returns an error with a code of its own, and does not ask the model."""
     harness.say(Reply(text="PONG"))
 
     outcome = await ask(harness, agent_session_id=str(uuid.uuid4()), session_created=True)
@@ -274,7 +274,7 @@ async def test_an_unknown_conversation_is_told(harness: AgentHarness) -> None:
 
 @needs(lambda able: able.acts)
 async def test_a_tool_really_acts_in_the_working_folder(harness: AgentHarness) -> None:
-    """A tool that the model calls writes a file in the folder that the prompt names, and the reply comes after it."""
+    """A tool that the model calls writes a file in the prompt's folder, and the reply follows it."""
     harness.say(Reply(text="I act.", tool=Shell(command="echo made > made.txt; pwd")), Reply(text="It is done."))
 
     outcome = await ask(harness, "Make the file.", **new_session())
@@ -288,7 +288,7 @@ async def test_a_tool_really_acts_in_the_working_folder(harness: AgentHarness) -
 
 
 async def test_with_tools_off_an_agent_speaks(harness: AgentHarness) -> None:
-    """With its tools off an agent still answers; where they cannot be turned off it refuses, by its name."""
+    """With its tools off an agent still answers; a backend that cannot turn them off refuses, and names itself."""
     if harness.abilities.is_told:
         harness.say(Reply(text="PONG"))
 
@@ -304,7 +304,7 @@ async def test_with_tools_off_an_agent_speaks(harness: AgentHarness) -> None:
 
 @needs(lambda able: able.acts and able.tools_off is None)
 async def test_with_tools_off_nothing_is_done(harness: AgentHarness) -> None:
-    """With its tools off an agent does nothing, even if its model insists, and in a resumed conversation too."""
+    """With its tools off an agent runs none, even if its model insists, and also in a resumed conversation."""
     session = new_session()
     insisting = Shell(command="echo made > made.txt", insist=harness.shell)
     harness.say(Reply(text="I act.", tool=insisting), Reply(text="NOTED-ONE"))
@@ -325,7 +325,7 @@ async def test_with_tools_off_nothing_is_done(harness: AgentHarness) -> None:
 
 
 async def test_the_chosen_model_is_asked(harness: AgentHarness) -> None:
-    """A tier leads to the model that is configured for it, and that model is asked."""
+    """A tier selects its configured model, and the backend asks that model."""
     if harness.abilities.chosen is None:
         outcome = await ask(harness, model="a-model-of-its-own", max_tokens=12)
 
@@ -344,7 +344,7 @@ async def test_the_chosen_model_is_asked(harness: AgentHarness) -> None:
 
 @needs(lambda able: able.is_asked)
 async def test_the_standing_instruction_reaches_the_model(harness: AgentHarness) -> None:
-    """What a person wants said before everything else is heard by the model."""
+    """The system prompt of a request reaches the model."""
     harness.say(Reply(text="PONG"))
 
     outcome = await ask(harness, system="Speak like MARLOWE.", **new_session())
@@ -355,7 +355,7 @@ async def test_the_standing_instruction_reaches_the_model(harness: AgentHarness)
 
 @needs(lambda abilities: abilities.cut_off)
 async def test_a_reply_at_its_longest_is_told(harness: AgentHarness) -> None:
-    """What there is of a reply that the model could not end comes with the reason, or the program's loss of it does."""
+    """A reply at its length limit has a reason and its partial text, or an error if the text is lost."""
     harness.say(Reply(text="The rain falls on the", cut=True))
     reply = await harness.backend.prompt(harness.prompt("Tell it."))
     code = reply.error.code if reply.error else None
@@ -366,7 +366,7 @@ async def test_a_reply_at_its_longest_is_told(harness: AgentHarness) -> None:
 
 @needs(lambda abilities: abilities.limits)
 async def test_a_limit_reaches_the_model(harness: AgentHarness) -> None:
-    """The longest reply that a step allows is what the model is asked for."""
+    """The reply limit of a step is sent to the model."""
     harness.say(Reply(text="PONG"))
     await harness.backend.prompt(harness.prompt("Say it.", max_tokens=777))
 
@@ -375,7 +375,7 @@ async def test_a_limit_reaches_the_model(harness: AgentHarness) -> None:
 
 
 async def test_tokens_and_price_are_told(harness: AgentHarness) -> None:
-    """A reply brings the tokens that its requests took, and the price where the backend knows one."""
+    """A reply reports the tokens of all its requests, and the price if the backend knows one."""
     if not harness.abilities.is_told:
         outcome = await ask(harness, max_tokens=12)
 
@@ -399,7 +399,7 @@ async def test_tokens_and_price_are_told(harness: AgentHarness) -> None:
 
 @needs(lambda able: able.remembers and able.is_told and able.input_tokens is not None)
 async def test_equal_turns_take_the_same(harness: AgentHarness) -> None:
-    """Three equal turns of a conversation take the same, over a restart too, and together what the model counted."""
+    """Three equal turns of a conversation report the same usage, across restarts, and it equals the model's count."""
     harness.say(Reply(text="PONG"))
     session = new_session()
     turns = []
@@ -415,7 +415,7 @@ async def test_equal_turns_take_the_same(harness: AgentHarness) -> None:
 
 @needs(lambda able: able.acts and able.remembers and able.sums and able.adds_up)
 async def test_what_a_failed_turn_took_is_counted_once(harness: AgentHarness) -> None:
-    """What the model answered before a turn failed is on its bill or on that of the next turn, and never on both."""
+    """The usage before a failed turn's error is reported by that turn or by the next one, never by both."""
     session = new_session()
     act = Reply(text="I act.", tool=Shell(command="echo made > made.txt"))
     harness.say(Reply(text="PONG"), act, Fault(status=400, message="that cannot be"))
@@ -433,7 +433,7 @@ async def test_what_a_failed_turn_took_is_counted_once(harness: AgentHarness) ->
 
 @needs(lambda able: able.is_told)
 async def test_a_key_that_is_not_taken_is_told(harness: AgentHarness) -> None:
-    """A service that refuses the key is an error, never a reply, and it comes soon."""
+    """A service that refuses the key leads to an error within the time limit, never to a reply."""
     harness.say(Fault(status=401, message="the key is not taken"))
 
     outcome = await ask(harness, timeout_seconds=harness.abilities.wait_seconds)
@@ -447,8 +447,8 @@ async def test_a_key_that_is_not_taken_is_told(harness: AgentHarness) -> None:
 @pytest.mark.parametrize("status", [429, 500])
 @needs(lambda able: able.is_told)
 async def test_endless_trouble_ends_at_a_limit(harness: AgentHarness, status: int) -> None:
-    """A service that is too busy, or broken, for ever ends in an error, at the prompt's limit at the latest."""
-    # Those that try again wait as long as they are asked to; programs decide that themselves.
+    """A service that is always too busy or broken leads to an error, at the prompt's time limit at the latest."""
+    # Services are retried after the delay that they ask for; programs choose the delay themselves.
     headers = {} if harness.abilities.is_program else {"Retry-After-Ms": "20"}
     harness.say(Fault(status=status, message="there is trouble", headers=headers))
 
@@ -462,7 +462,7 @@ async def test_endless_trouble_ends_at_a_limit(harness: AgentHarness, status: in
 
 @needs(lambda able: able.is_told)
 async def test_an_empty_reply_is_not_made_up(harness: AgentHarness) -> None:
-    """A model that says nothing leads to no text, or to an error that says so."""
+    """An empty reply of the model leads to an empty text, or to an error for empty replies."""
     harness.say(Reply(text=""))
 
     outcome = await ask(harness, timeout_seconds=harness.abilities.wait_seconds)
@@ -473,7 +473,7 @@ async def test_an_empty_reply_is_not_made_up(harness: AgentHarness) -> None:
 
 @needs(lambda able: able.is_asked)
 async def test_a_megabyte_is_told_whole(harness: AgentHarness) -> None:
-    """A reply of a megabyte arrives as it was said."""
+    """A reply of a megabyte arrives unchanged."""
     harness.say(Reply(text=f"{MEGABYTE}END"))
 
     outcome = await ask(harness)
@@ -483,7 +483,7 @@ async def test_a_megabyte_is_told_whole(harness: AgentHarness) -> None:
 
 
 async def test_a_long_prompt_arrives_whole(harness: AgentHarness) -> None:
-    """A prompt of three hundred thousand bytes is heard from its first word to its last, and no shell sees it."""
+    """A prompt of three hundred thousand bytes reaches the model whole, and no shell interprets it."""
     words = f"FIRST {'plain words of a long prompt, ' * 10_000} 'quoted' $HOME `date` \\n LAST"
     if harness.abilities.is_told:
         harness.say(Reply(text="PONG"))
@@ -500,7 +500,7 @@ async def test_a_long_prompt_arrives_whole(harness: AgentHarness) -> None:
 )
 @needs(lambda able: able.is_program)
 async def test_a_prompt_is_words_and_nothing_else(harness: AgentHarness, text: str) -> None:
-    """A prompt that looks like an option, a command or a file name is passed on as it is."""
+    """A prompt that looks like an option, a command or a file name is passed on unchanged."""
     harness.say(Reply(text="PONG"))
 
     outcome = await ask(harness, text)
@@ -512,12 +512,12 @@ async def test_a_prompt_is_words_and_nothing_else(harness: AgentHarness, text: s
 
 @needs(lambda able: able.is_program)
 async def test_a_program_that_is_killed_is_told(harness: AgentHarness) -> None:
-    """A program that somebody ends in the middle of a call has not answered, whatever its exit code says."""
+    """A program that is terminated during a call returns an error, not a reply."""
     harness.say(Hang())
     asking = asyncio.ensure_future(ask(harness))
     await _until(lambda: harness.model.asked)
     for pid in _outermost(harness):
-        # The end of one may be the end of the others.
+        # The end of one process may end the others.
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
     outcome = await asyncio.wait_for(asking, SLACK_SECONDS * 2)
@@ -530,7 +530,7 @@ async def test_a_program_that_is_killed_is_told(harness: AgentHarness) -> None:
 
 @needs(lambda able: able.is_program)
 async def test_a_limit_of_time_is_kept(harness: AgentHarness) -> None:
-    """A model that never answers is given up at the limit, and nothing is left of the program."""
+    """At the time limit, the backend gives up a model that never answers, and leaves no process of the program."""
     harness.say(Hang(begin="I thi"))
 
     outcome = await ask(harness, timeout_seconds=harness.abilities.limit_seconds)
@@ -542,7 +542,7 @@ async def test_a_limit_of_time_is_kept(harness: AgentHarness) -> None:
 
 @needs(lambda able: able.is_told)
 async def test_a_cancellation_while_the_model_thinks_leaves_nothing(harness: AgentHarness) -> None:
-    """A cancelled prompt ends soon, no process of it is left, and the backend goes on answering."""
+    """A cancelled prompt ends soon and leaves no process, and the backend answers the next prompt."""
     harness.say(Hang())
     asking = asyncio.ensure_future(harness.backend.prompt(harness.prompt(**new_session())))
     if isinstance(harness, agent_harness.ScriptedAgentHarness):
@@ -560,7 +560,7 @@ async def test_a_cancellation_while_the_model_thinks_leaves_nothing(harness: Age
 
 @needs(lambda able: able.acts)
 async def test_a_cancellation_while_a_tool_works_leaves_nothing(harness: AgentHarness) -> None:
-    """A cancelled prompt also ends the tool that is at work, though it has a session and a group of its own."""
+    """Cancelling a prompt also ends its running tool, which has a session and a process group of its own."""
     harness.say(Reply(tool=Shell(command=HANGING)), Reply(text="Done."))
     asking = asyncio.ensure_future(harness.backend.prompt(harness.prompt("Begin.", **new_session())))
     await _until(lambda: (harness.workspace / "begun.txt").exists() or asking.done())
@@ -575,7 +575,7 @@ async def test_a_cancellation_while_a_tool_works_leaves_nothing(harness: AgentHa
 
 @needs(lambda able: able.is_asked)
 async def test_prompts_at_once_get_their_own_replies(harness: AgentHarness) -> None:
-    """Two agents that work at once with one home do not mix up what they hear."""
+    """Two agents that work at the same time with one home get their own replies."""
     harness.model.script = _echo
     outcomes = await asyncio.gather(*(ask(harness, f"Say WORD-{n}.", **new_session(), key=f"k{n}") for n in range(2)))
 
@@ -583,13 +583,13 @@ async def test_prompts_at_once_get_their_own_replies(harness: AgentHarness) -> N
 
 
 async def test_a_backend_that_works_lacks_nothing(harness: AgentHarness) -> None:
-    """The check of the configuration finds nothing wrong with what works."""
+    """The check of the configuration finds no flaw in a working backend."""
     assert harness.lacks() == []
 
 
 @needs(lambda able: able.is_program)
 async def test_a_missing_program_is_told(harness: AgentHarness) -> None:
-    """A program that is not there is an error that says what to install, and the check finds it too."""
+    """A missing program leads to the error `agent_missing`, and the check of the configuration finds it as well."""
     harness.config = dataclasses.replace(
         harness.config, command=(str(harness.folder / "nowhere"), *harness.config.command[1:])
     )
@@ -606,12 +606,12 @@ def _echo(asked: Asked) -> Reply:
 
 async def _until(holds: Callable[[], Any]) -> None:
     async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - what is waited for happens in other processes
+        while not holds():  # noqa: ASYNC110 - the condition depends on other processes
             await asyncio.sleep(0.02)
 
 
 def _outermost(harness: AgentHarness) -> set[int]:
-    """Return the processes of the program whose parents are none."""
+    """Return the processes of the program whose parents do not belong to it."""
     workers = set(harness.workers())
     return {pid for pid in workers if _parent(pid) not in workers}
 

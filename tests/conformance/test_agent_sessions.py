@@ -1,4 +1,4 @@
-"""What is kept of conversations, on a folder of the machine and in memory, with and without a power cut."""
+"""The records of conversations, in a folder of the machine and in memory, with and without a power cut."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HOSTILE = (
 
 
 class Cabin:
-    """Sessions of one process, and what a crash leaves of them to the next."""
+    """The sessions of one process, and the data that a crash leaves to the next one."""
 
     def __init__(self, place: Path | None, *, lose_unsynced: bool = False) -> None:
         self._place = place
@@ -55,11 +55,11 @@ class Cabin:
 
     @property
     def disk(self) -> Disk:
-        """Return the disk, to look at and to tamper with."""
+        """Return the disk, for inspection and tampering."""
         return self._memory if self._place is None else OsDisk(self._place)
 
     def beside(self) -> StoredAgentSessions:
-        """Return the same sessions as another process has them."""
+        """Return the same sessions in another process."""
         workers = Inline() if self._place is None else Threads(1, "sessions")
         made = StoredAgentSessions(FaultyDisk(self.disk, self.faults), workers)
         self._made.append(made)
@@ -73,30 +73,30 @@ class Cabin:
         return self.sessions
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all sessions."""
         for made in self._made:
             made.close()
 
     def path(self, name: str, talk: str = TALK) -> str:
-        """Return the path of a file about a conversation."""
+        """Return the path of a file of a conversation."""
         return f"{layout.agent_session_folder(talk)}/{name}"
 
 
 @pytest.fixture(params=["folder", "memory", "memory after a power cut"])
 def cabin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cabin]:
-    """Give sessions on a disk of either kind."""
+    """Yield sessions on a disk of each kind."""
     made = Cabin(tmp_path if request.param == "folder" else None, lose_unsynced="power" in request.param)
     yield made
     made.close()
 
 
 def session(talk: str = TALK, **facts: Any) -> AgentSession:
-    """Return a conversation; what is not given is usual."""
+    """Return a conversation with defaults for the missing fields."""
     return AgentSession(**({"agent_session_id": talk, "backend": "codex", "working_dir": "/work"} | facts))
 
 
 async def test_nothing_is_known_at_first(cabin: Cabin) -> None:
-    """A conversation that nobody has spoken in is unknown, has no turns and no run; looking leaves nothing behind."""
+    """A conversation without prompts is unknown and has neither turns nor a run; looking it up writes no files."""
     assert await cabin.sessions.find(TALK) is None
     assert await cabin.sessions.turns(TALK) == []
     assert await cabin.sessions.claimant(TALK) is None
@@ -104,7 +104,7 @@ async def test_nothing_is_known_at_first(cabin: Cabin) -> None:
 
 
 async def test_what_is_kept_outlives_a_crash(cabin: Cabin) -> None:
-    """Once `keep` has returned, a session is found by the next process, the latest state of it alone."""
+    """Once `keep` has returned, the next process finds the latest state of a session."""
     await cabin.sessions.keep(session())
     await cabin.sessions.keep(session(created=True, program_session_id="thread_1"))
 
@@ -112,7 +112,7 @@ async def test_what_is_kept_outlives_a_crash(cabin: Cabin) -> None:
 
 
 async def test_a_first_prompt_about_to_be_sent_is_on_record(cabin: Cabin) -> None:
-    """A crash in the first prompt finds the id that it named, not yet known to exist."""
+    """After a crash during the first prompt, the id of its conversation is on record, but not as created."""
     await cabin.sessions.keep(session())
     found = await cabin.crash().find(TALK)
 
@@ -121,7 +121,7 @@ async def test_a_first_prompt_about_to_be_sent_is_on_record(cabin: Cabin) -> Non
 
 
 async def test_a_session_of_an_earlier_version_is_read(cabin: Cabin) -> None:
-    """What an earlier version did not keep has its default."""
+    """Fields that an earlier version did not record get their defaults."""
     await cabin.sessions.keep(session(begun_at="2026-02-10T14:30:20.000Z"))
     kept = json.loads(cabin.disk.read(cabin.path("session.json")))
     earlier = {name: kept[name] for name in ("agent_session_id", "backend", "working_dir", "created")}
@@ -132,7 +132,7 @@ async def test_a_session_of_an_earlier_version_is_read(cabin: Cabin) -> None:
 
 
 async def test_turns_outlive_a_crash_in_their_order(cabin: Cabin) -> None:
-    """Turns that were added come back as they were, in order, over as many processes as it takes."""
+    """Turns survive crashes in their order, even if several processes added them."""
     await cabin.sessions.add_turns(TALK, [SAID, ANSWERED])
     await cabin.crash().add_turns(TALK, [ANSWERED | {"attempt": 2}])
 
@@ -141,7 +141,7 @@ async def test_turns_outlive_a_crash_in_their_order(cabin: Cabin) -> None:
 
 @pytest.mark.parametrize("kept", [0, 1, 20, -1])
 async def test_a_torn_line_is_cut_off(cabin: Cabin, kept: int) -> None:
-    """Turns that a crash cut in two are gone together, and the next ones follow on a line of their own."""
+    """A crash in the middle of added turns loses all of them, and the next turns begin on a new line."""
     await cabin.sessions.add_turns(TALK, [SAID])
     before = cabin.disk.size(cabin.path("turns.jsonl"))
     await cabin.sessions.add_turns(TALK, [ANSWERED, SAID])
@@ -181,7 +181,7 @@ async def test_a_torn_line_is_cut_off(cabin: Cabin, kept: int) -> None:
     ],
 )
 async def test_a_damaged_file_is_told(cabin: Cabin, name: str, content: bytes) -> None:
-    """A file that cannot be trusted is an error that names it, whoever reads; it stays as it is."""
+    """Reading a damaged file raises an error that names the file, and leaves the file unchanged."""
     await cabin.sessions.keep(session())
     cabin.disk.write(cabin.path(name), content, sync=True)
     reading = {
@@ -197,7 +197,7 @@ async def test_a_damaged_file_is_told(cabin: Cabin, name: str, content: bytes) -
 
 
 async def test_turns_behind_damage_are_not_lost(cabin: Cabin) -> None:
-    """What is added behind a damaged line is there once a person has mended it."""
+    """Turns added after a damaged line are readable once a person has repaired it."""
     await cabin.sessions.add_turns(TALK, [SAID])
     good = cabin.disk.read(cabin.path("turns.jsonl"))
     cabin.disk.write(cabin.path("turns.jsonl"), b"?" + good, sync=True)
@@ -209,7 +209,7 @@ async def test_turns_behind_damage_are_not_lost(cabin: Cabin) -> None:
 
 @pytest.mark.parametrize("talk", HOSTILE)
 async def test_no_id_leads_elsewhere(cabin: Cabin, talk: str) -> None:
-    """Whatever a conversation is called, its files lie in one folder of their own below `sessions/agents`."""
+    """The files of a conversation are in one folder below `sessions/agents`, even with a hostile id."""
     await cabin.sessions.keep(session(talk))
     await cabin.sessions.add_turns(talk, [SAID])
     (folder,) = cabin.disk.names(layout.AGENT_SESSIONS)
@@ -222,7 +222,7 @@ async def test_no_id_leads_elsewhere(cabin: Cabin, talk: str) -> None:
 
 @pytest.mark.parametrize("talk", ["", "a\0b", "a\nb", "\ud800", "x" * (ID_CHARACTERS + 1)])
 async def test_an_id_that_none_can_have_is_refused(cabin: Cabin, talk: str) -> None:
-    """Empty, endless and unprintable ids are refused before anything is touched."""
+    """Empty, overlong and unprintable ids are refused, and no file is written."""
     async with AsyncExitStack() as holding:
         for asking in (
             cabin.sessions.find(talk),
@@ -242,14 +242,14 @@ async def test_an_id_that_none_can_have_is_refused(cabin: Cabin, talk: str) -> N
 
 @hypothesis.given(strategies.text(max_size=40), strategies.text(max_size=40))
 def test_two_ids_never_share_a_folder(one: str, other: str) -> None:
-    """Different ids have different folders, on file systems that know no capitals too."""
+    """Different ids have different folders, also on file systems that ignore case."""
     folders = {layout.agent_session_folder(talk).lower() for talk in (one, other)}
 
     assert len(folders) == len({one, other})
 
 
 async def test_only_the_owner_can_read_them(tmp_path: Path) -> None:
-    """Conversations are nobody else's business."""
+    """Only the owner can read the files of conversations."""
     cabin = Cabin(tmp_path)
     await cabin.sessions.keep(session())
     await cabin.sessions.add_turns(TALK, [SAID])
@@ -262,7 +262,7 @@ async def test_only_the_owner_can_read_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
 async def test_a_full_disk_is_a_fault_and_changes_nothing(cabin: Cabin, operation: str) -> None:
-    """What cannot be made durable is refused, and what was kept before stands."""
+    """A write that cannot be made durable is refused, and the earlier records stay."""
     await cabin.sessions.keep(session())
     await cabin.sessions.add_turns(TALK, [SAID])
     cabin.faults.refuse(operation, "", errno.ENOSPC)
@@ -279,7 +279,7 @@ async def test_a_full_disk_is_a_fault_and_changes_nothing(cabin: Cabin, operatio
 
 
 async def test_one_holds_a_conversation(cabin: Cabin) -> None:
-    """Somebody else is refused and told who speaks; whoever holds it may hold it again, until the last block ends."""
+    """A conversation refuses a second holder and names the first, which may hold it again until its last block ends."""
     async with cabin.sessions.hold(TALK, "run-a"):
         async with cabin.sessions.hold(TALK, "run-a"):
             pass
@@ -295,7 +295,7 @@ async def test_one_holds_a_conversation(cabin: Cabin) -> None:
 
 
 async def test_another_process_holds_a_conversation(cabin: Cabin) -> None:
-    """A second process is kept out and told who speaks, of this conversation alone, until it is let go of."""
+    """A second process cannot hold the same conversation until its holder leaves it, but can hold another one."""
     other = cabin.beside()
     async with cabin.sessions.hold(TALK, "run-a"):
         with pytest.raises(errors.Conflict) as refused:
@@ -310,7 +310,7 @@ async def test_another_process_holds_a_conversation(cabin: Cabin) -> None:
 
 
 async def test_a_hold_ends_with_its_block(cabin: Cabin) -> None:
-    """However a block is left, the conversation is free afterwards and nothing of the holder stays."""
+    """A block that ends with an exception frees the conversation, and leaves no file of the holder."""
     with pytest.raises(KeyError):
         async with cabin.sessions.hold(TALK, "run-a"):
             raise KeyError
@@ -321,7 +321,7 @@ async def test_a_hold_ends_with_its_block(cabin: Cabin) -> None:
 
 
 async def test_a_hold_that_cannot_be_told_is_none(cabin: Cabin) -> None:
-    """A disk that takes no writes is a fault, and nobody holds the conversation then."""
+    """If the disk refuses to record the holder, the conversation stays free."""
     cabin.faults.refuse("write", "holder")
     with pytest.raises(errors.StorageFault):
         async with cabin.sessions.hold(TALK, "run-a"):
@@ -332,7 +332,7 @@ async def test_a_hold_that_cannot_be_told_is_none(cabin: Cabin) -> None:
 
 
 async def test_the_last_claim_counts(cabin: Cabin) -> None:
-    """Which run has a conversation outlives a crash, and is told apart from who it is."""
+    """The latest claim on a conversation survives a crash, and does not create the conversation."""
     await cabin.sessions.claim(TALK, "run-a")
     await cabin.sessions.claim(TALK, "run-b")
     sessions = cabin.crash()

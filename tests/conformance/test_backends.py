@@ -1,4 +1,4 @@
-"""What every backend promises, held against each of them."""
+"""The basic promises of every backend, tested on each of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCRIPT = {"slow*": {"hang": True}, "brief": "Kael arrives at dawn.", "draft": "R
 
 MODEL = [
     pytest.mark.model,
-    # `test_agent_backends.py` has the smoke of it.
+    # `test_agent_backends.py` runs a smoke test of it.
     pytest.mark.slow,
     pytest.mark.skipif(bool(local.missing_packages()), reason=local.lacks() or ""),
 ]
@@ -67,12 +67,12 @@ def slow(number: int = 0) -> ports.AgentPrompt:
 
 
 def test_a_backend_has_its_configured_name(backend: ports.AgentBackend, name: str) -> None:
-    """Agents refer to a backend by the name that it was given."""
+    """A backend has the name of its configuration."""
     assert backend.get_name() == name
 
 
 def test_a_backend_knows_a_model_for_each_tier(backend: ports.AgentBackend) -> None:
-    """The three tier names lead to a model; any other name stands for itself."""
+    """Each of the three tier names selects a model; any other name is passed on unchanged."""
     assert all(backend.resolve_model(tier) for tier in TIERS)
     assert backend.resolve_model("a-model-of-its-own") == "a-model-of-its-own"
 
@@ -86,7 +86,7 @@ async def test_a_prompt_gets_a_reply(backend: ports.AgentBackend) -> None:
 
 
 async def test_the_same_prompt_gets_the_same_reply_after_a_restart(make: Making, name: str) -> None:
-    """A step that is repeated says again what it said, in another process of the service too."""
+    """A repeated step gets the same reply, also in another process of the service."""
     replies = []
     for prompts in (("brief", "draft"), ("draft", "brief")):
         made = make()
@@ -99,7 +99,7 @@ async def test_the_same_prompt_gets_the_same_reply_after_a_restart(make: Making,
 
 
 async def test_prompts_at_once_get_their_own_replies(backend: ports.AgentBackend) -> None:
-    """Replies are not mixed up, however many prompts come together."""
+    """Concurrent prompts get their own replies."""
     asked = [prompt(f"Tell about the {key}.", key=key) for key in ("brief", "draft")]
     together = await asyncio.gather(*(backend.prompt(one) for one in asked))
     apart = [await backend.prompt(one) for one in asked]
@@ -108,7 +108,7 @@ async def test_prompts_at_once_get_their_own_replies(backend: ports.AgentBackend
 
 
 async def test_a_cancellation_stops_the_agent(backend: ports.AgentBackend) -> None:
-    """A cancelled prompt ends long before its reply would, leaves nothing running, and the next one is answered."""
+    """A cancelled prompt ends early and leaves no process, and the next prompt is answered."""
     before = living.children()
     speaking = asyncio.ensure_future(backend.prompt(slow()))
     await asyncio.wait([speaking], timeout=0.3)
@@ -122,7 +122,7 @@ async def test_a_cancellation_stops_the_agent(backend: ports.AgentBackend) -> No
 
 
 async def test_a_timeout_stops_the_agent(backend: ports.AgentBackend) -> None:
-    """A caller's time-out is a cancellation like any other."""
+    """A caller's time-out stops the agent like a cancellation."""
     before = living.children()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
@@ -132,7 +132,7 @@ async def test_a_timeout_stops_the_agent(backend: ports.AgentBackend) -> None:
 
 
 async def test_cancelling_one_prompt_leaves_the_others(backend: ports.AgentBackend) -> None:
-    """A prompt that waits or speaks beside a cancelled one gets its reply."""
+    """A prompt that waits or runs beside a cancelled one gets its reply."""
     cancelled = asyncio.ensure_future(backend.prompt(slow()))
     await asyncio.wait([cancelled], timeout=0.1)
     other = asyncio.ensure_future(backend.prompt(prompt()))
@@ -145,7 +145,7 @@ async def test_cancelling_one_prompt_leaves_the_others(backend: ports.AgentBacke
 
 
 async def test_closing_ends_everything(make: Making, name: str) -> None:
-    """After `close` nothing runs; a backend that was never used closes as well, and closing twice is closing once."""
+    """After `close` no process runs; an unused backend can be closed as well, and `close` can be repeated."""
     before = living.children()
     unused, used = make(), make()
     unused.get(name)

@@ -1,4 +1,4 @@
-"""Both engines: every acceptance scenario has the same result on each."""
+"""Both engines: every scenario has the same result on each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def test_a_repeated_start_makes_one_run(bench: Bench):
-    """An idempotency key finds the run that it made, which is done once."""
+    """Repeated starts with one idempotency key make one run, which is executed once."""
     started = await asyncio.gather(*(bench.start("child", idempotency_key="one-order") for _ in range(3)))
 
     assert len(set(started)) == 1
@@ -50,7 +50,7 @@ async def test_a_repeated_start_makes_one_run(bench: Bench):
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe_id", LANGUAGES)
 async def test_recipes_of_every_language_are_done(bench: Bench, recipe_id: str):
-    """The journal has the line of each step, in order, and its slots hold what they wrote."""
+    """A recipe of every language ends as done, with the journal lines of its steps in order."""
     dialect, wanted = LANGUAGES[recipe_id]
     args = {"draft": {"scene_path": conferring.SCENE_PATH}, "small": {"backend": "said"}}.get(recipe_id, {})
     run_id = await bench.start(recipe_id, args=args)
@@ -75,7 +75,7 @@ async def test_slots_hold_what_steps_wrote(bench: Bench):
 
 @pytest.mark.slow
 async def test_a_gate_is_answered_once(bench: Bench):
-    """The first answer decides, a second one is refused, and the run goes on."""
+    """The first answer decides a gate, a second one is refused, and the run continues."""
     run_id = await bench.start("asking")
     gate = await bench.gate(run_id)
     await bench.service.gates.answer(gate.gate_id, gates.Reply(decision="approve"))
@@ -88,7 +88,7 @@ async def test_a_gate_is_answered_once(bench: Bench):
 
 @pytest.mark.slow
 async def test_a_cancel_and_an_answer_race_to_one_ending(bench: Bench):
-    """Whichever comes first, the run ends once as cancelled, and the step behind the gate is performed at most once."""
+    """When a cancel and an answer race, the run ends once, as cancelled, and the next step runs at most once."""
     run_id = await bench.start("asking")
     gate = await bench.gate(run_id)
     orders = [
@@ -107,7 +107,7 @@ async def test_a_cancel_and_an_answer_race_to_one_ending(bench: Bench):
 
 @pytest.mark.slow
 async def test_a_paused_run_continues_where_it_stopped(bench: Bench):
-    """A pause lets the open step finish; after it nothing is repeated."""
+    """A pause lets the open step finish, and after the unpause no step is repeated."""
     run_id = await bench.start("once")
     await bench.there("first")
     await bench.service.engine.pause(run_id)
@@ -127,7 +127,7 @@ async def test_a_paused_run_continues_where_it_stopped(bench: Bench):
     [(None, "x\n", "y\ny\n"), ("first", "x\nx\n", "y\ny\n"), ("second", "x\n", "y\ny\n")],
 )
 async def test_a_failed_run_is_resumed_from_a_step(bench: Bench, from_key: str | None, first: str, second: str):
-    """What is before the step stays done; the step and what follows it are performed again."""
+    """A resume from a step keeps the earlier steps, and performs the step and the later ones again."""
     bench.project.write("go", "")
     run_id = await bench.start("once")
     assert await bench.ended(run_id) is states.RunState.FAILED
@@ -140,7 +140,7 @@ async def test_a_failed_run_is_resumed_from_a_step(bench: Bench, from_key: str |
 
 @pytest.mark.slow
 async def test_a_child_is_started_once(bench: Bench):
-    """The parent's line names the child, which is done before its parent."""
+    """A parent run starts its child once, and both are done."""
     run_id = await bench.start("parent")
     assert await bench.ended(run_id) is states.RunState.DONE
 
@@ -151,7 +151,7 @@ async def test_a_child_is_started_once(bench: Bench):
 
 @pytest.mark.slow
 async def test_a_plan_is_carried_out_in_order(bench: Bench):
-    """Each task has one run, and is done."""
+    """Each task of a plan has one run, and the plan is done."""
     plan = await bench.planned(["child", "parent"])
 
     assert plan.status is plans.PlanState.DONE
@@ -161,7 +161,7 @@ async def test_a_plan_is_carried_out_in_order(bench: Bench):
 
 @pytest.mark.slow
 async def test_a_conference_is_held(bench: Bench):
-    """The chief and every participant speak, and the run is done."""
+    """All members of the team speak in a conference, and its run is done."""
     started = await bench.service.conferences.start(conferences.NewConference(message="Does the arrival hold up?"))
     assert await bench.ended(started.run_id) is states.RunState.DONE
 

@@ -1,4 +1,4 @@
-"""No backend is forgotten: each type is driven by the conformance suite and described by the documents."""
+"""The conformance suite runs on every type of backend, and the documents describe each type."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tests.conformance import agent_harness
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "agents.md").read_text(encoding="utf-8")
 STUBBED = {"cursor"}
-"""Programs that answer only through the service of their vendor, so that a stub speaks their format."""
+"""Programs that answer only through their vendor's service, so that the suite uses a stub with their format."""
 
 
 def test_every_type_of_backends_is_driven() -> None:
-    """Each type of backends has a plan, or several that begin with its name, and no plan is of another type."""
+    """The suite has plans for exactly the types of backends."""
     assert {name.split()[0] for name in agent_harness.PLANS} == set(backends.TYPES)
 
 
 @pytest.mark.parametrize("name", sorted(catalogue.PROGRAMS))
 def test_every_program_is_driven_for_real(name: str) -> None:
-    """Each program of the catalogue is driven as the installed program itself, in the version that the suite pins."""
+    """For each program of the catalogue the suite runs the installed program itself, in a pinned version."""
     driven = agent_harness.PLANS[name].program
 
     if name in STUBBED:

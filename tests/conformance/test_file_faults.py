@@ -1,4 +1,4 @@
-"""File faults: what can happen to files and folders only, whatever disk they lie on."""
+"""Faults of files and folders, on each kind of disk with files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BIRTH = (
 
 @pytest.mark.parametrize("point", BIRTH)
 async def test_wherever_a_creation_dies_the_run_is_whole_or_not_there(file_harness: StoreHarness, point: str) -> None:
-    """After a death at any point of its creation a run is there with all its facts or not at all, and comes once."""
+    """After a death at any point of its creation, a run exists whole or not at all, and only one run exists later."""
     store = await file_harness.open()
     file_harness.passed.at[point] = store_harness.die
     with pytest.raises(Died):
@@ -48,7 +48,7 @@ async def test_wherever_a_creation_dies_the_run_is_whole_or_not_there(file_harne
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 async def test_a_short_write_can_be_repeated(file_harness: StoreHarness, code: int) -> None:
-    """Of a line that was written in part nothing counts, and after healing the same line is appended."""
+    """A partly written line does not count, and the same line can be appended after healing."""
     log = await store_harness.begun(file_harness)
     first = await log.append_step(store_harness.step("a"))
     file_harness.faults.refuse("short", "steps.jsonl", code)
@@ -63,7 +63,7 @@ async def test_a_short_write_can_be_repeated(file_harness: StoreHarness, code: i
 
 
 async def test_a_folder_that_turns_up_is_found(file_harness: StoreHarness) -> None:
-    """A run that was put back while the store was open is found when it is asked for."""
+    """A run whose folder returns while the store is open is found on request."""
     await store_harness.ended(file_harness, "a")
     file_harness.files().rename(f"runs/{RUN}", "audit/away")
     await file_harness.store.rebuild_index()

@@ -1,4 +1,4 @@
-"""Faults of object storage, and what it is refused for: over a server on loopback that speaks S3."""
+"""Faults of object storage, and refused configurations, with a server on loopback that speaks S3."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ URL = "s3://runs/of/tests"
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[object_server.ObjectServer]:
-    """Give a server that the environment leads to."""
+    """Yield a server, and direct the environment to it."""
     with object_server.serving() as made:
         for name, value in made.environ.items():
             monkeypatch.setenv(name, value)
-        # No try is repeated behind our back, so that a fault is over when it is lifted.
+        # Without retries, a fault is over as soon as the test lifts it.
         monkeypatch.setitem(bucket._RETRIES, "max_retries", 0)
         yield made
 
@@ -43,7 +43,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[object_server.ObjectServ
 async def kept(
     tmp_path: Path, migrated: bytes, server: object_server.ObjectServer
 ) -> AsyncIterator[ObjectStoreHarness]:
-    """Give a store whose blobs are on that server."""
+    """Yield a store whose blobs are on that server."""
     made = ObjectStoreHarness(tmp_path, migrated, URL)
     yield made
     server.fault = None
@@ -68,7 +68,7 @@ def key(blob: BlobRef, run_id: str = RUN) -> str:
 async def test_a_blob_that_was_not_confirmed_is_named_by_no_line(
     kept: ObjectStoreHarness, server: object_server.ObjectServer, fault: str
 ) -> None:
-    """A put that fails, or seems to, is a fault of the step; repeated, it succeeds and the content is there once."""
+    """A put that fails, or seems to fail, is a storage fault; repeated, it succeeds and stores the content once."""
     log = await store_harness.begun(kept)
     server.fault = fault
     with pytest.raises(errors.StorageFault):
@@ -84,7 +84,7 @@ async def test_a_blob_that_was_not_confirmed_is_named_by_no_line(
 async def test_a_blob_that_cannot_be_read_is_not_missing(
     kept: ObjectStoreHarness, server: object_server.ObjectServer, fault: str
 ) -> None:
-    """What cannot be read now is unreadable, says nothing about damage, and is read again later."""
+    """A blob that cannot be read now makes its run unreadable, not damaged, and is readable later."""
     log, blob = await named(kept)
     await store_harness.end(log)
     await log.close()
@@ -104,7 +104,7 @@ async def test_a_blob_that_cannot_be_read_is_not_missing(
 async def test_a_blob_that_is_damaged_is_told(
     kept: ObjectStoreHarness, server: object_server.ObjectServer, damage: str, reason: str
 ) -> None:
-    """A missing and a changed object are told apart, as files are."""
+    """Verification distinguishes a missing object from a changed one."""
     log, blob = await named(kept)
     await store_harness.end(log)
     await log.close()
@@ -118,7 +118,7 @@ async def test_a_blob_that_is_damaged_is_told(
 
 
 async def test_logs_of_an_ended_run_are_objects(kept: ObjectStoreHarness, server: object_server.ObjectServer) -> None:
-    """Logs are files while a run writes, objects when it has ended, and files again when it is resumed."""
+    """Logs are files while a run writes, objects after its end, and files again after it is opened again."""
     log, _ = await named(kept)
     await log.append_log("a.log", "one\n")
     before = [name for name in server.objects if "/logs/" in name]
@@ -141,7 +141,7 @@ async def test_logs_of_an_ended_run_are_objects(kept: ObjectStoreHarness, server
 
 
 async def test_a_deleted_run_leaves_no_object(kept: ObjectStoreHarness, server: object_server.ObjectServer) -> None:
-    """With the folder in the trash go the objects of its run."""
+    """Deleting a run removes its objects once its folder is swept."""
     log, _ = await named(kept)
     await store_harness.end(log)
     await log.close()
@@ -152,7 +152,7 @@ async def test_a_deleted_run_leaves_no_object(kept: ObjectStoreHarness, server: 
 
 
 async def test_what_no_line_names_is_collected(kept: ObjectStoreHarness, server: object_server.ObjectServer) -> None:
-    """Only old objects of runs that have ended, or are gone, are removed, and none that a line names."""
+    """Collection removes only old objects of ended or deleted runs, and none that a journal line names."""
     log, blob = await named(kept)
     lost = await log.put_blob(CONTENT + b"!", text=True)
     gone = f"of/tests/runs/20200101T000000Z-gone00/blobs/{blob.sha256}"
@@ -189,7 +189,7 @@ async def test_what_no_line_names_is_collected(kept: ObjectStoreHarness, server:
 async def test_one_collection_is_bounded(
     kept: ObjectStoreHarness, server: object_server.ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It removes no more objects than its limit, of one run either, and says that there are more."""
+    """One collection removes at most its limit of objects, and reports that more remain."""
     monkeypatch.setattr(collection, "_MOST", 2)
     log, blob = await named(kept)
     await log.close()
@@ -207,7 +207,7 @@ async def test_one_collection_is_bounded(
 async def test_blobs_from_before_are_read_where_they_are(
     tmp_path: Path, migrated: bytes, server: object_server.ObjectServer
 ) -> None:
-    """A store with runs can begin to use object storage, and cannot silently cease to."""
+    """A store with runs can begin to use object storage, and cannot silently stop using it."""
     harness = ObjectStoreHarness(tmp_path, migrated, URL)
     harness.store = store_harness.FolderStoreHarness._built(harness)
     log, blob = await named(harness)
@@ -229,7 +229,7 @@ async def test_blobs_from_before_are_read_where_they_are(
 async def test_another_place_is_refused_by_name(
     kept: ObjectStoreHarness, server: object_server.ObjectServer, tmp_path: Path, migrated: bytes, other: str
 ) -> None:
-    """Blobs are not begun beside those there are, and no two stores share a place."""
+    """A store refuses a bucket other than its own, and a bucket of another store, by its address."""
     await kept.open()
     await kept.store.close()
     if other == "emptied":
@@ -261,7 +261,7 @@ async def test_a_bucket_that_cannot_be_used_is_told_at_the_start(
     fault: str,
     code: str,
 ) -> None:
-    """The message names the address, and neither it nor a log holds credentials."""
+    """The error at the start names the address; neither the error nor the log contains credentials."""
     server.fault = fault
     with pytest.raises(errors.ConfigurationError, match=URL) as caught:
         await kept.open()
@@ -273,7 +273,7 @@ async def test_a_bucket_that_cannot_be_used_is_told_at_the_start(
 
 
 async def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message holds the command that installs it."""
+    """The message contains the command that installs the missing library."""
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(errors.ConfigurationError, match=r'pip install "control-room\[objects\]"'):
         bucket.Bucket(URL)
@@ -281,7 +281,7 @@ async def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/sys").exists(), reason="no folder refuses root here")
 async def test_a_folder_that_cannot_be_written_is_told() -> None:
-    """The reason is that of the system."""
+    """A folder that the system does not let the store write is refused as unusable, with its address."""
     place = "file:///proc/sys/objects"
     with pytest.raises(errors.ConfigurationError, match=place) as caught:
         mark.opened(store_harness.MemoryStoreHarness(lose_unsynced=False).files(), mark.Target(url=place), "store")
@@ -302,7 +302,7 @@ async def test_a_folder_that_cannot_be_written_is_told() -> None:
     ],
 )
 def test_an_address_with_a_flaw_is_refused_without_being_repeated(url: str) -> None:
-    """Schemes are known, and credentials are not part of an address."""
+    """Unknown schemes, and credentials in an address, are refused without being repeated."""
     flaw = environment_values.flaw_of_bucket(url)
     remarks: list[Any] = [remark for remark in settings.check(settings.load({}, blobs_url=url), {}) if remark.fatal]
 
@@ -312,7 +312,7 @@ def test_an_address_with_a_flaw_is_refused_without_being_repeated(url: str) -> N
 
 
 def test_the_mark_of_a_bucket_that_is_damaged_is_told(tmp_path: Path) -> None:
-    """What cannot be understood is not written over."""
+    """A store refuses a bucket whose mark is damaged."""
     (tmp_path / layout.BUCKET_MARK).write_text("[]")
     disk = store_harness.MemoryStoreHarness(lose_unsynced=False).files()
     with pytest.raises(errors.ConfigurationError, match="put it back"):

@@ -22,7 +22,7 @@ SETTINGS = {"s3": "AWS_SECRET_ACCESS_KEY", "gs": "GOOGLE_SERVICE_ACCOUNT", "az":
 
 @pytest.fixture(params=list(SETTINGS))
 def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[object_server.ObjectServer]:
-    """Give a server of each provider that the environment leads to."""
+    """Yield a server of each provider, and direct the environment to it."""
     with object_server.serving(request.param) as made:
         for name, value in made.environ.items():
             monkeypatch.setenv(name, value)
@@ -36,7 +36,7 @@ def address(server: object_server.ObjectServer) -> str:
 
 
 def test_objects_are_written_read_listed_and_removed(server: object_server.ObjectServer) -> None:
-    """Names may hold spaces and signs, a part is read by its place, and what is gone is passed over."""
+    """Names may contain spaces and symbols, a part is read by its offsets, and removal skips missing objects."""
     kept = Bucket(address(server))
     names = [f"runs/a/{number} ä&<+%.txt" for number in range(30)]
     for name in names:
@@ -58,7 +58,7 @@ def test_objects_are_written_read_listed_and_removed(server: object_server.Objec
 
 
 def overtaken(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    """Let two new stores begin at one empty place, the second while the first has just looked."""
+    """Let two new stores begin at one empty place, the second right after the first has found it empty."""
     found = mark._found
 
     def looked(kept: Bucket) -> Any:
@@ -76,12 +76,12 @@ def overtaken(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
 def test_of_two_stores_that_begin_at_once_a_bucket_has_one(
     server: object_server.ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The slower one is refused by the name of the other."""
+    """Of two stores that begin at once, the slower one is refused with an error about the other store."""
     overtaken(monkeypatch, address(server))
 
 
 def test_of_two_stores_that_begin_at_once_a_folder_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mounted folder decides as a bucket does."""
+    """A mounted folder refuses the slower of two stores as a bucket does."""
     overtaken(monkeypatch, f"file://{tmp_path}")
 
 
@@ -96,7 +96,7 @@ def test_of_two_stores_that_begin_at_once_a_folder_has_one(tmp_path: Path, monke
 def test_faults_are_named_without_secrets(
     server: object_server.ObjectServer, monkeypatch: pytest.MonkeyPatch, fault: str, code: int, says: str
 ) -> None:
-    """Whatever is asked, the message has the address, and no credentials."""
+    """The error of every call contains the address, and no credentials."""
     monkeypatch.setitem(bucket._OPTIONS, "timeout", "0.2s")
     kept, server.fault = Bucket(address(server)), fault
     calls: list[Any] = [
@@ -118,7 +118,7 @@ def test_faults_are_named_without_secrets(
     ("fault", "code"), [("denied", "blobs_unusable"), ("no bucket", "blobs_unusable"), ("refused", "blobs_away")]
 )
 def test_a_start_names_the_settings(server: object_server.ObjectServer, fault: str, code: str) -> None:
-    """What keeps a store from its bucket names the address, its setting, and the variables of its provider."""
+    """A start that fails names the address, its setting and, if access is denied, the variables of the provider."""
     server.fault = fault
     target = mark.Target(url=address(server), new_identity="blobs_of_a_test")
     with pytest.raises(errors.ConfigurationError, match=address(server)) as caught:

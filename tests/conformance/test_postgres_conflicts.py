@@ -1,4 +1,4 @@
-"""Transactions that a database breaks off: each kind of write of a store is repeated, and nothing is there twice."""
+"""Transactions that the database aborts: the store repeats each kind of write, and writes no row twice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.conformance.store_harness import RUN, PostgresStoreHarness, close_all
 AT = "2026-02-10T14:31:00.000Z"
 SERIALIZATION, DEADLOCK = "40001", "40P01"
 BROKEN_OFF = 2
-"""How many writes of each kind are broken off before one counts."""
+"""Number of writes of each kind that are aborted before one succeeds."""
 
 # A sequence keeps its number when a transaction is rolled back.
 _ARM = """
@@ -62,7 +62,7 @@ _ROWS = (
 
 
 class Faults:
-    """What a database breaks off from now on."""
+    """Writes that the database aborts from now on."""
 
     def __init__(self, url: str, code: str, trigger: str) -> None:
         self._connection = psycopg.connect(url, autocommit=True)
@@ -71,7 +71,7 @@ class Faults:
             self.execute(trigger.format(table=table))
 
     def execute(self, statement: str) -> list[Any]:
-        """Execute a statement, and return what it gives."""
+        """Execute a statement, and return its rows."""
         found = self._connection.execute(statement)
         return found.fetchall() if found.description else []
 
@@ -80,13 +80,13 @@ class Faults:
         self._connection.close()
 
     def break_off(self, writes: int) -> None:
-        """Break off the next writes."""
+        """Abort the given number of next writes."""
         self.execute("ALTER SEQUENCE public.writes RESTART")
         self.execute(f"UPDATE public.faults SET broken_off = {writes}")
 
     @contextlib.contextmanager
     def around(self, kind: str) -> Any:
-        """Break off the first writes of a kind, and make sure that it had some."""
+        """Abort the first writes of a kind, and verify that the kind makes further writes."""
         self.break_off(BROKEN_OFF)
         yield
         ((number,),) = self.execute("SELECT last_value FROM public.writes")
@@ -97,7 +97,7 @@ class Faults:
 async def make(
     tmp_path: Path, migrated: bytes, databases: Callable[[], str]
 ) -> AsyncIterator[Callable[..., PostgresStoreHarness]]:
-    """Give what makes a store over a database of its own, the index included, and close all of them in the end."""
+    """Yield a function that creates a store over its own database, with the index, and close all of them at the end."""
     made: list[PostgresStoreHarness] = []
 
     def make(*, shared: bool = False) -> PostgresStoreHarness:
@@ -111,7 +111,7 @@ async def make(
 
 
 async def written(harness: PostgresStoreHarness, around: Callable[[str], Any]) -> None:
-    """Do each kind of write once, within what is given."""
+    """Perform each kind of write once, inside the given context."""
     store = harness.store
     with around("a creation"):
         await store.create(store_harness.start())
@@ -154,7 +154,7 @@ async def written(harness: PostgresStoreHarness, around: Callable[[str], Any]) -
     with around("a deletion"):
         await store.delete(RUN)
     await store.create(store_harness.start("kept"))
-    # The trash is emptied beside other work, sooner or later than in the store that this one is compared with.
+    # The trash is emptied in the background, at another moment than in the store that this one is compared with.
     await store.sweep()
     await harness.settle()
 
@@ -172,7 +172,7 @@ async def written(harness: PostgresStoreHarness, around: Callable[[str], Any]) -
 async def test_each_kind_of_write_is_repeated(
     make: Callable[..., PostgresStoreHarness], code: str, trigger: str, shared: bool
 ) -> None:
-    """A store whose every kind of write is broken off holds in the end what a store without faults holds."""
+    """A store whose writes of every kind are aborted ends with the same rows as a store without faults."""
     calm, broken = make(shared=shared), make(shared=shared)
     for harness in (calm, broken):
         await harness.open()
@@ -186,7 +186,7 @@ async def test_each_kind_of_write_is_repeated(
 
 @pytest.mark.parametrize("trigger", [_AT_ONCE, _AT_COMMIT], ids=["at once", "at commit"])
 async def test_writes_of_the_index_are_repeated(databases: Callable[[], str], trigger: str) -> None:
-    """A row, its moves and its removal are written once, whatever the server broke off before."""
+    """A row, its moves and its removal are written once, even if the server aborts the first tries."""
     index = SqlIndex(url := databases())
     await index.start()
     with closing(Faults(url, SERIALIZATION, trigger)) as faults:
@@ -212,7 +212,7 @@ async def test_writes_of_the_index_are_repeated(databases: Callable[[], str], tr
 async def test_a_write_that_is_never_let_through_is_refused(
     make: Callable[..., PostgresStoreHarness], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the server always breaks off fails with the reason, leaves nothing behind, and succeeds later."""
+    """A write that the server always aborts fails with the reason, leaves no rows, and later writes succeed."""
     harness = make()
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))

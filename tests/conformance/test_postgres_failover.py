@@ -1,4 +1,4 @@
-"""A database whose server dies: its replica takes over, and the store goes on there with all that was answered."""
+"""A database whose server dies: its replica takes over, and the store continues there with all confirmed data."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ AT = "2026-02-10T14:31:00.000Z"
 
 @pytest.fixture
 def pair() -> Iterator[tuple[Postgres, Postgres]]:
-    """Give a server and its replica."""
+    """Yield a server and its replica."""
     with postgres_server.replicated() as made:
         yield made
 
 
 def read_only(url: str, *, on: bool) -> None:
-    """Let a database refuse writes as a standby does, or take them again."""
+    """Make a database refuse writes as a standby does, or accept them again."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET default_transaction_read_only = off")
         connection.execute(f"ALTER DATABASE {connection.info.dbname} SET default_transaction_read_only = {on}")
@@ -44,7 +44,7 @@ def read_only(url: str, *, on: bool) -> None:
 async def test_an_address_that_leads_to_a_standby_is_waited_for(
     tmp_path: Path, migrated: bytes, databases: Callable[[], str]
 ) -> None:
-    """Appends and other writes that a standby refuses succeed once the address leads to a server that takes them."""
+    """Writes that a standby refuses succeed once the address leads to a server that accepts writes."""
     url = databases()
     harness = PostgresStoreHarness(tmp_path, migrated, url)
     log = await store_harness.begun(harness)
@@ -67,7 +67,7 @@ async def test_an_address_that_leads_to_a_standby_is_waited_for(
 async def test_a_server_that_takes_no_writes_is_named_and_its_start_repeated(
     tmp_path: Path, migrated: bytes, databases: Callable[[], str]
 ) -> None:
-    """A service says what to do about a standby or a setting, and has a code that it waits for."""
+    """A start with a read-only server fails with advice about the standby or the setting, and with a code to retry."""
     url = databases()
     read_only(url, on=True)
     harness = PostgresStoreHarness(tmp_path, migrated, url)
@@ -80,7 +80,7 @@ async def test_a_server_that_takes_no_writes_is_named_and_its_start_repeated(
 
 
 async def test_an_index_leaves_a_standby(databases: Callable[[], str]) -> None:
-    """A connection of the index that a standby took is replaced, and its address may name several servers."""
+    """The index replaces a connection to a standby, and its address may name several servers."""
     first, _, name = databases().rpartition("/")
     index = SqlIndex(url := f"{first},127.0.0.1:1/{name}?target_session_attrs=any")
     await index.start()
@@ -103,7 +103,7 @@ async def test_an_index_leaves_a_standby(databases: Callable[[], str]) -> None:
 async def test_a_replica_that_is_promoted_has_everything(
     tmp_path: Path, migrated: bytes, pair: tuple[Postgres, Postgres]
 ) -> None:
-    """After the death of the server, a step that ends meanwhile is recorded on the replica, after all others, once."""
+    """A promoted replica has all steps of the dead server, and records a step that ends meanwhile once, as the last."""
     primary, replica = pair
     primary.execute("CREATE DATABASE moved")
     url = postgres_server.address_of(pair, "moved")
@@ -129,7 +129,7 @@ async def test_a_replica_that_is_promoted_has_everything(
 async def test_a_server_without_free_connections_is_waited_for(
     tmp_path: Path, migrated: bytes, databases: Callable[[], str]
 ) -> None:
-    """Store and index say that the server has too many connections, with codes that a start waits for."""
+    """Store and index report a server with too many connections, with codes that a start waits for."""
     url = databases()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS crowded")

@@ -1,4 +1,4 @@
-"""Faults of a database: what was answered is there once, whatever happens to connection, server and ownership."""
+"""Faults of a database: confirmed data exists once despite faults of connection, server and ownership."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LINES = "SELECT count(*) FROM control_room.lines WHERE journal = 'steps.jsonl'"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
-    """Give a server of this module's own, since tests stop it."""
+    """Yield a server of this module's own, since its tests stop it."""
     with postgres_server.running() as made:
         yield made
 
@@ -46,7 +46,7 @@ def url(server: Postgres, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def make(tmp_path: Path, migrated: bytes, url: str) -> AsyncIterator[Callable[..., PostgresStoreHarness]]:
-    """Give what makes a store over the database, and close all of them in the end."""
+    """Yield a function that creates a store over the database, and close all of these stores at the end."""
     made: list[PostgresStoreHarness] = []
 
     def make(address: str = url) -> PostgresStoreHarness:
@@ -61,20 +61,20 @@ async def make(tmp_path: Path, migrated: bytes, url: str) -> AsyncIterator[Calla
 
 @pytest.fixture
 def proxy(url: str) -> Iterator[CuttingProxy]:
-    """Give a proxy before the server."""
+    """Yield a proxy before the server."""
     made = CuttingProxy(int(url.rpartition("/")[0].rpartition(":")[2]))
     yield made
     made.close()
 
 
 def through(proxy: CuttingProxy, url: str) -> str:
-    """Return the address of a database behind a proxy."""
+    """Return the address of a database through a proxy."""
     begin, _, database = url.rpartition("/")
     return f"{begin.rpartition(':')[0]}:{proxy.port}/{database}"
 
 
 def asked(url: str, statement: str) -> Any:
-    """Return the first value that a query gives."""
+    """Return the first value of a query."""
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute(statement).fetchone()
         return row[0] if row else None
@@ -95,7 +95,7 @@ def end_sessions(url: str) -> None:
 async def test_an_unknown_outcome_is_looked_up(
     make: Callable[..., PostgresStoreHarness], proxy: CuttingProxy, url: str, cut: Any
 ) -> None:
-    """A connection that is cut just before or just after its commit leaves each line once, in order, and sealed."""
+    """If a connection is cut just before or after its commit, each line is recorded once, in order, and sealed."""
     harness = make(through(proxy, url))
     log = await store_harness.begun(harness)
     first = await log.append_step(store_harness.step("a"))
@@ -114,7 +114,7 @@ async def test_an_unknown_outcome_is_looked_up(
 async def test_a_machine_that_is_gone_keeps_no_reader_waiting(
     monkeypatch: pytest.MonkeyPatch, proxy: CuttingProxy, url: str, asks: str
 ) -> None:
-    """What is asked of it is an error soon; the kernel alone would repeat the question for a quarter of an hour."""
+    """A query to a vanished machine fails soon; the kernel alone would repeat it for a quarter of an hour."""
     options = {**postgres_connections.OPTIONS, "tcp_user_timeout": 500, "connect_timeout": 2}
     monkeypatch.setattr(postgres_connections, "OPTIONS", options)
     if asks == "store":
@@ -134,7 +134,7 @@ async def test_a_machine_that_is_gone_keeps_no_reader_waiting(
 
 
 def test_options_of_an_address_count(url: str) -> None:
-    """What somebody has written into the address is not replaced by what is usual."""
+    """Options in the database address take precedence over the defaults."""
     address = f"{url}?connect_timeout=17"
     engine = sessions.connect(address)
     with Database(address).connect() as store, engine.connect() as index:
@@ -146,7 +146,7 @@ def test_options_of_an_address_count(url: str) -> None:
 
 
 async def test_ended_sessions_are_begun_again(make: Callable[..., PostgresStoreHarness], url: str) -> None:
-    """Sessions that the server ends cost neither a line nor a read, and the ownership stays the same."""
+    """After the server ends its sessions, the store loses neither a line nor a read, and keeps its ownership."""
     harness = make()
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
@@ -161,7 +161,7 @@ async def test_ended_sessions_are_begun_again(make: Callable[..., PostgresStoreH
 
 
 def test_a_new_connection_that_is_lost_is_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session that the server ends before its first statement is done costs no read."""
+    """A read succeeds although the server ends the new session before its first statement."""
     prepare, ended = database._prepare, list[int]()
 
     def lose(connection: psycopg.Connection[Any]) -> None:
@@ -181,7 +181,7 @@ def test_a_new_connection_that_is_lost_is_replaced(url: str, monkeypatch: pytest
 async def test_a_server_that_restarts_is_waited_for(
     make: Callable[..., PostgresStoreHarness], url: str, server: Postgres
 ) -> None:
-    """A step that ends while the server is down is recorded once as soon as it is back."""
+    """A step that ends while the server is down is recorded once after the server is back."""
     harness = make()
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
@@ -196,7 +196,7 @@ async def test_a_server_that_restarts_is_waited_for(
 async def test_a_service_that_only_reads_notices_that_the_server_is_away(
     tmp_path: Path, migrated: bytes, url: str, server: Postgres
 ) -> None:
-    """Nothing was to be written since, and it says all the same that it accepts no runs; and when it does again."""
+    """A store that only reads reports a write fault while the server is down, and none once it is back."""
     harness = PostgresStoreHarness(tmp_path, migrated, url, shared=True)
     store, heard = await harness.open(), asyncio.Event()
     assert store.commit_listener is not None
@@ -204,11 +204,11 @@ async def test_a_service_that_only_reads_notices_that_the_server_is_away(
     await asyncio.wait_for(heard.wait(), 30)
     server.stop(signal.SIGQUIT)
     async with asyncio.timeout(30):
-        while (fault := await store.write_fault()) is None:  # noqa: ASYNC110 - nothing tells of it
+        while (fault := await store.write_fault()) is None:  # noqa: ASYNC110 - the store sends no event
             await asyncio.sleep(0.01)
     server.start()
     async with asyncio.timeout(30):
-        while await store.write_fault() is not None:  # noqa: ASYNC110 - nothing tells of it
+        while await store.write_fault() is not None:  # noqa: ASYNC110 - the store sends no event
             await asyncio.sleep(0.01)
     await store.commit_listener.stop()
     await close_all([harness])
@@ -217,14 +217,14 @@ async def test_a_service_that_only_reads_notices_that_the_server_is_away(
 
 
 async def test_a_deadlock_is_repeated(make: Callable[..., PostgresStoreHarness], url: str) -> None:
-    """A transaction that the server breaks off to end a deadlock is done again, and nothing of it is there twice."""
+    """The store repeats a transaction that the server aborts to end a deadlock, and records each line once."""
     harness = make()
     log = await store_harness.begun(harness)
     await harness.store.create(store_harness.start("other"))
     other = await harness.store.open("other")
     first, second = (f"SELECT 1 FROM control_room.runs WHERE place = 'runs/{run}' FOR UPDATE" for run in (RUN, "other"))
     with psycopg.connect(url) as rival:
-        # Only the server's own check of the store's session can find it.
+        # Only the deadlock check of the store's own session can find the deadlock in time.
         rival.execute("SET deadlock_timeout = '1min'")
         rival.execute(second)
         together = asyncio.gather(*(one.append_step(store_harness.step("a")) for one in (log, other)))
@@ -238,7 +238,7 @@ async def test_a_deadlock_is_repeated(make: Callable[..., PostgresStoreHarness],
 
 
 async def test_of_three_writers_only_the_last_owner_writes(make: Callable[..., PostgresStoreHarness], url: str) -> None:
-    """Three processes that each believe to own a run append to it: the newest owner's lines count, no other does."""
+    """Of three processes that believe they own a run, only the newest owner can append to it."""
     logs = []
     for number in range(3):
         harness = make()
@@ -248,7 +248,7 @@ async def test_of_three_writers_only_the_last_owner_writes(make: Callable[..., P
         log = await store.open(RUN)
         logs.append(log)
         await log.append_step(store_harness.step(f"by {number}"))
-        # The others are not asked: they notice when they write.
+        # The others get no message: they notice the loss when they write.
         end_sessions(url)
     results = await asyncio.gather(
         *(log.append_step(store_harness.step(f"late {n}")) for n, log in enumerate(logs)), return_exceptions=True
@@ -264,7 +264,7 @@ async def test_of_three_writers_only_the_last_owner_writes(make: Callable[..., P
 async def test_a_stricter_default_of_the_database_opens_no_gap_in_the_fence(
     make: Callable[..., PostgresStoreHarness], url: str, isolation: str
 ) -> None:
-    """A write that waits for a take-over sees its epoch, whatever isolation transactions have by default."""
+    """A write that waits for a takeover sees the new epoch and is refused, at every default isolation level."""
     await make().open()
     database = Database(url)
     with psycopg.connect(url) as rival:
@@ -282,7 +282,7 @@ async def test_a_stricter_default_of_the_database_opens_no_gap_in_the_fence(
 
 
 async def test_a_session_without_its_lock_cannot_append(make: Callable[..., PostgresStoreHarness], url: str) -> None:
-    """Even a session that lives on though its lock is gone takes no line of a run that a later owner has opened."""
+    """A session that has lost its lock cannot write to a store that a later owner has opened."""
     first = make()
     log = await store_harness.begun(first)
     ownership = first.store._ownership
@@ -302,7 +302,7 @@ async def test_a_session_without_its_lock_cannot_append(make: Callable[..., Post
 async def test_a_full_disk_of_the_server_loses_nothing(
     make: Callable[..., PostgresStoreHarness], url: str, server: Postgres
 ) -> None:
-    """Without room a step is refused as on a full disk; with room again the same step is recorded, once."""
+    """On a full disk a step is refused; with free space again, later steps are recorded and earlier ones are kept."""
     with _small_disk(server) as fill:
         name = url.rpartition("/")[2]
         server.execute(f"ALTER DATABASE {name} SET default_tablespace = small")
@@ -328,7 +328,7 @@ async def test_a_full_disk_of_the_server_loses_nothing(
 
 @contextlib.contextmanager
 def _small_disk(server: Postgres) -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
-    """Give the server a tablespace of a few megabytes, and what fills the rest of it."""
+    """Create a tablespace of a few megabytes, and yield a function that fills it."""
     folder = Path(tempfile.mkdtemp(prefix="small-", dir="/tmp"))
     mounted = shutil.which("mount") and subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size=24m,uid={NOBODY},gid={NOBODY}", "small", str(folder)],

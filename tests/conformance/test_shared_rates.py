@@ -1,4 +1,4 @@
-"""The document of rates, and pauses of backends: what processes that share a store know of each other's prompts."""
+"""The rate document, and pauses of backends: the coordination of prompts between processes that share a store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _rates(store: DiskStore) -> RateDocument:
 
 
 async def _counted(stores: Sequence[DiskStore]) -> list[int]:
-    """Return the numbers that two processes draw at once from their document, each of which may come once only."""
+    """Return the sorted numbers that two processes draw at once from their document; each should occur only once."""
 
     def draw(document: Any, _: float) -> tuple[Any, int]:
         number = (document or {"drawn": 0})["drawn"] + 1
@@ -32,11 +32,11 @@ async def _counted(stores: Sequence[DiskStore]) -> list[int]:
 
 
 async def test_processes_change_the_document_of_rates_one_after_the_other(make: Make) -> None:
-    """No change is lost, and that of a process which died while it held the document keeps nobody waiting."""
+    """No change of the rate document is lost, and a process that dies while it holds the document blocks no other."""
     processes = [make(), make()]
     stores = [await process.open() for process in processes]
     numbers = await _counted(stores)
-    # The server may not have heard yet that the last change is over.
+    # The server may not have noticed yet that the last change is over.
     held = functools.partial(stores[0].bare_disk().lock, layout.RATES, wait=True)  # type: ignore[attr-defined]
     assert await asyncio.to_thread(held) is not None
     stores[0].abandon()
@@ -51,7 +51,7 @@ async def test_processes_change_the_document_of_rates_one_after_the_other(make: 
 async def test_processes_that_share_folders_change_the_document_of_rates_one_after_the_other(
     tmp_path: Path, migrated: bytes
 ) -> None:
-    """So it is where the runs are in folders."""
+    """Processes that share folders lose no change of the rate document."""
     harness = FolderStoreHarness(tmp_path, migrated)
     stores = [harness.store, harness.another()]
     async with contextlib.AsyncExitStack() as closing:
@@ -64,7 +64,7 @@ async def test_processes_that_share_folders_change_the_document_of_rates_one_aft
 
 
 async def test_pauses_of_backends_are_in_the_store(make: Make) -> None:
-    """A pause that one process writes is in the copy of the other, also after the first was killed."""
+    """A pause that one process writes is in the copy of the other, even after the first was killed."""
     processes = [make(), make()]
     stores = [await process.open() for process in processes]
     files = [project_file.ProjectFile(OsDisk(each.place / layout.COMMON), "rate_limits.json") for each in processes]

@@ -1,4 +1,4 @@
-"""A store that several processes share: each run has one writer at a time, and nobody else's line counts."""
+"""A store that several processes share: each run has one writer at a time, and only the writer's lines count."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ OPERATION = operations.AgentCall(agent_id="a", backend="said", prompt=("Write it
 
 
 def execute(url: str, statement: str) -> list[Any]:
-    """Execute a statement, and return what it gives."""
+    """Execute a statement, and return its rows."""
     with psycopg.connect(url, autocommit=True) as connection:
         found = connection.execute(statement)
         return found.fetchall() if found.description else []
 
 
 async def opened(harness: PostgresStoreHarness) -> FolderLog:
-    """Open the run as soon as nobody else holds it."""
+    """Open the run as soon as no other process holds it."""
     async with asyncio.timeout(30):
         while True:
             with contextlib.suppress(errors.Conflict):
@@ -46,18 +46,18 @@ async def opened(harness: PostgresStoreHarness) -> FolderLog:
 
 
 def expire(url: str) -> None:
-    """Let the leases of all runs be over."""
+    """Let the leases of all runs expire."""
     execute(url, "UPDATE control_room.runs SET held_until = now() - interval '1 s' WHERE holder IS NOT NULL")
 
 
 async def keys(harness: PostgresStoreHarness) -> list[str]:
-    """Return the steps that the journal has, which must be whole."""
+    """Return the step keys of the journal, after verifying that the journal is sound."""
     assert (await harness.store.maintenance.verify(RUN))["ok"]
     return [record.key for record in (await harness.store.read(RUN)).records]
 
 
 async def test_of_three_writers_only_the_last_lease_writes(make: Make, url: str) -> None:
-    """Three processes that each believe to hold a run write to it: what the last one writes counts, nothing else."""
+    """Of three processes that believe they hold a run, only the one with the latest lease can write to it."""
     writers = [make() for _ in range(3)]
     logs = []
     for number, writer in enumerate(writers):
@@ -68,7 +68,7 @@ async def test_of_three_writers_only_the_last_lease_writes(make: Make, url: str)
         logs.append(log)
         await log.append_step(store_harness.step(f"by {number}"))
         await log.flush()
-        # Nobody is told that the next one has it.
+        # The earlier holders get no message that the next one has the run.
         expire(url)
     late = [log.append_step(store_harness.step(f"late {number}")) for number, log in enumerate(logs)]
     results = await asyncio.gather(*late, return_exceptions=True)
@@ -88,7 +88,7 @@ async def test_of_three_writers_only_the_last_lease_writes(make: Make, url: str)
 
 @pytest.mark.slow
 async def test_a_run_is_written_by_one_process_after_the_other(make: Make) -> None:
-    """While one has it the others are refused; each finds the lines before its own, those without a sync included."""
+    """While one process holds a run the others are refused, and each finds all earlier lines, even unsynced ones."""
     writers = [make() for _ in range(3)]
     for writer in writers:
         await writer.open()
@@ -108,7 +108,7 @@ async def test_a_run_is_written_by_one_process_after_the_other(make: Make) -> No
 
 @pytest.mark.slow
 async def test_the_runs_of_a_dead_process_are_free_at_once(make: Make, url: str) -> None:
-    """Its session ends with it, and so does its hold, whatever time was left."""
+    """A run of a dead process can be opened at once, although its lease has time left."""
     dead, other = make(), make()
     log = await store_harness.begun(dead)
     await log.append_step(store_harness.step("a"))
@@ -124,7 +124,7 @@ async def test_the_runs_of_a_dead_process_are_free_at_once(make: Make, url: str)
 
 @pytest.mark.slow
 async def test_ended_sessions_cost_no_lease(make: Make, url: str) -> None:
-    """A process whose sessions the server ends goes on with the run that it has, if nobody took it meanwhile."""
+    """A process whose sessions the server ends keeps its run, unless another process takes the run meanwhile."""
     first, second = make(), make()
     log = await store_harness.begun(first)
     await second.open()
@@ -158,7 +158,7 @@ async def test_one_request_makes_one_run_whichever_process_gets_it(make: Make) -
 @pytest.mark.slow
 @pytest.mark.parametrize("first_shares", [True, False])
 async def test_engines_do_not_share_a_store(make: Make, first_shares: bool) -> None:
-    """An owner of the store is refused while others share it, and the other way round."""
+    """A store refuses an owner while others share it, and refuses to be shared while it has an owner."""
     first, second = make(shared=first_shares), make(shared=not first_shares)
     await first.open()
     with pytest.raises(errors.ConfigurationError) as refusal:
@@ -171,7 +171,7 @@ async def test_engines_do_not_share_a_store(make: Make, first_shares: bool) -> N
 
 @pytest.mark.slow
 async def test_whoever_shared_the_store_before_an_owner_writes_no_more(make: Make, url: str) -> None:
-    """A process that has lost its session, and with it its share, is refused once an owner was there."""
+    """A process that has lost its session cannot write any more after an owner has opened the store."""
     sharing, owner = make(), make(shared=False)
     log = await store_harness.begun(sharing)
     ownership = sharing.store._ownership
@@ -188,7 +188,7 @@ async def test_whoever_shared_the_store_before_an_owner_writes_no_more(make: Mak
 
 
 async def test_a_run_taken_again_while_it_is_returned_keeps_its_lines(make: Make) -> None:
-    """A line that needed no commit is flushed under the lease that wrote it, before its process takes the run again."""
+    """A line without its own commit is flushed under its writer's lease before the process takes the run again."""
     harness = make()
     store = await harness.open()
     await store.create(store_harness.start())
@@ -245,7 +245,7 @@ async def _begin(ledger: shared_ledger.SharedLedger, log: FolderLog, attempt: in
 async def test_of_calls_with_unknown_prices_one_is_under_way_in_all_processes(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where money is limited, a call whose price is unknown waits for that of another process, then its run parks."""
+    """With limited money, a call with an unknown price waits for one of another process, and then its run parks."""
     monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
     stores = [await process.open() for process in (make(), make())]
     ledgers = [_ledger(store, spending.Quote()) for store in stores]
@@ -277,7 +277,7 @@ async def test_of_calls_with_unknown_prices_one_is_under_way_in_all_processes(
 
 
 async def _given_away(stores: Sequence[DiskStore]) -> tuple[list[str | None], list[float | None]]:
-    """Return how six calls fared that two processes begin at once, and what each says is left."""
+    """Return the outcomes of six calls that two processes begin at once, and the remaining budget in each process."""
     ledgers = [_ledger(store) for store in stores]
 
     async def call(number: int) -> str | None:
@@ -302,7 +302,7 @@ async def _given_away(stores: Sequence[DiskStore]) -> tuple[list[str | None], li
 
 
 async def test_a_budget_is_given_away_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of calls that two processes begin at once, as many are reserved as the budget has room for, and no more."""
+    """Of calls that two processes begin at once, exactly as many are reserved as the budget allows."""
     monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
     outcomes, left = await _given_away([await process.open() for process in (make(), make())])
 
@@ -314,7 +314,7 @@ async def test_a_budget_is_given_away_once(make: Make, monkeypatch: pytest.Monke
 async def test_a_budget_is_given_away_once_by_processes_that_share_folders(
     tmp_path: Path, migrated: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So it is where the runs are in folders, of which each process remembers what it has read."""
+    """Processes that share folders also reserve exactly as many calls as the budget allows."""
     monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
     harness = FolderStoreHarness(tmp_path, migrated)
     stores = [harness.store, harness.another()]
@@ -333,7 +333,7 @@ async def test_a_budget_is_given_away_once_by_processes_that_share_folders(
 async def test_a_notification_is_heard_once_until_it_is_read(
     make: Make, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loop is not kept busy by notifications that are gathered for a moment before they are read."""
+    """Notifications that wait to be read together do not wake the event loop more than once each."""
     loop, calls, told = asyncio.get_running_loop(), list[int](), asyncio.Event()
     add_reader = loop.add_reader
 
@@ -348,7 +348,7 @@ async def test_a_notification_is_heard_once_until_it_is_read(
     listener = (await make().open()).commit_listener
     assert listener is not None
     listener.start(lambda run_id: told.set())
-    # It begins by saying that commits may have been missed.
+    # The listener begins with a call, because commits may have been missed.
     await asyncio.wait_for(told.wait(), 30)
     for _ in range(3):
         told.clear()

@@ -1,4 +1,4 @@
-"""Adoption: a folder written by hand, to the letter of execution-modes, appendix A, goes on as a run."""
+"""Adoption: a folder written by hand, exactly as in execution-modes, appendix A, continues as a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXT = "Scene 21 opens with Kael arriving at the fortress."
 
 
 def manifest(**facts: Any) -> dict[str, Any]:
-    """Return run.json as the document shows it."""
+    """Return run.json in the form of the document."""
     return {
         "run_id": HAND,
         "recipe_id": "creative_draft_scene",
@@ -39,7 +39,7 @@ def manifest(**facts: Any) -> dict[str, Any]:
 
 
 def line(index: int, step_id: str, output: Any, **facts: Any) -> dict[str, Any]:
-    """Return a line of steps.jsonl as the document shows it."""
+    """Return a line of steps.jsonl in the form of the document."""
     return {
         "step_index": index,
         "step_id": step_id,
@@ -106,7 +106,7 @@ def written(
 
 
 async def test_a_folder_written_by_hand_goes_on(harness: StoreHarness) -> None:
-    """It is listed as unfinished, and opening it finds both steps with their outputs."""
+    """A folder written by hand is listed as unfinished, and opening it finds both steps with their outputs."""
     store = await harness.open()
     journal = written(harness)
     unfinished = [run.run_id for run in await store.list_unfinished()]
@@ -126,7 +126,7 @@ async def test_a_folder_written_by_hand_goes_on(harness: StoreHarness) -> None:
 
 
 async def test_an_adopted_run_is_a_run_like_any_other(harness: StoreHarness) -> None:
-    """After adoption and further steps, a crash finds all of them in one chained journal."""
+    """After adoption and a further step, a crash leaves all steps in one sound journal."""
     store = await harness.open()
     written(harness)
     log = await store.open(HAND)
@@ -143,7 +143,7 @@ async def test_an_adopted_run_is_a_run_like_any_other(harness: StoreHarness) -> 
 
 
 async def test_reading_adopts_nothing(harness: StoreHarness) -> None:
-    """A folder that is only looked at shows its steps and stays as it was written."""
+    """Reading a folder written by hand returns its steps and leaves its files unchanged."""
     store = await harness.open()
     journal = written(harness)
     loaded = await store.read(HAND)
@@ -168,7 +168,7 @@ async def test_reading_adopts_nothing(harness: StoreHarness) -> None:
 async def test_from_a_slot_that_does_not_fit_steps_run_again(
     harness: StoreHarness, change: dict[str, Any], kept: int
 ) -> None:
-    """The first slot that does not match its line, and every line from there on, is dropped and told."""
+    """Adoption drops the first line that does not match its slot, with all later lines, and reports their number."""
     store = await harness.open()
     written(harness, slots=SLOTS | change)
     log = await store.open(HAND)
@@ -179,7 +179,7 @@ async def test_from_a_slot_that_does_not_fit_steps_run_again(
 
 
 async def test_a_torn_journal_written_by_hand_is_read_as_far_as_it_goes(harness: StoreHarness) -> None:
-    """An unreadable line ends the old journal; a failed step runs again."""
+    """An unreadable line ends a journal written by hand, and a failed step does not count."""
     store = await harness.open()
     journal = written(harness)
     harness.put("steps.jsonl", journal[:-30], HAND)
@@ -192,7 +192,7 @@ async def test_a_torn_journal_written_by_hand_is_read_as_far_as_it_goes(harness:
 
 
 async def test_a_finished_folder_written_by_hand_is_not_continued(harness: StoreHarness) -> None:
-    """A folder whose run.json says done is listed as done, stays so when opened, and can be deleted."""
+    """A folder whose run.json has the status done is listed as done, stays so when opened, and can be deleted."""
     store = await harness.open()
     written(harness, manifest(status="done", completed_at="2026-02-10T14:40:00Z"))
     unfinished = await store.list_unfinished()
@@ -211,7 +211,7 @@ async def test_a_finished_folder_written_by_hand_is_not_continued(harness: Store
 
 @pytest.mark.blobs
 async def test_large_artifacts_become_blobs(harness: StoreHarness) -> None:
-    """A text over 64 kB is kept as every large output is."""
+    """Adoption stores a text over 64 kB as a blob."""
     text = "long " * 20_000
     slots = {"brief": SLOTS["brief"] | {"text": text, "sha256": plain.sha256(text.encode())}}
     store = await harness.open()
@@ -227,7 +227,7 @@ async def test_large_artifacts_become_blobs(harness: StoreHarness) -> None:
 
 
 async def test_an_adoption_that_was_cut_off_is_made_again(harness: StoreHarness) -> None:
-    """A crash at any write of an adoption leaves a folder that is adopted by the next opening, with nothing lost."""
+    """After a crash at any write of an adoption, the next opening adopts the folder without loss."""
 
     store = await harness.open()
     points = [
@@ -251,7 +251,7 @@ async def test_an_adoption_that_was_cut_off_is_made_again(harness: StoreHarness)
 
 
 async def test_a_folder_under_another_name_is_foreign(harness: StoreHarness) -> None:
-    """A folder written by hand whose name is not its run is listed and never started unasked."""
+    """A folder written by hand under another run's name is listed as foreign, and never started automatically."""
     store = await harness.open()
     written(harness, name="other")
     unfinished = await store.list_unfinished()
@@ -275,7 +275,7 @@ async def test_an_unreadable_manifest_is_told(harness: StoreHarness, content: by
 
 
 async def test_a_folder_that_nobody_can_adopt_is_told(harness: StoreHarness) -> None:
-    """What the composition root refuses to adopt is refused for its reason, and stays as it is."""
+    """A folder that the composition root refuses to adopt is refused for the same reason, and stays unchanged."""
 
     async def refuse(manifest: Any) -> Any:
         raise errors.UnknownRecipe("no such recipe")
@@ -293,7 +293,7 @@ async def test_a_folder_that_nobody_can_adopt_is_told(harness: StoreHarness) -> 
 
 
 async def test_decisions_of_a_run_that_lost_its_start_are_kept_aside(harness: StoreHarness) -> None:
-    """An old control journal is no part of the adopted run, and nothing of it is deleted."""
+    """An old control journal is kept beside the adopted run."""
     store = await harness.open()
     written(harness)
     decided = b'{"kind":"cancel_requested"}\n'

@@ -31,14 +31,14 @@ async def listed(harness: StoreHarness, **query: Any) -> list[str]:
 
 
 async def verified(harness: StoreHarness) -> dict[str, Any]:
-    """Return what verification says of the log's file."""
+    """Return the verification report of the log's file."""
     (report,) = (await harness.store.maintenance.verify_page("audit/", 10)).reports
     assert report["kind"] == "audit"
     return dict(report["files"][0])
 
 
 async def test_changes_are_listed_newest_first_page_by_page(harness: StoreHarness) -> None:
-    """Every change is listed once, with its author, whatever the size of a page."""
+    """Every change is listed once, newest first, with its author, for every page size."""
     store = await harness.open()
     for number in range(5):
         await store.audit.append(ADA, "issue.edited", f"iss_{number}", {"revision": number})
@@ -60,7 +60,7 @@ async def test_changes_are_listed_newest_first_page_by_page(harness: StoreHarnes
 
 
 async def test_a_long_log_is_read_in_bounded_parts(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages end early where much is read in vain, and still lead to everything that fits."""
+    """A page ends early after many lines without a match, and following pages still reach all matches."""
     monkeypatch.setattr("app.storage.audit._PART_BYTES", 1000)
     monkeypatch.setattr("app.storage.audit._PAGE_BYTES", 2000)
     store = await harness.open()
@@ -76,7 +76,7 @@ async def test_a_long_log_is_read_in_bounded_parts(harness: StoreHarness, monkey
 
 @pytest.mark.parametrize("point", ["before_append", "after_append"])
 async def test_a_change_that_is_cut_off_leaves_a_sound_log(harness: StoreHarness, point: str) -> None:
-    """After a death at any moment the log is sound, holds what was confirmed, and is continued."""
+    """After a death at any moment, the log is sound, contains all confirmed changes, and can be continued."""
     store = await harness.open()
     await store.audit.append(ADA, "key.added", "first")
     harness.passed.at[f"storage.audit.{point}"] = store_harness.die
@@ -92,7 +92,7 @@ async def test_a_change_that_is_cut_off_leaves_a_sound_log(harness: StoreHarness
 
 @pytest.mark.parametrize("operation", ["write", "sync", "short"])
 async def test_a_change_is_not_confirmed_while_the_disk_refuses(harness: StoreHarness, operation: str) -> None:
-    """A refused write is told, and leaves nothing that hides what follows."""
+    """A refused write raises an error, and leaves no bytes that hide later entries."""
     store = await harness.open()
     await store.audit.append(ADA, "key.added", "first")
     harness.faults.refuse(operation, "orders.jsonl")
@@ -107,7 +107,7 @@ async def test_a_change_is_not_confirmed_while_the_disk_refuses(harness: StoreHa
 
 @pytest.mark.parametrize("tail", [b'{"at":"2026', b'{"at":"x"}\n', b"\x00" * 100, b"\x00" * 100 + b"\n"])
 async def test_an_end_that_was_never_confirmed_is_cut_off(harness: StoreHarness, tail: bytes) -> None:
-    """What a power cut left behind the last sealed line is no entry."""
+    """A tail that a power cut leaves after the last sealed line does not count as an entry."""
     store = await harness.open()
     await store.audit.append(ADA, "key.added", "first")
     file = harness.files().append_to(layout.AUDIT_ORDERS)
@@ -125,7 +125,7 @@ async def test_an_end_that_was_never_confirmed_is_cut_off(harness: StoreHarness,
 
 @pytest.mark.parametrize("line", [0, 1])
 async def test_a_changed_entry_is_found(harness: StoreHarness, line: int) -> None:
-    """An entry that was altered fails the verification for good, and keeps no one from writing the next."""
+    """An altered entry fails the verification, and does not prevent further entries."""
     store = await harness.open()
     for name in ("first", "second", "third"):
         await store.audit.append(ADA, "key.added", name)
@@ -157,7 +157,7 @@ ORDERS: dict[DecisionKind, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 async def ordered(log: stores.RunLog, kind: DecisionKind) -> None:
-    """Give an order to a run."""
+    """Append an order to a run."""
     await log.decide(kind, {**ORDERS[kind][1], "author": ADA.to_json()})
 
 
@@ -173,7 +173,7 @@ async def actions(harness: StoreHarness, **query: Any) -> list[str]:
 
 
 async def test_orders_to_runs_are_listed_with_changes_of_other_things(harness: StoreHarness) -> None:
-    """Both are one list in the order of time; filters and pages of any size leave nothing out, also of a new index."""
+    """Orders to runs and other changes are one list, complete for every page size and filter and after a rebuild."""
     store = await harness.open()
     await store.audit.append(ADA, "key.added", "first")
     await store.create(store_harness.start(RUN, started_by=ADA.to_json()))
@@ -204,7 +204,7 @@ async def test_orders_to_runs_are_listed_with_changes_of_other_things(harness: S
 
 @pytest.mark.parametrize("kind", ORDERS)
 async def test_an_order_is_listed_after_a_crash(harness: StoreHarness, kind: DecisionKind) -> None:
-    """Once its line is durable, a death before the row of the index loses nothing, and it is listed once."""
+    """After a crash right after its line became durable, an order is listed exactly once."""
     store = await harness.open()
     await store.create(store_harness.start(RUN))
     log = await store.open(RUN)
@@ -220,7 +220,7 @@ async def test_an_order_is_listed_after_a_crash(harness: StoreHarness, kind: Dec
 
 
 async def test_orders_to_a_deleted_run_go_with_its_journal(harness: StoreHarness) -> None:
-    """What is listed is what can be verified; the deletion itself stays."""
+    """Orders to a deleted run leave the list, and the deletion itself stays."""
     await store_harness.ended(harness, "a", started_by=ADA.to_json())
     await harness.store.rebuild_index()
     before = await actions(harness)

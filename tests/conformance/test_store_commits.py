@@ -1,4 +1,4 @@
-"""Commits: what was answered is there after a kill and after a power cut, whatever was synced, and nothing else is."""
+"""Commits: after a kill or a power cut, exactly the confirmed data exists."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def keys(loaded: Any) -> list[str]:
 
 
 async def test_a_large_run_is_durable_without_the_log(harness: StoreHarness) -> None:
-    """What is too large to be written twice is synced in its folder before it is accepted."""
+    """A run too large to be written twice is durable when it is accepted."""
     store = await harness.open()
     await store.create(store_harness.start(args={"text": "x" * 400_000}))
     store = await harness.crash()
@@ -40,7 +40,7 @@ async def test_a_large_run_is_durable_without_the_log(harness: StoreHarness) -> 
 
 
 async def test_a_run_that_cannot_get_its_name_is_refused_for_good(harness: StoreHarness) -> None:
-    """A run that was committed and could not be put in place is not there after a power cut either."""
+    """A committed run that cannot be moved into place is refused, and does not exist after a power cut."""
     store = await harness.open()
     files = store._parts.context.disk
     rename = files.rename
@@ -59,11 +59,11 @@ async def test_a_run_that_cannot_get_its_name_is_refused_for_good(harness: Store
     assert await store.list_unfinished() == []
 
 
-# -- in the midst of a run
+# -- in the middle of a run
 
 
 async def test_everything_answered_in_a_new_run_outlives_a_power_cut(harness: StoreHarness) -> None:
-    """Steps, decisions, a large output and receipts of a run that was never synced by itself are there again."""
+    """Steps, decisions, a large output and receipts of a run without a sync of its own survive a power cut."""
     log = await store_harness.begun(harness)
     blob = await log.put_blob(b"y" * 70_000, text=True)
     await log.decide(DecisionKind.STARTED, {"key": "a", "attempt": 1, "operation": "x"}, sync=False)
@@ -84,7 +84,7 @@ async def test_everything_answered_in_a_new_run_outlives_a_power_cut(harness: St
 
 
 async def test_a_run_goes_on_over_several_power_cuts(harness: StoreHarness) -> None:
-    """What was put back once and went on is put back again."""
+    """A run survives several power cuts in a row, each after a further step."""
     await (await harness.open()).create(store_harness.start())
     for number in range(4):
         log = await harness.store.open(RUN)
@@ -95,7 +95,7 @@ async def test_a_run_goes_on_over_several_power_cuts(harness: StoreHarness) -> N
 
 
 async def test_a_line_that_failed_does_not_come_back(harness: StoreHarness) -> None:
-    """What could be made durable nowhere is not in the journal later, though the run went on and ended without it."""
+    """A line that could not be made durable does not return later, although the run continued and ended."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     harness.faults.refuse("sync", "", errno.EIO)
@@ -111,11 +111,11 @@ async def test_a_line_that_failed_does_not_come_back(harness: StoreHarness) -> N
     assert (await store.maintenance.verify(RUN))["ok"]
 
 
-# -- what people do to runs that are in the log
+# -- actions of people on runs in the log
 
 
 async def test_a_deleted_run_does_not_come_back(harness: StoreHarness) -> None:
-    """A run that was made, ended and deleted within a moment is gone after a power cut, and its receipts are not."""
+    """A run created, ended and deleted within a moment stays deleted after a power cut, and its receipt stays."""
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
     await store_harness.end(log)
@@ -130,7 +130,7 @@ async def test_a_deleted_run_does_not_come_back(harness: StoreHarness) -> None:
 
 
 async def test_a_repair_stays_as_it_was_made(harness: StoreHarness) -> None:
-    """Lines that a repair has given up do not come back from the log."""
+    """Lines that a repair has dropped do not return from the log."""
     log = await store_harness.begun(harness)
     for key in "abc":
         await log.append_step(store_harness.step(key))
@@ -152,7 +152,7 @@ async def test_a_repair_stays_as_it_was_made(harness: StoreHarness) -> None:
     ],
 )
 async def test_a_new_run_that_was_changed_by_hand_is_read_anew(harness: StoreHarness, name: str, change: Any) -> None:
-    """What lies in the folder counts from the first moment on, not what its maker remembers."""
+    """The store reads a new run that was changed by hand from its folder, not from memory."""
     store = await harness.open()
     await store.create(store_harness.start())
     before = (await store.read(RUN)).start
@@ -168,7 +168,7 @@ async def test_a_new_run_that_was_changed_by_hand_is_read_anew(harness: StoreHar
 
 
 async def test_a_new_run_whose_folder_was_removed_is_not_there(harness: StoreHarness) -> None:
-    """A run that somebody removed before it was opened is not found, and holds nothing."""
+    """A run whose folder a person removed before its opening is not found, and leaves the store's memory."""
     store = await harness.open()
     await store.create(store_harness.start())
     harness.files().remove_tree(f"runs/{RUN}")
@@ -179,7 +179,7 @@ async def test_a_new_run_whose_folder_was_removed_is_not_there(harness: StoreHar
 
 
 async def test_a_new_run_is_no_hindrance_to_whoever_looks_after_it(harness: StoreHarness) -> None:
-    """Deleting and repairing a run that waits for its opening is answered as for any other run."""
+    """Deleting and repairing a run that waits for its opening works as for any other run."""
     store = await harness.open()
     await store.create(store_harness.start())
     with pytest.raises(errors.WrongState):
@@ -195,7 +195,7 @@ async def test_a_new_run_is_no_hindrance_to_whoever_looks_after_it(harness: Stor
 
 
 async def test_while_rows_cannot_be_written_new_runs_are_refused(harness: StoreHarness) -> None:
-    """A run whose row cannot be written is refused, and not there later; runs that are open go on."""
+    """A run whose row cannot be written is refused and does not appear later; open runs continue."""
     log = await store_harness.begun(harness)
     index = _database(harness)
     apply, put_run = index.apply, index.put_run
@@ -230,7 +230,7 @@ def _database(harness: StoreHarness) -> Any:
 
 @pytest.fixture
 async def neighbours(tmp_path: Path, migrated: bytes) -> Any:
-    """Give a service and a process beside it, over the same folder."""
+    """Yield a service and a process beside it, over the same folder."""
     service = FolderStoreHarness(tmp_path, migrated)
     beside = FolderStoreHarness.__new__(FolderStoreHarness)
     StoreHarness.__init__(beside)
@@ -244,7 +244,7 @@ async def neighbours(tmp_path: Path, migrated: bytes) -> Any:
 
 
 async def test_a_process_beside_the_service_leaves_its_log_alone(neighbours: Any) -> None:
-    """Its own runs are synced by themselves, and the service's log stays the service's."""
+    """A process beside the service syncs its own runs, and leaves the service's log unchanged."""
     service, beside = neighbours
     await service.store.create(store_harness.start())
     log = await service.store.open(RUN)
@@ -266,7 +266,7 @@ async def test_a_process_beside_the_service_leaves_its_log_alone(neighbours: Any
 
 
 async def test_what_a_process_beside_the_service_deletes_stays_deleted(neighbours: Any) -> None:
-    """A run that the service's log still holds does not come back after a power cut, though another deleted it."""
+    """A run that another process deleted does not return from the service's log after a power cut."""
     service, beside = neighbours
     await service.store.create(store_harness.start())
     log = await service.store.open(RUN)
@@ -293,7 +293,7 @@ def _boot_id(harness: StoreHarness) -> bytes:
 async def test_a_process_that_finds_a_log_completes_runs_before_it_reads(
     tmp_path: Path, migrated: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After a power cut whoever comes first puts back what the log holds, be it the service or not, and tells of it."""
+    """After a power cut, the first process to open the store restores the runs of the commit log, and logs that."""
     harness = FolderStoreHarness(tmp_path, migrated)
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))

@@ -17,7 +17,7 @@ KEYED = {"idempotency_key": "k1", "request_sha256": "a" * 64}
 
 
 async def test_a_created_run_is_there_with_all_its_facts(harness: StoreHarness) -> None:
-    """What a run began with is what is read back, and it lies pending in the list."""
+    """A created run has all the facts of its request, and is listed as pending."""
     store = await harness.open()
     asked = store_harness.start(args={"x": 1}, labels={"team": "a"}, priority=7, description="Draft it", depth=1)
     created = await store.create(asked)
@@ -32,7 +32,7 @@ async def test_a_created_run_is_there_with_all_its_facts(harness: StoreHarness) 
 
 
 async def test_a_created_run_survives_a_crash(harness: StoreHarness) -> None:
-    """After a crash at once, a created run is found and is to be continued."""
+    """A run survives a crash right after its creation, and is listed as unfinished."""
     await (await harness.open()).create(store_harness.start())
     store = await harness.crash()
 
@@ -41,7 +41,7 @@ async def test_a_created_run_survives_a_crash(harness: StoreHarness) -> None:
 
 
 async def test_a_new_folder_has_its_manifest_and_first_event(harness: StoreHarness) -> None:
-    """run.json and the event `run.created` are there from the beginning."""
+    """A new run has its run.json and the event `run.created` from the beginning."""
     store = await harness.open()
     await store.create(store_harness.start())
     manifest = (await store.read_snapshots(RUN))["run.json"]
@@ -51,7 +51,7 @@ async def test_a_new_folder_has_its_manifest_and_first_event(harness: StoreHarne
 
 
 async def test_the_same_request_finds_its_run(harness: StoreHarness) -> None:
-    """A second request with the same key and hash is answered with the first run."""
+    """A second request with the same key and hash returns the first run."""
     store = await harness.open()
     await store.create(store_harness.start(**KEYED))
     again = await store.create(store_harness.start("another", **KEYED))
@@ -73,7 +73,7 @@ async def test_another_request_with_the_key_is_refused(harness: StoreHarness) ->
 
 
 async def test_requests_at_the_same_time_make_one_run(harness: StoreHarness) -> None:
-    """Of many equal requests at once exactly one makes a run."""
+    """Of many equal requests at once, exactly one makes a run."""
     store = await harness.open()
     created = await asyncio.gather(*(store.create(store_harness.start(f"run{n}", **KEYED)) for n in range(8)))
 
@@ -82,7 +82,7 @@ async def test_requests_at_the_same_time_make_one_run(harness: StoreHarness) -> 
 
 
 async def test_a_key_is_found_though_its_row_was_never_written(harness: StoreHarness) -> None:
-    """After a crash between a run's folder and its row, its key still finds it."""
+    """After a crash between the creation of a run's folder and its row, its key still finds the run."""
 
     store = await harness.open()
     harness.passed.at["storage.create.before_row"] = store_harness.die
@@ -97,7 +97,7 @@ async def test_a_key_is_found_though_its_row_was_never_written(harness: StoreHar
 
 
 async def test_unfinished_runs_are_found_by_the_beginning_of_their_key(harness: StoreHarness) -> None:
-    """Only runs of that beginning, letter by letter, that have not ended; also one whose row was never written."""
+    """A search by the beginning of a key finds only unfinished runs, case-sensitively, and also a run without a row."""
     store = await harness.open()
     keys = {RUN: "t:a:1", "ended": "t:a:2", "other": "t:A:3", "wild": "t_a:4", "last": "t:a:5", "without": None}
     for run_id, key in keys.items():
@@ -118,7 +118,7 @@ async def test_unfinished_runs_are_found_by_the_beginning_of_their_key(harness: 
 
 
 async def test_a_run_that_must_be_alone_waits_for_no_other(harness: StoreHarness) -> None:
-    """`exclusive` refuses a second unfinished run of a recipe and names the first; a finished one is in no way."""
+    """`exclusive` refuses a second unfinished run of a recipe and names the first; a finished run does not block it."""
     store = await harness.open()
     await store.create(store_harness.start())
     with pytest.raises(errors.Conflict) as caught:
@@ -135,7 +135,7 @@ async def test_a_run_that_must_be_alone_waits_for_no_other(harness: StoreHarness
 
 
 async def test_an_id_is_given_once(harness: StoreHarness) -> None:
-    """A run of an id that exists is refused, and the first stays as it was."""
+    """A second run with the same id is refused, and the first one does not change."""
     store = await harness.open()
     await store.create(store_harness.start())
     with pytest.raises(errors.Conflict) as caught:
@@ -147,7 +147,7 @@ async def test_an_id_is_given_once(harness: StoreHarness) -> None:
 
 @pytest.mark.parametrize("place", [f".new-{RUN}", RUN])
 async def test_a_folder_that_cannot_be_read_while_it_is_built_is_built_again(harness: StoreHarness, place: str) -> None:
-    """An attempt that fails at a look leaves nothing that keeps the same id from being asked for again."""
+    """A creation that fails because a folder is unreadable can be repeated with the same id."""
     store = await harness.open()
     harness.faults.refuse("look", place)
     with pytest.raises(errors.Unreadable):
@@ -161,7 +161,7 @@ async def test_a_folder_that_cannot_be_read_while_it_is_built_is_built_again(har
 
 @pytest.mark.parametrize("run_id", ["..", "", "a/b", "a" * 65, ".new-x", "run\n"])
 async def test_an_id_stays_in_its_folder(harness: StoreHarness, run_id: str) -> None:
-    """What cannot be a run's id is no run, in every direction."""
+    """An invalid id is not found by any call."""
     store = await harness.open()
     for asked in (
         store.create(store_harness.start(run_id)),
@@ -174,7 +174,7 @@ async def test_an_id_stays_in_its_folder(harness: StoreHarness, run_id: str) -> 
 
 
 async def test_what_was_being_built_is_swept_at_start(harness: StoreHarness) -> None:
-    """A folder that a crash left half built is gone after the next start, and was never a run."""
+    """A folder that a crash left half built is removed at the next start, and is never listed as a run."""
     await harness.open()
     harness.files().add_folder("runs/.new-half")
     harness.files().write("runs/.new-half/start.json", b"{}", sync=True)
@@ -187,7 +187,7 @@ async def test_what_was_being_built_is_swept_at_start(harness: StoreHarness) -> 
 
 
 async def test_start_json_is_what_its_run_began_with(harness: StoreHarness) -> None:
-    """start.json is one JSON object with the facts, for any reader."""
+    """start.json is one JSON object with the facts of the run."""
     store = await harness.open()
     await store.create(store_harness.start(args={"ö": [1, None]}))
     written = json.loads(harness.content("start.json"))
@@ -197,7 +197,7 @@ async def test_start_json_is_what_its_run_began_with(harness: StoreHarness) -> N
 
 
 async def test_a_full_disk_takes_no_run(harness: StoreHarness) -> None:
-    """Where the disk refuses, creation is refused as a whole, and goes on when there is room."""
+    """On a full disk the store refuses a creation and leaves no folder, and accepts it once there is space."""
     store = await harness.open()
     harness.faults.refuse("write", "start.json")
     with pytest.raises(errors.DiskFull):

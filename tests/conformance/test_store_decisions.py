@@ -1,4 +1,4 @@
-"""Decisions: of a cancel and an ending the first wins, and nothing follows an ending but a resume."""
+"""Decisions: of a cancel and an ending the first wins, and only a resume can follow an ending."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def kinds(harness: StoreHarness) -> list[str]:
 
 
 async def ending(log: FolderLog, status: str) -> bool:
-    """Write an ending alone."""
+    """Write an ending without moving the row."""
     return await log.decide(DecisionKind.ENDED, {"status": status})
 
 
 async def test_a_decision_is_folded_in_and_found_again(harness: StoreHarness) -> None:
-    """What was decided shows at once, carries its instant, and is there after a crash."""
+    """A decision is visible at once, with its instant, and survives a crash."""
     log = await store_harness.begun(harness)
     await log.decide(DecisionKind.PAUSED, {"reason": "paused_by_person"})
     now = log.loaded.decisions
@@ -41,7 +41,7 @@ async def test_a_decision_is_folded_in_and_found_again(harness: StoreHarness) ->
 
 
 async def test_an_ending_counts_the_lines_before_it(harness: StoreHarness) -> None:
-    """`ended` waits for the steps under way and names their number and the hash of the last."""
+    """An ending waits for the steps in progress, and contains their number."""
     log = await store_harness.begun(harness)
     steps = [asyncio.ensure_future(log.append_step(store_harness.step(key))) for key in "ab"]
     await asyncio.sleep(0)
@@ -55,7 +55,7 @@ async def test_an_ending_counts_the_lines_before_it(harness: StoreHarness) -> No
 
 
 async def test_a_cancel_before_the_ending_wins(harness: StoreHarness) -> None:
-    """After a cancel no ending but `cancelled` is written."""
+    """After a cancel, `cancelled` is the only ending that can be written."""
     log = await store_harness.begun(harness)
 
     assert await log.decide(DecisionKind.CANCEL_REQUESTED, {})
@@ -66,7 +66,7 @@ async def test_a_cancel_before_the_ending_wins(harness: StoreHarness) -> None:
 
 
 async def test_an_ending_before_the_cancel_wins(harness: StoreHarness) -> None:
-    """After an ending no cancel is written, and no second ending."""
+    """After an ending, neither a cancel nor a second ending is written."""
     log = await store_harness.begun(harness)
 
     assert await ending(log, "done")
@@ -79,7 +79,7 @@ async def test_an_ending_before_the_cancel_wins(harness: StoreHarness) -> None:
 async def test_of_a_cancel_and_an_ending_at_the_same_time_the_first_wins(
     harness: StoreHarness, cancel_first: bool
 ) -> None:
-    """Asked for in the same turn, exactly the one that came first is written."""
+    """Of a cancel and an ending in the same turn, exactly the first one is written."""
     log = await store_harness.begun(harness)
     asked = [log.decide(DecisionKind.CANCEL_REQUESTED, {}), ending(log, "done")]
     written = await asyncio.gather(*(asked if cancel_first else reversed(asked)))
@@ -89,7 +89,7 @@ async def test_of_a_cancel_and_an_ending_at_the_same_time_the_first_wins(
 
 
 async def test_a_second_cancel_waits_for_the_first(harness: StoreHarness) -> None:
-    """Two cancels at once write one line, and neither is answered before it is durable."""
+    """Two cancels at once write one line."""
     log = await store_harness.begun(harness)
     first, second = await asyncio.gather(*(log.decide(DecisionKind.CANCEL_REQUESTED, {}) for _ in range(2)))
 
@@ -98,7 +98,7 @@ async def test_a_second_cancel_waits_for_the_first(harness: StoreHarness) -> Non
 
 
 async def test_a_cancel_whose_caller_goes_away_still_counts(harness: StoreHarness) -> None:
-    """A cancel once asked for is written, and an ending behind it loses."""
+    """A cancel whose caller disappears is still written, and a later ending is refused."""
     log = await store_harness.begun(harness)
     cancel = asyncio.ensure_future(log.decide(DecisionKind.CANCEL_REQUESTED, {}))
     await asyncio.sleep(0)
@@ -110,7 +110,7 @@ async def test_a_cancel_whose_caller_goes_away_still_counts(harness: StoreHarnes
 
 
 async def test_a_lost_cancel_can_be_asked_for_again(harness: StoreHarness) -> None:
-    """A cancel that could not be made durable wins nothing."""
+    """A cancel that could not be made durable does not count."""
     log = await store_harness.begun(harness)
     harness.faults.refuse("sync", "control.jsonl")
     with pytest.raises(errors.StorageFault):
@@ -123,7 +123,7 @@ async def test_a_lost_cancel_can_be_asked_for_again(harness: StoreHarness) -> No
 
 
 async def test_nothing_follows_an_ending(harness: StoreHarness) -> None:
-    """After an ending neither steps nor decisions are written, only a resume."""
+    """After an ending the log refuses steps and decisions, until a resume."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     await ending(log, "failed")
@@ -139,7 +139,7 @@ async def test_nothing_follows_an_ending(harness: StoreHarness) -> None:
 
 
 async def test_a_resumed_run_is_found_as_it_was_resumed(harness: StoreHarness) -> None:
-    """After a crash the dead lines, the overrides and the further lines are there, and the run is unfinished."""
+    """After a crash, a resumed run has its dead lines, overrides and further lines, and is unfinished."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     await store_harness.end(log, "failed")
@@ -155,7 +155,7 @@ async def test_a_resumed_run_is_found_as_it_was_resumed(harness: StoreHarness) -
 
 
 async def test_the_row_is_unfinished_before_the_resume_is_written(harness: StoreHarness) -> None:
-    """A crash right before the `resumed` line finds the row unfinished: it errs towards that side only."""
+    """A resume writes one line, and makes the row unfinished."""
     log = await store_harness.begun(harness)
     await store_harness.end(log, "failed")
     before = await harness.store.summary(RUN)
@@ -169,7 +169,7 @@ async def test_the_row_is_unfinished_before_the_resume_is_written(harness: Store
 
 
 async def test_a_decision_that_cannot_be_folded_in_is_not_written(harness: StoreHarness) -> None:
-    """A decision without its facts is the caller's mistake, and leaves no line."""
+    """A decision without its required facts raises an error in the caller, and writes no line."""
     log = await store_harness.begun(harness)
     with pytest.raises(KeyError):
         await log.decide(DecisionKind.STARTED, {})
@@ -181,7 +181,7 @@ async def test_a_decision_that_cannot_be_folded_in_is_not_written(harness: Store
 
 
 async def test_a_move_applies_from_an_expected_state_only(harness: StoreHarness) -> None:
-    """A move from another state than the run is in changes nothing, and the second who moves it finds nothing to do."""
+    """A move from another state than the run's current one changes no row, and neither does a repeated move."""
     log = await store_harness.begun(harness)
     seen = []
     for move in (
@@ -198,7 +198,7 @@ async def test_a_move_applies_from_an_expected_state_only(harness: StoreHarness)
 
 
 async def test_an_ending_on_disk_moves_a_row_from_any_unfinished_state(harness: StoreHarness) -> None:
-    """Though a power cut took the row's last moves, it becomes what the journal says."""
+    """The row of an ended run moves to its ending even if its earlier moves are missing."""
     log = await store_harness.begun(harness)
     await ending(log, "done")
     done = Transition.end(RUN, RunState.DONE, "2026-02-10T14:32:00.000Z")
@@ -210,8 +210,9 @@ async def test_an_ending_on_disk_moves_a_row_from_any_unfinished_state(harness: 
 
 
 async def test_a_row_that_cannot_be_written_is_owed(harness: StoreHarness) -> None:
-    """A full index holds up no run: its ending is shown, and the row errs towards unfinished until the run heals or
-    closes.
+    """A full index does not block a run.
+
+    Its ending is shown, and its row counts as unfinished until the run closes.
     """
     log = await store_harness.begun(harness)
     harness.refuse_rows()
@@ -236,7 +237,7 @@ async def test_a_row_that_cannot_be_written_is_owed(harness: StoreHarness) -> No
 
 
 async def test_a_move_back_clears_the_ending(harness: StoreHarness) -> None:
-    """A run that is sent on is no longer completed and has no error."""
+    """Queuing a failed run again clears its completion and its error."""
     log = await store_harness.begun(harness)
     await log.move(Transition.begin(RUN, "2026-02-10T14:31:00.000Z"))
     await log.move(Transition.end(RUN, RunState.FAILED, "2026-02-10T14:32:00.000Z", "tool_failed"))

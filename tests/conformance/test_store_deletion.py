@@ -1,4 +1,4 @@
-"""Deletion: only finished runs go, in one move, and their receipts stay."""
+"""Deletion: only finished runs can be deleted, in one move, and their receipts stay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.blobs
 
 
 async def test_a_finished_run_goes_and_its_receipts_stay(harness: StoreHarness) -> None:
-    """A deleted run is nowhere any more, after a crash too; what proves its tool executions is."""
+    """A deleted run stays deleted after a crash, and its receipt stays."""
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
     await log.flush()
@@ -32,7 +32,7 @@ async def test_a_finished_run_goes_and_its_receipts_stay(harness: StoreHarness) 
 
 
 async def test_an_unfinished_run_stays(harness: StoreHarness) -> None:
-    """A run that has not ended cannot be deleted, whatever its row says."""
+    """A run that has not ended cannot be deleted."""
     log = await store_harness.begun(harness)
     await log.close()
     with pytest.raises(errors.WrongState) as caught:
@@ -43,7 +43,7 @@ async def test_an_unfinished_run_stays(harness: StoreHarness) -> None:
 
 
 async def test_a_resumed_run_stays(harness: StoreHarness) -> None:
-    """A run that was sent on after its ending is unfinished again."""
+    """A resumed run is unfinished again, and cannot be deleted."""
     log = await store_harness.begun(harness)
     await store_harness.end(log, "failed")
     await log.decide(DecisionKind.RESUMED, {"dead": []})
@@ -53,7 +53,7 @@ async def test_a_resumed_run_stays(harness: StoreHarness) -> None:
 
 
 async def test_a_damaged_run_can_be_deleted(harness: StoreHarness) -> None:
-    """What can neither be read nor continued can go."""
+    """A damaged run can be deleted."""
     await store_harness.ended(harness, "a", "b")
     harness.change("steps.jsonl", lambda content: b"x" + content[1:])
     await harness.store.delete(RUN)
@@ -62,7 +62,7 @@ async def test_a_damaged_run_can_be_deleted(harness: StoreHarness) -> None:
 
 
 async def test_a_deletion_that_was_cut_off_is_finished_at_start(harness: StoreHarness) -> None:
-    """A crash between the move to the trash and the row leaves no row, and an empty trash."""
+    """After a crash between the move to the trash and the row, the next start removes the row and empties the trash."""
 
     await store_harness.ended(harness, "a")
     harness.passed.at["storage.delete.before_row"] = store_harness.die
@@ -71,7 +71,7 @@ async def test_a_deletion_that_was_cut_off_is_finished_at_start(harness: StoreHa
     harness.passed.at.clear()
     store = await harness.crash()
     left = await store.list_runs(RunQuery())
-    # The sweep of the start, which a close cuts short.
+    # The sweep at the start, which a close would interrupt.
     assert store._sweeping is not None
     await asyncio.wait([store._sweeping])
     await store.close()
@@ -81,7 +81,7 @@ async def test_a_deletion_that_was_cut_off_is_finished_at_start(harness: StoreHa
 
 
 async def test_a_store_that_dies_before_it_has_swept_leaves_no_fault_behind(harness: StoreHarness) -> None:
-    """Its sweep is cancelled: an exception in it would be reported while something else is at work."""
+    """Abandoning a store cancels its sweep, so that no exception of it appears later."""
     await store_harness.ended(harness, "a")
     await harness.store.sweep()
     await harness.store.delete(RUN)
@@ -94,7 +94,7 @@ async def test_a_store_that_dies_before_it_has_swept_leaves_no_fault_behind(harn
 
 
 async def test_the_trash_can_be_swept_at_once(harness: StoreHarness) -> None:
-    """Whoever has the directory alone need not wait for a service to free the room."""
+    """The trash can be swept at once, without a running service."""
     await store_harness.ended(harness, "a")
     await harness.store.delete(RUN)
     await harness.store.sweep()
@@ -103,7 +103,7 @@ async def test_the_trash_can_be_swept_at_once(harness: StoreHarness) -> None:
 
 
 async def test_a_deleted_id_can_be_used_and_deleted_again(harness: StoreHarness) -> None:
-    """Runs of one id can go to the trash one after the other, before it is swept."""
+    """Runs with the same id can be deleted one after the other before the trash is swept."""
     for _ in range(3):
         await store_harness.ended(harness, "a")
         await harness.store.delete(RUN)
@@ -113,7 +113,7 @@ async def test_a_deleted_id_can_be_used_and_deleted_again(harness: StoreHarness)
 
 
 async def test_a_deleted_run_frees_its_key(harness: StoreHarness) -> None:
-    """After a run is deleted its idempotency key makes a new one."""
+    """After a run is deleted, its idempotency key makes a new run."""
     keyed = {"idempotency_key": "k", "request_sha256": "h"}
     await store_harness.ended(harness, **keyed)
     await harness.store.delete(RUN)

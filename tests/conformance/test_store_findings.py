@@ -1,4 +1,4 @@
-"""What the crash laboratory found: each was hidden damage once."""
+"""Findings of the crash laboratory; each was once hidden damage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT = "2026-02-10T14:31:00.000Z"
 
 
 async def test_a_refused_run_is_not_there_later(harness: StoreHarness) -> None:
-    """A run that could not be made durable is refused, and neither the retry nor a restart finds it."""
+    """A run that could not be made durable is refused, and neither a retry nor a restart finds it."""
     store = await harness.open()
     harness.faults.refuse("sync", "", errno.EIO)
     with pytest.raises(errors.DiskFull):
@@ -37,7 +37,7 @@ async def test_a_refused_run_is_not_there_later(harness: StoreHarness) -> None:
 
 
 async def test_what_a_finished_run_shows_outlives_a_power_cut(harness: StoreHarness) -> None:
-    """The run of a process by itself is not opened again, so its snapshots, events and receipts are durable by then."""
+    """The snapshots, events and receipts of a finished run of a process survive a power cut without another opening."""
     await harness.store.start(serve=False)
     log = await store_harness.begun(harness)
     record = await log.append_step(store_harness.proven("a"))
@@ -59,7 +59,7 @@ async def test_what_a_finished_run_shows_outlives_a_power_cut(harness: StoreHarn
 
 
 async def test_what_a_finished_run_may_have_lost_is_made_anew(harness: StoreHarness) -> None:
-    """After a power cut a service opens the runs of its commit log again, finished ones too, and completes them."""
+    """After a power cut the service opens the runs of its commit log again, finished ones too, and completes them."""
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
     await store_harness.end(log)
@@ -76,7 +76,7 @@ async def test_what_a_finished_run_may_have_lost_is_made_anew(harness: StoreHarn
 
 
 async def test_a_row_stays_unfinished_while_its_files_cannot_be_synced(harness: StoreHarness) -> None:
-    """A row errs towards unfinished: it is owed until what its run shows is durable."""
+    """The row of an ended run counts as unfinished until its files are durable."""
     await harness.store.start(serve=False)
     log = await store_harness.begun(harness)
     log.refresh(lambda: {"run.json": {"status": "done"}})
@@ -94,7 +94,7 @@ async def test_a_row_stays_unfinished_while_its_files_cannot_be_synced(harness: 
 
 
 async def test_an_unfinished_run_that_vanished_is_told(harness: StoreHarness, caplog: pytest.LogCaptureFixture) -> None:
-    """A row whose folder is gone goes as well; if its run was unfinished, the log names it."""
+    """A row without a folder is removed, and the log names the run if it was unfinished."""
     await (await harness.open()).create(store_harness.start())
     await harness.settle()
     harness.files().remove_tree(f"runs/{RUN}")
@@ -110,7 +110,7 @@ async def test_an_unfinished_run_that_vanished_is_told(harness: StoreHarness, ca
 
 
 async def test_a_receipt_that_its_file_did_not_keep_is_made_anew(harness: StoreHarness) -> None:
-    """A receipt of a finished run that the index knows comes from the run's journal where its file has lost it."""
+    """If the receipts file has lost a receipt of a finished run, the receipt comes from the run's journal."""
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
     await log.flush()
@@ -125,7 +125,7 @@ async def test_a_receipt_that_its_file_did_not_keep_is_made_anew(harness: StoreH
 async def test_events_that_a_finished_run_has_lost_are_told(
     harness: StoreHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A finished run whose last event is not in its file is named in the log when somebody reads its events."""
+    """Reading the events of a finished run logs an error if its last event is missing."""
     log = await store_harness.begun(harness)
     await store_harness.end(log)
     await log.close()
@@ -141,7 +141,7 @@ async def test_events_that_a_finished_run_has_lost_are_told(
 async def test_a_page_tells_whether_the_end_is_there(
     harness: StoreHarness, lost: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who reads only the first events of a finished run is told of lost ones, and of none that are there."""
+    """Reading only the first events of a finished run logs an error exactly if the last events are missing."""
     log = await store_harness.begun(harness)
     await store_harness.end(log)
     await log.close()
@@ -157,7 +157,7 @@ async def test_a_page_tells_whether_the_end_is_there(
 async def test_a_run_that_could_not_be_opened_is_not_written_on(
     harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where opening fails at its last step, nothing goes on writing behind the back of whoever opens the run next."""
+    """After an opening that fails at its last step, no writer remains, and the run can be opened again."""
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
     await log.flush()
@@ -180,7 +180,7 @@ async def test_a_run_that_could_not_be_opened_is_not_written_on(
 
 
 async def test_an_ended_run_whose_row_was_taken_back_is_opened_once_more(harness: StoreHarness) -> None:
-    """A row that a power cut took back comes again as unfinished, so that the service opens its run."""
+    """A run whose row a power cut removed is listed as unfinished, so that the service opens it."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.proven("a"))
     await log.decide(DecisionKind.ENDED, {"status": "done"})
@@ -196,7 +196,7 @@ async def test_an_ended_run_whose_row_was_taken_back_is_opened_once_more(harness
 
 @pytest.mark.parametrize("folder", ["runs", RUN])
 async def test_events_whose_folder_cannot_be_synced_are_not_written_twice(harness: StoreHarness, folder: str) -> None:
-    """They are written again with what comes after them, and each is there once."""
+    """After a failed folder sync, the events are written again, each of them once."""
     log = await store_harness.begun(harness)
     log.add_event(EventType.RUN_PAUSED, None, {"reason": PAUSED_BY_PERSON})
     harness.faults.refuse("sync", folder, errno.EIO)
@@ -212,7 +212,7 @@ async def test_events_whose_folder_cannot_be_synced_are_not_written_twice(harnes
 
 @pytest.mark.parametrize("name", ["steps.jsonl", "control.jsonl"])
 async def test_a_sync_that_fails_at_opening_is_no_damage(harness: StoreHarness, name: str) -> None:
-    """A journal that cannot be synced when its run is opened is a fault that passes, and no reason to fail the run."""
+    """A failed sync of a journal at the opening is a passing fault, and does not fail the run."""
     await (await harness.open()).create(store_harness.start())
     store = await harness.crash()
     harness.faults.refuse("settle", name, errno.EIO)

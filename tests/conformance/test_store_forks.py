@@ -1,4 +1,4 @@
-"""Forks: a run that begins with steps of another one is there with all of them, or not at all."""
+"""Forks: a run that begins with steps of another run has all of them, or does not exist."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ POINTS = (
 
 
 async def taken_over(harness: StoreHarness) -> stores.TakenOver:
-    """Make a source with a small and a large output, and return its steps."""
+    """Create a source with a small and a large output, and return its steps."""
     log = await store_harness.begun(harness)
     blob = await log.put_blob(LARGE.encode(), text=True)
     digest = f"sha256:{blob.sha256}"
@@ -53,12 +53,12 @@ async def taken_over(harness: StoreHarness) -> stores.TakenOver:
 
 
 def start(**facts: Any) -> Any:
-    """Return what the fork begins with."""
+    """Return the start of the fork."""
     return store_harness.start(FORK, forked_from=RUN, up_to=2, id_root=RUN, source_hash="0" * 64, **facts)
 
 
 async def whole(store: stores.RunStore) -> bool:
-    """Tell whether the fork is there; then it must be whole."""
+    """Return whether the fork exists, after verifying that it is whole."""
     try:
         found = await store.read(FORK)
     except errors.NotFound:
@@ -74,7 +74,7 @@ async def whole(store: stores.RunStore) -> bool:
 
 
 async def test_a_fork_is_there_with_its_steps(harness: StoreHarness) -> None:
-    """Lines are sealed to its own start, blobs are its own, and its row costs nothing."""
+    """A fork keeps its steps after its source is deleted, and its row has no usage."""
     steps = await taken_over(harness)
     await harness.store.create(start(), taken_over=steps)
     row = await harness.store.summary(FORK)
@@ -91,7 +91,7 @@ async def test_a_fork_is_there_with_its_steps(harness: StoreHarness) -> None:
 
 @pytest.mark.parametrize("point", smoke.only("storage.create.before_rename", POINTS))
 async def test_no_crash_leaves_half_a_fork(harness: StoreHarness, point: str) -> None:
-    """Wherever the process dies, the fork is whole or there is none, and it can be made after that."""
+    """After a death at any point of its creation, the fork is whole or missing, and can then be created."""
     steps = await taken_over(harness)
     harness.passed.at[point] = store_harness.die
     with contextlib.suppress(store_harness.Died):
@@ -109,7 +109,7 @@ async def test_no_crash_leaves_half_a_fork(harness: StoreHarness, point: str) ->
 
 
 async def test_a_source_without_its_blob_is_refused(harness: StoreHarness) -> None:
-    """A damaged source gives no fork, and leaves nothing behind."""
+    """A source with a damaged blob is refused, and no part of the fork remains."""
     steps = await taken_over(harness)
     harness.put(f"blobs/{steps.blobs[0].sha256}", b"changed")
     with pytest.raises(errors.JournalCorrupt):

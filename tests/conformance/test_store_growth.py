@@ -1,4 +1,4 @@
-"""Growing runs: of a run that grows each line is read once, and what is found is what a whole reading finds."""
+"""Growing runs: each line of a growing run is read once, and the result equals that of a whole reading."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def grow(log: FolderLog, key: str) -> None:
 
 
 async def outcome(reading: Awaitable[stores.Loaded]) -> stores.Loaded | str:
-    """Return what is read of the run, or why it cannot be read."""
+    """Return the loaded run, or the reason why it cannot be read."""
     try:
         return await reading
     except errors.ControlRoomError as error:
@@ -44,7 +44,7 @@ def whole(harness: StoreHarness) -> Awaitable[stores.Loaded]:
 async def test_each_line_of_a_run_that_grows_is_read_once(
     harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long the run is, a reading costs its new lines; one that finds nothing new costs none."""
+    """A reading costs only the new lines of a run, at any length, and none if there are no new lines."""
     log = await store_harness.begun(harness)
     for number in range(30):
         await grow(log, f"s{number}")
@@ -75,7 +75,7 @@ async def test_each_line_of_a_run_that_grows_is_read_once(
 
 
 async def test_a_reading_after_any_decision_finds_what_a_whole_one_does(harness: StoreHarness) -> None:
-    """Decisions that change the meaning of earlier lines are among them."""
+    """After every kind of decision, an incremental reading equals a whole one."""
     log = await store_harness.begun(harness)
     acts: list[tuple[DecisionKind, dict[str, Any]]] = [
         (DecisionKind.TAKEN, {}),
@@ -104,7 +104,7 @@ def cut(content: bytes) -> bytes:
 
 
 def anew(content: bytes) -> bytes:
-    """Return a journal with other lines, of which there are more."""
+    """Return a journal with other lines, and one more of them."""
     lines = [json.loads(line) for line in content.splitlines()]
     anchor = lines[0]["prev"]
     bare = [{name: line[name] for name in line if name not in ("batch", "prev", "crc32")} for line in lines]
@@ -124,7 +124,7 @@ def anew(content: bytes) -> bytes:
 async def test_a_change_of_what_was_read_is_found(
     harness: StoreHarness, file: str, change: Callable[[bytes], bytes]
 ) -> None:
-    """A file that does not continue what was read before is read as a whole."""
+    """A file that does not continue its earlier content is read as a whole."""
     log = await store_harness.begun(harness)
     for number in range(3):
         await grow(log, f"s{number}")
@@ -139,7 +139,7 @@ async def test_a_change_of_what_was_read_is_found(
 
 
 async def test_the_end_of_a_long_journal_is_read_without_its_beginning(harness: StoreHarness) -> None:
-    """However long a journal and a file of events are, their last bytes cost a few rows of a database."""
+    """Reading the last bytes of a long journal or events file costs only a few rows of the database."""
     if not isinstance(harness, store_harness.PostgresStoreHarness):
         pytest.skip("a folder reads from an offset on")
     await grow(await store_harness.begun(harness), "one")
@@ -161,7 +161,7 @@ async def test_the_end_of_a_long_journal_is_read_without_its_beginning(harness: 
             assert _fetched(connection, table) - before <= 4
 
 
-# The planner chooses by what it knows of a table, so the rows are real: each a hundred bytes behind the others.
+# The planner chooses by its statistics of a table, so the rows are real: each is a hundred bytes after the others.
 _LONGER_JOURNAL = """
 WITH ended AS (SELECT run, journal, max(position) AS position, max(begins_at + octet_length(line)) AS size
   FROM control_room.lines WHERE journal = %(name)s

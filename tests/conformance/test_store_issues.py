@@ -1,4 +1,4 @@
-"""Issues in any store: kept by their ids, listed in order, and right after every crash."""
+"""Issues in any store: stored under their ids, listed in order, and correct after every crash."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def made(issue_id: str = "iss_1", at: str = AT, **facts: Any) -> dict[str, Any]:
 
 
 def closing(known: issues.Issue | None) -> issues.Issue:
-    """Close an issue."""
+    """Return a closed copy of an issue."""
     assert known is not None
     return dict(known) | {"status": "closed", "revision": known["revision"] + 1}
 
 
 async def rows(harness: StoreHarness, **query: Any) -> list[tuple[str, str, int]]:
-    """Return what lists show."""
+    """Return the rows that lists show."""
     return [(row.issue_id, row.status, row.revision) for row in await harness.store.issues.list(IssueQuery(**query))]
 
 
 @pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
 async def test_a_change_that_is_cut_off_is_whole_or_not_there(harness: StoreHarness, point: str) -> None:
-    """After a death at any moment of a change, the list says what the file says."""
+    """After a death at any moment of a change, the list agrees with the file."""
     store = await harness.open()
     await store.issues.open(made())
     harness.passed.at[f"storage.issue.{point}"] = store_harness.die
@@ -56,7 +56,7 @@ async def test_a_change_that_is_cut_off_is_whole_or_not_there(harness: StoreHarn
 async def test_a_look_at_files_takes_no_mark_off_a_change(
     harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that are compared with files while an issue changes do not hide the change if the process dies in it."""
+    """Comparing rows with files during a change does not hide the change if the process dies in it."""
     store = await harness.open()
     index, read, marked = store._parts.context.index, asyncio.Event(), asyncio.Event()
     put, mark = index.put_issues, index.mark_issue
@@ -92,7 +92,7 @@ async def test_a_look_at_files_takes_no_mark_off_a_change(
 
 @pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
 async def test_an_issue_that_is_cut_off_is_whole_or_not_there(harness: StoreHarness, point: str) -> None:
-    """After a death at any moment of its making an issue is there with its row, or not at all."""
+    """After a death at any moment of its creation, an issue exists with its row or not at all."""
     store = await harness.open()
     harness.passed.at[f"storage.issue.{point}"] = store_harness.die
     with pytest.raises(store_harness.Died):
@@ -108,7 +108,7 @@ async def test_an_issue_that_is_cut_off_is_whole_or_not_there(harness: StoreHarn
 
 
 async def test_what_is_acknowledged_survives(harness: StoreHarness) -> None:
-    """A change that was answered is in file and list after a crash, a power cut included."""
+    """A confirmed change is in file and list after a crash or a power cut."""
     store = await harness.open()
     for number in range(3):
         await store.issues.open(made(f"iss_{number}"))
@@ -121,7 +121,7 @@ async def test_what_is_acknowledged_survives(harness: StoreHarness) -> None:
 
 
 async def test_a_refused_change_leaves_the_issue(harness: StoreHarness) -> None:
-    """On a full disk an issue stays as it was, and is changed when there is room."""
+    """On a full disk an issue stays unchanged, and can be changed once there is space."""
     store = await harness.open()
     await store.issues.open(made())
     harness.faults.refuse("write", "iss_1")
@@ -153,7 +153,7 @@ async def test_pages_and_filters(harness: StoreHarness) -> None:
 
 
 async def test_the_list_is_rebuilt_from_the_files(harness: StoreHarness) -> None:
-    """Rows are made anew from the files; what lies beside them, and what is no issue, is passed over."""
+    """A rebuild makes the rows from the files, and skips files that are not issues."""
     store = await harness.open()
     await store.issues.open(made())
     await store.issues.change("iss_1", closing)
@@ -168,7 +168,7 @@ async def test_the_list_is_rebuilt_from_the_files(harness: StoreHarness) -> None
 
 
 async def test_a_file_that_is_gone_loses_its_row(harness: StoreHarness) -> None:
-    """An issue whose file was removed is listed no more after the next start."""
+    """An issue whose file was removed is not listed after the next start."""
     store = await harness.open()
     await store.issues.open(made())
     harness.files().remove("issues/iss_1.json")
@@ -182,7 +182,7 @@ async def test_a_file_that_is_gone_loses_its_row(harness: StoreHarness) -> None:
 
 
 async def test_changes_of_one_issue_come_one_after_the_other(harness: StoreHarness) -> None:
-    """Each of many changes at a time sees the one before."""
+    """Concurrent changes of an issue are made one after the other."""
     store = await harness.open()
     await store.issues.open(made())
     await asyncio.gather(*(store.issues.change("iss_1", closing) for _ in range(10)))
@@ -191,10 +191,10 @@ async def test_changes_of_one_issue_come_one_after_the_other(harness: StoreHarne
 
 
 class TestFoundAgain:
-    """A step that finds the same thing again, after a crash or a resume."""
+    """A step that makes the same finding again, after a crash or a resume."""
 
     async def test_the_same_finding_changes_nothing(self, harness: StoreHarness) -> None:
-        """A repetition leaves the record as it is."""
+        """Repeating a finding leaves the issue unchanged."""
         store = await harness.open()
         await store.issues.open(made())
         await store.issues.open(made(at="2026-02-11T14:30:00.000Z"))
@@ -202,7 +202,7 @@ class TestFoundAgain:
         assert await store.issues.get("iss_1") == made()
 
     async def test_a_closed_issue_is_opened_again(self, harness: StoreHarness) -> None:
-        """What was closed and is found again is open, with the new facts."""
+        """Repeating the finding of a closed issue opens the issue again, with the new facts."""
         store = await harness.open()
         await store.issues.open(made())
         await store.issues.change("iss_1", closing)
@@ -213,7 +213,7 @@ class TestFoundAgain:
         assert shown["facts"] == {"kind": "dod"}
 
     async def test_a_persons_words_stay(self, harness: StoreHarness) -> None:
-        """Title and body that a person has changed are kept."""
+        """Repeating a finding keeps the title that a person has changed."""
         store = await harness.open()
         await store.issues.open(made())
         await store.issues.change("iss_1", lambda known: dict(known or {}) | {"title": "Mine", "edited_at": AT})
@@ -224,7 +224,7 @@ class TestFoundAgain:
 
 
 async def test_sessions_are_known_by_what_they_have(harness: StoreHarness) -> None:
-    """A session is known by a run, a receipt or a plan."""
+    """A session with a run or a plan is known."""
     store = await harness.open()
     assert not await store.issues.knows_session(store_harness.SESSION)
     await store.create(store_harness.start())
@@ -237,7 +237,7 @@ async def test_sessions_are_known_by_what_they_have(harness: StoreHarness) -> No
 
 
 async def test_an_issue_whose_file_is_gone_is_told(harness: StoreHarness, caplog: pytest.LogCaptureFixture) -> None:
-    """A disk that broke its word about an issue is told of, once, with the run that the issue came from."""
+    """An issue whose file is gone is logged once as an error, with the run that it came from."""
     store = await harness.open()
     await store.issues.open(made())
     harness.files().remove("issues/iss_1.json")

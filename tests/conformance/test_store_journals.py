@@ -1,6 +1,4 @@
-"""Journals: a step counts when its line is synced, lines keep the order of their callers, and a
-damaged place is told.
-"""
+"""Journals: a step counts when its line is synced, lines keep the order of their callers, and damage is reported."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ STARTED = {"key": "a", "attempt": 1, "operation": "sha256:a"}
 
 
 async def test_a_step_is_read_back_as_it_was_recorded(harness: StoreHarness) -> None:
-    """The record handed out, the one found after a crash and the line in the file are the same."""
+    """The returned record, the record after a crash and the line in the file are equal."""
     log = await store_harness.begun(harness)
     record = await log.append_step(store_harness.step("a", {"found": ["ä", 1.5, None]}))
     store = await harness.crash()
@@ -33,7 +31,7 @@ async def test_a_step_is_read_back_as_it_was_recorded(harness: StoreHarness) -> 
 
 
 async def test_lines_are_chained_to_the_start(harness: StoreHarness) -> None:
-    """The first line of each journal carries the hash of start.json, each further one that of the line before."""
+    """The first line of each journal contains the hash of start.json, each further one that of the line before."""
     log = await store_harness.begun(harness)
     for key in "abc":
         await log.append_step(store_harness.step(key))
@@ -46,7 +44,7 @@ async def test_lines_are_chained_to_the_start(harness: StoreHarness) -> None:
 
 
 async def test_lines_have_the_order_of_their_callers(harness: StoreHarness) -> None:
-    """Concurrent steps and decisions stand in their journals in the order in which they were asked for."""
+    """Concurrent steps and decisions are in their journals in the order of their calls."""
     log = await store_harness.begun(harness)
     done: list[str] = []
 
@@ -67,7 +65,7 @@ async def test_lines_have_the_order_of_their_callers(harness: StoreHarness) -> N
 
 
 async def test_lines_appended_together_share_a_sync(harness: StoreHarness) -> None:
-    """Branches that record in the same turn cost one sync and carry one batch number; the next line another."""
+    """Branches that record in the same turn share one sync and one batch number."""
     log = await store_harness.begun(harness)
     before = harness.passed.points["storage.commit.before_sync"]
     together = await asyncio.gather(*(log.append_step(store_harness.step(key)) for key in "abcd"))
@@ -80,7 +78,7 @@ async def test_lines_appended_together_share_a_sync(harness: StoreHarness) -> No
 
 
 async def test_an_unsynced_decision_is_written_before_it_is_answered(harness: StoreHarness) -> None:
-    """A `started` line that needs no sync costs none, and outlives the process though not a power cut."""
+    """A `started` line without a sync is in the file when the call returns."""
     log = await store_harness.begun(harness)
     before = harness.passed.points["storage.decide.before_sync"]
     await log.decide(DecisionKind.STARTED, STARTED, sync=False)
@@ -91,7 +89,7 @@ async def test_an_unsynced_decision_is_written_before_it_is_answered(harness: St
 
 
 async def test_the_first_taking_shares_the_sync_of_the_first_step(file_harness: StoreHarness) -> None:
-    """An unsynced `taken` costs no sync of its own, and is there after a crash behind the first step."""
+    """An unsynced `taken` line shares the sync of the first step, and survives a crash after it."""
     store = await file_harness.open()
     await store.create(store_harness.start())
     log = await store.open(RUN)
@@ -109,7 +107,7 @@ async def test_the_first_taking_shares_the_sync_of_the_first_step(file_harness: 
 
 
 async def test_an_unsynced_taking_is_durable_before_its_events_are_read(file_harness: StoreHarness) -> None:
-    """A reader of the first events makes the line durable that opened their block, before any step does."""
+    """Reading the first events makes the `taken` line of their block durable, even before the first step."""
     store = await file_harness.open()
     await store.create(store_harness.start())
     log = await store.open(RUN)
@@ -125,7 +123,7 @@ async def test_an_unsynced_taking_is_durable_before_its_events_are_read(file_har
 
 
 async def test_a_log_that_is_closed_keeps_an_unsynced_taking(harness: StoreHarness) -> None:
-    """What a run says when it is closed before its first step is durable, its events included."""
+    """Closing a log before its first step makes an unsynced `taken` line durable, with its events."""
     store = await harness.open()
     await store.create(store_harness.start())
     log = await store.open(RUN)
@@ -139,7 +137,7 @@ async def test_a_log_that_is_closed_keeps_an_unsynced_taking(harness: StoreHarne
 
 
 async def test_events_wait_for_a_taking_that_cannot_be_synced(file_harness: StoreHarness) -> None:
-    """Where the line cannot be made durable, no event of its block is shown until the log has healed."""
+    """If a `taken` line cannot be made durable, the events of its block are hidden until the log has healed."""
     store = await file_harness.open()
     await store.create(store_harness.start())
     log = await store.open(RUN)
@@ -157,7 +155,7 @@ async def test_events_wait_for_a_taking_that_cannot_be_synced(file_harness: Stor
 
 
 async def test_a_caller_that_goes_away_stops_no_commit(harness: StoreHarness) -> None:
-    """A commit once asked for finishes although nobody waits for it any more."""
+    """A commit finishes although its caller has been cancelled."""
     log = await store_harness.begun(harness)
     caller = asyncio.ensure_future(log.append_step(store_harness.step("a")))
     other = asyncio.ensure_future(log.append_step(store_harness.step("b")))
@@ -171,7 +169,7 @@ async def test_a_caller_that_goes_away_stops_no_commit(harness: StoreHarness) ->
 
 @pytest.mark.blobs
 async def test_large_outputs_are_kept_beside_the_journal(harness: StoreHarness) -> None:
-    """A blob is there, checked against its hash, after a crash right behind its line."""
+    """A blob survives a crash right after its line."""
     log = await store_harness.begun(harness)
     text, value = "ü" * 100_000, {"rows": list(range(20_000))}
     kept = [
@@ -191,7 +189,7 @@ async def test_large_outputs_are_kept_beside_the_journal(harness: StoreHarness) 
 
 @pytest.mark.blobs
 async def test_a_blob_is_kept_once(harness: StoreHarness) -> None:
-    """The same content again is the same blob, and one that was damaged is written anew."""
+    """The same content has the same blob, and a damaged blob is written again."""
     log = await store_harness.begun(harness)
     first = await log.put_blob(b"x" * 70_000, text=True)
     harness.put(f"blobs/{first.sha256}", b"damaged")
@@ -204,7 +202,7 @@ async def test_a_blob_is_kept_once(harness: StoreHarness) -> None:
 @pytest.mark.blobs
 @pytest.mark.parametrize("damage", ["missing", "changed", "shorter"])
 async def test_a_lost_blob_is_told(harness: StoreHarness, damage: str) -> None:
-    """A blob that is missing or wrong makes its run unreadable, names the line and deletes nothing."""
+    """A missing or wrong blob makes its run unreadable; the error names the line, and the journal stays."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     blob = await log.put_blob(b"x" * 70_000, text=True)
@@ -229,7 +227,7 @@ async def test_a_lost_blob_is_told(harness: StoreHarness, damage: str) -> None:
 
 @pytest.mark.blobs
 async def test_a_blob_that_leads_elsewhere_is_none(harness: StoreHarness) -> None:
-    """A handle is a hash; nothing else can be read through it."""
+    """A blob reference that is not a hash cannot be read."""
     await store_harness.begun(harness)
     with pytest.raises(errors.JournalCorrupt):
         await harness.store.read_blob(RUN, BlobRef(sha256="../start.json", size_bytes=1, text=True))
@@ -243,7 +241,7 @@ async def test_a_blob_that_leads_elsewhere_is_none(harness: StoreHarness) -> Non
 async def test_a_failed_commit_can_be_repeated(
     harness: StoreHarness, caplog: pytest.LogCaptureFixture, operation: str, code: int
 ) -> None:
-    """After a failed write or sync nothing of it counts, and after healing the same line is appended."""
+    """After a failed write or sync the line does not count, and after healing the same line is appended."""
     log = await store_harness.begun(harness)
     first = await log.append_step(store_harness.step("a"))
     harness.faults.refuse(operation, "steps.jsonl", code)
@@ -259,13 +257,13 @@ async def test_a_failed_commit_can_be_repeated(
 
     assert caught.value.code == "storage_error"
     assert caught.value.detail["file"].endswith("steps.jsonl")
-    # Other writes of the run may have come through since.
+    # Other writes of the run may have succeeded since.
     assert "a write failed" in caplog.messages
     assert list((await store.read(RUN)).records) == [first, second]
 
 
 async def test_a_failed_commit_fails_all_that_waited_for_it(harness: StoreHarness) -> None:
-    """Every line of a failed batch, and every one queued behind it, is told to its own caller."""
+    """When a batch fails, each caller of its lines gets the error."""
     log = await store_harness.begun(harness)
     harness.faults.refuse("sync", "steps.jsonl")
     results = await asyncio.gather(*(log.append_step(store_harness.step(key)) for key in "abc"), return_exceptions=True)
@@ -278,7 +276,7 @@ async def test_a_failed_commit_fails_all_that_waited_for_it(harness: StoreHarnes
 
 
 async def test_healing_needs_room(harness: StoreHarness) -> None:
-    """While there is no room healing fails, the store says so, and reading goes on."""
+    """Without space healing fails and the store reports a write fault, but reading continues."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     harness.faults.refuse("write")
@@ -299,7 +297,7 @@ async def test_healing_needs_room(harness: StoreHarness) -> None:
 
 
 async def test_a_failed_decision_is_not_folded_in(harness: StoreHarness) -> None:
-    """A decision that could not be made durable has not happened, and those before it stay, synced or not."""
+    """A decision that could not be made durable has no effect, and the earlier ones stay, synced or not."""
     log = await store_harness.begun(harness)
     await log.decide(DecisionKind.STARTED, STARTED, sync=False)
     harness.faults.refuse("short", "control.jsonl")
@@ -321,7 +319,7 @@ async def test_a_failed_decision_is_not_folded_in(harness: StoreHarness) -> None
 
 @pytest.mark.blobs
 async def test_a_failed_blob_is_no_blob(harness: StoreHarness) -> None:
-    """A blob that could not be written leaves nothing behind, and can be kept later."""
+    """A blob that could not be written can be stored later."""
     log = await store_harness.begun(harness)
     harness.faults.refuse("write")
     with pytest.raises(errors.StorageFault):
@@ -332,11 +330,11 @@ async def test_a_failed_blob_is_no_blob(harness: StoreHarness) -> None:
     assert await log.get_blob(blob) == "x" * 70_000
 
 
-# -- what is found at opening
+# -- findings at the opening
 
 
 async def test_a_torn_end_is_cut_off_and_told(harness: StoreHarness) -> None:
-    """A last line that is incomplete is cut off, an event tells it, and the run goes on behind the line before."""
+    """An incomplete last line is cut off and reported by an event, and the run continues after the line before."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     await log.append_step(store_harness.step("b"))
@@ -357,7 +355,7 @@ async def test_a_torn_end_is_cut_off_and_told(harness: StoreHarness) -> None:
 
 
 async def test_reading_changes_nothing(harness: StoreHarness) -> None:
-    """A run that is only looked at is shown without its torn end, which stays where it is."""
+    """Reading a run omits its torn end, and leaves the file unchanged."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     await harness.crash()
@@ -370,7 +368,7 @@ async def test_reading_changes_nothing(harness: StoreHarness) -> None:
 
 @pytest.mark.parametrize("name", ["steps.jsonl", "control.jsonl"])
 async def test_damage_before_the_end_is_told_with_its_place(harness: StoreHarness, name: str) -> None:
-    """A damaged line before the last batch parks the run as failed, names file and line, and deletes nothing."""
+    """A damaged line before the last batch parks the run as failed; the error names the place, and the file stays."""
     log = await store_harness.begun(harness)
     for key in "abc":
         await log.append_step(store_harness.step(key))
@@ -397,7 +395,7 @@ async def test_damage_before_the_end_is_told_with_its_place(harness: StoreHarnes
 
 @pytest.mark.parametrize("name", ["steps.jsonl", "control.jsonl"])
 async def test_a_missing_journal_is_damage(harness: StoreHarness, name: str) -> None:
-    """A journal that is gone is not taken for an empty one."""
+    """A missing journal counts as damage, not as an empty journal."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     await harness.crash()
@@ -409,7 +407,7 @@ async def test_a_missing_journal_is_damage(harness: StoreHarness, name: str) -> 
 
 
 async def test_an_ending_vouches_for_its_lines(harness: StoreHarness) -> None:
-    """A journal shorter or longer than its ending says is damaged, though each line is sound."""
+    """A journal shorter than its ending records is damaged, although each line is sound."""
     await store_harness.ended(harness, "a", "b")
     whole = harness.content("steps.jsonl")
     await harness.crash()
@@ -422,7 +420,7 @@ async def test_an_ending_vouches_for_its_lines(harness: StoreHarness) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"run_id": 1}', b"\xff"])
 async def test_an_unreadable_start_is_told(harness: StoreHarness, content: bytes) -> None:
-    """A start.json that cannot be read is named, and the run is listed as failed."""
+    """An unreadable start.json is named in the error, and the run is listed as corrupt."""
     await store_harness.begun(harness)
     await harness.crash()
     harness.put("start.json", content)
@@ -434,7 +432,7 @@ async def test_an_unreadable_start_is_told(harness: StoreHarness, content: bytes
 
 
 async def test_a_changed_start_is_told(harness: StoreHarness) -> None:
-    """A start.json that was changed after the first line no longer belongs to its journals."""
+    """A start.json that was changed after the first line does not match its journals."""
     await store_harness.begun(harness)
     await harness.crash()
     harness.change("start.json", lambda content: content.replace(b"draft", b"drift"))
@@ -445,7 +443,7 @@ async def test_a_changed_start_is_told(harness: StoreHarness) -> None:
 
 
 async def test_a_line_whose_output_does_not_fit_runs_again(harness: StoreHarness) -> None:
-    """The last line's output is checked against its hash; one that does not fit is cut off like a torn one."""
+    """If the output of the last line does not match its hash, the line is cut off like a torn one."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     await log.append_step(store_harness.step("b") | {"output": "something else"})
@@ -456,7 +454,7 @@ async def test_a_line_whose_output_does_not_fit_runs_again(harness: StoreHarness
 
 
 async def test_a_run_has_one_writer(harness: StoreHarness) -> None:
-    """A run that is open cannot be opened, deleted or repaired; it can be read, and after closing opened again."""
+    """An open run cannot be opened, deleted or repaired, but it can be read, and opened again after closing."""
     log = await store_harness.begun(harness)
     for asked in (harness.store.open(RUN), harness.store.delete(RUN), harness.store.maintenance.repair(RUN)):
         with pytest.raises(errors.Conflict) as caught:
@@ -471,7 +469,7 @@ async def test_a_run_has_one_writer(harness: StoreHarness) -> None:
 
 
 async def test_an_opening_that_nobody_waits_for_is_undone(harness: StoreHarness) -> None:
-    """A caller that is cut off while a run is opened leaves it closed."""
+    """Cancelling the opening of a run leaves the run closed."""
     log = await store_harness.begun(harness)
     await log.close()
     before = asyncio.all_tasks()

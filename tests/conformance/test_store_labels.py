@@ -1,4 +1,4 @@
-"""Labels: changed by control lines, also behind an ending; rows follow, even past a crash."""
+"""Labels: control lines change them, even after an ending; the rows follow, even after a crash."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEFT = {"book": "two", "new": "yes"}
 
 
 async def labelled(store: DiskStore) -> list[str]:
-    """Return the runs that lists find by the label that the change sets."""
+    """Return the runs that lists find by the changed label."""
     await counted(store)
     return [run.run_id for run in await store.list_runs(RunQuery(label=("book", "two"), q="yes"))]
 
@@ -32,7 +32,7 @@ async def counted(store: DiskStore) -> None:
 
 
 async def test_an_ended_run_is_labelled(harness: StoreHarness) -> None:
-    """Row, list, search, journal and a rebuilt index agree, and the run has not moved."""
+    """After an ended run is labelled, row, list, search, journal and a rebuilt index agree, and its state stays."""
     await store_harness.ended(harness, "a", labels={"book": "one", "draft": "1"})
     await harness.store.rebuild_index()
     before = await harness.store.summary(RUN)
@@ -55,7 +55,7 @@ async def test_an_ended_run_is_labelled(harness: StoreHarness) -> None:
 
 @pytest.mark.parametrize("written", [False, True])
 async def test_row_and_journal_agree_after_a_crash(harness: StoreHarness, written: bool) -> None:
-    """A death between the note in the row and the line, or between the line and the row, leaves them alike."""
+    """After a death before or after the line of a label change, row and journal agree."""
     await store_harness.ended(harness, "a", labels={"book": "one", "draft": "1"})
     log = await harness.store.open(RUN)
     if written:
@@ -75,7 +75,7 @@ async def test_row_and_journal_agree_after_a_crash(harness: StoreHarness, writte
 
 
 async def test_a_labelled_run_is_resumed_with_its_labels(harness: StoreHarness) -> None:
-    """What a resume puts in place of frozen facts leaves labels as they were changed."""
+    """A resume with overrides keeps the changed labels."""
     await store_harness.ended(harness, "a", status="failed", labels={"book": "one", "draft": "1"})
     log = await harness.store.open(RUN)
     await log.decide(DecisionKind.LABELLED, CHANGE)

@@ -1,4 +1,4 @@
-"""Lists: rows show runs, never decide about them, and are made again from the folders."""
+"""Lists: rows show runs, never decide about them, and can be rebuilt from the folders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOCAL = {"name": None, "claimed": False, "via": "local"}
 
 
 async def filled(harness: StoreHarness) -> None:
-    """Make five runs, one a minute, of which the second has ended and the fifth is a child."""
+    """Create five runs, one a minute; the second has ended and the fifth is a child."""
     store = await harness.open()
     for number in range(5):
         facts = {
@@ -88,11 +88,11 @@ ASKED: list[tuple[dict[str, Any], list[str]]] = [
     ({"limit": 2, "cursor": ("2026-02-10T14:33:00.000Z", "r3")}, ["r2", "r1"]),
     ({"cursor": ("2026-02-10T14:30:00.000Z", "r0")}, []),
 ]
-"""Filters, and the runs that they leave."""
+"""Filters, and the runs that they select."""
 
 
 async def test_a_list_shows_what_was_asked_for(harness: StoreHarness) -> None:
-    """Every filter, alone and together, newest first."""
+    """Every filter works, alone and with others, newest run first."""
     await filled(harness)
     shown = [(query, ids(await harness.store.list_runs(RunQuery(**query)))) for query, _ in ASKED]
 
@@ -103,7 +103,7 @@ async def test_a_list_shows_what_was_asked_for(harness: StoreHarness) -> None:
 async def test_runs_of_one_instant_are_paged_without_loss(
     harness: StoreHarness, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pages of runs that were created at the same instant hold each of them once."""
+    """Pages of runs that were created at the same instant contain each run once."""
     store = await harness.open()
     for number in range(7):
         await store.create(store_harness.start(f"r{number}"))
@@ -114,14 +114,14 @@ async def test_runs_of_one_instant_are_paged_without_loss(
 
 
 async def test_counts_are_told_by_state(harness: StoreHarness) -> None:
-    """The number of runs in each state that occurs is told."""
+    """The store counts the runs in each state that occurs."""
     await filled(harness)
 
     assert await harness.store.count_by_status() == {"pending": 4, "done": 1}
 
 
 async def test_unfinished_runs_come_oldest_first(harness: StoreHarness) -> None:
-    """What is to be continued is every unfinished run of the service, the oldest first, paused ones too."""
+    """Unfinished runs are all those of the service, paused ones too, oldest first."""
     await filled(harness)
     log = await harness.store.open("r3")
     await log.decide(DecisionKind.PAUSED, {"reason": "x"})
@@ -135,7 +135,7 @@ async def test_unfinished_runs_come_oldest_first(harness: StoreHarness) -> None:
 
 
 async def test_a_row_that_lags_errs_towards_unfinished(harness: StoreHarness) -> None:
-    """A run that ended right before a crash is given to the service once more, so that its projections are made."""
+    """A run that ended right before a crash is listed as unfinished once more."""
     log = await store_harness.begun(harness)
     await log.move(Transition.begin(RUN, "2026-02-10T14:31:00.000Z"))
     await log.decide(DecisionKind.ENDED, {"status": "done"})
@@ -146,7 +146,7 @@ async def test_a_row_that_lags_errs_towards_unfinished(harness: StoreHarness) ->
 
 
 async def test_a_row_that_lags_and_is_nobodys_is_finished_at_start(harness: StoreHarness) -> None:
-    """The row of another owner's run, which no service opens, is brought in line with its `ended` line."""
+    """The row of an ended run of another process follows its `ended` line after a start."""
     log = await store_harness.begun(harness, owner="process")
     await log.move(Transition.begin(RUN, "2026-02-10T14:31:00.000Z"))
     await log.decide(DecisionKind.ENDED, {"status": "failed", "error": {"code": "tool_failed"}})
@@ -160,7 +160,7 @@ async def test_a_row_that_lags_and_is_nobodys_is_finished_at_start(harness: Stor
 
 
 async def test_the_index_is_rebuilt_from_the_folders(harness: StoreHarness) -> None:
-    """After every row is made anew, lists, receipts and keys are what they were."""
+    """After a rebuild of the index, lists, receipts and keys are unchanged."""
     await filled(harness)
     await harness.store.create(store_harness.start("keyed", idempotency_key="k", request_sha256="h"))
     log = await harness.store.open("r0")
@@ -183,7 +183,7 @@ async def test_the_index_is_rebuilt_from_the_folders(harness: StoreHarness) -> N
 
 
 async def test_a_row_without_its_folder_goes(harness: StoreHarness) -> None:
-    """A run whose folder was taken away is no longer listed after a start."""
+    """A run whose folder was removed is not listed after a start."""
     await filled(harness)
     await harness.settle()
     harness.files().remove_tree("runs/r2")
@@ -194,7 +194,7 @@ async def test_a_row_without_its_folder_goes(harness: StoreHarness) -> None:
 
 
 async def test_what_is_no_run_is_not_listed(harness: StoreHarness) -> None:
-    """Stray files and folders among the runs are passed over."""
+    """Stray files and folders among the runs are skipped."""
     await filled(harness)
     harness.files().add_folder("runs/empty")
     harness.files().write("runs/stray", b"x", sync=True)
@@ -211,7 +211,7 @@ async def test_what_is_no_run_is_not_listed(harness: StoreHarness) -> None:
 
 
 async def copied(harness: StoreHarness) -> None:
-    """Make a run, and copy its folder under another name."""
+    """Create a run, and copy its folder under another name."""
     log = await store_harness.begun(harness, idempotency_key="k", request_sha256="h")
     await log.append_step(store_harness.step("a"))
     await log.close()
@@ -229,7 +229,7 @@ def copy(harness: StoreHarness, old: str, new: str) -> None:
 
 
 async def test_a_copied_folder_is_listed_and_never_started(harness: StoreHarness) -> None:
-    """A folder whose name is not its run's is shown as foreign, and continued by nobody."""
+    """A folder whose name is not its run's id is listed as foreign, and not as unfinished."""
     await copied(harness)
     store = await harness.crash()
 
@@ -239,7 +239,7 @@ async def test_a_copied_folder_is_listed_and_never_started(harness: StoreHarness
 
 
 async def test_a_copy_does_not_take_its_originals_key(harness: StoreHarness) -> None:
-    """A repeated request finds the run that it made, not the copy of it."""
+    """A repeated request finds its own run, not a copy of it."""
     await copied(harness)
     await harness.store.rebuild_index()
     again = await harness.store.create(store_harness.start("second", idempotency_key="k", request_sha256="h"))
@@ -249,7 +249,7 @@ async def test_a_copy_does_not_take_its_originals_key(harness: StoreHarness) -> 
 
 @pytest.mark.parametrize("status", ["waiting", "running", "done"])
 async def test_a_new_row_says_that_a_run_waits(harness: StoreHarness, status: str) -> None:
-    """A row that is made of a folder says `waiting` as run.json does, and never more than the journals know."""
+    """A rebuilt row has the state `waiting` of run.json, but takes no other state from it."""
     await copied(harness)
     manifest = {"run_id": RUN, "recipe_id": "x", "status": status}
     for name in (RUN, "copy"):
@@ -264,7 +264,7 @@ async def test_a_new_row_says_that_a_run_waits(harness: StoreHarness, status: st
 
 
 async def test_a_folder_of_another_data_directory_is_foreign(harness: StoreHarness) -> None:
-    """A run that was begun elsewhere is listed and never started unasked."""
+    """A run of another data directory is listed as foreign, and never started automatically."""
     store = await harness.open()
     await store.create(store_harness.start())
     harness.change(
@@ -277,7 +277,7 @@ async def test_a_folder_of_another_data_directory_is_foreign(harness: StoreHarne
 
 
 async def test_a_foreign_run_that_is_resumed_belongs_here(harness: StoreHarness) -> None:
-    """Once a person sends a foreign run on it is the service's, also in a new row; its original is not moved."""
+    """A foreign run that a person resumes belongs to the service, also after a rebuild, beside its original."""
     await copied(harness)
     store = await harness.crash()
     await store.list_unfinished()
@@ -294,7 +294,7 @@ async def test_a_foreign_run_that_is_resumed_belongs_here(harness: StoreHarness)
 
 
 async def test_a_process_run_that_is_resumed_is_the_services(harness: StoreHarness) -> None:
-    """A run whose process went away is continued by the service after a resume that says so."""
+    """After a resume with the service as owner, the service continues a run of a process."""
     log = await store_harness.begun(harness, owner="process")
     await log.decide(DecisionKind.RESUMED, {"dead": [], "overrides": {"owner": "service"}})
     store = await harness.crash()
@@ -303,7 +303,7 @@ async def test_a_process_run_that_is_resumed_is_the_services(harness: StoreHarne
 
 
 async def test_a_damaged_run_is_listed_as_failed(harness: StoreHarness) -> None:
-    """A folder whose start.json cannot be read still shows in the list, with the reason."""
+    """A run whose start.json cannot be read is listed as failed, with the reason."""
     await filled(harness)
     harness.put("start.json", b"{", "r2")
     await harness.store.rebuild_index()
@@ -316,7 +316,7 @@ async def test_a_damaged_run_is_listed_as_failed(harness: StoreHarness) -> None:
 
 
 async def test_an_issue_is_kept_by_its_id(harness: StoreHarness) -> None:
-    """An issue is a JSON file named by its id; writing it again replaces it, and no name leads out of the folder."""
+    """An issue is a JSON file named by its id; writing it again replaces it, and a hostile id stays in the folder."""
     store = await harness.open()
     await store.issues.open({"issue_id": "iss_1", "title": "First", "run_id": RUN})
     await store.issues.open({"issue_id": "iss_1", "title": "Second", "run_id": RUN})
@@ -328,7 +328,7 @@ async def test_an_issue_is_kept_by_its_id(harness: StoreHarness) -> None:
 
 
 async def test_an_issue_that_cannot_be_written_is_told(harness: StoreHarness) -> None:
-    """A full disk refuses an issue, and leaves the old one as it was."""
+    """On a full disk an issue is refused, and the old one stays unchanged."""
     store = await harness.open()
     await store.issues.open({"issue_id": "iss_1", "title": "First"})
     harness.faults.refuse("write", "iss_1")
@@ -339,12 +339,12 @@ async def test_an_issue_that_cannot_be_written_is_told(harness: StoreHarness) ->
 
 
 def test_every_state_is_finished_or_not() -> None:
-    """The index counts exactly the finished states as finished."""
+    """Exactly the states done, failed and cancelled count as finished."""
     assert {state for state in RunState if state.finished} == {RunState.DONE, RunState.FAILED, RunState.CANCELLED}
 
 
 async def test_rows_show_what_journals_add_up_to(harness: StoreHarness) -> None:
-    """A row that is made again from the folder shows start, reason and usage; sums belong to agent and model."""
+    """A row rebuilt from the folder has the start, reason and summed usage of its run."""
     store = await harness.open()
     await store.create(store_harness.start(labels={"book": "one"}))
     log = await store.open(RUN)
@@ -362,7 +362,7 @@ async def test_rows_show_what_journals_add_up_to(harness: StoreHarness) -> None:
 
 
 async def test_a_move_brings_what_the_row_shows(harness: StoreHarness) -> None:
-    """A move writes the facts that it carries, and one without any leaves those of the row; the reason goes."""
+    """A move writes its facts to the row; a move without facts keeps them and clears the reason."""
     store = await harness.open()
     await store.create(store_harness.start())
     log = await store.open(RUN)

@@ -1,6 +1,4 @@
-"""Session plans in any store: kept by their sessions, listed in order without being read again, whole after every
-crash.
-"""
+"""Session plans in any store: stored by their sessions, listed in order from memory, whole after every crash."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ def made(session_id: str = "sp_1", at: str = AT, **fields: Any) -> Plan:
 
 
 async def listed(harness: StoreHarness, **query: Any) -> list[tuple[str, str, int]]:
-    """Return what lists show."""
+    """Return the rows that lists show."""
     return [
         (each.session_id, each.status, each.revision) for each in await harness.store.plans.list(PlanQuery(**query))
     ]
@@ -61,7 +59,7 @@ def by_hand(harness: StoreHarness, content: bytes, session_id: str = "sp_1") -> 
 
 
 class CountingDisk:
-    """A disk that counts what is read."""
+    """A disk that counts reads."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -71,13 +69,13 @@ class CountingDisk:
         return getattr(self._disk, name)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """Read, and note it."""
+        """Read a file, and record its path."""
         self.read_files.append(path)
         return self._disk.read(path, offset, size)
 
 
 def counted(harness: StoreHarness) -> CountingDisk:
-    """Let the plans be read from a disk that counts."""
+    """Let the plans be read from a counting disk."""
     context = harness.store.plans._context
     counting = CountingDisk(context.disk)
     object.__setattr__(context, "disk", counting)
@@ -89,7 +87,7 @@ class TestCrashes:
 
     @pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
     async def test_a_change_is_whole_or_not_there(self, harness: StoreHarness, point: str) -> None:
-        """After a death at any moment of a change the plan is the old or the new one, and the list says the same."""
+        """After a death at any moment of a change, the plan is the old or the new one, and the list agrees."""
         store = await harness.open()
         await store.plans.put(made())
         harness.passed.at[f"storage.plan.{point}"] = store_harness.die
@@ -108,7 +106,7 @@ class TestCrashes:
 
     @pytest.mark.parametrize("point", ["before_write", "before_rename", "after_rename"])
     async def test_a_new_plan_is_whole_or_not_there(self, harness: StoreHarness, point: str) -> None:
-        """After a death at any moment of its making a plan is there whole, or not at all, and can be made."""
+        """After a death at any moment of its creation, a plan is whole or missing, and can be created."""
         store = await harness.open()
         harness.passed.at[f"storage.plan.{point}"] = store_harness.die
         with pytest.raises(store_harness.Died):
@@ -124,7 +122,7 @@ class TestCrashes:
         assert await store.plans.get("sp_1") == made()
 
     async def test_what_is_acknowledged_survives(self, harness: StoreHarness) -> None:
-        """A change that was answered is there after a crash or power cut, also where the making was cut off."""
+        """A confirmed change survives a crash or power cut, even if a death interrupted the creation."""
         store = await harness.open()
         harness.passed.at["storage.plan.after_rename"] = store_harness.die
         with pytest.raises(store_harness.Died):
@@ -141,10 +139,10 @@ class TestCrashes:
 
 
 class TestRemoval:
-    """Plans that go."""
+    """Removed plans."""
 
     async def test_a_removed_plan_is_gone_for_good(self, harness: StoreHarness) -> None:
-        """A removed plan is neither found nor listed, also after a crash; its id is known as one that was there."""
+        """A removed plan is neither found nor listed, also after a crash, and its id counts as removed."""
         store = await harness.open()
         for session_id in ("sp_1", "sp_2"):
             await store.plans.put(made(session_id))
@@ -160,7 +158,7 @@ class TestRemoval:
         assert harness.files().names("sessions/sp_1") == []
 
     async def test_what_a_person_put_beside_stays(self, harness: StoreHarness) -> None:
-        """Only the plan itself is removed, and one that is put in its place is a plan as any other."""
+        """A removal deletes only the plan's file, and a new plan in its place is listed as usual."""
         store = await harness.open()
         await store.plans.put(made())
         harness.files().write("sessions/sp_1/notes.md", b"mine", sync=True)
@@ -172,7 +170,7 @@ class TestRemoval:
 
     @pytest.mark.parametrize("point", ["before_marker", "before_remove", "after_remove"])
     async def test_a_removal_is_whole_or_not_there(self, harness: StoreHarness, point: str) -> None:
-        """After a death at any moment of a removal the plan is there as it was, or gone; it can be removed then."""
+        """After a death at any moment of a removal, the plan is unchanged or gone, and can then be removed."""
         store = await harness.open()
         await store.plans.put(made())
         harness.passed.at[f"storage.plan.{point}"] = store_harness.die
@@ -191,7 +189,7 @@ class TestRemoval:
 
     @pytest.mark.parametrize("name", [".removed", "sp_1"])
     async def test_a_refused_removal_is_told(self, harness: StoreHarness, name: str) -> None:
-        """On a disk that refuses the plan is whole or gone, and whoever asked is told."""
+        """On a disk that refuses a removal, the plan is whole or gone, and the caller gets an error."""
         store = await harness.open()
         await store.plans.put(made())
         harness.faults.refuse("sync", name)
@@ -204,12 +202,12 @@ class TestRemoval:
 
 
 class TestLoss:
-    """Plans that go without having been removed."""
+    """Plans that vanish without a removal."""
 
     async def test_a_plan_whose_file_is_gone_is_missed_until_it_is_removed(
         self, harness: StoreHarness, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Each start tells of a plan that a person or a disk took, whole folder or file, until it is removed."""
+        """Each start logs a plan whose file or folder has vanished, until the plan is removed."""
         store = await harness.open()
         for number in (1, 2, 3, 4):
             await store.plans.put(made(f"sp_{number}"))
@@ -235,7 +233,7 @@ class TestLoss:
         assert await store.plans.was_removed("sp_1")
 
     async def test_a_plan_that_was_never_answered_is_not_missed(self, harness: StoreHarness) -> None:
-        """Of a creation that a death cut off before its file had a name nothing is missed."""
+        """A plan whose creation died before its file had a name does not count as lost."""
         store = await harness.open()
         harness.passed.at["storage.plan.before_rename"] = store_harness.die
         with pytest.raises(store_harness.Died):
@@ -246,7 +244,7 @@ class TestLoss:
         assert not await store.plans.was_lost("sp_1")
 
     async def test_a_plan_that_is_made_again_is_missed_no_more(self, harness: StoreHarness) -> None:
-        """A lost plan that is put again is found as usual; one written by hand counts as lost only after a change."""
+        """A lost plan that is stored again is not lost; one written by hand counts as lost only after a change."""
         store = await harness.open()
         await store.plans.put(made())
         harness.files().remove_tree("sessions/sp_1")
@@ -262,11 +260,11 @@ class TestLoss:
 
 
 class TestFaults:
-    """Disks that refuse."""
+    """Disks that refuse operations."""
 
     @pytest.mark.parametrize(("operation", "name"), [("write", "plan.json"), ("sync", "sp_1")])
     async def test_a_refused_change_loses_nothing(self, harness: StoreHarness, operation: str, name: str) -> None:
-        """On a full disk a plan stays whole, and is changed when there is room."""
+        """On a full disk a plan stays whole, and can be changed once there is space."""
         store = await harness.open()
         await store.plans.put(made())
         harness.faults.refuse(operation, name)
@@ -283,7 +281,7 @@ class TestFaults:
         assert await listed(harness) == [("sp_1", "draft", 2)]
 
     async def test_a_change_ends_though_its_caller_is_cut_off(self, harness: StoreHarness) -> None:
-        """A change that waits for its turn is made, whatever becomes of its caller."""
+        """A change that waits for its turn is made, even if its caller is cancelled."""
         store = await harness.open()
         loop, written, both = asyncio.get_running_loop(), itertools.count(1), asyncio.Event()
 
@@ -305,7 +303,7 @@ class TestFaults:
         assert await store.plans.get("sp_1") == made(revision=2)
 
     async def test_changes_of_one_plan_come_in_their_order(self, harness: StoreHarness) -> None:
-        """Of many changes at a time the last one stays, whole."""
+        """Of many concurrent changes, the last one stays, whole."""
         store = await harness.open()
         await asyncio.gather(*(store.plans.put(made(revision=number, intent="x" * number)) for number in range(1, 30)))
 
@@ -313,7 +311,7 @@ class TestFaults:
         assert await listed(harness) == [("sp_1", "draft", 29)]
 
     async def test_of_two_changes_of_the_same_plan_one_counts(self, harness: StoreHarness) -> None:
-        """A change whose caller was cut off is made all the same, and is not lost to one that has not seen it."""
+        """A change whose caller was cancelled is made, and a conflicting change that does not know it is refused."""
         store = await harness.open()
         await store.plans.put(made())
         first = asyncio.ensure_future(store.plans.put(made(revision=2, intent="First"), known=made()))
@@ -328,10 +326,10 @@ class TestFaults:
 
 
 class TestByHand:
-    """Files that a person has written."""
+    """Files written by a person."""
 
     async def test_one_written_while_a_change_ends_is_what_is_shown(self, harness: StoreHarness) -> None:
-        """A file written over a change that is visible, but not answered yet, is not mistaken for that change."""
+        """A file that a person writes during a change is shown, not the change."""
         store = await harness.open()
         harness.passed.at["storage.plan.after_rename"] = lambda: by_hand(harness, json.dumps(BY_HAND).encode())
         await store.plans.put(made())
@@ -349,7 +347,7 @@ class TestByHand:
     async def test_what_nobody_has_read_is_not_written_over(
         self, harness: StoreHarness, moment: str | None, content: bytes | None, code: str
     ) -> None:
-        """A change of what stood there before is refused, up to the move that would show it, and leaves nothing."""
+        """A change of a plan that was edited meanwhile is refused until its last moment, and leaves no file."""
         store = await harness.open()
         await store.plans.put(made())
 
@@ -371,7 +369,7 @@ class TestByHand:
         assert content is None or harness.files().read(PATH) == content
 
     async def test_one_that_says_the_same_may_be_written_over(self, harness: StoreHarness) -> None:
-        """A file that was only formatted otherwise holds nothing that a change could lose, whoever remembers it."""
+        """A file with the same content in another format can be overwritten, also after a restart."""
         store = await harness.open()
         known = made(tasks=(Task(id=1, description="First", recipe_id="draft", args={"b": [1.5, None], "a": {}}),))
         await store.plans.put(known)
@@ -383,7 +381,7 @@ class TestByHand:
         assert await listed(harness) == [("sp_1", "draft", 3)]
 
     async def test_the_letter_of_the_document_is_enough(self, harness: StoreHarness) -> None:
-        """A plan without any field of ours is read and listed, and what we do not know of it stays."""
+        """A plan without optional fields is read and listed, and its unknown fields are kept."""
         store = await harness.open()
         by_hand(harness, json.dumps(BY_HAND, indent=2).encode())
         found = await store.plans.get("sp_1")
@@ -415,7 +413,7 @@ class TestByHand:
         ],
     )
     async def test_a_damaged_one_is_told_and_stays(self, harness: StoreHarness, content: bytes, path: str) -> None:
-        """A file that cannot be trusted is told with the place of the fault, listed with it, and left as it is."""
+        """A damaged plan is refused and listed with the place of its flaw, and its file stays unchanged."""
         store = await harness.open()
         await store.plans.put(made("sp_2"))
         by_hand(harness, content)
@@ -426,13 +424,13 @@ class TestByHand:
         assert (refused.value.code, refused.value.detail["file"]) == ("plan_damaged", PATH)
         assert [flaw["path"] for flaw in refused.value.detail["flaws"]] == [path]
         assert harness.files().read(PATH) == content
-        # A sound plan in the folder of another is a copy.
+        # A sound plan in the folder of another plan is a copy.
         assert path == "$.session_id" or [
             (each.session_id, each.status, each.error and each.error["message"]) for each in shown
         ] == [("sp_1", "paused", refused.value.message)]
 
     async def test_a_damaged_one_is_logged_once(self, harness: StoreHarness, caplog: pytest.LogCaptureFixture) -> None:
-        """Whoever lists plans learns from the log which file is no plan, and again only when it has changed."""
+        """Listing plans logs a file that is not a plan once, and again only after it has changed."""
         store = await harness.open()
         await store.plans.put(made())
         for content in (b"{", b"[12"):
@@ -443,7 +441,7 @@ class TestByHand:
         assert [record.getMessage() for record in caplog.records] == [f"{PATH} cannot be read as a plan"] * 2
 
     async def test_a_change_by_hand_is_listed_at_once(self, harness: StoreHarness) -> None:
-        """Files that come, change, break and go are listed as they are, without a restart."""
+        """Files that a person adds, changes, breaks or removes are listed accordingly, without a restart."""
         store = await harness.open()
         await store.plans.put(made())
         assert await listed(harness) == [("sp_1", "draft", 1)]
@@ -461,7 +459,7 @@ class TestByHand:
         assert await store.plans.get("sp_1") is None
 
     async def test_what_lies_beside_plans_is_none(self, harness: StoreHarness) -> None:
-        """Folders without a plan, plans in a folder of another name and the folder of conversations are passed over."""
+        """Lists skip folders without a plan, plans in a folder of another name, and the folder of conversations."""
         store = await harness.open()
         files = harness.files()
         for session_id in ("copy", "agents"):
@@ -483,7 +481,7 @@ class TestLists:
     """Many plans."""
 
     async def test_pages_and_filters(self, harness: StoreHarness) -> None:
-        """Plans come newest first, page by page, those of one time by their ids; a state can be asked for."""
+        """Plans are listed newest first, page by page, those of one instant by id, and can be filtered by state."""
         store = await harness.open()
         for number in range(5):
             status = PlanState.DONE if number == 2 else PlanState.DRAFT
@@ -498,7 +496,7 @@ class TestLists:
         assert page[0].tasks == {"pending": 2}
 
     async def test_a_file_is_read_once(self, harness: StoreHarness) -> None:
-        """A list reads only what is new or has changed since it was read; what was written here is not read at all."""
+        """A list reads only new and changed files, and none that the store itself has written."""
         store = await harness.open()
         for number in range(3):
             by_hand(harness, json.dumps(BY_HAND | {"session_id": f"sp_{number}"}).encode(), f"sp_{number}")
@@ -515,7 +513,7 @@ class TestLists:
 
 
 def test_a_long_intent_is_cut_in_lists() -> None:
-    """A summary holds the beginning of a long intent."""
+    """A summary contains the beginning of a long intent."""
     found = plans.summary(made(intent="word " * 1000)).intent
 
     assert found is not None

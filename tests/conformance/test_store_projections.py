@@ -1,4 +1,4 @@
-"""Projections: events, receipts and snapshots are written behind the run's back, and made again from its journals."""
+"""Projections: events, receipts and snapshots are written in the background, and made again from the journals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECEIPTS = layout.receipts_file(SESSION)
 
 
 def receipts(harness: StoreHarness) -> list[dict[str, object]]:
-    """Return the receipts that can be read in the session's file."""
+    """Return the readable receipts of the session's file."""
     if not harness.files().has_file(RECEIPTS):
         return []
     lines = harness.files().read(RECEIPTS).splitlines()
@@ -33,7 +33,7 @@ def receipts(harness: StoreHarness) -> list[dict[str, object]]:
 
 
 async def test_events_are_numbered_and_read_from_anywhere(harness: StoreHarness) -> None:
-    """Numbers rise, each event is there once, and a reader goes on behind the last it has seen."""
+    """Event numbers rise, each event occurs once, and a reader continues after the last number that it has seen."""
     log = await store_harness.begun(harness)
     told = [log.add_event(EventType.STEP_STARTED, f"s{n}", {"attempt": 1}) for n in range(300)]
     everything = await harness.store.read_events(RUN)
@@ -48,7 +48,7 @@ async def test_events_are_numbered_and_read_from_anywhere(harness: StoreHarness)
 
 
 async def test_a_taken_run_numbers_from_a_new_block(harness: StoreHarness) -> None:
-    """Each `taken` opens a block of numbers of its own, whatever was lost of the one before."""
+    """Each `taken` line opens its own block of event numbers."""
     log = await store_harness.begun(harness)
     await log.flush()
     store = await harness.crash()
@@ -60,7 +60,7 @@ async def test_a_taken_run_numbers_from_a_new_block(harness: StoreHarness) -> No
 
 
 async def test_no_number_is_given_twice(harness: StoreHarness) -> None:
-    """What a reader has seen keeps its number, though the end of the file is lost and the run is opened untaken."""
+    """An event that a reader has seen keeps its number, even after a crash and an opening without `taken`."""
     log = await store_harness.begun(harness)
     seen: list[events.Event] = []
     for _ in range(6):
@@ -75,7 +75,7 @@ async def test_no_number_is_given_twice(harness: StoreHarness) -> None:
 
 
 async def test_a_line_without_its_event_gets_one(harness: StoreHarness) -> None:
-    """What the journals tell and events.jsonl does not is told once when the run is opened."""
+    """A journal line without an event gets one event when the run is opened."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     failed = {"status": "failed", "error": {"code": "x", "message": "m", "key": "b", "detail": {}}, "output": None}
@@ -99,7 +99,7 @@ async def test_a_line_without_its_event_gets_one(harness: StoreHarness) -> None:
 
 
 async def test_a_note_is_known_after_a_restart(harness: StoreHarness) -> None:
-    """Keys of notes that were written are handed out at opening, so that each is told once."""
+    """Opening a run returns the keys of its written notes, so that each note is written once."""
     log = await store_harness.begun(harness)
     log.add_event(EventType.RECIPE_NOTE, "halfway", {"x": 1})
     await log.close()
@@ -109,7 +109,7 @@ async def test_a_note_is_known_after_a_restart(harness: StoreHarness) -> None:
 
 
 async def test_a_torn_events_file_is_mended(harness: StoreHarness) -> None:
-    """An incomplete last event is cut off and lines that are no events are passed over."""
+    """An incomplete last event is cut off, and lines that are not events are skipped."""
     log = await store_harness.begun(harness)
     await log.close()
     harness.change("events.jsonl", lambda content: b'nonsense\n{"seq":1}\n' + content + b'{"seq": 99')
@@ -121,7 +121,7 @@ async def test_a_torn_events_file_is_mended(harness: StoreHarness) -> None:
 
 
 async def test_a_run_that_is_not_opened_yet_is_shown(harness: StoreHarness) -> None:
-    """A new run has its manifest and its first event before it is opened, and the event once."""
+    """A new run has its manifest and its first event before it is opened, and has the event once."""
     store = await harness.open()
     await store.create(store_harness.start())
     snapshots, first = await store.read_snapshots(RUN), await store.read_events(RUN)
@@ -134,7 +134,7 @@ async def test_a_run_that_is_not_opened_yet_is_shown(harness: StoreHarness) -> N
 
 
 async def test_a_run_that_is_opened_at_once_has_its_first_event_once(harness: StoreHarness) -> None:
-    """The first event keeps its number, whether it was written before the run was opened or with the next ones."""
+    """The first event keeps its number if the run is opened at once."""
     store = await harness.open()
     await store.create(store_harness.start())
     log = await store.open(RUN)
@@ -149,7 +149,7 @@ async def test_a_run_that_is_opened_at_once_has_its_first_event_once(harness: St
 
 
 async def test_a_closed_store_has_shown_its_new_runs(harness: StoreHarness) -> None:
-    """A run that was not opened until the service stopped has its projections for whoever reads the folder."""
+    """Closing the store writes the projections of a run that was never opened."""
     store = await harness.open()
     await store.create(store_harness.start())
     await store.close()
@@ -158,7 +158,7 @@ async def test_a_closed_store_has_shown_its_new_runs(harness: StoreHarness) -> N
 
 
 async def test_events_that_cannot_be_written_wait(harness: StoreHarness) -> None:
-    """While there is no room events are kept in memory, and reading shows those that are written."""
+    """On a full disk events wait in memory, and reading returns only the written ones."""
     log = await store_harness.begun(harness)
     await log.flush()
     harness.faults.refuse("short", "events.jsonl")
@@ -177,7 +177,7 @@ async def test_events_that_cannot_be_written_wait(harness: StoreHarness) -> None
 
 
 async def test_a_receipt_proves_a_tool_execution(harness: StoreHarness) -> None:
-    """A receipt holds what was asked and what came of it, and is found by its id at once."""
+    """A receipt contains the arguments and the payload of a tool execution, and is found by its id at once."""
     log = await store_harness.begun(harness)
     record = await log.append_step(store_harness.proven("a", {"found": ["x"]}))
     await log.add_receipt(record)
@@ -217,7 +217,7 @@ async def test_missing_receipts_are_completed(harness: StoreHarness) -> None:
 
 @pytest.mark.blobs
 async def test_a_receipt_is_completed_from_blobs(harness: StoreHarness) -> None:
-    """A payload or arguments too large for a line stand in full in the receipt."""
+    """The receipt contains the full payload and arguments, even if they are too large for a line."""
     log = await store_harness.begun(harness)
     payload, body = {"rows": ["x" * 100] * 1000}, {"kind": "tool_call", "tool": "t", "args": {"q": "y" * 5000}}
     kept = await log.put_blob(json.dumps(payload).encode(), text=False)
@@ -235,7 +235,7 @@ async def test_a_receipt_is_completed_from_blobs(harness: StoreHarness) -> None:
 
 
 async def test_a_torn_receipts_file_is_mended(harness: StoreHarness) -> None:
-    """An incomplete receipt at the end is cut off before the next, and completed like a missing one."""
+    """An incomplete receipt at the end is cut off, and written again when the run is opened."""
     log = await store_harness.begun(harness)
     for key in "ab":
         await log.add_receipt(await log.append_step(store_harness.proven(key)))
@@ -250,7 +250,7 @@ async def test_a_torn_receipts_file_is_mended(harness: StoreHarness) -> None:
 
 
 async def test_runs_of_a_session_share_a_file(harness: StoreHarness) -> None:
-    """Receipts of several runs at once are all there, whole."""
+    """Receipts that several runs of a session write at once are all whole."""
     store = await harness.open()
     logs = []
     for name in ("one", "two", "three"):
@@ -272,7 +272,7 @@ async def test_runs_of_a_session_share_a_file(harness: StoreHarness) -> None:
 
 
 async def test_a_session_stays_in_its_folder(harness: StoreHarness) -> None:
-    """Whatever a session is called, its receipts lie below `audit/sessions`."""
+    """The receipts of a session are below `audit/sessions`, even with a hostile session id."""
     for name in ("../../evil", ".", "a/b", "ü" * 300):
         run_id = f"run{len(name)}"
         log = await store_harness.begun(harness, run_id=run_id, session_id=name)
@@ -284,7 +284,7 @@ async def test_a_session_stays_in_its_folder(harness: StoreHarness) -> None:
 
 
 async def test_an_unknown_receipt_is_told(harness: StoreHarness) -> None:
-    """A receipt that nobody wrote is not found."""
+    """An unknown receipt is not found."""
     store = await harness.open()
     for receipt_id in ("rcpt_x", "", "../x", "x" * 1000):
         with pytest.raises(errors.NotFound):
@@ -295,7 +295,7 @@ async def test_an_unknown_receipt_is_told(harness: StoreHarness) -> None:
 
 
 async def test_snapshots_are_current_at_rest(harness: StoreHarness) -> None:
-    """However often they were out of date, at rest they show the last state."""
+    """After a flush, snapshots show the last state, however often they were out of date."""
     log = await store_harness.begun(harness)
     for count in range(50):
         log.refresh(functools.partial(dict, {"run.json": {"count": count}, "cache.json": {"a": count}}))
@@ -306,7 +306,7 @@ async def test_snapshots_are_current_at_rest(harness: StoreHarness) -> None:
 
 
 async def test_snapshots_are_written_when_asked_for(harness: StoreHarness) -> None:
-    """The files of an open run are current once somebody has asked for them; of others nothing is asked."""
+    """Showing an open run writes its snapshots; showing an unknown run raises no error."""
     log = await store_harness.begun(harness)
     await log.flush()
     log.refresh(lambda: {"state.json": {"x": 1}})
@@ -330,7 +330,7 @@ async def test_closing_writes_what_is_left(harness: StoreHarness) -> None:
 
 
 async def test_snapshots_that_cannot_be_written_are_told_at_rest(harness: StoreHarness) -> None:
-    """Rest fails while the snapshots cannot be written, and succeeds later with the last state."""
+    """A flush fails while the snapshots cannot be written, and later writes the last state."""
     log = await store_harness.begun(harness)
     harness.faults.refuse("write", "run.json")
     log.refresh(lambda: {"run.json": {"x": 1}})
@@ -345,7 +345,7 @@ async def test_snapshots_that_cannot_be_written_are_told_at_rest(harness: StoreH
 
 
 async def test_the_authority_is_no_snapshot(harness: StoreHarness) -> None:
-    """A projection cannot take the name of an authority, nor lead out of the folder."""
+    """A snapshot cannot have the name of an authority file, or a name outside of the folder."""
     log = await store_harness.begun(harness)
     for name in ("start.json", "../run.json", "a/b.json", "steps.jsonl", ".json"):
         log.refresh(functools.partial(dict, {name: {}}))
@@ -354,7 +354,7 @@ async def test_the_authority_is_no_snapshot(harness: StoreHarness) -> None:
 
 
 async def test_unreadable_snapshots_are_left_out(harness: StoreHarness) -> None:
-    """A torn snapshot is passed over; it is a projection."""
+    """A torn snapshot is skipped, because it is only a projection."""
     await store_harness.ended(harness, "a")
     harness.put("cache.json", b'{"a":')
     found = await harness.store.read_snapshots(RUN)
@@ -367,7 +367,7 @@ async def test_unreadable_snapshots_are_left_out(harness: StoreHarness) -> None:
 
 @pytest.mark.blobs
 async def test_logs_are_kept_by_name(harness: StoreHarness) -> None:
-    """A log is found under the name it was written with, whatever that is, and lies in the run's folder."""
+    """A log is found under any name that it was written with."""
     log = await store_harness.begun(harness)
     names = [
         "brief.1.prompt.md",
@@ -392,7 +392,7 @@ async def test_logs_are_kept_by_name(harness: StoreHarness) -> None:
 
 @pytest.mark.blobs
 async def test_an_unknown_log_is_told_with_those_there_are(harness: StoreHarness) -> None:
-    """A log that is not there is answered with the names of the others."""
+    """The error for an unknown log contains the names of the existing logs."""
     log = await store_harness.begun(harness)
     await log.write_log("a.txt", "x")
     for name in ("b.txt", "../start.json", "a.txt/", "."):
@@ -402,7 +402,7 @@ async def test_an_unknown_log_is_told_with_those_there_are(harness: StoreHarness
 
 
 async def test_nothing_can_be_read_of_no_run(harness: StoreHarness) -> None:
-    """Every question about a run that is not there is answered with `not_found`."""
+    """Every call for an unknown run raises `NotFound`, except that of a blob, which raises `JournalCorrupt`."""
     store = await harness.open()
     blob = BlobRef(sha256="0" * 64, size_bytes=1, text=True)
     for asked in (

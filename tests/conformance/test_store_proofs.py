@@ -1,4 +1,4 @@
-"""Proofs: a receipt counts as long as its line is as its run has written it."""
+"""Proofs: a receipt is valid as long as its line is unchanged since its run wrote it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = f"audit/sessions/{store_harness.SESSION}/tool_receipts.jsonl"
 
 
 async def proven(harness: StoreHarness, *, deleted: bool = False) -> None:
-    """Make a run with a receipt that has ended, and perhaps delete it."""
+    """Create an ended run with receipts, and optionally delete it."""
     log = await store_harness.begun(harness)
     payload = {"found": ["é", 1.5, 10**20, -0.0, 1e16, None], "text": "\u2028"}
     await log.add_receipt(await log.append_step(store_harness.proven("a", payload)))
@@ -40,7 +40,7 @@ def rewrite(harness: StoreHarness, change: Callable[[dict[str, Any]], dict[str, 
 
 @pytest.mark.parametrize("deleted", [False, True])
 async def test_receipts_are_proven(harness: StoreHarness, deleted: bool) -> None:
-    """What the run has written holds, while it is open, when it has ended and when it is deleted."""
+    """The receipts of an ended or deleted run are valid."""
     await proven(harness, deleted=deleted)
     await harness.settle()
     store = await harness.crash()
@@ -50,7 +50,7 @@ async def test_receipts_are_proven(harness: StoreHarness, deleted: bool) -> None
 
 
 async def test_a_receipt_of_an_open_run_is_proven(harness: StoreHarness) -> None:
-    """A receipt that is only queued holds."""
+    """A receipt that is only queued is valid."""
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
 
@@ -59,7 +59,7 @@ async def test_a_receipt_of_an_open_run_is_proven(harness: StoreHarness) -> None
 
 @pytest.mark.parametrize("deleted", [False, True])
 async def test_a_changed_payload_is_told(harness: StoreHarness, deleted: bool) -> None:
-    """A payload that does not fit its hash is refused, with the run or without it."""
+    """A payload that does not match its hash is refused, with or without its run."""
     await proven(harness, deleted=deleted)
     payloads: tuple[Any, ...] = (
         "forged", None, {"found": []}, {"found": ["é", 1.5, 10**20, -0.0, 1e16, None], "text": " "},
@@ -84,7 +84,7 @@ async def test_a_changed_payload_is_told(harness: StoreHarness, deleted: bool) -
     ],
 )
 async def test_the_journal_knows_better(harness: StoreHarness, changed: dict[str, Any]) -> None:
-    """As long as there is the run, whatever else its journal says is refused, be the hash changed as well."""
+    """While the run exists, a receipt that differs from its journal is refused, even with a matching hash."""
     await proven(harness)
     await harness.store.create(store_harness.start("20260210T143000Z-other1"))
     rewrite(harness, lambda receipt: receipt | changed)
@@ -95,7 +95,7 @@ async def test_the_journal_knows_better(harness: StoreHarness, changed: dict[str
 
 
 async def test_a_receipt_cannot_move_to_another_session(harness: StoreHarness) -> None:
-    """Neither a line that names another session than its file's, nor one that was added to another's file, counts."""
+    """A receipt line that names another session, or was added to another session's file, is refused."""
     await proven(harness)
     rewrite(harness, lambda receipt: receipt | {"session_id": "other"})
     with pytest.raises(errors.Conflict):
@@ -108,7 +108,7 @@ async def test_a_receipt_cannot_move_to_another_session(harness: StoreHarness) -
 
 
 async def test_an_added_line_proves_nothing(harness: StoreHarness) -> None:
-    """A line that no run has written is unknown, and told once a rebuilt index knows it."""
+    """A receipt line that no run has written is unknown, and refused once a rebuilt index contains it."""
     await proven(harness)
     forged = json.loads(harness.files().read(FILE).splitlines()[0]) | {"receipt_id": "rcpt_z"}
     harness.files().write(FILE, harness.files().read(FILE) + plain.encode(forged) + b"\n", sync=True)
@@ -124,7 +124,7 @@ async def test_an_added_line_proves_nothing(harness: StoreHarness) -> None:
 
 @pytest.mark.parametrize("payload", ['"\\ud800"', "NaN", "[[[[[[[[[[1]]]]]]]]]]", "1e999", "0"])
 async def test_strange_payloads_break_nothing(harness: StoreHarness, payload: str) -> None:
-    """A payload that could not even be hashed is another than the hash says."""
+    """A payload that cannot be hashed is refused like one that does not match its hash."""
     await proven(harness, deleted=True)
     first, *others = harness.files().read(FILE).splitlines(keepends=True)
     changed = json.dumps(json.loads(first) | {"payload": 7777}).replace("7777", payload).encode() + b"\n"

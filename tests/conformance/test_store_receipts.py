@@ -1,4 +1,4 @@
-"""Receipts in any store: listed by run and by session, page by page, for as long as their files are there."""
+"""Receipts in any store: listed by run and by session, page by page, even after their run or file is gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def ids(harness: StoreHarness, **asked: object) -> list[str]:
 
 
 async def two_runs(harness: StoreHarness) -> None:
-    """Make a run with two receipts that has ended and is deleted, and one with a receipt that is still open."""
+    """Create an ended, deleted run with two receipts, and an open run with one."""
     log = await store_harness.begun(harness)
     for key in ("a", "b"):
         await log.add_receipt(await log.append_step(store_harness.proven(key)))
@@ -27,7 +27,7 @@ async def two_runs(harness: StoreHarness) -> None:
 
 
 async def test_receipts_are_listed_by_run_and_session(harness: StoreHarness) -> None:
-    """Receipts of deleted and of open runs are found by both filters, and by both together."""
+    """Both filters, alone and together, find receipts of deleted and of open runs."""
     await two_runs(harness)
 
     assert await ids(harness, run_id=store_harness.RUN) == ["rcpt_a", "rcpt_b"]
@@ -37,7 +37,7 @@ async def test_receipts_are_listed_by_run_and_session(harness: StoreHarness) -> 
 
 
 async def test_pages_of_receipts_follow_one_another(harness: StoreHarness) -> None:
-    """Behind the last receipt of a page the next page begins, also after a crash and a new index."""
+    """The next page begins after the last receipt of a page, also after a crash and a rebuild."""
     await two_runs(harness)
     first = await harness.store.list_receipts(ReceiptQuery(limit=2))
     await harness.settle()
@@ -48,7 +48,7 @@ async def test_pages_of_receipts_follow_one_another(harness: StoreHarness) -> No
 
 
 async def test_a_lost_line_is_still_listed(harness: StoreHarness) -> None:
-    """A receipt whose file and run are gone is listed with what the index knows."""
+    """A receipt whose file and run are gone is listed with the fields of the index."""
     await two_runs(harness)
     await harness.settle()
     harness.files().write(f"audit/sessions/{store_harness.SESSION}/tool_receipts.jsonl", b"", sync=True)

@@ -1,4 +1,4 @@
-"""Verify and repair: what can be believed is told and kept, and nothing is thrown away."""
+"""Verify and repair: the sound part is reported and kept, and no file is deleted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STARTED = {"key": "a", "attempt": 1, "operation": "sha256:a"}
 
 
 async def three_steps(harness: StoreHarness) -> None:
-    """Make a run of three steps that is not finished, and let go of it."""
+    """Create an unfinished run of three steps, and close it."""
     log = await store_harness.begun(harness)
     for key in "abc":
         await log.append_step(store_harness.step(key))
@@ -26,7 +26,7 @@ async def three_steps(harness: StoreHarness) -> None:
 
 
 def line_changed(number: int) -> Any:
-    """Return what changes one line of a journal."""
+    """Return a function that changes one line of a journal."""
 
     def change(content: bytes) -> bytes:
         lines = content.splitlines(keepends=True)
@@ -42,7 +42,7 @@ def states(told: Verification) -> dict[str, str]:
 
 
 async def test_a_sound_run_is_told_to_be(harness: StoreHarness) -> None:
-    """Nothing is wrong with an undamaged run, and repairing it changes nothing."""
+    """An undamaged run is reported as sound, and a repair does not change it."""
     await three_steps(harness)
     before = harness.content("steps.jsonl"), harness.content("control.jsonl")
     told = await harness.store.maintenance.verify(RUN)
@@ -55,7 +55,7 @@ async def test_a_sound_run_is_told_to_be(harness: StoreHarness) -> None:
 
 
 async def test_a_torn_end_is_no_damage(harness: StoreHarness) -> None:
-    """What was written behind the last confirmed line and is torn is told as what it is: the next opening cuts it."""
+    """A torn end after the last confirmed line is reported as torn, and the run as sound."""
     await three_steps(harness)
     harness.change("steps.jsonl", lambda content: content + content[:20])
     told = await harness.store.maintenance.verify(RUN)
@@ -66,7 +66,7 @@ async def test_a_torn_end_is_no_damage(harness: StoreHarness) -> None:
 
 
 async def test_a_confirmed_line_that_is_torn_is_told(harness: StoreHarness) -> None:
-    """Where something else knows of a line that is gone, the run is shown as paused for that, and told as damaged."""
+    """If a confirmed line is torn, the run is shown as paused, reported as damaged, and can be repaired."""
     await three_steps(harness)
     harness.change("steps.jsonl", lambda content: content[:-5])
     told = await harness.store.maintenance.verify(RUN)
@@ -82,7 +82,7 @@ async def test_a_confirmed_line_that_is_torn_is_told(harness: StoreHarness) -> N
 
 @pytest.mark.parametrize(("name", "kept"), [("steps.jsonl", 1), ("control.jsonl", 1)])
 async def test_a_repair_keeps_what_is_before_the_damage(harness: StoreHarness, name: str, kept: int) -> None:
-    """The damaged journal is put aside whole, its sound beginning goes on, and the run waits paused for a person."""
+    """A repair sets the damaged journal aside, keeps its sound beginning, and leaves the run paused for a person."""
     await three_steps(harness)
     harness.change(name, line_changed(1))
     damaged = harness.content(name)
@@ -103,7 +103,7 @@ async def test_a_repair_keeps_what_is_before_the_damage(harness: StoreHarness, n
 
 
 async def test_an_ending_that_no_longer_fits_goes(harness: StoreHarness) -> None:
-    """Where lines of a finished run are lost its ending is dropped with them, and the run waits paused."""
+    """If a finished run has lost lines, a repair drops its ending as well, and leaves the run paused."""
     await store_harness.ended(harness, "a", "b", "c")
     harness.change("steps.jsonl", line_changed(1))
     await harness.store.maintenance.repair(RUN)
@@ -132,7 +132,7 @@ async def test_a_lost_blob_costs_the_lines_from_its_own_on(harness: StoreHarness
 
 
 async def test_a_missing_journal_is_begun_anew(harness: StoreHarness) -> None:
-    """Where a journal is gone, repair begins an empty one."""
+    """A repair replaces a missing journal by an empty one."""
     await three_steps(harness)
     harness.remove("steps.jsonl")
     await harness.store.maintenance.repair(RUN)
@@ -143,7 +143,7 @@ async def test_a_missing_journal_is_begun_anew(harness: StoreHarness) -> None:
 
 
 async def test_repairs_are_kept_apart(harness: StoreHarness) -> None:
-    """A second repair puts its original beside that of the first."""
+    """A second repair sets its original aside beside that of the first."""
     await three_steps(harness)
     for _ in range(2):
         harness.change("control.jsonl", line_changed(0))
@@ -156,7 +156,7 @@ async def test_repairs_are_kept_apart(harness: StoreHarness) -> None:
 async def test_a_run_is_found_by_its_key_while_it_is_repaired(
     harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request that is repeated while its run is repaired finds that run, and makes no second one."""
+    """A repeated request finds its run while that run is repaired."""
     await store_harness.ended(harness, "a", "b", idempotency_key="k1", request_sha256="h")
     harness.change("steps.jsonl", line_changed(1))
     index, found = harness.store._parts.context.index, list[str | None]()
@@ -179,7 +179,7 @@ async def test_a_run_is_found_by_its_key_while_it_is_repaired(
 
 
 async def test_without_a_start_there_is_nothing_to_repair(harness: StoreHarness) -> None:
-    """A start.json that cannot be read is reported, and repair refuses to guess."""
+    """An unreadable start.json is reported as corrupt, and a repair is refused."""
     await three_steps(harness)
     harness.put("start.json", b"{")
     told = await harness.store.maintenance.verify(RUN)
@@ -191,7 +191,7 @@ async def test_without_a_start_there_is_nothing_to_repair(harness: StoreHarness)
 
 
 async def test_a_repair_after_a_failed_opening_brings_the_run_back(harness: StoreHarness) -> None:
-    """A run that was parked as damaged is unfinished again once it is repaired, and its event stays."""
+    """A run parked as damaged is unfinished again after its repair, and its event stays."""
     await three_steps(harness)
     harness.change("steps.jsonl", line_changed(1))
     with pytest.raises(errors.JournalCorrupt):

@@ -1,4 +1,4 @@
-"""Scopes in any store: lists, counts, issues and receipts hold what a limited key may see, and nothing else."""
+"""Scopes in any store: lists, counts, issues and receipts contain exactly the runs that a limited key may see."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RUNS = {
     ],
 )
 async def test_only_what_a_scope_covers_is_found(harness: StoreHarness, scope: Scope, expected: set[str]) -> None:
-    """Whatever else is asked for, the scope narrows it; counts tell no more than lists."""
+    """A scope narrows lists, counts, issues and receipts to its own runs."""
     store = await harness.open()
     facts: dict[str, Any] = {"title": "x", "body": "", "kind": "dod", "session_id": "s", "receipts": []}
     for run_id, (recipe_id, labels) in RUNS.items():

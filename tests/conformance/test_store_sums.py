@@ -1,4 +1,4 @@
-"""Sums: rows tell how many runs there are and what they cost, as the journals add up."""
+"""Sums: rows contain the number of runs and their usage, as the journals add up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALLS = (
 
 
 async def paid(harness: StoreHarness) -> None:
-    """Make three runs whose agents were called, and read their folders anew."""
+    """Create three runs with agent calls, and rebuild the index from their folders."""
     store = await harness.open()
     for run_id, book in (("r1", "one"), ("r2", "two"), ("r3", None)):
         labels = {"book": book} if book else {}
@@ -39,7 +39,7 @@ async def paid(harness: StoreHarness) -> None:
 
 
 def told(sums: run_sums.Sums) -> dict[str | None, tuple[int, int, float | None, int]]:
-    """Return runs, calls, price and calls without one of each name."""
+    """Return runs, calls, price and calls without a price, by name."""
     return {name: (one.runs, one.calls, one.cost_usd, one.calls_without_price) for name, one in sums.items()}
 
 
@@ -64,11 +64,11 @@ ADDED_UP: list[tuple[dict[str, Any], dict[str | None, tuple[int, int, float | No
     ({"by": "recipe", "runs": RunQuery(q="EDIT", status=("done", "failed"))}, {"edit": (1, 1, None, 1)}),
     ({"by": "recipe", "runs": RunQuery(status="failed")}, {}),
 ]
-"""What is asked, and runs, calls, price and calls without one of each name."""
+"""Queries, with their runs, calls, price and calls without a price, by name."""
 
 
 async def test_usage_is_added_up(harness: StoreHarness) -> None:
-    """Sums by each name hold runs, calls and prices; a price that nobody told is counted and not taken for nothing."""
+    """Sums by each name contain runs, calls and prices, and count calls without a price separately."""
     await paid(harness)
     found = [(query, await harness.store.sum_usage(UsageQuery(**query), {})) for query, _ in ADDED_UP]
 
@@ -77,7 +77,7 @@ async def test_usage_is_added_up(harness: StoreHarness) -> None:
 
 
 async def test_what_executes_now_counts_once(harness: StoreHarness) -> None:
-    """Sums in memory take the place of those of the row, under the filters of the run."""
+    """Sums in memory replace those of the run's row, and the filters of the run apply to them."""
     await paid(harness)
     live = UsageSum(
         quarter="2026-02-11T00:15:00.000Z",
@@ -100,7 +100,7 @@ async def test_what_executes_now_counts_once(harness: StoreHarness) -> None:
 
 
 async def test_runs_are_counted_since_an_instant(harness: StoreHarness) -> None:
-    """Failures, new runs and spend count from their instants; runs that are aside cost nothing here."""
+    """Failures, new runs and usage count from their instants; usage of runs in `aside` does not count."""
     await paid(harness)
     store = harness.store
     since = run_sums.Since(failed="2026-02-10T00:00:00.000Z", today="2026-02-11T00:00:00.000Z")
@@ -114,7 +114,7 @@ async def test_runs_are_counted_since_an_instant(harness: StoreHarness) -> None:
 
 
 async def test_a_deleted_run_costs_nothing_any_more(harness: StoreHarness) -> None:
-    """What a deleted run cost goes with its journal, whether rows are read or made again."""
+    """The usage of a deleted run is gone, both before and after a rebuild of the index."""
     await paid(harness)
     await harness.store.delete("r1")
     _, before = await harness.store.sum_usage(UsageQuery(), {})

@@ -1,8 +1,8 @@
 """Scoring of the story tools on the corpus of planted contradictions.
 
-Each book is checked through the tool's own interface, as the recipe `analytical_consistency` calls it. Short passages
-are checked so, too, each as a project of its own. A planted item counts as found if a finding of its kind cites two of
-its places. Any other finding is a false alarm.
+Each book is checked through the tool's own interface, as the recipe `analytical_consistency` calls it. Each short
+passage is checked in the same way, as a project of its own. A planted item counts as found if a finding of its kind
+cites two of its places. Any other finding is a false alarm.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LISTED = re.compile(r"\s*(?:[-*+|#>]|\d+\.|\w[\w ]{0,30}:)")
 
 @dataclass(slots=True, kw_only=True)
 class Score:
-    """What the tools found in one book."""
+    """The findings of the tools in one book."""
 
     book: str
     words: int
@@ -74,7 +74,7 @@ class Score:
 
 
 def score(folder: Path, truth: Mapping[str, Any]) -> Score:
-    """Run the tool on one book and compare its findings with what was planted."""
+    """Run the tool on one book and compare its findings with the planted items."""
     scenes = [str(path.relative_to(folder)) for pattern in truth["scenes"] for path in sorted(folder.glob(pattern))]
     canon = {"canon_paths": list(truth["canon"])} if truth["canon"] else {}
     output = ConsistencyChecker().execute({"scene_paths": scenes, **canon}, Workspace(folder))
@@ -120,7 +120,7 @@ def _spots(item: Mapping[str, Any], folder: Path, files: Mapping[str, str]) -> l
 
 
 def _paragraph(text: str, first: int, last: int) -> range:
-    """Return the lines of the paragraph around some lines; of a list or a table only the lines themselves."""
+    """Return the lines of the paragraph around the given lines, but of a list or a table only the given lines."""
     lines = text.split("\n")
     if _LISTED.match(lines[first - 1]):
         return range(first, last + 1)
@@ -137,7 +137,7 @@ def _cited(finding: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[tup
 
 
 def _covers(cited: set[tuple[str, int]], spots: Sequence[set[tuple[str, int]]], needed: int) -> bool:
-    """Return whether as many places are cited as needed; of a name, one place of the odd spelling will do."""
+    """Return whether enough places are cited; for a name, one place of the odd spelling is enough."""
     return sum(bool(cited & spot) for spot in spots) >= min(needed, len({frozenset(spot) for spot in spots}))
 
 
@@ -149,7 +149,7 @@ def books(part: str, corpus: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def passages(corpus: Path, root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the folder and the truth of each short passage, written out below a folder as a project of its own."""
+    """Yield the folder and the truth of each short passage, written below a folder as a project of its own."""
     for item in (
         item for path in sorted((corpus / "passages").glob("*.json")) for item in json.loads(path.read_text())
     ):
@@ -169,12 +169,12 @@ def passages(corpus: Path, root: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def outcome(one: Score) -> dict[str, Any]:
-    """Return what was found in a book, in the form in which it is kept as a floor."""
+    """Return the findings in a book, in the form of the file that records the minimum."""
     return {"found": sorted(one.found), "false_alarms": [finding["message"] for finding in one.false]}
 
 
 def outcomes(scores: Sequence[Score]) -> dict[str, Any]:
-    """Return what was found in short passages, kind by kind: the ids that were found, and those with a false alarm."""
+    """Return the results for short passages by kind: the ids that were found, and the passages with a false alarm."""
     kept: dict[str, Any] = {}
     for one in scores:
         of_kind = kept.setdefault(one.book.rpartition("-")[0], {"found": [], "false_alarms": []})
@@ -216,7 +216,7 @@ def _rate(alarms: int, words: int) -> str:
 
 
 def write(path: Path, part: str, rows: Sequence[str]) -> None:
-    """Replace the table of a part of the corpus between its marks in a page."""
+    """Replace the table for a part of the corpus between its marks in a page."""
     text = path.read_text()
     begin, end = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
     before, _, rest = text.partition(begin)

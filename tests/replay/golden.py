@@ -1,7 +1,7 @@
 """Golden journals: recorded runs that every later driver must repeat.
 
-Record the missing ones with `.venv/bin/python -m tests.replay.golden`. A journal that is there is never written
-again: it stands for the unfinished runs of users. A driver that asks for something else gets a new `driver_version`.
+Record the missing ones with `.venv/bin/python -m tests.replay.golden`. An existing journal is never written again: it
+represents the unfinished runs of users. A driver that asks for something else gets a new `driver_version`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ FOLDER = Path(__file__).parent
 
 
 class Recordable(Protocol):
-    """A run on a disk of lists."""
+    """A run whose disk is made of lists."""
 
     disk: logs.Disk
 
     async def run(self) -> RunState:
-        """Go on until it rests."""
+        """Continue the run until it rests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,22 +47,22 @@ class Golden:
     """A recorded run."""
 
     name: str
-    """Dialect, and the file that it stands in, without ending."""
+    """Dialect and file name without its ending."""
     start: runs.RunStart
-    """What the run began with, everything that its driver reads included."""
+    """The start of the run, with all the data that its driver reads."""
     lines: tuple[Mapping[str, Any], ...]
-    """Its journal."""
+    """The journal of the run."""
     blobs: Mapping[str, str]
     """Contents over 64 kB, by hash."""
     ended: Mapping[str, Any]
-    """Its ending: status, causes, error, ending."""
+    """The ending of the run: status, causes, error, ending."""
     manifest: Mapping[str, Any]
-    """run.json at the end."""
+    """The final content of run.json."""
     slots: Mapping[str, Any]
-    """cache.json at the end."""
+    """The final content of cache.json."""
 
     def records(self) -> list[records.Record]:
-        """Return the journal, read."""
+        """Return the parsed records of the journal."""
         return [records.read(position, line) for position, line in enumerate(self.lines)]
 
 
@@ -174,7 +174,7 @@ PUZZLED = '{"outcome": "other", "otherDescription": "there is nothing to review"
 
 
 def _play(made: Any, script: Mapping[str, Any], **args: Any) -> Callable[[Path], Play]:
-    # The folder is where the project lies, which leaves no trace in the run.
+    # The folder contains the project; it leaves no trace in the run.
     return lambda project: Play(project.parent, made, script, args)
 
 
@@ -284,7 +284,7 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "review/person": _review(decision="not_met", person="no chief may judge"),
     "session_plan/continued": lambda project: scripted.Scripted(scripted.DRAFT, {"kind": "continue"}),
 }
-"""Every run that is recorded, and how it was made."""
+"""Every recorded run, and how it was made."""
 
 
 KEPT = frozenset(
@@ -295,13 +295,14 @@ KEPT = frozenset(
         *(f"decomposition/{name}" for name in DECOMPOSITIONS),
     }
 )
-"""Runs of earlier versions, not recorded any more: their drivers have changed, or their replies would count as
-degenerate.
+"""Runs of earlier versions that are not recorded any more.
+
+Their drivers have changed, or their replies would count as degenerate.
 """
 
 
 async def record(name: str, project: Path) -> dict[str, Any]:
-    """Execute a run and return it as its file holds it."""
+    """Execute a run and return the content of its golden file."""
     made = MADE[name](project)
     await made.run()
     disk = made.disk

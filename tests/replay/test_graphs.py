@@ -1,4 +1,4 @@
-"""Graphs of golden runs: every recorded step finds its node, and the graph says how the run went."""
+"""Graphs of golden runs: every recorded step has a node, and the graph shows how the run went."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def drawn(run: golden.Golden) -> graphs.Drawing:
 
 
 def traced(run: golden.Golden, lines: int | None = None) -> tuple[dict[str, Any], set[tuple[str, str, str | None]]]:
-    """Return the nodes by id and the edges taken after so many lines of a golden run; all by default."""
+    """Return the nodes by id, and the edges taken, after some lines of a golden run; by default after all lines."""
     counted = [record for record in run.records()[:lines] if record.final]
     ended = lines is None
     view = views.RunView(
@@ -50,7 +50,7 @@ def _parts(key: str) -> list[str]:
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_every_recorded_key_finds_its_node(name: str) -> None:
-    """Each step of a golden run has a node, which stands in the groups that the place of the step names."""
+    """Each step of a golden run has a node, in the groups that the place of the step names."""
     run = golden.load(name)
     drawing = drawn(run)
     by_id = {node.id: node for node in drawing.nodes}
@@ -69,7 +69,7 @@ def test_every_recorded_key_finds_its_node(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_graph_is_sound(name: str) -> None:
-    """Ids are unique, edges join nodes that are there, and groups contain what names them."""
+    """Node ids are unique, edges join existing nodes, and each group of a node is itself a node."""
     drawing = drawn(golden.load(name))
     ids = [node.id for node in drawing.nodes]
 
@@ -80,7 +80,7 @@ def test_a_graph_is_sound(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_each_prefix_of_a_run_leads_on(name: str) -> None:
-    """Whatever a run has done so far, what it reached was reached by an edge, and nothing else shows a state."""
+    """After each prefix of a run, all edges taken join reached nodes, and only an empty prefix reaches none."""
     run = golden.load(name)
     for lines in range(len(run.lines) + 1):
         nodes, taken = traced(run, lines)
@@ -91,7 +91,7 @@ def test_each_prefix_of_a_run_leads_on(name: str) -> None:
 
 
 def test_a_loop_of_outcomes_counts_its_visits() -> None:
-    """Steps of a state machine count their visits; only the outcomes that were reported are taken."""
+    """Steps of a state machine count their visits, and only edges of reported outcomes are taken."""
     nodes, taken = traced(golden.load("agent_recipes/loop"))
 
     assert {name: node.visits for name, node in nodes.items() if node.status} == {
@@ -106,14 +106,14 @@ def test_a_loop_of_outcomes_counts_its_visits() -> None:
 
 
 def test_a_guardrail_reaches_no_exit() -> None:
-    """A machine that a guardrail ended shows its last step, and no exit."""
+    """A machine that a guardrail ended reaches no exit."""
     nodes, _ = traced(golden.load("agent_recipes/visits"))
 
     assert not [node for node in nodes.values() if node.kind == "end" and node.status]
 
 
 def test_restarts_lead_to_the_recipe_that_they_begin() -> None:
-    """Steps after a restart belong to the recipe of its outcome, in a group of their own if it is another."""
+    """Steps after a restart with another recipe belong to that recipe, in a group of their own."""
     nodes, taken = traced(golden.load("agent_recipes/in_turn"))
 
     assert nodes["other/commit"].group == "restart:other"
@@ -124,7 +124,7 @@ def test_restarts_lead_to_the_recipe_that_they_begin() -> None:
 
 
 def test_a_restart_of_the_same_recipe_comes_to_its_own_steps() -> None:
-    """A recipe that begins itself anew counts further visits of its own steps, through the restart."""
+    """When a recipe restarts itself, the restart leads to its own steps, which count further visits."""
     nodes, taken = traced(golden.load("agent_recipes/tasks"))
     (restart,) = [node for node in nodes.values() if node.id.startswith("restart:")]
 
@@ -134,7 +134,7 @@ def test_a_restart_of_the_same_recipe_comes_to_its_own_steps() -> None:
 
 
 def test_loops_over_lists_count_their_iterations() -> None:
-    """A loop counts its iterations, and so do the steps in it; files that are moved count for nothing more."""
+    """A loop over a list counts its iterations, and so do the steps in it; moving a file adds none."""
     nodes, taken = traced(golden.load("orchestrate/queue"))
 
     assert (nodes["Each"].kind, nodes["Each"].visits, nodes["Each"].status) == ("loop", 3, states.StepState.DONE)
@@ -144,7 +144,7 @@ def test_loops_over_lists_count_their_iterations() -> None:
 
 
 def test_groups_of_a_loop_are_entered_once_per_item() -> None:
-    """Steps of a loop over a list stand in its node."""
+    """Steps of a loop over a list are in the group of its node."""
     nodes, _ = traced(golden.load("amplifier/steps_of_loops"))
 
     assert (nodes["each"].kind, nodes["each"].visits) == ("loop", 2)
@@ -152,7 +152,7 @@ def test_groups_of_a_loop_are_entered_once_per_item() -> None:
 
 
 def test_a_failed_check_shows_as_failed() -> None:
-    """A check of the definition of done has failed where an issue was made of it, though making that was done."""
+    """A check of the definition of done shows as failed if it led to an issue, although opening the issue succeeded."""
     run = golden.load("control_room/not_done")
     nodes, _ = traced(run)
     failed = {line["key"].removesuffix(".issue") for line in run.lines if line["key"].endswith(".issue")}
@@ -172,7 +172,7 @@ def test_micro_steps_stand_in_their_step() -> None:
 
 
 def test_a_step_that_is_only_prepared_is_not_done() -> None:
-    """What is looked up for a step does not complete it."""
+    """Preparing a step does not complete it."""
     run = golden.load("orchestrate/queue")
     prepared = next(at for at, line in enumerate(run.lines, 1) if line["key"].endswith(".input"))
     nodes, _ = traced(run, prepared)
@@ -181,7 +181,7 @@ def test_a_step_that_is_only_prepared_is_not_done() -> None:
 
 
 def test_open_steps_run() -> None:
-    """A step that is being performed shows as running with its visit, and so does what contains it."""
+    """A step in progress shows as running with its visit, and so does each group that contains it."""
     run = golden.load("agent_recipes/loop")
     counted = run.records()[:2]
     trace = graph_trace.Trace(drawn(run))

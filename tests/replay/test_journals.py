@@ -1,4 +1,4 @@
-"""Golden journals of each dialect: its driver asks for the same operations for ever, and wrong journals are caught."""
+"""Golden journals of each dialect: its driver always asks for the same operations, and a wrong journal is refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.flows.review import reviewing
 from tests.unit.flows.session_plan import scripted
 
 DRIVERS = {**registry.DIALECTS, **flows.DRIVERS}
-"""Everything that drives runs."""
+"""All drivers of runs."""
 
 ELSEWHERE: dict[str, dict[str, Any]] = {
     "control_room": {"description": "Something else"},
@@ -36,11 +36,11 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
     "review": {"args": {**reviewing.ARGS, "person": None, "description": "Something else", "outputs": []}},
     "session_plan": {"args": {"plan": dataclasses.replace(scripted.DRAFT, intent="something else").to_json()}},
 }
-"""A fact of the start that each dialect's operations hold, changed."""
+"""For each dialect, a changed fact of the start that its operations contain."""
 
 
 class Bench:
-    """A driver replayed from lines alone."""
+    """A driver that replays from lines alone."""
 
     def __init__(self, run: golden.Golden) -> None:
         self.run = run
@@ -48,7 +48,7 @@ class Bench:
         self.scheduler = driver_scheduler.DriverScheduler(lambda: DRIVERS[run.start.dialect].drive(self.context))
 
     async def replay(self, lines: list[dict[str, Any]]) -> None:
-        """Hand the lines to the driver."""
+        """Pass the lines to the driver."""
         read = [records.read(position, line) for position, line in enumerate(lines)]
         loaded = stores.Loaded(start=self.run.start, records=read, decisions=decisions.Decisions(), emitted=frozenset())
         await replay.replay(self.scheduler, loaded, self._read_blob)
@@ -59,7 +59,7 @@ class Bench:
 
 
 class Recorded:
-    """Perform what the golden journal holds, and nothing else."""
+    """A performer that returns only the results of the golden journal."""
 
     def __init__(self, run: golden.Golden) -> None:
         self._run = run
@@ -101,14 +101,14 @@ def run(request):
 
 
 def test_a_journal_is_kept_of_each_kind():
-    """Every driver has journals, every run that is described has its file, and none lies about that is not."""
+    """Every driver has journals, and the files are exactly those of the described runs and of the kept ones."""
     assert set(golden.names()) == golden.MADE.keys() | golden.KEPT
     assert not golden.MADE.keys() & golden.KEPT
     assert {name.split("/")[0] for name in golden.MADE} == set(DRIVERS)
 
 
 async def test_a_whole_journal_ends_as_it_did(run):
-    """Ending, error, slots and progress come out of the lines alone."""
+    """The journal lines alone reproduce the ending, error, slots and progress."""
     bench = Bench(run)
     await bench.replay(_lines(run))
     board, failure = bench.context.board(), bench.scheduler.failure
@@ -129,7 +129,7 @@ async def test_a_whole_journal_ends_as_it_did(run):
 
 
 async def test_after_each_prefix_the_next_line_is_asked_for(run):
-    """Whatever a journal has lost of its end, the driver asks for what came next, at the same place of the recipe."""
+    """After each prefix of a journal, the driver asks for the next recorded operation, at the recorded place."""
     for length in range(len(run.lines)):
         bench = Bench(run)
         await bench.replay(_lines(run)[:length])
@@ -146,7 +146,7 @@ async def test_after_each_prefix_the_next_line_is_asked_for(run):
 
 
 async def test_a_restart_after_each_prefix_ends_the_same(run):
-    """The runner takes a run up behind any line, performs only the rest, and leaves the same journal and files."""
+    """The runner takes up a run after any line, performs only the rest, and leaves the same journal and files."""
     for length in range(len(run.lines) + 1):
         disk = logs.Disk(run.start)
         disk.steps = [plain.encode(line) for line in _lines(run)[:length]]
@@ -172,8 +172,9 @@ async def test_a_restart_after_each_prefix_ends_the_same(run):
 
 
 def _as_told(shown):
-    """Return what a manifest shows; older ones showed 0 for a price that nobody told, and no reason of a run that is
-    done in part.
+    """Return a manifest in today's form.
+
+    Older manifests contained 0 for an unreported price, and no reason for a run that is done in part.
     """
     if not isinstance(shown, dict):
         return shown
@@ -189,7 +190,7 @@ def _without_times(line):
 
 
 async def test_a_line_of_another_operation_is_caught(run):
-    """A journal whose step was another one than the driver asks for is refused, with both operations."""
+    """A journal whose line has another operation than the driver asks for is refused, with the operation asked for."""
     for position in range(len(run.lines)):
         lines = _lines(run)
         lines[position]["operation"] = {"hash": "sha256:" + "0" * 64}
@@ -202,7 +203,7 @@ async def test_a_line_of_another_operation_is_caught(run):
 
 
 async def test_a_line_that_nobody_asks_for_is_caught(run):
-    """Foreign keys, a missing line, swapped lines and lines behind the end are refused."""
+    """The driver refuses foreign keys, a missing line, swapped lines and lines after the end."""
     wrong = []
     for position in range(len(run.lines)):
         renamed = _lines(run)
@@ -222,14 +223,14 @@ async def test_a_line_that_nobody_asks_for_is_caught(run):
 
 
 async def test_other_facts_at_the_start_are_caught(run):
-    """A run whose facts are not those of its journal does not replay."""
+    """A run does not replay with other facts at its start than those of its journal."""
     other = dataclasses.replace(run.start, **ELSEWHERE[run.start.dialect])
     with pytest.raises(errors.NondeterminismFault):
         await Bench(dataclasses.replace(run, start=other)).replay(_lines(run))
 
 
 async def test_another_output_is_caught_where_it_is_read():
-    """A payload or a reply changed behind the run's back shows in the next operation that reads it."""
+    """A changed payload or reply in the journal is refused by the next operation that reads it."""
     run = golden.load("control_room/creative_draft_scene")
     for position in range(1, len(run.lines) - 4):
         lines = _lines(run)
@@ -241,7 +242,7 @@ async def test_another_output_is_caught_where_it_is_read():
 
 
 async def test_another_outcome_is_caught_where_it_decides():
-    """A reply that reports something else, or nothing, leads to another step than the journal holds."""
+    """The driver refuses another outcome, or none, in a reply, because it leads to a step that was not recorded."""
     run = golden.load("agent_recipes/loop")
     for position in range(len(run.lines) - 1):
         for said in ("Nothing.", '{"outcome": "other", "otherDescription": "x"}'):
@@ -253,9 +254,7 @@ async def test_another_outcome_is_caught_where_it_decides():
 
 
 async def test_the_wrong_journal_is_caught():
-    """A recorded journal that has lost a line in its middle is refused, with the step that stands there and the lost
-    one.
-    """
+    """A journal that lost a line in its middle is refused; the error names the step found there and the lost step."""
     run = golden.load("wrong_agent_recipes")
     with pytest.raises(errors.NondeterminismFault) as caught:
         await Bench(run).replay(_lines(run))
@@ -277,12 +276,12 @@ NOT_BUNDLED = [
     *(name for name in golden.MADE if name.startswith("agent_recipes/") and name != "agent_recipes/tasks"),
     *(name for name in golden.MADE if name.startswith(("amplifier/", "conference/", "decomposition/", "prompt/"))),
 ]
-"""Runs whose recipes stay as they are."""
+"""Runs whose recipes do not change."""
 
 
 @pytest.mark.parametrize("name", NOT_BUNDLED)
 async def test_journals_are_those_of_todays_driver(name, tmp_path):
-    """What is recorded anew is what is kept, by the version that began it, as long as the recipes are the same."""
+    """With an unchanged recipe, a run recorded anew has the kept journal, with the driver version of its start."""
     kept = golden.load(name)
     made = await golden.record(name, tmp_path / "project")
 

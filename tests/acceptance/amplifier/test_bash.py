@@ -1,4 +1,4 @@
-"""Commands filled in and given to the real Bash: it prints the value exactly, or the recipe is refused."""
+"""Commands with filled-in variables in the real Bash: Bash prints the value exactly, or the recipe is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.dialects.amplifier import commands
 from tests.examples import examples
 
 Printed: TypeAlias = Callable[[str], str]
-"""Returns what a command must print, given the value of the variable."""
+"""Returns the expected output of a command for a value of the variable."""
 
 PRINT = "printf '%s' "
 X = "{{x}}"
@@ -46,7 +46,7 @@ WORDS: dict[str, Printed] = {
     f'"${X}"': lambda v: f"${v}",
     f"\\${X}": lambda v: f"${v}",
 }
-"""Words of a command, and what they come to."""
+"""Words of a command, and their values."""
 
 STATEMENTS: dict[str, Callable[[Printed], Printed]] = {
     f"{PRINT}W": lambda w: w,
@@ -98,7 +98,7 @@ STATEMENTS: dict[str, Callable[[Printed], Printed]] = {
     f"printf '%s\\n' \"a`echo b`\" >/dev/null && {PRINT}W": lambda w: w,
     f"{PRINT}\"`{PRINT}'{X}'`\"": lambda _: lambda v: v,
 }
-"""Statements with a word W, and what they print."""
+"""Statements with a word W, and their output."""
 
 AROUND: dict[str, Callable[[Printed], Printed]] = {
     "S": lambda s: s,
@@ -111,7 +111,7 @@ AROUND: dict[str, Callable[[Printed], Printed]] = {
     "cat <<OUTER\n$(S\n)\nOUTER": lambda s: lambda v: s(v).rstrip("\n") + "\n",
     "cat <<'OUTER' >/dev/null\nit's `\nOUTER\nS": lambda s: s,
 }
-"""What a statement S stands in."""
+"""Constructs around a statement S."""
 
 HOSTILE = [
     "", "a b", "*", "$(touch pwned)", "`touch pwned`", "'", '"', "it's \"x\" $HOME \\", "a\nb", "\\", "EOF",
@@ -147,12 +147,12 @@ def _bash(command: str, folder: Path, **variables: str) -> str:
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(made=COMMANDS, value=VALUES)
 def test_the_value_or_a_refusal(made: list[tuple[str, str, str, str]], value: str, tmp_path: Path) -> None:
-    """Whatever surrounds a variable, Bash prints its value and nothing else, or the command is refused."""
+    """Bash prints exactly the value of a variable in any context, or the command is refused."""
     pieces = [_made(*one) for one in made]
     command = "\n".join(text for text, _ in pieces)
     if commands.problems(command):
         return
-    # Bash has faults of its own: what it does not read with a harmless word in it is nothing to fill in.
+    # Bash has faults of its own: skip a command that Bash misreads even with a harmless word in it.
     assume(_bash(command.replace(X, "word"), tmp_path) == "".join(printed("word") for _, printed in pieces))
     filled = commands.filled(command)
 
@@ -166,7 +166,7 @@ def test_the_value_or_a_refusal(made: list[tuple[str, str, str, str]], value: st
 )
 @pytest.mark.parametrize("statement", [f"{PRINT}W", "cat <<< W", f'v=W\n{PRINT}"$v"', f"{PRINT}W # it's {X}"])
 def test_usual_quoting_is_accepted(word: str, statement: str) -> None:
-    """A variable may stand bare, and in every kind of quotes."""
+    """A bare variable, and one in any kind of quotes, is accepted."""
     assert commands.problems(statement.replace("W", word)) == ()
 
 
@@ -187,7 +187,7 @@ def test_usual_quoting_is_accepted(word: str, statement: str) -> None:
     ],
 )
 def test_what_becomes_a_number_is_refused_and_nothing_else(command: str, accepted: bool) -> None:
-    """A value may be counted or tested, whatever is done with the outcome, and never be calculated with."""
+    """A command may count or test a value, but is refused if it calculates with the value."""
     assert [problem.code for problem in commands.problems(command)] == ([] if accepted else ["evaluated_variable"])
 
 
@@ -201,7 +201,7 @@ def test_what_becomes_a_number_is_refused_and_nothing_else(command: str, accepte
     ],
 )  # fmt: skip
 def test_hostile_commands_are_read_in_time(command: str) -> None:
-    """No command takes the parser long, however it is nested."""
+    """The parser reads every command within five seconds, however deeply the command is nested."""
     began = time.process_time()
     commands.problems(command)
 

@@ -1,4 +1,4 @@
-"""Parallel branches in a service that is killed, and in a run that is cancelled: with real processes."""
+"""Parallel branches in a service that is killed, and in a run that is cancelled, with real processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ITEMS = [f"item {number}" for number in range(8)]
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project whose agents speak from a script."""
+    """Create a project whose agents answer from a script."""
     return programs.make_project(tmp_path / "project")
 
 
@@ -31,7 +31,7 @@ def _done(run: dict[str, Any]) -> set[str]:
 
 
 def test_a_kill_repeats_only_what_was_in_flight(project: programs.Project) -> None:
-    """After kill -9 just the two iterations that nobody had answered are asked again; the order of results is kept."""
+    """After kill -9, only the two unanswered iterations are asked again, and the results keep their order."""
     each = step("each", agent="writer", foreach="{{items}}", parallel=3, prompt="Take {{item}}.", collect="all")
     _write(project, later(each, step("after", agent="writer", prompt="{{all}}"), context={"items": ITEMS}))
     said = [{"key": f"each[{number}]", "text": f"reply {number}"} for number in range(8)]
@@ -58,7 +58,7 @@ def test_a_kill_repeats_only_what_was_in_flight(project: programs.Project) -> No
 
 
 def test_a_failed_branch_ends_the_commands_beside_it(project: programs.Project) -> None:
-    """When one of three commands fails, the processes of the other two are ended before the run's end is told."""
+    """When one of three commands fails, the processes of the other two have ended before the run's end is shown."""
     work = {
         "id": "work",
         "type": "bash",
@@ -78,7 +78,7 @@ def test_a_failed_branch_ends_the_commands_beside_it(project: programs.Project) 
 
 
 def test_a_cancel_ends_the_commands_of_every_branch(project: programs.Project) -> None:
-    """A cancelled run leaves no process of any branch, though each may fail without failing the others."""
+    """A cancelled run leaves no process of any branch, although the branches may fail without failing the run."""
     group = {
         "id": "g",
         "parallel": True,

@@ -1,6 +1,4 @@
-"""The complete recipes of the document, run by the program in processes of its own, with agents that speak from a
-script.
-"""
+"""The complete recipes of the document, run by the program in its own processes, with agents from a script."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ SEVERE = '```json\n{"severity": "%s", "issues": ["no tests"]}\n```'
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project in which every bundled agent speaks from one script."""
+    """Create a project in which every bundled agent answers from one script."""
     made = programs.Project(tmp_path)
     agents = [{"id": name, "backend": "script"} for name in AGENTS]
     made.write("agents.json", {"agents": agents, "backends": {"script": {"type": "scripted", "file": "replies.json"}}})
@@ -41,9 +39,7 @@ def _bundled(name: str) -> dict[str, Any]:
 
 
 def _first(project: programs.Project, name: str, **changes: Any) -> str:
-    """Write a bundled recipe as the document has it, in the first version and without schemas of replies; return its
-    id.
-    """
+    """Write a bundled recipe in the document's first version, without schemas of replies, and return its id."""
     document = _bundled(name) | changes
     document.pop("schema", None)
     steps = [{field: value for field, value in step.items() if field != "reply_schema"} for step in document["steps"]]
@@ -72,7 +68,7 @@ def _prompt(project: programs.Project, run: dict[str, Any], key: str) -> str:
 
 
 def test_a_comprehensive_review(project: programs.Project) -> None:
-    """Three reviews are put together into a report; each prompt holds what the steps before it have said."""
+    """Three reviews are combined into a report, and each prompt contains the outputs of the earlier steps."""
     _script(
         project,
         security_scan="SQL in line 3.",
@@ -103,7 +99,7 @@ def test_a_comprehensive_review(project: programs.Project) -> None:
 
 
 def test_its_file_must_be_given(project: programs.Project) -> None:
-    """A key of the context whose value is empty is an argument that the program asks for."""
+    """A context key with an empty value is a required argument of the program."""
     ended = programs.program("run", "comprehensive-code-review", project=project, code=2)
 
     assert "file_path" in ended.stderr
@@ -111,7 +107,7 @@ def test_its_file_must_be_given(project: programs.Project) -> None:
 
 
 def test_its_report_is_not_critical(project: programs.Project) -> None:
-    """With `on_error: continue` the run is done in part, and says which step failed."""
+    """With `on_error: continue` the run is done in part, and names the failed step."""
     failing = {"error": {"code": "agent_error", "message": "no words"}}
     project.write("replies.json", [{"key": "generate-report", **failing}, {"key": "*", "text": "said"}])
     run = _run(project, "comprehensive-code-review", "--arg", "file_path=a.py")
@@ -122,7 +118,7 @@ def test_its_report_is_not_critical(project: programs.Project) -> None:
 
 
 def test_it_goes_on_where_it_failed(project: programs.Project) -> None:
-    """A failed review ends the program with 1; a resume repeats that step alone, and pays for no other again."""
+    """A failed review ends the program with 1, and a resume repeats only that step."""
     failing = {"error": {"code": "agent_error", "message": "no words"}}
     project.write("replies.json", [{"key": "maintainability-review", **failing}, {"key": "*", "text": "said"}])
     run = _run(project, "comprehensive-code-review", "--arg", "file_path=a.py", code=1)
@@ -148,7 +144,7 @@ def test_it_goes_on_where_it_failed(project: programs.Project) -> None:
     [("critical", "done", "done"), ("high", "skipped", "done"), ("low", "skipped", "skipped")],
 )
 def test_a_conditional_review(project: programs.Project, severity: str, fix: str, review: str) -> None:
-    """Steps follow from the severity that the first reply tells; skipped ones leave the defaults of the context."""
+    """The severity in the first reply selects the steps, and skipped steps leave the defaults of the context."""
     _script(project, analyze=SEVERE % severity, critical_fix="Fixed.", high_priority_review="Reviewed.")
     run = _run(project, "conditional-code-review")
     told = _prompt(project, run, "report")
@@ -164,7 +160,7 @@ def test_a_conditional_review(project: programs.Project, severity: str, fix: str
 
 
 def test_a_conditional_review_as_the_document_has_it(project: programs.Project) -> None:
-    """Without the defaults the report fails when a step was skipped; given the variables, a resume finishes it."""
+    """Without defaults the report fails after a skipped step, and a resume with the variables finishes it."""
     _script(project, analyze=SEVERE % "low")
     run = _run(project, _first(project, "conditional-code-review", context={"file_path": "src/auth.py"}), code=1)
     given = ("--arg", "fixes=none", "--arg", "review=nobody")
@@ -177,7 +173,7 @@ def test_a_conditional_review_as_the_document_has_it(project: programs.Project) 
 
 
 def test_a_severity_that_nobody_told(project: programs.Project) -> None:
-    """A reply without the part that a condition names fails the run with the document's sentence."""
+    """A reply without the part that a condition names fails the run with the message of the document."""
     _script(project, analyze="It looks fine.")
     run = _run(project, _first(project, "conditional-code-review"), code=1)
 
@@ -197,7 +193,7 @@ def _batch(project: programs.Project) -> str:
 
 
 def test_a_batch_of_files(project: programs.Project) -> None:
-    """A reply that is a list is gone through, and what came of each item is put together in its order."""
+    """A reply that is a list becomes iterations, and their results are collected in order."""
     _script(
         project,
         discover_files='["src/a.py", "src/b.py", "src/c.py"]',
@@ -216,7 +212,7 @@ def test_a_batch_of_files(project: programs.Project) -> None:
 
 
 def test_the_bundled_batch(project: programs.Project) -> None:
-    """The bundled form goes through the list inside of an object."""
+    """The bundled recipe iterates over the list inside of an object."""
     _script(project, discover_files='{"files": ["a.py", "b.py"]}')
     run = _run(project, "batch-file-analyzer")
 
@@ -245,7 +241,7 @@ def test_the_bundled_batch(project: programs.Project) -> None:
 def test_what_a_batch_can_find(
     project: programs.Project, said: str, code: int, lines: list[tuple[str, str]], error: str | None
 ) -> None:
-    """An empty list is no failure; what is no list, or too long, fails the run before any file is looked at."""
+    """An empty list is not a failure; a reply that is not a list, or is too long, fails the run before an iteration."""
     _script(project, discover_files=said)
     run = _run(project, _batch(project), code=code)
 

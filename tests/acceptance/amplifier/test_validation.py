@@ -1,4 +1,4 @@
-"""What is looked at before a recipe runs, and while it does, by the program and by the service."""
+"""Checks before and during the execution of a recipe, by the program and by the service."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ steps:
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project whose agents speak from a script."""
+    """Create a project whose agents answer from a script."""
     return programs.make_project(tmp_path / "project")
 
 
@@ -46,7 +46,7 @@ def _asks(id: str = "a", **more: Any) -> dict[str, Any]:
 
 
 def test_every_fault_is_told_with_its_line(project: programs.Project) -> None:
-    """`recipes validate` ends with 2 and tells each fault of a file at its line, with the nearest name."""
+    """`recipes validate` ends with 2 and reports each flaw of a file with its line, and with the nearest name."""
     file = project.write("recipes/amplifier/broken.yaml", BROKEN)
     ended = programs.program("recipes", "validate", file, project=project, code=2)
     told = ended.stdout + ended.stderr
@@ -70,7 +70,7 @@ def test_every_fault_is_told_with_its_line(project: programs.Project) -> None:
 
 
 def test_names_are_unique_in_the_library(project: programs.Project) -> None:
-    """Two files with one name are a fault of both, and neither is run."""
+    """Two files with one name are a flaw of both, and the program runs neither."""
     _write(project, recipe(_asks(), name="same"), "one")
     _write(project, recipe(_asks(), name="same"), "two")
     listed = programs.asked("recipes", "list", project=project)
@@ -83,7 +83,7 @@ def test_names_are_unique_in_the_library(project: programs.Project) -> None:
 
 
 def test_agents_are_there_before_anything_is_asked(project: programs.Project) -> None:
-    """A recipe whose last step asks an agent that there is not is refused, and no run is made."""
+    """A recipe whose last step asks an unknown agent is refused, and no run is created."""
     _write(project, recipe(_asks("a"), _asks("b", agent="nobody"), name="own"))
     ended = programs.control_room("run", "own", project=project, code=2)
 
@@ -92,7 +92,7 @@ def test_agents_are_there_before_anything_is_asked(project: programs.Project) ->
 
 
 def test_time_outs_are_enforced(project: programs.Project) -> None:
-    """An agent that never answers is given up after the step's time; the run can be sent on from there."""
+    """An agent that never answers fails its step after the time-out, and the run can be resumed from there."""
     _write(project, recipe(_asks("a"), _asks("b", timeout=3, output="x"), name="own"))
     project.write("replies.json", [{"key": "b", "attempt": 1, "hang": True}, {"key": "*", "text": "said"}])
     run = programs.asked("run", "own", project=project, code=1)
@@ -107,7 +107,7 @@ def test_time_outs_are_enforced(project: programs.Project) -> None:
 
 
 def test_a_time_out_is_tried_again(project: programs.Project) -> None:
-    """A time-out passes, so `retry` asks once more; both tries are in the journal."""
+    """`retry` asks again after a time-out, and both attempts are in the journal."""
     _write(project, recipe(_asks(timeout=3, retry={"max_attempts": 2, "initial_delay": 0}), name="own"))
     project.write("replies.json", [{"key": "a", "attempt": 1, "hang": True}, {"key": "*", "text": "said"}])
     run = programs.asked("run", "own", project=project)
@@ -120,7 +120,7 @@ def test_a_time_out_is_tried_again(project: programs.Project) -> None:
 
 
 def test_no_conflicting_sessions(project: programs.Project) -> None:
-    """With `exclusive` a second run of a recipe is refused while the first is unfinished, and taken afterwards."""
+    """With `exclusive` a second run of a recipe is refused while the first is unfinished, and accepted afterwards."""
     _write(project, recipe(_asks(), name="own"))
     project.write("replies.json", [{"key": "a", "hang": True}])
     body = {"recipe_id": "own", "args": {}, "exclusive": True}

@@ -1,5 +1,6 @@
-"""Workspaces and the doors through which their workflows are executed; one service is shared by all
-tests of a process.
+"""Workspaces and the doors through which tests execute their workflows.
+
+All tests of a process share one service.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from tests import smoke
 from tests.acceptance.orchestrate import workspaces
 
 SECRET = "sk-acceptance-6f1d0c9b7a"
-"""A secret, by the name ACCEPTANCE_TOKEN in the environment of program and service."""
+"""A secret, named ACCEPTANCE_TOKEN in the environment of program and service."""
 ODD_SECRET = 'S3cr"et\\of é'
-"""Another one, ACCEPTANCE_ODD, that looks otherwise in JSON."""
+"""Another secret, ACCEPTANCE_ODD, which is written differently in JSON."""
 PEM = (
     "-----BEGIN PRIVATE KEY-----\n"
     + "".join(f"MIIEvQ{n:04}IBADANBgk/hkiG+w0BAQ\n" for n in range(20))
@@ -42,7 +43,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[workspaces.Serv
 
 @pytest.fixture(params=smoke.only("http", ["cli", "http"]))
 def door(request: pytest.FixtureRequest) -> workspaces.Door:
-    """Execute workflows by the program, and through the service, which takes a fifth of the time."""
+    """Return the door to execute workflows: the program, or the service, which takes a fifth of the time."""
     if request.param == "cli":
         return workspaces.through_cli
     serving: workspaces.Serving = request.getfixturevalue("served")
@@ -51,7 +52,7 @@ def door(request: pytest.FixtureRequest) -> workspaces.Door:
 
 @pytest.fixture
 def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> workspaces.Workspace:
-    """Make an empty workspace where the test's door finds it."""
+    """Create an empty workspace where the test's door finds it."""
     by_http = "door" in request.fixturenames and request.node.callspec.params["door"] == "http"
     folder = tmp_path / "work"
     if by_http:

@@ -1,4 +1,4 @@
-"""Texts that are made to hurt whoever reads them as a workflow."""
+"""Texts that are made to harm programs that read them as a workflow."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ TEXTS: dict[str, str | bytes] = {
     "goto-nowhere": 'version: "1.1"\nsteps:\n  - {name: A, command: [touch, never], on: {failure: {goto: B}}}\n',
     "unknown-field": 'version: "1.1"\nsteps:\n  - {name: A, command: [touch, never], comand: [x]}\n',
 }
-"""By a name that says what it is; none is a valid workflow, and what could execute anything makes the file `never`."""
+"""Texts by a descriptive name; none is a valid workflow, and any executed command would create the file `never`."""

@@ -1,4 +1,4 @@
-"""What becomes of a step's output: workflow-dsl, acceptance 1, 2, 14, 15, 45, 52."""
+"""The capture of a step's output: workflow-dsl, acceptance 1, 2, 14, 15, 45, 52."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LARGE_JSON = "import json; print(json.dumps({'text': 'x' * 1_100_000}))"
 
 
 def test_01_lines_capture(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`lines` makes a list, CRLF or not, with or without a last end of line, and no `output` beside it."""
+    """`lines` captures a list, with LF or CRLF, with or without a final line end, and no `output` beside it."""
     workspace.flow(
         shell("List", r"printf 'one\r\ntwo\n\nlast'", output_capture="lines"),
         shell("Silent", "true", output_capture="lines"),
@@ -27,7 +27,7 @@ def test_01_lines_capture(workspace: workspaces.Workspace, door: workspaces.Door
 
 
 def test_02_json_capture(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`json` makes an object that later steps can look into."""
+    """`json` captures an object, and later steps can refer to its parts."""
     workspace.flow(
         shell("Parse", """echo '{"success": true, "files": ["a.py", "b.py"]}'""", output_capture="json"),
         shell("Show", 'printf "%s %s" "$0" "$1"', "${steps.Parse.json.success}", "${steps.Parse.json.files}"),
@@ -41,7 +41,7 @@ def test_02_json_capture(workspace: workspaces.Workspace, door: workspaces.Door)
 
 
 def test_14_json_oversize(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """More than 1 MiB of JSON fails with exit code 2; the whole of it is in the logs."""
+    """More than 1 MiB of JSON fails with exit code 2, and the logs contain all of it."""
     workspace.flow(python("Large", LARGE_JSON, output_capture="json"))
     finished = door(workspace, code=1)
     large = finished.steps["Large"]
@@ -52,7 +52,7 @@ def test_14_json_oversize(workspace: workspaces.Workspace, door: workspaces.Door
 
 
 def test_15_json_parse_error_flag(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """With `allow_parse_error` the same output is kept as text, and so is what is no JSON; the reason is recorded."""
+    """With `allow_parse_error`, oversized and invalid JSON is kept as text, with the reason."""
     kept = {"output_capture": "json", "allow_parse_error": True}
     workspace.flow(python("Large", LARGE_JSON, **kept), shell("Prose", "echo 'I think it is fine.'", **kept))
     steps = door(workspace).steps
@@ -66,7 +66,7 @@ def test_15_json_parse_error_flag(workspace: workspaces.Workspace, door: workspa
 
 
 def test_45_stdout_capture_threshold(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """8 KiB are kept in the state; a byte more is cut there, and the whole stream is in the logs."""
+    """The state keeps 8 KiB and cuts one byte more; the logs contain the whole stream."""
     write = "import sys; sys.stdout.write('x' * int(sys.argv[1]))"
     workspace.flow(python("Fits", write, str(8 * KIB)), python("Large", write, str(8 * KIB + 1)))
     finished = door(workspace)
@@ -75,12 +75,12 @@ def test_45_stdout_capture_threshold(workspace: workspaces.Workspace, door: work
     assert (len(fits["output"]), fits["truncated"]) == (8 * KIB, False)
     assert (len(large["output"]), large["truncated"]) == (8 * KIB, True)
     assert finished.log("Large.stdout") == "x" * (8 * KIB + 1)
-    # A program that lives on for a quarter of a second after it has written is followed in the log meanwhile.
+    # If the program lives for a quarter of a second after its output, the log follows it meanwhile.
     assert "Fits.stdout" not in finished.logs() or finished.log("Fits.stdout") == "x" * (8 * KIB)
 
 
 def test_52_output_tee_semantics(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`output_file` gets every byte, whatever the limits of the capture."""
+    """`output_file` gets every byte, regardless of the capture's limits."""
 
     def teed(name: str, source: str, **fields: Any) -> dict[str, Any]:
         return python(name, source, output_file=f"out/deep/{name}", **fields)

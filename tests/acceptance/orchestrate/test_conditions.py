@@ -12,7 +12,7 @@ def equal(left: object, right: object) -> dict[str, object]:
 
 
 def test_37_conditional_skip(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A step whose texts differ is skipped with exit code 0, starts nothing, jumps nowhere; values count as texts."""
+    """A step whose texts differ is skipped with exit code 0 and does not jump; values are compared as texts."""
     workspace.flow(
         shell("Parse", """echo '{"ok": true, "count": 3, "text": "3"}'""", output_capture="json"),
         step("Skipped", "touch", "never", when=equal("${steps.Parse.json.ok}", "false"), always="_end"),
@@ -29,7 +29,7 @@ def test_37_conditional_skip(workspace: workspaces.Workspace, door: workspaces.D
 
 
 def test_46_when_exists(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`exists` holds as soon as one file fits, also one that an earlier step has made."""
+    """`exists` is true as soon as one file matches, including one from an earlier step."""
     workspace.write("in/one.md")
     workspace.flow(
         step("Before", "true", when={"exists": "in/*.txt"}),
@@ -43,7 +43,7 @@ def test_46_when_exists(workspace: workspaces.Workspace, door: workspaces.Door) 
 
 
 def test_47_when_not_exists(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`not_exists` holds as long as no file fits."""
+    """`not_exists` is true as long as no file matches."""
     workspace.write("in/one.bin")
     workspace.flow(
         step("Absent", "true", when={"not_exists": "missing/*.bin"}),

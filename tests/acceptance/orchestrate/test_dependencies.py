@@ -1,4 +1,4 @@
-"""Files that steps depend on, and what prompts are told of them: workflow-dsl, acceptance 22 to 24, 26 to 35, 53."""
+"""Files that steps depend on, and their injection into prompts: workflow-dsl, acceptance 22 to 24, 26 to 35, 53."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def prompts(
 
 
 def test_22_dependency_validation(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A required file that is missing fails the step with exit code 2, before anything is called; it is not retried."""
+    """A missing required file fails the step with exit code 2 before its command, without retries."""
     workspace.write("there.txt")
     needs = {"required": ["there.txt", "missing.txt", "no/*.csv"]}
     workspace.flow(step("Need", "touch", "called", depends_on=needs, retries={"max": 5, "delay_ms": 60_000}))
@@ -43,7 +43,7 @@ def test_22_dependency_validation(workspace: workspaces.Workspace, door: workspa
 
 
 def test_23_dependency_patterns(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Patterns are POSIX globs: `*` and `?` within a name, no dotfiles unless said, folders too, no globstar."""
+    """Patterns are POSIX globs: `*` and `?` within a name, folders too, dotfiles only if named, no globstar."""
     for name in ("data/b.csv", "data/a1.csv", "data/.hidden.csv", "data/deep/c.csv", "data/[x].txt"):
         workspace.write(name)
     (star,) = prompts(
@@ -62,7 +62,7 @@ def test_23_dependency_patterns(workspace: workspaces.Workspace, door: workspace
 
 
 def test_24_variable_in_dependencies(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Variables in dependencies are substituted before they are looked up; the run's arguments go first."""
+    """Variables in dependencies are substituted before the lookup, and arguments of the run take precedence."""
     workspace.write("data/new/one.csv")
     needs = {"required": ["data/${context.set}/*.csv", "${context.file}"]}
     workspace.flow(
@@ -79,7 +79,7 @@ def test_24_variable_in_dependencies(workspace: workspaces.Workspace, door: work
 
 
 def test_26_optional_dependencies(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Optional files that are missing fail nothing, and no prompt tells of them."""
+    """Missing optional files do not fail the step, and the prompt omits them."""
     workspace.write("a.txt")
     made = prompts(
         workspace,
@@ -92,7 +92,7 @@ def test_26_optional_dependencies(workspace: workspaces.Workspace, door: workspa
 
 
 def test_27_dependency_error_handler(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`on.failure` catches a missing dependency; the run goes on and completes."""
+    """`on.failure` handles a missing dependency, and the run continues and completes."""
     workspace.flow(
         step("Need", "true", depends_on={"required": ["missing.txt"]}, failure="Handle"),
         shell("Between", "touch never"),
@@ -107,7 +107,7 @@ def test_27_dependency_error_handler(workspace: workspaces.Workspace, door: work
 
 
 def test_28_basic_injection(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`inject: true` puts the usual sentence and the list of files before the prompt; the file stays as it is."""
+    """`inject: true` puts the default instruction and the list of files before the prompt; the file stays unchanged."""
     workspace.write("artifacts/system_design.md")
     workspace.write("artifacts/api_spec.md")
     (asked,) = prompts(workspace, door, ask("Ask", required=["artifacts/*.md"], inject=True))
@@ -117,7 +117,7 @@ def test_28_basic_injection(workspace: workspaces.Workspace, door: workspaces.Do
 
 
 def test_29_list_mode_injection(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`list` names every file, required ones before optional ones where there are both."""
+    """`list` names every file, required files before optional ones if there are both."""
     for name in ("a/2.md", "a/1.md", "docs/standards.md"):
         workspace.write(name)
     (asked,) = prompts(
@@ -129,7 +129,7 @@ def test_29_list_mode_injection(workspace: workspaces.Workspace, door: workspace
 
 
 def test_30_content_mode_injection(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`content` quotes files whole; beyond 256 KiB it cuts, says so, and the state records how much."""
+    """`content` quotes files whole; beyond 256 KiB it cuts, marks the cut, and records the amounts in the state."""
     workspace.write("a.md", "alpha ${not.one}\n")
     workspace.write("big/1.txt", "x" * (200 * KIB))
     workspace.write("big/2.txt", "y" * (200 * KIB))
@@ -163,7 +163,7 @@ def test_30_content_mode_injection(workspace: workspaces.Workspace, door: worksp
 
 
 def test_31_custom_instruction(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`instruction` stands in place of the usual sentence, in both modes."""
+    """`instruction` replaces the default instruction in both modes."""
     workspace.write("a.md", "alpha")
     own = "Review these, ${item}:"
     listed, quoted = prompts(
@@ -179,7 +179,7 @@ def test_31_custom_instruction(workspace: workspaces.Workspace, door: workspaces
 
 
 def test_32_append_position(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """With `position: append` the files stand behind the prompt."""
+    """With `position: append` the files follow the prompt."""
     workspace.write("a.md", "alpha")
     listed, quoted = prompts(
         workspace,
@@ -194,7 +194,7 @@ def test_32_append_position(workspace: workspaces.Workspace, door: workspaces.Do
 
 
 def test_33_pattern_injection(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Patterns become all their files, each once, in the order of the bytes of their paths."""
+    """Patterns expand to all their files, each once, in byte order of their paths."""
     for name in ("src/b.py", "src/B.py", "src/a.py", "src/é.py", "src/10.py", "src/9.py", "tests/t.py"):
         workspace.write(name)
     (asked,) = prompts(workspace, door, ask("Ask", required=["tests/*.py", "src/*.py", "src/a.py"], inject=True))
@@ -204,7 +204,7 @@ def test_33_pattern_injection(workspace: workspaces.Workspace, door: workspaces.
 
 
 def test_34_optional_file_injection(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Optional files that are missing are left out of quoted files as well."""
+    """Quoted files omit missing optional files as well."""
     workspace.write("a.md", "alpha")
     some, none = prompts(
         workspace,
@@ -219,7 +219,7 @@ def test_34_optional_file_injection(workspace: workspaces.Workspace, door: works
 
 
 def test_35_no_injection_default(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Without `inject`, with `false` and with the mode `none`, the prompt is the file."""
+    """Without `inject`, with `false` and with the mode `none`, the prompt is the unchanged file."""
     workspace.write("a.md", "alpha")
     made = prompts(
         workspace,
@@ -234,7 +234,7 @@ def test_35_no_injection_default(workspace: workspaces.Workspace, door: workspac
 
 
 def test_53_injection_shorthand(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`inject: true` is a list before the prompt under the usual sentence."""
+    """`inject: true` is a list before the prompt, under the default instruction."""
     workspace.write("a.md")
     short, long = prompts(
         workspace,

@@ -1,4 +1,4 @@
-"""The bundled workflows, each run in a copy of the example workspace, with a program that stands in for `claude`."""
+"""The bundled workflows, each run in a copy of the example workspace, with a program in place of `claude`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if to := re.search(r"verdict to (inbox\\S+\\.json)", prompt):
 print(verdict if "You review work" in prompt and not to else "Done.")
 """
 MARK = "TO" + "DO"
-"""What programmers leave behind."""
+"""The mark of unfinished work in source code."""
 NAMES = {
     "data_pipeline_with_dependencies",
     "debugging_example",
@@ -64,18 +64,18 @@ def run(name: str, workspace: workspaces.Workspace, *flags: str, code: int = 0) 
 
 
 def prompts(workspace: workspaces.Workspace) -> list[str]:
-    """Return what `claude` was asked."""
+    """Return the prompts that `claude` received."""
     return [json.loads(line) for line in workspace.read("prompts.jsonl").splitlines()]
 
 
 def git(folder: Path, *arguments: str) -> None:
-    """Run git, whoever the user is."""
+    """Run git with a fixed name and address."""
     who = ("-c", "user.name=Mira | of Varn", "-c", "user.email=mira@example.org")
     subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
 
 
 def test_all_are_here() -> None:
-    """Every bundled workflow has a test below, and says at its top what it needs and what it leaves."""
+    """Every bundled workflow is known here, and its first comment names its needs and its results."""
     texts = {path.stem: path.read_text() for path in RECIPES.iterdir()}
 
     assert set(texts) == NAMES
@@ -83,7 +83,7 @@ def test_all_are_here() -> None:
 
 
 def test_the_service_has_them(served: workspaces.Serving) -> None:
-    """The service lists every one of them, without a fault."""
+    """The service lists every one of them."""
     with served.service.http() as http:
         listed = http.get("/api/recipes").json()
     found = {one["recipe_id"]: one for one in listed if one["recipe_id"] in NAMES}
@@ -93,7 +93,7 @@ def test_the_service_has_them(served: workspaces.Serving) -> None:
 
 
 def test_multi_agent_feature_dev(workspace: workspaces.Workspace) -> None:
-    """The architect designs, a task is made and done, QA gets its task, and nobody reports a failure."""
+    """The architect designs, a task is created and implemented, QA gets a task, and no failure handler runs."""
     finished = run("multi_agent_feature_dev", workspace)
     stamp = finished.run_id.partition("-")[0]
 
@@ -105,7 +105,7 @@ def test_multi_agent_feature_dev(workspace: workspaces.Workspace) -> None:
 
 
 def test_data_pipeline_with_dependencies(workspace: workspaces.Workspace) -> None:
-    """Every file of the data set is transformed and looked at, and the report adds all of them up."""
+    """Every file of the data set is transformed and analysed, and the report adds all of them up."""
     run("data_pipeline_with_dependencies", workspace)
     missing = run("data_pipeline_with_dependencies", workspace, "--context", "dataset=none", code=1)
 
@@ -116,7 +116,7 @@ def test_data_pipeline_with_dependencies(workspace: workspaces.Workspace) -> Non
 
 
 def test_injection_modes_demo(workspace: workspaces.Workspace) -> None:
-    """Each step's prompt tells of its files in its own way."""
+    """Each step's prompt presents its files in its own way."""
     finished = run("injection_modes_demo", workspace)
     asked = prompts(workspace)
 
@@ -131,7 +131,7 @@ def test_injection_modes_demo(workspace: workspaces.Workspace) -> None:
 
 
 def test_debugging_example(workspace: workspaces.Workspace) -> None:
-    """The diagnosis shows what the failed program said, and what the state knows of it; without one there is none."""
+    """The diagnosis shows the failed program's output and error; without a failure it does not run."""
     failed = run("debugging_example", workspace)
     workspace.write("data/queue.txt", "one\n")
     repaired = run("debugging_example", workspace)
@@ -145,7 +145,7 @@ def test_debugging_example(workspace: workspaces.Workspace) -> None:
 
 @pytest.mark.parametrize("name", ["qa_gating_stdout", "qa_gating_verdict_file"])
 def test_qa_gating(workspace: workspaces.Workspace, name: str) -> None:
-    """A yes lets the work through, a no ends the run before it."""
+    """An approval lets the work through, and a rejection ends the run before it."""
     run(name, workspace)
     approved = workspace.read("artifacts/qa/approved.txt").strip()
     (workspace.path / "artifacts/qa/approved.txt").unlink()
@@ -158,7 +158,7 @@ def test_qa_gating(workspace: workspaces.Workspace, name: str) -> None:
 
 
 def test_git_census(workspace: workspaces.Workspace, tmp_path: Path) -> None:
-    """A repository is counted: languages, sizes, authors, and what is left to do; a folder that is none is told so."""
+    """The census counts languages, sizes, authors and open tasks; a folder without a repository is refused."""
     nobody = workspaces.Workspace(tmp_path / "nobody")
     nobody.write("a.py", "pass\n")
     none = orchestrate(

@@ -1,4 +1,4 @@
-"""Workflows, paths and programs that mean harm: each is refused or masked, and none ends whoever meets it."""
+"""Harmful workflows, paths and programs: each is refused or masked, and none ends the program or service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAMPLE = ("alias-bomb", "50-megabytes", "deep-lists", "repeated-name", "python-t
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_the_program_refuses_it(workspace: workspaces.Workspace, name: str) -> None:
-    """The program ends with 2 and a short message, whatever the file holds."""
+    """The program ends with 2 and a short message for every hostile file."""
     workspace.write(FLOW, hostile_texts.TEXTS[name])
     finished = orchestrate("run", FLOW, workspace=workspace, code=2)
 
@@ -32,7 +32,7 @@ def test_the_program_refuses_it(workspace: workspaces.Workspace, name: str) -> N
 
 
 def test_the_service_lives_on(served: workspaces.Serving) -> None:
-    """The service refuses to start any of them, says what is wrong with a text of it, and goes on serving."""
+    """The service refuses to start any hostile text, reports its flaws, and continues to serve."""
     folder = served.project.data / "recipes" / "orchestrate"
     files = {name: folder / f"hostile-{name}.yaml" for name in hostile_texts.TEXTS}
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def test_the_service_lives_on(served: workspaces.Serving) -> None:
 def test_no_variable_leads_out(
     workspace: workspaces.Workspace, door: workspaces.Door, tmp_path: Path, kind: str
 ) -> None:
-    """A path out of the workspace fails every step that a variable brings it to; nothing outside is read or written."""
+    """A variable with a path outside of the workspace fails the step, and no file outside is read or written."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.json").write_text('{"the": "contents"}')
@@ -110,7 +110,7 @@ def test_no_variable_leads_out(
 
 
 def test_no_item_leads_out(workspace: workspaces.Workspace, door: workspaces.Door, tmp_path: Path) -> None:
-    """What an item names is not moved from outside into the workspace, nor the file that a link leads to."""
+    """An item's path outside of the workspace, or behind a link, is not moved into the workspace."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "theirs").write_text("theirs")
@@ -129,7 +129,7 @@ def test_no_item_leads_out(workspace: workspaces.Workspace, door: workspaces.Doo
 
 
 def test_odd_files_hang_nobody(workspace: workspaces.Workspace) -> None:
-    """Pipes, circles of links, folders, files too large and no texts fail the step that wants to read or write them."""
+    """A step that reads or writes a pipe, link cycle, folder, or a too large or binary file fails without hanging."""
     os.mkfifo(workspace.path / "pipe")
     (workspace.path / "circle").symlink_to("circle")
     (workspace.path / "folder").mkdir()
@@ -205,7 +205,7 @@ def test_no_secret_is_told(workspace: workspaces.Workspace, door: workspaces.Doo
 
 
 def test_no_secret_is_told_by_any_flag(workspace: workspaces.Workspace) -> None:
-    """Nor do `--debug`, `--verbose` and `--json` tell one, neither on the terminal nor in the logs that they add."""
+    """`--debug`, `--verbose` and `--json` reveal no secret, neither on the terminal nor in their additional logs."""
     odd = ["ACCEPTANCE_ODD"]
     workspace.write("prompt.md", f"The secret is {ODD_SECRET}.\n")
     workspace.flow(

@@ -1,4 +1,4 @@
-"""Workflows whose process is killed in the middle of a loop: they go on there, and do nothing twice that is done."""
+"""Workflows killed in the middle of a loop continue there, and repeat no finished work."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ITEMS = [f"inbox/{index}.task" for index in range(5)]
 MOVES = {"success": {"move_to": "processed"}}
 WORK = 'echo "$0" >> worked; if [ "$0" = 2 ] && ! [ -e go ]; then echo $$$$ > stuck; exec sleep 60; fi'
 DONE = ["0", "1", "2", "2", "3", "4"]
-"""Indexes in the order in which they are worked on: that of the third iteration twice."""
+"""Indexes in the order of the work, the third iteration twice."""
 
 
 def prepare(workspace: workspaces.Workspace) -> None:
-    """Write a workflow that comes no further than its third item."""
+    """Write a workflow that hangs at its third item."""
     for item in ITEMS:
         workspace.write(item, "first")
     steps = [shell("Work", WORK, "${loop.index}"), shell("Note", 'echo "$0" >> noted', "${loop.index}")]
@@ -37,19 +37,19 @@ def prepare(workspace: workspaces.Workspace) -> None:
 
 
 def stuck(workspace: workspaces.Workspace) -> Callable[[], bool]:
-    """Return whether the third item is being worked on."""
+    """Return a function that returns whether the third item is in progress."""
     return lambda: (workspace.path / "stuck").exists() and bool(workspace.read("stuck").strip())
 
 
 def unblock(workspace: workspaces.Workspace) -> None:
-    """Let the third item be done, and put new files where the first two were."""
+    """Let the third item finish, and put new files in the places of the first two."""
     workspace.write("go")
     for item in ITEMS[:2]:
         workspace.write(item, "second")
 
 
 def judge(workspace: workspaces.Workspace, state: dict[str, Any]) -> None:
-    """See that everything was done once, but for what was in flight."""
+    """Verify that everything was done once, except for the interrupted iteration."""
     files = {name: content.decode() for name, content in workspace.snapshot().items() if name.endswith(".task")}
 
     assert workspace.read("worked").split() == ["begun", *DONE, "ended"]
@@ -61,7 +61,7 @@ def judge(workspace: workspaces.Workspace, state: dict[str, Any]) -> None:
 
 
 def test_the_program_is_killed_and_resumes(workspace: workspaces.Workspace) -> None:
-    """After kill -9 in the third iteration of five `resume` begins with that iteration."""
+    """After kill -9 in the third iteration of five, `resume` begins with that iteration."""
     prepare(workspace)
     with workspaces.going("run", FLOW, workspace=workspace, **processes.COLD) as process:
         asyncio.run(process_families.until(stuck(workspace), 60))
@@ -76,7 +76,7 @@ def test_the_program_is_killed_and_resumes(workspace: workspaces.Workspace) -> N
 
 
 def test_the_service_is_killed_and_continues(tmp_path: Path) -> None:
-    """After kill -9 of the service the next one goes on with that iteration, unasked."""
+    """After kill -9 of the service, the next service continues with that iteration automatically."""
     folder = tmp_path / "project"
     workspace = workspaces.Workspace(folder / "work")
     workspace.path.mkdir(parents=True)
@@ -101,7 +101,7 @@ def test_the_service_is_killed_and_continues(tmp_path: Path) -> None:
     smoke.only("step.performed", ["step.performing", "step.performed", "step.before_append", "step.after_append"]),
 )
 def test_a_move_is_cut_off(tmp_path: Path, point: str) -> None:
-    """Killed right before, in or after the move of an item's file, the service moves it once, and tells no fault."""
+    """Killed around the move of an item's file, the service moves the file once and reports no error."""
     folder = tmp_path / "project"
     workspace = workspaces.Workspace(folder)
     for item in ITEMS[:2]:

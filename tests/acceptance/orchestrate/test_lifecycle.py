@@ -1,4 +1,4 @@
-"""What becomes of an item's file: workflow-dsl, future acceptance (v1.2), 1 to 9."""
+"""The fate of an item's file: workflow-dsl, future acceptance (v1.2), 1 to 9."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOVES = {
 
 
 def tasks(workspace: workspaces.Workspace, *names: str) -> list[str]:
-    """Make task files and return their paths."""
+    """Create task files and return their paths."""
     return [workspace.write(f"inbox/{name}.task", name).relative_to(workspace.path).as_posix() for name in names]
 
 
@@ -24,13 +24,13 @@ def each(items: list[str], *steps: dict[str, Any], moves: Any = None, **fields: 
 
 
 def place(workspace: workspaces.Workspace) -> list[str]:
-    """Return where the task files are, the time of a run left out."""
+    """Return the places of the task files, without the time of a run."""
     files = (name for name in workspace.snapshot() if name.endswith(".task"))
     return sorted("/".join((name.split("/")[0], name.split("/")[-1])) for name in files)
 
 
 def test_v12_1_success_path(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """After all steps of an item succeeded its file is moved as `success` says."""
+    """After all steps of an item have succeeded, its file moves to the folder of `success`."""
     items = tasks(workspace, "a", "b")
     workspace.flow(
         each(items, step("Read", "cat", "${task}"), shell("Skip", "exit 1", when={"exists": "no"})), version="1.2"
@@ -44,7 +44,7 @@ def test_v12_1_success_path(workspace: workspaces.Workspace, door: workspaces.Do
 
 
 def test_v12_2_failure_path(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """After a step failed for good, by its code or its time, the file is moved as `failure` says."""
+    """After a step has finally failed, by its exit code or its time-out, the file moves to the folder of `failure`."""
     items = tasks(workspace, "code", "time", "again", "good")
     work = """
     case $0 in
@@ -65,7 +65,7 @@ def test_v12_2_failure_path(workspace: workspaces.Workspace, door: workspaces.Do
 
 
 def test_v12_3_recovery_within_item(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """An item whose failed step was handled, and that reaches its end, is a success."""
+    """An item that reaches its end after its failed step was handled counts as a success."""
     items = tasks(workspace, "a")
     workspace.flow(
         each(
@@ -85,7 +85,7 @@ def test_v12_3_recovery_within_item(workspace: workspaces.Workspace, door: works
 
 
 def test_v12_4_goto_escape(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A `goto` out of the loop, or to `_end`, before the item has finished is a failure of the item."""
+    """A `goto` out of the loop, or to `_end`, before the item has finished makes the item a failure."""
     for target, after in (("After", ["after"]), ("_end", [])):
         items = tasks(workspace, f"{target}1", f"{target}2")
         workspace.flow(
@@ -105,7 +105,7 @@ def test_v12_4_goto_escape(workspace: workspaces.Workspace, door: workspaces.Doo
 
 
 def test_v12_5_path_safety(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A folder outside of the workspace is refused at once; one that a variable holds moves nothing."""
+    """A folder outside of the workspace is refused before the run; one from a variable prevents the move."""
     items = tasks(workspace, "a")
     for unsafe in ("/tmp", "../outside", "in/../../${loop.index}"):
         workspace.flow(
@@ -126,7 +126,7 @@ def test_v12_5_path_safety(workspace: workspaces.Workspace, door: workspaces.Doo
 
 
 def test_v12_6_variable_substitution(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """The folder may name the run, the loop, the context and the steps of the item."""
+    """The folder may refer to the run, the loop, the context and the steps of the item."""
     items = tasks(workspace, "a", "b")
     where = "done/${run.timestamp_utc}/${context.team}/${loop.index}-${loop.total}/${steps.Name.output}"
     moves = {"success": {"move_to": where}}
@@ -146,7 +146,7 @@ def test_v12_6_variable_substitution(workspace: workspaces.Workspace, door: work
 
 
 def test_v12_7_idempotency_on_resume(workspace: workspaces.Workspace) -> None:
-    """What was moved is not moved again by a resume, even if there is a new file of its name."""
+    """A resume does not move a file again, even if a new file has its name."""
     items = tasks(workspace, "a", "b")
     work = 'case "$0" in */b.task) test -e repaired;; esac'
     workspace.flow(each(items, shell("Work", work, "${task}"), moves={"success": MOVES["success"]}), version="1.2")
@@ -161,7 +161,7 @@ def test_v12_7_idempotency_on_resume(workspace: workspaces.Workspace) -> None:
 
 
 def test_v12_8_missing_source(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A file that is gone when it should be moved is an error of the lifecycle, and changes nothing else."""
+    """A missing file at the time of its move is an error of the lifecycle, and the workflow completes."""
     items = tasks(workspace, "a", "b")
     workspace.flow(each(items, shell("Work", 'case "$0" in */a.task) rm "$0";; esac', "${task}")), version="1.2")
     finished = door(workspace)
@@ -175,7 +175,7 @@ def test_v12_8_missing_source(workspace: workspaces.Workspace, door: workspaces.
 
 
 def test_v12_9_state_recording(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Each iteration records its result, what was done, from where, to where, and whether it came to that."""
+    """Each iteration records its result, the action, its source and target, and whether the action was applied."""
     items = tasks(workspace, "good", "bad")
     workspace.flow(
         each(items, shell("Work", 'case "$0" in *bad*) exit 1;; esac', "${task}")), version="1.2", strict_flow=False

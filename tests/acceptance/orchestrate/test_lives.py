@@ -1,4 +1,4 @@
-"""Workflows as runs like all others: listed by iteration, paused, cancelled, interrupted, resumed."""
+"""Workflows as ordinary runs: listed by iteration, paused, cancelled, interrupted, resumed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def begin(served: workspaces.Serving, workspace: workspaces.Workspace) -> str:
 
 
 def in_service(served: workspaces.Serving, name: str) -> workspaces.Workspace:
-    """Make a workspace in the service's project."""
+    """Create a workspace in the service's project."""
     (served.project.path / name).mkdir()
     return workspaces.Workspace(served.project.path / name)
 
 
 def test_iterations_are_listed(served: workspaces.Serving) -> None:
-    """The list of steps has one for each iteration, by its key, and can be read in pages."""
+    """The list of steps has one entry for each iteration, by its key, and can be read in pages."""
     workspace = in_service(served, "iterations")
     workspace.flow(
         loop("Each", step("Say", "echo", "${item}"), loop("In", step("Say", "true"), items=[1]), items=["a", "b"])
@@ -46,7 +46,7 @@ def test_iterations_are_listed(served: workspaces.Serving) -> None:
 
 
 def test_a_run_is_paused_and_cancelled_and_goes_on(served: workspaces.Serving) -> None:
-    """A wait is paused and goes on; cancelled, it leaves a state that has failed; resumed, it is waited for again."""
+    """A waiting step survives pause and unpause; a cancelled workflow has failed, and a resume waits again."""
     workspace = in_service(served, "cancelled")
     workspace.flow(
         shell("Begin", "echo begun >> notes"), step("Wait", wait_for=WAIT), shell("End", "echo ended >> notes")
@@ -69,7 +69,7 @@ def test_a_run_is_paused_and_cancelled_and_goes_on(served: workspaces.Serving) -
 
 
 def test_an_interrupted_program_can_go_on(workspace: workspaces.Workspace) -> None:
-    """Ctrl-C ends the command that is under way and the program with 130; `resume` goes on behind the last step."""
+    """Ctrl-C ends the running command and the program, with 130; `resume` continues after the last step."""
     work = "echo worked >> notes; [ -e go ] || { echo $$$$ > pid; exec sleep 60; }"
     workspace.flow(shell("Begin", "echo begun >> notes"), shell("Work", work))
     with workspaces.going("run", FLOW, workspace=workspace) as process:
@@ -94,7 +94,7 @@ def test_an_interrupted_program_can_go_on(workspace: workspaces.Workspace) -> No
 
 
 def test_a_changed_workflow_is_not_resumed(workspace: workspaces.Workspace) -> None:
-    """`resume` refuses a workflow that is another by now, naming both checksums; `--force-restart` begins anew."""
+    """`resume` refuses a changed workflow and names both checksums; `--force-restart` begins anew."""
     workspace.flow(shell("Work", "exit 1"))
     failed = orchestrate("run", FLOW, workspace=workspace, code=1)
     workspace.flow(shell("Work", "exit 0"))

@@ -1,4 +1,4 @@
-"""Loops of many items: the last costs what the first did."""
+"""Loops of many items: the last item costs as much as the first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_the_last_item_costs_what_the_first_did(workspace: workspaces.Workspace) -> None:
-    """Of 10,000 items the last two thousand take no more processor time than the first two thousand, start aside."""
+    """Of 10,000 items the last two thousand take no more processor time than the first two thousand, start excluded."""
     workspace.flow(
         step("List", "seq", str(ITEMS), output_capture="lines"),
         loop("Each", step("Work", "true"), items_from="steps.List.lines"),
@@ -37,7 +37,7 @@ def test_the_last_item_costs_what_the_first_did(workspace: workspaces.Workspace)
 
 
 async def _watched(process: processes.Started, workspace: workspaces.Workspace, marks: tuple[int, ...]) -> list[float]:
-    """Return the processor time that a process had used when its run had so many lines, or had ended."""
+    """Return the processor time of a process at each of the given numbers of journal lines, or at its end."""
     journal = workspace.runs / "latest" / "steps.jsonl"
     read, lines, used = 0, 0, 0.0
     seen: list[float] = []

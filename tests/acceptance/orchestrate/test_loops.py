@@ -7,7 +7,7 @@ from tests.acceptance.orchestrate.workspaces import loop, shell
 
 
 def test_03_dynamic_for_each(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A loop goes through the lines of an earlier step in order, with item, index and total."""
+    """A loop iterates over the lines of an earlier step in order, with item, index and total."""
     note = 'echo "$0" >> notes'
     workspace.flow(
         shell("List", r"printf 'a\nb c\n$(d)\n'", output_capture="lines"),
@@ -24,7 +24,7 @@ def test_03_dynamic_for_each(workspace: workspaces.Workspace, door: workspaces.D
 
 
 def test_13_pointer_grammar(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`items_from` leads into JSON; what is no list there fails the loop with exit code 2."""
+    """`items_from` refers to a place in JSON; if the place is not a list, the loop fails with exit code 2."""
     note = shell("Note", 'echo "$0" >> notes', "${file}")
     found = '{"found": {"files": ["a.py", {"name": "b.py"}], "count": 2}}'
     workspace.flow(
@@ -41,7 +41,7 @@ def test_13_pointer_grammar(workspace: workspaces.Workspace, door: workspaces.Do
 
 
 def test_25_loop_dependencies(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Dependencies are looked up anew in each iteration, with its item, and see what the iteration before has made."""
+    """Each iteration looks up its dependencies anew, with its item, and finds files of the iteration before."""
     workspace.write("in/0.txt")
     make = shell("Make", 'touch "in/$0.txt"', "${loop.index}${item}", depends_on={"required": ["in/${item}.txt"]})
     workspace.flow(loop("Each", make, items=["0", "00", "missing"]))
@@ -53,7 +53,7 @@ def test_25_loop_dependencies(workspace: workspaces.Workspace, door: workspaces.
 
 
 def test_43_loop_state_indexing(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Results of loops stand at `steps.<Loop>[i].<Step>`, those of loops in loops below them."""
+    """Results of loops are at `steps.<Loop>[i].<Step>`, and those of nested loops below them."""
     inner = loop("Inner", shell("Say", 'printf "%s" "$0"', "${outer}${item}${loop.index}"), items=["x", "y"])
     again = shell("Again", 'printf "%s" "$0"', "again ${outer}")
     workspace.flow(

@@ -1,4 +1,4 @@
-"""That no numbered item of the document is without its test."""
+"""Each numbered item of the document has its test."""
 
 from __future__ import annotations
 

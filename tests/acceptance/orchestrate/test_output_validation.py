@@ -1,4 +1,4 @@
-"""What JSON must hold: workflow-dsl, future acceptance (v1.3), 1 to 10."""
+"""The validation of JSON output: workflow-dsl, future acceptance (v1.3), 1 to 10."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def saying(name: str, value: Any, **fields: Any) -> dict[str, Any]:
 
 
 def requiring(name: str, value: Any, *requirements: dict[str, Any]) -> dict[str, Any]:
-    """Return a step whose JSON must hold something."""
+    """Return a step with requirements on its JSON."""
     return saying(name, value, output_require=list(requirements))
 
 
 def codes(workspace: workspaces.Workspace, door: workspaces.Door, *steps: dict[str, Any]) -> dict[str, int]:
-    """Return the exit code of each step, none of which ends the run."""
+    """Return the exit code of each step; none of them ends the run."""
     workspace.flow(*steps, version="1.3", strict_flow=False)
     return {name: result["exit_code"] for name, result in door(workspace).steps.items()}
 
 
 def test_v13_1_schema_pass(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """JSON that fits its schema is a success, and is in the state."""
+    """JSON that matches its schema is a success, and is in the state."""
     workspace.write("schemas/verdict.json", SCHEMA)
     workspace.flow(
         saying("Judge", {"approved": True, "issues": []}, output_schema="schemas/verdict.json"), version="1.3"
@@ -45,7 +45,7 @@ def test_v13_1_schema_pass(workspace: workspaces.Workspace, door: workspaces.Doo
 
 
 def test_v13_2_schema_fail(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """JSON that does not fit fails with exit code 2, and every breach is told in words."""
+    """JSON that does not match fails with exit code 2, and the error describes every mismatch."""
     workspace.write("verdict.json", SCHEMA)
     workspace.flow(saying("Judge", {"approved": "yes", "issues": [1]}, output_schema="verdict.json"), version="1.3")
     finished = door(workspace, code=1)
@@ -58,7 +58,7 @@ def test_v13_2_schema_fail(workspace: workspaces.Workspace, door: workspaces.Doo
 
 
 def test_v13_3_parse_fail(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Output that is no JSON fails with exit code 2, and the message says that it cannot be parsed."""
+    """Output that is not JSON fails with exit code 2, and the message names the parsing."""
     workspace.write("verdict.json", SCHEMA)
     workspace.flow(
         step(
@@ -74,7 +74,7 @@ def test_v13_3_parse_fail(workspace: workspaces.Workspace, door: workspaces.Door
 
 
 def test_v13_4_parse_allowed(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """What need not be JSON cannot be held to a schema: both together are refused, and so is a lower version."""
+    """A schema together with `allow_parse_error`, or in a lower version, is refused."""
     both = saying("Judge", {}, output_schema="verdict.json", allow_parse_error=True)
     workspace.flow(both, version="1.3")
     told = door(workspace, code=2).told
@@ -87,7 +87,7 @@ def test_v13_4_parse_allowed(workspace: workspaces.Workspace, door: workspaces.D
 
 
 def test_v13_5_require_pointer_exists(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A required place that is missing fails with exit code 2; null is a value, and a place can be forbidden."""
+    """A missing required place fails with exit code 2; null counts as a value, and a place can be forbidden."""
     approved = {"pointer": "/approved"}
     ended = codes(
         workspace,
@@ -104,7 +104,7 @@ def test_v13_5_require_pointer_exists(workspace: workspaces.Workspace, door: wor
 
 
 def test_v13_6_require_equals(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`equals: true` takes the boolean and nothing that looks like it."""
+    """`equals: true` accepts only the boolean."""
     must = {"pointer": "/approved", "equals": True}
     ended = codes(
         workspace,
@@ -120,7 +120,7 @@ def test_v13_6_require_equals(workspace: workspaces.Workspace, door: workspaces.
 
 
 def test_v13_7_require_type(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`type` takes values of that JSON type only."""
+    """`type` accepts only values of that JSON type."""
     values = {"string": "", "number": 1.5, "boolean": False, "array": [], "object": {}, "null": None}
     right = [requiring(f"is-{kind}", {"v": value}, {"pointer": "/v", "type": kind}) for kind, value in values.items()]
     wrong = [
@@ -137,7 +137,7 @@ def test_v13_7_require_type(workspace: workspaces.Workspace, door: workspaces.Do
 
 
 def test_v13_8_multiple_requirements(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """All requirements must hold; the first that does not is recorded with its pointer and the reason."""
+    """All requirements must be met; the first unmet one is recorded with its pointer and the reason."""
     workspace.flow(
         requiring(
             "Judge",
@@ -157,7 +157,7 @@ def test_v13_8_multiple_requirements(workspace: workspaces.Workspace, door: work
 
 
 def test_v13_9_schema_path_substitution(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """The path of a schema may hold variables, and may not lead out of the workspace."""
+    """The path of a schema may contain variables, but must not lead out of the workspace."""
     workspace.write("schemas/verdict.json", SCHEMA)
     judge = saying("Judge", {"approved": True}, output_schema="${context.folder}/verdict.json")
     workspace.flow(judge, version="1.3", context={"folder": "schemas"})
@@ -172,7 +172,7 @@ def test_v13_9_schema_path_substitution(workspace: workspaces.Workspace, door: w
 
 
 def test_v13_10_large_json(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """More than 1 MiB fails with exit code 2 before it is held to anything."""
+    """More than 1 MiB fails with exit code 2 before any validation."""
     workspace.write("verdict.json", SCHEMA)
     large = "import json; print(json.dumps({'approved': 'no boolean', 'text': 'x' * 1_100_000}))"
     must = {"output_schema": "verdict.json", "output_require": [{"pointer": "/missing"}]}

@@ -1,6 +1,4 @@
-"""The five whole workflows that the specification prints, run as they are printed; programs on PATH stand for the
-agents.
-"""
+"""The five complete workflows of the specification, run as printed, with programs on PATH in place of the agents."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ providers:
   data_processor: {command: [data_processor], input_mode: stdin}
   aggregator: {command: [aggregator, "${PROMPT}"]}
 steps:"""
-"""Providers that the workflows use and nobody supplies."""
+"""Providers that the workflows use without a definition."""
 
 CLAUDE = """
 import json, pathlib, sys
@@ -58,7 +56,7 @@ ARGUMENT = "import sys\nprint(f'<{sys.argv[1]}>')"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> workspaces.Workspace:
-    """Make a workspace with the programs that the workflows call, on the PATH of login shells, too."""
+    """Create a workspace with the programs that the workflows call, also on the PATH of login shells."""
     path = tmp_path / "work"
     made = workspaces.Workspace(path, {"HOME": str(tmp_path)})
     for name, source in {"claude": CLAUDE, "jq": JQ, "data_processor": COPY, "aggregator": ARGUMENT}.items():
@@ -71,7 +69,7 @@ def workspace(tmp_path: Path) -> workspaces.Workspace:
 def run(
     name: str, workspace: workspaces.Workspace, *files: str, supplied: bool = False, code: int = 0
 ) -> workspaces.Finished:
-    """Run a printed workflow; each of the files holds its own name."""
+    """Run a printed workflow; each of the files contains its own name."""
     for file in files:
         workspace.write(file, f"This is {file}.\n")
     text = PRINTED[name]
@@ -80,12 +78,12 @@ def run(
 
 
 def prompts(workspace: workspaces.Workspace) -> list[list[str]]:
-    """Return what `claude` was called with: the prompt, and its other arguments."""
+    """Return the calls of `claude`: the prompt, and its other arguments."""
     return [json.loads(line) for line in workspace.read("prompts.jsonl").splitlines()]
 
 
 def test_there_are_five() -> None:
-    """Each of them has a test below."""
+    """The specification prints exactly these five workflows."""
     assert PRINTED.keys() == {
         "task_lifecycle", "multi_agent_feature_dev", "data_pipeline_with_dependencies", "injection_modes_demo",
         "debugging_example",
@@ -110,7 +108,7 @@ def test_task_lifecycle(workspace: workspaces.Workspace) -> None:
 
 
 def test_multi_agent_feature_dev(workspace: workspaces.Workspace) -> None:
-    """The task is implemented, noted, moved and handed to QA; then the flow falls through into the first handler."""
+    """The task is implemented, noted, moved and passed to QA; then the flow falls through into the first handler."""
     workspace.write("prompts/architect/design_system.md", "Design it.")
     workspace.write("prompts/engineer/generic_implement.md", "Build it.")
     finished = run("multi_agent_feature_dev", workspace, "inbox/engineer/one.task", "docs/coding_standards.md")
@@ -128,7 +126,7 @@ def test_multi_agent_feature_dev(workspace: workspaces.Workspace) -> None:
 
 
 def test_data_pipeline_with_dependencies(workspace: workspaces.Workspace) -> None:
-    """Each file is transformed by itself, though its name holds a wildcard, and all results are gathered."""
+    """Each file is transformed separately, even one with a wildcard in its name, and all results are collected."""
     finished = run(
         "data_pipeline_with_dependencies", workspace,
         "config/pipeline.yaml", "config/transformations.yaml", "models/v3/weights.pkl", "prompts/analyze_data.md",
@@ -143,7 +141,7 @@ def test_data_pipeline_with_dependencies(workspace: workspaces.Workspace) -> Non
 
 
 def test_injection_modes_demo(workspace: workspaces.Workspace) -> None:
-    """Six prompts tell of their files in six ways."""
+    """Prompts present their files in several ways."""
     run(
         "injection_modes_demo", workspace,
         "src/a.py", "tests/b.py", "artifacts/architect/c.md", "data/input.json", "data/important.csv",
@@ -166,7 +164,7 @@ def test_injection_modes_demo(workspace: workspaces.Workspace) -> None:
 
 
 def test_debugging_example(workspace: workspaces.Workspace) -> None:
-    """The diagnosis prints what the program said and what the state knows of it."""
+    """The diagnosis prints the program's output and the error in the state."""
     workspace.write("process.py", "import sys\nsys.exit('no queue')\n")
     finished = run("debugging_example", workspace)
     checking, said, error = finished.steps["DiagnoseFailure"]["output"].splitlines()

@@ -28,12 +28,12 @@ STUBBORN = "trap 'touch termed' TERM; echo $$$$ > pid; echo begun; while :; do s
 
 
 def echoing(*arguments: str, **fields: object) -> dict[str, object]:
-    """Return a provider that tells what it was called with."""
+    """Return a provider that prints its arguments and its input."""
     return {"command": ["python3", "echo.py", *arguments], **fields}
 
 
 def test_08_provider_templates(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Template, defaults and parameters make the arguments; the prompt is one of them, letter by letter."""
+    """Template, defaults and parameters make the arguments, and the prompt is one of them, character by character."""
     workspace.write("echo.py", ECHO)
     workspace.write("prompt.md", PROMPT)
     tool = echoing("-p", "${PROMPT}", "--model=${model}", "--heat", "${heat}", defaults={"model": "small", "heat": 1})
@@ -54,7 +54,7 @@ def test_08_provider_templates(workspace: workspaces.Workspace, door: workspaces
 
 
 def test_09_provider_stdin_mode(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """In stdin mode the program reads the prompt, which no argument holds."""
+    """In stdin mode the program reads the prompt from its input, and no argument contains the prompt."""
     workspace.write("echo.py", ECHO)
     workspace.write("prompt.md", PROMPT)
     workspace.flow(
@@ -77,7 +77,7 @@ def test_10_provider_command_exclusivity(workspace: workspaces.Workspace, door: 
 
 
 def test_20_timeout(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A program that takes too long is asked to end, then killed; the step has 124, and what it said until then."""
+    """A program over its time limit is terminated, then killed; its step has exit code 124 and the earlier output."""
     workspace.write("prompt.md", "")
     workspace.flow(
         shell("Stubborn", STUBBORN, timeout_sec=3, failure="Asked"),
@@ -95,7 +95,7 @@ def test_20_timeout(workspace: workspaces.Workspace, door: workspaces.Door) -> N
 
 
 def test_21_step_retries(workspace: workspaces.Workspace) -> None:
-    """Providers are tried again after 1 and 124, as step or command line say; commands only as the step says."""
+    """Providers are retried after 1 and 124, as step or command line configure; commands only as the step does."""
     workspace.write("count.py", COUNT)
 
     def ask(name: str, wanted: int, code: int, **fields: object) -> dict[str, object]:
@@ -128,7 +128,7 @@ def test_21_step_retries(workspace: workspaces.Workspace) -> None:
 
 
 def test_40_deprecated_override(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`command_override` is refused, and the refusal says what to write."""
+    """`command_override` is refused, and the message names the field to use instead."""
     workspace.flow(step("Old", provider="tool", command_override=["true"]), providers={"tool": {"command": ["true"]}})
     told = door(workspace, code=2).told
 
@@ -137,7 +137,7 @@ def test_40_deprecated_override(workspace: workspaces.Workspace, door: workspace
 
 
 def test_44_provider_params_substitution(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Variables are substituted in parameters, also inside of lists and objects; other values stay what they are."""
+    """Variables in parameters are substituted, also inside of lists and objects, and other values stay unchanged."""
     workspace.write("echo.py", ECHO)
     params = {"model": "m-${context.size}", "deep": {"list": ["${context.size}", 2, None, True]}}
     workspace.flow(
@@ -151,7 +151,7 @@ def test_44_provider_params_substitution(workspace: workspaces.Workspace, door: 
 
 
 def test_48_provider_unresolved_placeholders(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A placeholder without a value fails the step with exit code 2, naming it; nothing was called."""
+    """A placeholder without a value fails the step with exit code 2 and is named; the program is not called."""
     workspace.write("prompt.md", "hello")
     workspace.flow(
         step("Ask", provider="tool", input_file="prompt.md", retries={"max": 3}),
@@ -165,7 +165,7 @@ def test_48_provider_unresolved_placeholders(workspace: workspaces.Workspace, do
 
 
 def test_49_provider_stdin_misuse(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A provider that reads its prompt cannot name it in its arguments, too."""
+    """A provider that reads its prompt from its input cannot name it in its arguments as well."""
     workspace.flow(
         step("Ask", provider="tool"),
         providers={"tool": {"command": ["tool", "${PROMPT}"], "input_mode": "stdin"}},
@@ -190,7 +190,7 @@ def test_50_provider_argv_without_prompt(workspace: workspaces.Workspace, door: 
 
 
 def test_a_prompt_that_is_too_long_for_an_argument(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A prompt that no argument can hold fails the step with exit code 2, and the message names the way out."""
+    """A prompt too long for an argument fails the step with exit code 2, and the message names the solution."""
     workspace.write("prompt.md", "x" * 3_000_000)
     workspace.flow(
         step("Ask", provider="tool", input_file="prompt.md"),
@@ -204,7 +204,7 @@ def test_a_prompt_that_is_too_long_for_an_argument(workspace: workspaces.Workspa
 
 
 def test_51_provider_params_namespaces(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Parameters can name the run, the context, the loop and results of steps, those of the iteration first."""
+    """Parameters can refer to the run, context, loop and step results, those of the iteration first."""
     workspace.write("echo.py", ECHO)
     of_run = "${run.id} ${run.root} ${run.timestamp_utc}"
     names = f"{of_run} ${{context.who}} ${{loop.index}}/${{loop.total}} ${{item}} ${{steps.Say.output}}"

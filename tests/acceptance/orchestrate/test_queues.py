@@ -34,7 +34,7 @@ STATUS = {
 
 @pytest.mark.parametrize("door", ["cli", "http"], indirect=True)
 def test_04_status_schema(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A status file is written and read by steps like any file; nothing follows from what it says."""
+    """Steps write and read a status file like any file, and its content has no effect on the run."""
     workspace.write("status.json", STATUS)
     file = "artifacts/engineer/status_Implement.json"
     insert = 'sed "s/\\"run_id\\": \\"\\"/\\"run_id\\": \\"$0\\"/" status.json'
@@ -48,7 +48,7 @@ def test_04_status_schema(workspace: workspaces.Workspace, door: workspaces.Door
 
 
 def test_05_inbox_atomicity(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """What is written under another name is seen as a task only when it is renamed, and then whole."""
+    """A file under another name is seen as a task only after its renaming, and then whole."""
     look = {"glob": "inbox/engineer/*.task", "timeout_sec": 0.2, "poll_ms": 50}
     workspace.flow(
         shell("Begin", "mkdir -p inbox/engineer && printf 'half of ' > inbox/engineer/one.tmp"),
@@ -65,7 +65,7 @@ def test_05_inbox_atomicity(workspace: workspaces.Workspace, door: workspaces.Do
 
 
 def test_06_queue_management_is_user_driven(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Tasks stay where they are, after success and failure, until a step moves them."""
+    """Tasks stay in place, after success and failure, until a step moves them."""
     for name in ("good", "bad", "moved"):
         workspace.write(f"inbox/{name}.task", name)
     workspace.flow(
@@ -80,7 +80,7 @@ def test_06_queue_management_is_user_driven(workspace: workspaces.Workspace, doo
 
 
 def test_11_clean_processed(workspace: workspaces.Workspace) -> None:
-    """`--clean-processed` empties the configured folder before the first step, and nothing else."""
+    """`--clean-processed` empties only the configured folder, before the first step."""
     for name in ("done/old.task", "done/deep/older.task", "failed/kept.task", "processed/kept.task"):
         workspace.write(name)
     workspace.flow(shell("Look", "ls -A done | wc -l", output_capture="lines"), processed_dir="done")
@@ -92,7 +92,7 @@ def test_11_clean_processed(workspace: workspaces.Workspace) -> None:
 
 
 def test_12_archive_processed(workspace: workspaces.Workspace) -> None:
-    """`--archive-processed` makes a zip after success only, by default in the run's folder, never inside of itself."""
+    """`--archive-processed` writes a zip only after success, by default in the run's folder, never inside of itself."""
     workspace.flow(shell("Work", "mkdir -p processed/a && echo one > processed/a/1.task; exit $0", "${context.code}"))
     fails, succeeds = ("--context", "code=1"), ("--context", "code=0")
     failed = orchestrate("run", FLOW, "--archive-processed", "out.zip", *fails, workspace=workspace, code=1)
@@ -114,7 +114,7 @@ def test_12_archive_processed(workspace: workspaces.Workspace) -> None:
 
 
 def test_16_cli_safety(workspace: workspaces.Workspace, tmp_path: Path) -> None:
-    """`--clean-processed` refuses a folder outside of the workspace, named or linked to, and the workspace itself."""
+    """`--clean-processed` refuses the workspace itself, and a folder outside of it, named or linked to."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_text("kept")
@@ -129,7 +129,7 @@ def test_16_cli_safety(workspace: workspaces.Workspace, tmp_path: Path) -> None:
 
 
 def test_17_wait_for_files(workspace: workspaces.Workspace) -> None:
-    """A wait blocks until there are as many files as it asks for."""
+    """A wait blocks until the required number of files exists."""
     wait = {"glob": "inbox/*.task", "timeout_sec": 60, "poll_ms": 20, "min_count": 2}
     workspace.flow(step("Wait", wait_for=wait), shell("After", "ls inbox"))
     workspace.write("inbox/one.task")
@@ -147,7 +147,7 @@ def test_17_wait_for_files(workspace: workspaces.Workspace) -> None:
 
 
 def test_18_wait_timeout(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A wait that sees nothing in its time ends with 124, and says that it timed out."""
+    """A wait without a match ends with 124 after its time limit, and records that it timed out."""
     workspace.write("inbox/one.tmp")
     workspace.flow(step("Wait", wait_for={"glob": "inbox/*.task", "timeout_sec": 0.3, "poll_ms": 50}))
     waited = door(workspace, code=1).steps["Wait"]
@@ -157,7 +157,7 @@ def test_18_wait_timeout(workspace: workspaces.Workspace, door: workspaces.Door)
 
 
 def test_19_wait_state_tracking(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A wait records its files, how long it took, and how often it looked."""
+    """A wait records its files, its duration, and the number of its polls."""
     workspace.write("b.task")
     workspace.write("a.task")
     workspace.flow(
@@ -167,7 +167,7 @@ def test_19_wait_state_tracking(workspace: workspaces.Workspace, door: workspace
     )
     steps = door(workspace).steps
 
-    # At once, three times in between, at the end; and once more if the last timer was over a moment early.
+    # At once, three times in between, and at the end; and once more if the last timer fired a moment early.
     assert 2 <= steps["Long"]["poll_count"] <= 6
     assert 350 <= steps["Long"]["wait_duration_ms"] < 5000
     assert (steps["Short"]["files"], steps["Short"]["poll_count"]) == (["a.task", "b.task"], 1)
@@ -176,7 +176,7 @@ def test_19_wait_state_tracking(workspace: workspaces.Workspace, door: workspace
 
 
 def test_36_wait_for_exclusivity(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A step that waits does nothing else."""
+    """A step with a wait cannot have a command, a provider or a loop."""
     wait = {"glob": "*.task"}
     workspace.flow(
         step("WithCommand", "true", wait_for=wait),

@@ -1,4 +1,4 @@
-"""What is refused: workflow-dsl, acceptance 7, 38, 39."""
+"""Refused workflows: workflow-dsl, acceptance 7, 38, 39."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CAT = {"cat": {"command": ["cat"], "input_mode": "stdin"}}
 
 
 def everywhere(path: str) -> dict[str, Any]:
-    """Return a workflow that names a path in every field that takes one, each in a step of its own."""
+    """Return a workflow with a path in every field for one, each in its own step."""
     moves = {"success": {"move_to": path}, "failure": {"move_to": path}}
     return {
         "version": "1.3",
@@ -45,7 +45,7 @@ PLACES = (
 
 
 def test_07_no_env_namespace(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """`${env.…}` is refused wherever it stands, naming the place and the way to give a step a variable."""
+    """`${env.…}` is refused in every place, and the message names the place and the alternative."""
     workspace.flow(
         step("Say", "echo", "${env.HOME}"),
         step("Ask", provider="cat", provider_params={"deep": ["${env.HOME}"]}),
@@ -59,7 +59,7 @@ def test_07_no_env_namespace(workspace: workspaces.Workspace, door: workspaces.D
 
 
 def test_38_path_safety_absolute(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Absolute paths are refused before anything happens, in every field that takes a path, by its place."""
+    """Absolute paths are refused before the run, in every field for a path, by their places."""
     workspace.write(workspaces.FLOW, everywhere("/etc/passwd"))
     told = door(workspace, code=2).told
 
@@ -68,7 +68,7 @@ def test_38_path_safety_absolute(workspace: workspaces.Workspace, door: workspac
 
 
 def test_39_path_safety_parent_escape(workspace: workspaces.Workspace, door: workspaces.Door, tmp_path: Path) -> None:
-    """`..` is refused like that; links that lead outside, and variables that hold such paths, fail a step with 2."""
+    """`..` is refused as well; links that lead outside, and variables with outside paths, fail a step with 2."""
     workspace.write(workspaces.FLOW, everywhere("in/../../secret"))
     told = door(workspace, code=2).told
     outside = tmp_path / "outside"
@@ -102,7 +102,7 @@ def test_39_path_safety_parent_escape(workspace: workspaces.Workspace, door: wor
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_links_inside_are_followed(workspace: workspaces.Workspace, kind: str) -> None:
-    """A link that stays in the workspace is as good as what it leads to."""
+    """A link inside of the workspace works like its target."""
     workspace.write("real/prompt.md", "hello")
     if kind == "file":
         (workspace.path / "in").mkdir()

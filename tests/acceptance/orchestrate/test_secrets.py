@@ -13,7 +13,7 @@ EMPTY = "ACCEPTANCE_EMPTY"
 
 
 def test_41_secrets_missing(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A declared secret that is absent fails the step with exit code 2, naming all that are; nothing was started."""
+    """A missing declared secret fails the step with exit code 2, naming all missing ones, before its program starts."""
     workspace.flow(shell("Use", "touch never", secrets=[TOKEN, "ACCEPTANCE_X", "ACCEPTANCE_Y"]))
     finished = door(workspace, code=1)
 
@@ -23,7 +23,7 @@ def test_41_secrets_missing(workspace: workspaces.Workspace, door: workspaces.Do
 
 
 def test_42_secrets_masking(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """The value of a secret is `***` in the state, in logs and in errors; the program itself gets it."""
+    """The value of a secret is `***` in the state, in logs and in errors, but the program itself receives it."""
     say = f'printf \'is <%s>\' "${TOKEN}"; printf "${TOKEN}" >&2'
     workspace.flow(
         shell("Text", f'{say}; printf "%s" "${TOKEN}" > made', secrets=[TOKEN]),
@@ -49,7 +49,7 @@ def test_42_secrets_masking(workspace: workspaces.Workspace, door: workspaces.Do
 
 
 def test_54_secrets_source(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """Secrets come from the environment alone, no file and no context; an empty one is there."""
+    """Secrets come only from the environment, not from a file or the context, and an empty one counts as present."""
     workspace.write(".env", "ACCEPTANCE_X=from-a-file\n")
     workspace.flow(
         shell("Empty", f'printf "<%s>" "${{{EMPTY}-absent}}"'.replace("${", "$${"), secrets=[EMPTY]),
@@ -63,7 +63,7 @@ def test_54_secrets_source(workspace: workspaces.Workspace, door: workspaces.Doo
 
 
 def test_55_secrets_and_env_precedence(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
-    """A name in both gets the value of `env`, as it stands there, and that value is masked, too."""
+    """A name in both gets the literal value of `env`, and that value is masked as well."""
     show = f"import os; value = os.environ['{TOKEN}']; print(len(value), value); open('made', 'w').write(value)"
     own = "own-${run.id}-value"
     workspace.flow(
@@ -101,7 +101,7 @@ def test_no_spelling_of_a_secret_is_kept(workspace: workspaces.Workspace, door: 
 def test_what_the_environment_keeps_secret_needs_no_name(
     workspace: workspaces.Workspace, door: workspaces.Door
 ) -> None:
-    """A variable called like a secret, and a password in a URL, are masked in a step that names neither."""
+    """A variable named like a secret, and a password in a URL, are masked in a step that declares neither."""
     workspace.flow(shell("Show", "echo $ACCEPTANCE_TOKEN; echo $ACCEPTANCE_DATABASE >&2; exit 3"))
     finished = door(workspace, code=1)
 

@@ -1,4 +1,4 @@
-"""Workspaces with a workflow, and what came of running it: by the program `orchestrate`, or through the service."""
+"""Workspaces with a workflow, and the results of running it: by the program `orchestrate`, or through the service."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PYTHON = "python3"
 
 @dataclass(frozen=True)
 class Finished:
-    """What came of a workflow."""
+    """The result of a workflow."""
 
     code: int
-    """Exit code of the program; of a run of the service 0 for done, 1 for failed, 2 for refused."""
+    """Exit code of the program; for a run of the service 0 for done, 1 for failed, 2 for refused."""
     stdout: str
-    """What was printed; of the service, the answer that says most."""
+    """The standard output; for the service, its most detailed answer."""
     stderr: str = ""
-    """What was printed as diagnosis."""
+    """The error output."""
     root: Path | None = None
     """Folder of the run; None if there is none."""
 
@@ -52,7 +52,7 @@ class Finished:
 
     @property
     def told(self) -> str:
-        """Return everything that was printed."""
+        """Return the whole output."""
         return f"{self.stdout}\n{self.stderr}"
 
     def log(self, name: str) -> str:
@@ -66,7 +66,7 @@ class Finished:
         return {path.name for path in (self.root / "logs").iterdir()}
 
     def context(self, step: str) -> dict[str, Any]:
-        """Return the error context of a step that failed."""
+        """Return the error context of a failed step."""
         context: dict[str, Any] = self.steps[step]["error"]["context"]
         return context
 
@@ -78,10 +78,10 @@ class Workspace:
     path: Path
     """The folder."""
     env: dict[str, str] = field(default_factory=dict)
-    """Environment that the program gets beside the usual one."""
+    """Additional environment of the program."""
 
     def write(self, name: str, content: Any = "") -> Path:
-        """Write a file: a text or bytes as they are, anything else as JSON."""
+        """Write a file: text or bytes unchanged, any other value as JSON."""
         file = self.path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         text = content if isinstance(content, str | bytes) else json.dumps(content)
@@ -98,39 +98,39 @@ class Workspace:
         file.chmod(0o755)
 
     def flow(self, *steps: Mapping[str, Any], version: str = "1.1.1", **top: Any) -> None:
-        """Write the workflow; JSON is YAML, too."""
+        """Write the workflow as JSON, which is also YAML."""
         self.write(FLOW, {"version": version, **top, "steps": list(steps)})
 
     def environment(self) -> dict[str, str]:
-        """Return what the program is started with."""
+        """Return the environment of the program."""
         path = f"{self.path / 'bin'}{os.pathsep}{os.environ['PATH']}"
         plain = {name: value for name, value in os.environ.items() if not name.startswith(("ORCHESTRATE_", "CONTROL_"))}
         return plain | {"PATH": path, "PYTHONPATH": str(programs.ROOT)} | self.env
 
     @property
     def runs(self) -> Path:
-        """Return the state folder."""
+        """Return the folder of the runs."""
         return self.path / ".orchestrate" / "runs"
 
     def run_ids(self) -> list[str]:
-        """Return the runs, oldest first."""
+        """Return the ids of the runs, oldest first."""
         return sorted(path.name for path in self.runs.glob("[0-9]*")) if self.runs.is_dir() else []
 
     def snapshot(self) -> dict[str, bytes]:
-        """Return every file of the workspace by its path, the state folder left out."""
+        """Return every file of the workspace by its path, without the state folder."""
         files = (path for path in self.path.rglob("*") if path.is_file() and ".orchestrate" not in path.parts)
         return {path.relative_to(self.path).as_posix(): path.read_bytes() for path in files}
 
 
 class Door(Protocol):
-    """A way to have a workspace's workflow executed."""
+    """A way to execute a workspace's workflow."""
 
     def __call__(self, workspace: Workspace, *, code: int = 0, **context: Any) -> Finished:
-        """Execute it to its end; `code` is what is expected."""
+        """Execute the workflow to its end; `code` is the expected exit code."""
 
 
 def step(name: str, *command: str, **fields: Any) -> dict[str, Any]:
-    """Return a step; `success`, `failure` and `always` name the steps that it goes to."""
+    """Return a step; `success`, `failure` and `always` name its next steps."""
     named = [event for event in ("success", "failure", "always") if event in fields]
     branches = {event: {"goto": fields.pop(event)} for event in named}
     made: dict[str, Any] = {"name": name, **({"command": list(command)} if command else {}), **fields}
@@ -161,8 +161,9 @@ def orchestrate(
     cold: bool = False,
     **given: str,
 ) -> Finished:
-    """Run the program in a process of its own; the folder of the run is that of the newest one, if
-    a new one was made.
+    """Run the program in its own process.
+
+    The folder of the run is that of the newest one, if a new one was created.
     """
     before = workspace.run_ids()
     environ, folder = workspace.environment() | given, cwd or workspace.path
@@ -177,7 +178,7 @@ def orchestrate(
 
 
 def through_cli(workspace: Workspace, *, code: int = 0, **context: Any) -> Finished:
-    """Execute the workflow by the program; a refusal is told as JSON, too, which has the codes."""
+    """Execute the workflow by the program; a refusal is printed as JSON as well, with its codes."""
     told = [part for name, value in context.items() for part in ("--context", f"{name}={value}")]
     flags = ("--json",) if code == 2 else ()
     return orchestrate("run", FLOW, *told, *flags, workspace=workspace, code=code)
@@ -185,7 +186,7 @@ def through_cli(workspace: Workspace, *, code: int = 0, **context: Any) -> Finis
 
 @dataclass(frozen=True)
 class Serving:
-    """A service whose project holds the workspaces."""
+    """A service whose project contains the workspaces."""
 
     project: programs.Project
     service: programs.Service
@@ -210,7 +211,7 @@ class Serving:
         return finished
 
     def told(self, run_id: str) -> Iterator[str]:
-        """Return all else that the service tells of a run, and its log."""
+        """Yield all other answers of the service about a run, and the service's log."""
         with self.service.http() as http:
             yield http.get(f"/api/runs/{run_id}/steps").text
             for name in http.get(f"/api/runs/{run_id}/logs").json():

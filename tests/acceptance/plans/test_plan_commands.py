@@ -1,4 +1,4 @@
-"""A plan that a command executes in its own process: interrupted or killed, and continued by a service or a command."""
+"""A plan that a command executes in its own process: interrupted or killed, then continued by another process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TASKS = ("chore a", "chore b", "chore c")
 
 
 def begun_by(folder: Path, project: programs.Project, step: str) -> processes.Started:
-    """Start a plan in a process that is at work at a step when this returns."""
+    """Start a plan in a process, and return the process once it has started a step."""
     words = [word for task in TASKS for word in ("--task", task)]
     made = programs.asked("plan", "create", *words, "--in-order", project=project)
     programs.asked("plan", "approve", made["session_id"], project=project)
@@ -39,7 +39,7 @@ def begun_by(folder: Path, project: programs.Project, step: str) -> processes.St
 
 
 def started(folder: Path) -> list[tuple[int, str]]:
-    """Return task and id of every run there is."""
+    """Return task and id of every run."""
     files = (folder / ".control-room" / "runs").glob("[0-9]*/start.json")
     found = [json.loads(file.read_text()) for file in files]
     return sorted((start["session_plan_task_id"], start["run_id"]) for start in found)
@@ -54,7 +54,7 @@ def started(folder: Path) -> list[tuple[int, str]]:
     ],
 )
 def test_an_interrupted_command(tmp_path: Path, how: signal.Signals, code: int, by: str) -> None:
-    """What a command was at is continued where it stood: nothing paid is repeated, each task has one run."""
+    """An interrupted or killed plan continues without repeating a finished step, and each task has one run."""
     folder = working.make_project(tmp_path / "project", draft_b={"hang": True})
     project = programs.Project(folder)
     process = begun_by(folder, project, "draft_b")
@@ -81,7 +81,7 @@ def test_an_interrupted_command(tmp_path: Path, how: signal.Signals, code: int, 
 
 
 def test_a_plan_from_intent_to_done(tmp_path: Path) -> None:
-    """A command has the chief split an intent, and further ones approve it, begin it and show it done."""
+    """One command lets the chief split an intent, and further ones approve the plan, execute it, and show it done."""
     folder = working.make_project(tmp_path / "project")
     project = programs.Project(folder)
     made = programs.asked("plan", "create", working.INTENT, "--no-review", project=project)
@@ -97,7 +97,7 @@ def test_a_plan_from_intent_to_done(tmp_path: Path) -> None:
 
 
 def test_beside_a_service(tmp_path: Path) -> None:
-    """While a service has the folder a command looks and does not change, and names the service."""
+    """While a service holds the folder, a command can read a plan but not change it, and names the service."""
     folder = working.make_project(tmp_path / "project")
     project = programs.Project(folder)
     service, http = working.opened(folder)

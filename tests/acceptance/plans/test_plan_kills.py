@@ -1,4 +1,4 @@
-"""The service, killed while a session plan is made, begun, at work, paused or asking, and started again."""
+"""The service, killed while a session plan is created, started, running, paused or waiting, and started again."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ SAMPLE = (
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Left:
-    """Return what a plan leaves that nobody disturbs."""
+    """Return the results of an undisturbed plan."""
     return working.through(working.make_project(tmp_path_factory.mktemp("undisturbed") / "project"))
 
 
 def dies(project: Path, crash_at: str) -> bool:
-    """Bring the plan to its end in a service that kills itself at a point; tell whether it came to that."""
+    """Execute the plan in a service that kills itself at a point, and return whether the kill happened."""
     service = Service(project, crash_at)
     http = service.http()
     session_id = working.post(http) if http else None
@@ -55,7 +55,7 @@ def dies(project: Path, crash_at: str) -> bool:
 
 
 def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
-    """Kill a service, start it again, and tell what is wrong afterwards, or that it did not die."""
+    """Kill a service, start it again, and return the fault found afterwards, or that it did not die."""
     working.make_project(project)
     if not dies(project, f"{point}:{nth}"):
         return kills.NOT_REACHED
@@ -68,7 +68,7 @@ def judge(project: Path, point: str, nth: int, undisturbed: Left) -> str | None:
 
 
 def test_an_undisturbed_plan(undisturbed: Left) -> None:
-    """Four tasks are four runs, each done at its first attempt, each step paid once."""
+    """Four tasks are four runs, each done at its first attempt, with each step executed once."""
     assert undisturbed["status"] == "done"
     assert [(task["status"], task["attempt"]) for task in undisturbed["tasks"]] == [("done", 1)] * 4
     assert undisturbed["runs"] == [(number, f"chore_{letter}", "done") for number, letter in enumerate("abcd", 1)]
@@ -77,14 +77,14 @@ def test_an_undisturbed_plan(undisturbed: Left) -> None:
 
 
 def test_a_sample_of_kills(tmp_path: Path, undisturbed: Left) -> None:
-    """Killed between two writes, the service brings the plan to the same end, one run per task, no step paid twice."""
+    """Killed between two writes, the service brings the plan to the same end: one run a task, no repeated step."""
     assert kills.sampled(tmp_path, SAMPLE, partial(judge, undisturbed=undisturbed)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
-    """The same for every passing of every point of plans, and of the points of runs that a plan cares about."""
+    """A kill at every passing of every point of plans, and of the related points of runs, leads to the same end."""
     judged = kills.every(tmp_path, PLAN_POINTS + OTHER_POINTS, partial(judge, undisturbed=undisturbed))
 
     assert [wrong for wrong in judged if wrong is not None] == []
@@ -93,7 +93,7 @@ def test_every_kill(tmp_path: Path, undisturbed: Left) -> None:
 
 @pytest.mark.slow
 def test_between_the_beginning_and_the_run(tmp_path: Path, undisturbed: Left) -> None:
-    """Killed when a task is written down as begun and its run is not there, the next service makes that run, once."""
+    """Killed after a task is marked as running but before its run exists, the next service creates that run once."""
     project = working.make_project(tmp_path / "project")
     assert dies(project, "storage.create.before_rename:2")
     begun = working.kept(project)["tasks"][0]
@@ -106,7 +106,7 @@ def test_between_the_beginning_and_the_run(tmp_path: Path, undisturbed: Left) ->
 
 
 def test_between_the_run_and_its_name_in_the_plan(tmp_path: Path, undisturbed: Left) -> None:
-    """Killed when the run is there and the plan does not name it yet, the next service finds that run."""
+    """Killed after the run exists but before the plan names it, the next service finds that run."""
     project = working.make_project(tmp_path / "project")
     assert dies(project, "storage.create.after_row:2")
     begun = working.kept(project)["tasks"][0]
@@ -125,7 +125,7 @@ def _made(project: Path) -> list[tuple[int, str]]:
 
 
 def test_while_an_agent_speaks(tmp_path: Path, undisturbed: Left) -> None:
-    """Inside a task: the step in flight runs again in the same run, those paid before are not repeated."""
+    """Killed inside a task, the step in progress runs again in the same run, and finished steps are not repeated."""
     project = working.make_project(tmp_path / "project", draft_b={"hang": True})
     service, session_id, run_id = _speaking(project)
     service.kill()
@@ -143,7 +143,7 @@ def test_while_an_agent_speaks(tmp_path: Path, undisturbed: Left) -> None:
 
 
 def test_stopped_while_an_agent_speaks(tmp_path: Path, undisturbed: Left) -> None:
-    """A service that is asked to stop lets the agent finish and asks no other one; the next one goes on behind it."""
+    """A stopping service lets the agent finish and asks no other agent, and the next service continues after that."""
     slowly = {"text": working.REPLIES["draft_b"], "delay_seconds": 5}
     project = working.make_project(tmp_path / "project", draft_b=slowly)
     service, _, run_id = _speaking(project)
@@ -158,7 +158,7 @@ def test_stopped_while_an_agent_speaks(tmp_path: Path, undisturbed: Left) -> Non
 
 
 def _speaking(project: Path) -> tuple[Service, str, str]:
-    """Return a service whose writer is at task 2, with the plan and that task's run."""
+    """Return a service whose writer works on task 2, with the plan and that task's run."""
     service, http = working.opened(project)
     session_id = working.post(http)
     assert session_id is not None
@@ -176,7 +176,7 @@ def _drafts(run: dict[str, Any]) -> bool:
 
 
 def test_while_paused(tmp_path: Path, undisturbed: Left) -> None:
-    """A paused plan stays paused through a kill: the run in flight comes to its end, nothing else is begun."""
+    """A paused plan stays paused through a kill: the run in progress finishes, and no other run starts."""
     project = working.make_project(tmp_path / "project", draft_a={"hang": True})
     service, http = working.opened(project)
     session_id = working.post(http)
@@ -201,7 +201,7 @@ def test_while_paused(tmp_path: Path, undisturbed: Left) -> None:
 
 
 def test_while_a_question_is_open(tmp_path: Path) -> None:
-    """The same question is there after a kill, what was done stays done, and the answer brings the plan to its end."""
+    """After a kill the same question is open, finished tasks stay done, and the answers lead the plan to its end."""
     project = working.make_project(tmp_path / "project")
     tasks = [working.TASKS[0], working.TASKS[1] | {"scoping_question": "Which one?"}, {"description": "xyzzy"}]
     service, http = working.opened(project)
@@ -225,7 +225,7 @@ def test_while_a_question_is_open(tmp_path: Path) -> None:
 
 
 def test_while_the_chief_speaks(tmp_path: Path) -> None:
-    """The chief's run goes on after a kill, and its tasks are taken over once."""
+    """The chief's run continues after a kill, and its tasks are taken over once."""
     project = working.make_project(tmp_path / "project", **{"chief*": {"hang": True}})
     service, http = working.opened(project)
     session_id = working.post(http, intent=working.INTENT, review="off")
@@ -252,7 +252,7 @@ def test_while_the_chief_speaks(tmp_path: Path) -> None:
     "point", ["run.after_ended:1", pytest.param("storage.plan.before_rename:3", marks=pytest.mark.slow)]
 )
 def test_between_the_end_of_the_chief_and_the_taking_over(tmp_path: Path, point: str) -> None:
-    """Killed when the chief has spoken and the plan has no tasks yet, the next service takes them over, once."""
+    """Killed after the chief's reply but before the plan has tasks, the next service takes the tasks over once."""
     project = working.make_project(tmp_path / "project")
     service = Service(project, point)
     http = service.http()
@@ -272,7 +272,7 @@ def test_between_the_end_of_the_chief_and_the_taking_over(tmp_path: Path, point:
 
 
 def test_a_chief_who_makes_no_plan(tmp_path: Path) -> None:
-    """After two replies that are no plan it is failed with the reason; a start asks the same chief again."""
+    """A chief whose replies are not plans fails the plan with an error; a start asks the same chief again."""
     project = working.make_project(tmp_path / "project", **{"chief*": "I would rather not."})
     service, http = working.opened(project)
     session_id = working.post(http, intent=working.INTENT, review="off")
@@ -293,7 +293,7 @@ def test_a_chief_who_makes_no_plan(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_many_kills_in_a_row(tmp_path: Path, undisturbed: Left) -> None:
-    """A service that is killed at every third write of a plan, again and again, comes to the same end."""
+    """A service that is killed repeatedly at the third write of a plan brings the plan to the same end."""
     project = working.make_project(tmp_path / "project")
     kills = 0
     while dies(project, "storage.plan.after_rename:3"):

@@ -1,4 +1,4 @@
-"""Requests about session plans whose service is killed before it answers, asked again of the next one."""
+"""Requests about session plans, repeated to the next service after a kill before their answer."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ POINTS = ("before_write", "before_rename", "after_rename")
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_task_is_added_once(tmp_path: Path, point: str) -> None:
-    """Whoever got no answer to a further task asks again under the same key, and the task is there once."""
+    """A request for a further task without an answer can be repeated under the same key, and adds the task once."""
     project = working.make_project(tmp_path / "project")
-    # The plan is the first one that is written, and the further task the second.
+    # The first write is that of the plan, and the second that of the further task.
     service, http = working.opened(project, f"storage.plan.{point}:2")
     session_id = working.post(http)
     assert session_id is not None
@@ -41,7 +41,7 @@ def test_a_task_is_added_once(tmp_path: Path, point: str) -> None:
 
 @pytest.mark.parametrize("point", ["before_remove", "after_remove"])
 def test_a_plan_is_deleted_whole(tmp_path: Path, point: str) -> None:
-    """A service that is killed over a deletion leaves the plan as it was, or none; the runs are there either way."""
+    """A service that is killed during a deletion leaves the whole plan or none, and the runs stay."""
     project = working.make_project(tmp_path / "project")
     working.through(project)
     before = set(working.runs_of(project))

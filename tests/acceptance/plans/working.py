@@ -1,4 +1,4 @@
-"""A project whose recipes take two paid steps each, a plan of four such tasks, and what it leaves on the disk."""
+"""A project whose recipes have two agent steps each, a plan of four such tasks, and its results on disk."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ DEPS: dict[str, list[int]] = {"a": [], "b": [1], "c": [1], "d": [2, 3]}
 TASKS: list[dict[str, Any]] = [
     {"description": f"chore {letter}", "deps": DEPS[letter], "dod": f"{letter} is done"} for letter in LETTERS
 ]
-"""One task, two that need it, and one that needs both."""
+"""One task, two that depend on it, and one that depends on both."""
 
 INTENT = "Do all the chores"
 CHIEF_SAYS = json.dumps({"tasks": [{"id": number, **task} for number, task in enumerate(TASKS, 1)]})
 REPLIES: dict[str, Any] = {
     f"{step}_{letter}": f"What {step} says of {letter}." for step in ("brief", "draft") for letter in LETTERS
 } | {"chief*": CHIEF_SAYS}
-"""What agents say at each step; the chief at its own."""
+"""The agents' replies by step, with those of the chief."""
 
 
 def make_project(folder: Path, **replies: Any) -> Path:
-    """Make the project; `replies` by step stand in place of the usual ones."""
+    """Create the project; `replies` by step replace the usual ones."""
     project = programs.make_project(folder)
     for letter in LETTERS:
         project.write(f"recipes/chore_{letter}.json", _recipe(letter))
@@ -45,12 +45,12 @@ def make_project(folder: Path, **replies: Any) -> Path:
 
 
 def say(folder: Path, **replies: Any) -> None:
-    """Let the agents answer as usual, but for the replies given."""
+    """Let the agents give the usual answers, except for the given replies."""
     (folder / ".control-room" / "replies.json").write_text(json.dumps(REPLIES | replies))
 
 
 def post(http: httpx.Client, key: str = "one", **body: Any) -> str | None:
-    """Ask for the plan, or find the one that was asked for with the same key; None if the service died over it."""
+    """Request the plan, or find the one requested with the same key; return None if the service dies meanwhile."""
     answer = _sent(http, "POST", "/api/sessions", body or {"tasks": TASKS, "review": "off"}, {"Idempotency-Key": key})
     if answer is None:
         return None
@@ -60,18 +60,18 @@ def post(http: httpx.Client, key: str = "one", **body: Any) -> str | None:
 
 
 def order(http: httpx.Client, session_id: str, verb: str, **body: Any) -> httpx.Response | None:
-    """Order something of a plan; None if the service died over it."""
+    """Post an order to a plan; return None if the service dies meanwhile."""
     return _sent(http, "POST", f"/api/sessions/{session_id}/{verb}", body)
 
 
 def add(http: httpx.Client, session_id: str, description: str, key: str) -> httpx.Response | None:
-    """Add a task, or find the one that was added with the same key; None if the service died over it."""
+    """Add a task, or find the one added with the same key; return None if the service dies meanwhile."""
     body = {"description": description}
     return _sent(http, "POST", f"/api/sessions/{session_id}/tasks", body, {"Idempotency-Key": key})
 
 
 def begin(http: httpx.Client, session_id: str) -> bool:
-    """Approve and start a plan, as far as that was not done yet; False if the service died over it."""
+    """Approve and start a plan, unless that was done already; return False if the service dies meanwhile."""
     for verb in ("approve", "start"):
         answer = order(http, session_id, verb)
         if answer is None:
@@ -81,11 +81,11 @@ def begin(http: httpx.Client, session_id: str) -> bool:
 
 
 def wait(http: httpx.Client, session_id: str, holds: Callable[[Plan], bool] | None = None) -> Plan | None:
-    """Wait until something holds of a plan, by default that it has ended; None if the service died before."""
+    """Wait until a condition on a plan is true, by default its end; return None if the service dies before."""
     etag = ""
     try:
         while True:
-            # What stands already is not waited for: the next change may be past it.
+            # The first request does not wait: if the condition is already true, no further change may come.
             wait = {"wait": 20 if etag else 0}
             answer = http.get(f"/api/sessions/{session_id}", params=wait, headers={"If-None-Match": etag})
             if answer.status_code == 304:
@@ -99,7 +99,7 @@ def wait(http: httpx.Client, session_id: str, holds: Callable[[Plan], bool] | No
 
 
 def has_ended(plan: Plan) -> bool:
-    """Tell whether a plan is done or failed."""
+    """Return whether a plan is done or failed."""
     return plan["status"] in ("done", "failed")
 
 
@@ -109,12 +109,12 @@ def states(plan: Plan) -> list[str]:
 
 
 def are(*expected: str) -> Callable[[Plan], bool]:
-    """Return what holds when the tasks are in these states."""
+    """Return the condition that the tasks are in these states."""
     return lambda plan: states(plan) == list(expected)
 
 
 def opened(project: Path, crash_at: str | None = None) -> tuple[Service, httpx.Client]:
-    """Start a service that must come to listen."""
+    """Start a service that must reach its listening state."""
     service = Service(project, crash_at)
     http = service.http()
     assert http is not None
@@ -122,7 +122,7 @@ def opened(project: Path, crash_at: str | None = None) -> tuple[Service, httpx.C
 
 
 def through(project: Path, **body: Any) -> Left:
-    """Ask for the plan, or find it, and bring it to its end in a service that is stopped afterwards."""
+    """Request the plan, or find it, and execute it to its end in a service that is stopped afterwards."""
     service, http = opened(project)
     try:
         session_id = post(http, **body)
@@ -137,21 +137,21 @@ def through(project: Path, **body: Any) -> Left:
 
 
 def kept(project: Path) -> Plan:
-    """Return the one plan of a project as its file has it."""
+    """Return the one plan of a project from its file."""
     (file,) = (project / ".control-room" / "sessions").glob("*/plan.json")
     plan: Plan = json.loads(file.read_text(encoding="utf-8"))
     return plan
 
 
 def runs_of(project: Path) -> dict[tuple[int | None, str], dict[str, Any]]:
-    """Return the manifest of every run but the plan's own, by its task and its id."""
+    """Return the manifest of every run except the plan's own, by its task and its id."""
     folders = (project / ".control-room" / "runs").glob("[0-9]*")
     found = {folder.name: json.loads((folder / "run.json").read_text()) for folder in folders}
     return {(run["task"]["session_plan_task_id"], run_id): run for run_id, run in found.items()}
 
 
 def left_by(project: Path) -> Left:
-    """Return what a plan left, without what differs between any two plans."""
+    """Return the results of a plan, without the parts that differ between any two plans."""
     plan, runs = kept(project), runs_of(project)
     return {
         "status": plan["status"],
@@ -167,7 +167,7 @@ def left_by(project: Path) -> Left:
 
 
 def repeated(project: Path, before: set[tuple[str, str, int]]) -> set[tuple[str, str, int]]:
-    """Return tries of steps that had been recorded before, and that were begun again."""
+    """Return the attempts that were started of steps recorded before."""
     done = {(run_id, key): attempt for run_id, key, attempt in before}
     tries = {each for _, run_id in runs_of(project) for each in drafting.begun(project, run_id)}
     return {(run_id, key, attempt) for run_id, key, attempt in tries if attempt > done.get((run_id, key), attempt)}

@@ -1,4 +1,4 @@
-"""The way of a plan over HTTP: asked for, looked at, scoped, approved, started and waited for."""
+"""The course of a plan over HTTP: requested, read, scoped, approved, started and awaited."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ REPLIES: dict[str, Any] = {
     ),
     "*": "Nothing to add.",
 }
-"""What the agents of tasks say."""
+"""The replies of the tasks' agents."""
 
 CANON = ["Compendium/Characters"]
 SCENES = {
     "21": {"scene_path": "Story/Scenes/SCN-the-arrival.md", "canon_paths": CANON},
     "22": {"scene_path": "Story/Scenes/SCN-the-locked-lamp-room.md", "canon_paths": CANON},
 }
-"""What a person knows of the two scenes."""
+"""Arguments of the two scenes, as a person gives them."""
 
 AUTHORS = ("planner", "writer", "editor", "continuity", "critic")
 
@@ -47,11 +47,11 @@ Plan: TypeAlias = dict[str, Any]
 
 
 def make_project(folder: Path, *, chief: str | None = None, scripted: tuple[str, ...] = AUTHORS) -> programs.Project:
-    """Copy the example project and let agents of it speak from a script.
+    """Copy the example project and let some of its agents answer from a script.
 
     Args:
-        chief: What the chief says; None: the bundled one is asked, on the local model.
-        scripted: Roles that speak from the script; the others are the bundled ones.
+    chief: The chief's reply; None: the bundled chief is asked, on the local model.
+    scripted: Roles that answer from the script; the others are the bundled ones.
     """
     project = programs.Project(example_project.copy(folder))
     roles = [*scripted, *(["chief"] if chief is not None else [])]
@@ -66,14 +66,14 @@ def make_project(folder: Path, *, chief: str | None = None, scripted: tuple[str,
 
 @dataclass(frozen=True)
 class Journey:
-    """One plan, as whoever uses it over HTTP sees it."""
+    """One plan, as a user sees it over HTTP."""
 
     http: httpx.Client
     session_id: str
 
     @classmethod
     def begin(cls, http: httpx.Client, intent: str = INTENT, review: str = "on") -> Journey:
-        """Ask for a plan."""
+        """Request a plan."""
         answer = http.post("/api/sessions", json={"intent": intent, "review": review})
         assert answer.status_code == 201, answer.text
         plan = answer.json()
@@ -81,14 +81,14 @@ class Journey:
         return cls(http, plan["session_id"])
 
     def plan(self) -> Plan:
-        """Return the plan as it is."""
+        """Return the current plan."""
         return self._checked(self.http.get(self._address()))
 
     def until(self, holds: Callable[[Plan], bool]) -> Plan:
-        """Wait until something holds of the plan."""
+        """Wait until a condition on the plan is true."""
         etag = ""
         for _ in range(400):
-            # What stands already is not waited for: the next change may be past it.
+            # The first request does not wait: if the condition is already true, no further change may come.
             wait = {"wait": 20 if etag else 0}
             answer = self.http.get(self._address(), params=wait, headers={"If-None-Match": etag})
             if answer.status_code == 304:
@@ -100,7 +100,7 @@ class Journey:
         raise AssertionError(f"it did not come to hold: {plan}")
 
     def split(self) -> Plan:
-        """Wait until the chief has made the tasks, or failed."""
+        """Wait until the chief has created the tasks, or failed."""
         return self.until(lambda plan: bool(plan["tasks"]) or plan["status"] == "failed")
 
     def ended(self) -> Plan:
@@ -108,7 +108,7 @@ class Journey:
         return self.until(lambda plan: plan["status"] in ("done", "failed"))
 
     def move(self, name: str) -> Plan:
-        """Approve, start, pause or resume it."""
+        """Approve, start, pause or resume the plan."""
         return self._checked(self.http.post(self._address(name)))
 
     def answer(self, task: int, answer: str, **more: Any) -> Plan:
@@ -148,12 +148,12 @@ def statuses(plan: Mapping[str, Any]) -> list[tuple[int, str]]:
 
 
 def kept(project: programs.Project, session_id: str) -> Plan:
-    """Return what the file of a plan holds."""
+    """Return the content of a plan's file."""
     found: Plan = json.loads((project.data / "sessions" / session_id / "plan.json").read_text(encoding="utf-8"))
     return found
 
 
 def prompts(project: programs.Project, run_id: str) -> dict[str, str]:
-    """Return what agents were told in a run, by the names of its logs."""
+    """Return the prompts of a run, by the names of its logs."""
     logs = (project.data / "runs" / run_id / "logs").glob("*.prompt.md")
     return {path.name: path.read_text(encoding="utf-8") for path in logs}

@@ -1,7 +1,7 @@
 """The example project's plan with a chief on the local model, whose reply is bound by its schema.
 
-What a model of 135 million parameters makes of an intent is not always sensible; that it is a valid plan, is certain. A
-person looks at it, mends it and answers its questions, as these tests do.
+The plan of a model of 135 million parameters is always valid, but not always sensible. A person reads it, corrects it
+and answers its questions, as these tests do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = [
 
 @pytest.mark.slow
 def test_the_local_model_makes_a_plan_that_runs_to_its_end(tmp_path: Path) -> None:
-    """The bundled chief splits the intent on the local model; a person scopes its tasks; scripted agents do them."""
+    """The bundled chief splits the intent on the local model, a person scopes its tasks, scripted agents do them."""
     project = journey.make_project(tmp_path / "example")
 
     ended = _gone(project)
@@ -38,7 +38,9 @@ def test_the_local_model_makes_a_plan_that_runs_to_its_end(tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_all_of_it_on_the_local_model(tmp_path: Path) -> None:
-    """The same with every agent on the local model: a few minutes. Run it with
+    """The same plan succeeds with every agent on the local model.
+
+    This takes a few minutes. Run it with
     `.venv/bin/python -m pytest tests/acceptance/plans_example -m slow -k all_of_it`.
     """
     project = journey.make_project(tmp_path / "example", scripted=())

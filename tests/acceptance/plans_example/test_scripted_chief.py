@@ -1,4 +1,4 @@
-"""The example project's plan from intent to done, over HTTP, with a chief and agents that speak from a script."""
+"""The example project's plan from intent to done, over HTTP, with a chief and agents from a script."""
 
 from __future__ import annotations
 
@@ -58,14 +58,12 @@ def project(tmp_path: Path) -> programs.Project:
 
 
 def plan_args(project: programs.Project, run_id: str) -> dict:
-    """Return the arguments that a run was started with."""
+    """Return the arguments at the start of a run."""
     return json.loads((project.data / "runs" / run_id / "start.json").read_text())["args"]
 
 
 def test_the_plan_of_the_specification_runs_from_intent_to_done(project: programs.Project) -> None:
-    """The chief splits the intent, a person answers its question, approves and starts; the files of the scenes are
-    found.
-    """
+    """The chief splits the intent, a person answers, approves and starts, and later tasks find the written scenes."""
     with programs.service(project) as service, service.http() as http:
         plan = Journey.begin(http)
         split = plan.split()
@@ -114,7 +112,7 @@ def test_the_plan_of_the_specification_runs_from_intent_to_done(project: program
 
 
 def test_agents_see_their_task_and_nothing_of_the_plan(project: programs.Project) -> None:
-    """A prompt holds the description of its own task with its answers: not the intent, and no other task."""
+    """A prompt contains the description and answers of its own task, but neither the intent nor another task."""
     with programs.service(project) as service, service.http() as http:
         plan = Journey.begin(http)
         plan.split()
@@ -134,9 +132,7 @@ def test_agents_see_their_task_and_nothing_of_the_plan(project: programs.Project
 
 
 def test_the_plan_outlives_kills(project: programs.Project) -> None:
-    """Killed while the chief thinks and in the midst of a task, the service goes on: no run is begun twice, all is
-    done.
-    """
+    """Killed while the chief works and during a task, the service finishes the plan, and no task has a second run."""
     project.write("replies.json", journey.REPLIES | {"chief": {"hang": True}})
     with programs.service(project) as service, service.http() as http:
         plan = Journey.begin(http)
@@ -167,7 +163,7 @@ def test_the_plan_outlives_kills(project: programs.Project) -> None:
 
 
 def test_a_chief_who_makes_no_plan_is_told_of(project: programs.Project) -> None:
-    """After one correction the plan has failed with the flaws; with a chief who is mended, starting it goes on."""
+    """After one correction the plan fails with its flaws; once the chief replies correctly, a start continues it."""
     project.write("replies.json", journey.REPLIES | {"chief": "Gladly!", "chief.correction": '{"tasks": []}'})
     with programs.service(project) as service, service.http() as http:
         plan = Journey.begin(http)

@@ -22,12 +22,12 @@ _USAGE = {
 
 
 def is_meant(path: str) -> bool:
-    """Tell whether a request is one for a reply."""
+    """Return whether a request asks for a reply."""
     return path.partition("?")[0].endswith("/v1/messages")
 
 
 def other(path: str) -> dict[str, Any] | None:
-    """Answer what is asked beside replies; None: not found."""
+    """Answer a request that does not ask for a reply; None: not found."""
     return {"input_tokens": INPUT_TOKENS} if "/messages/count_tokens" in path else None
 
 
@@ -78,7 +78,7 @@ def _content(said: Said, number: int) -> list[dict[str, Any]]:
 
 
 def begin(text: str, asked: Asked, number: int) -> Iterator[bytes]:
-    """Return the first pieces of a reply that is never finished."""
+    """Return the first pieces of a reply that never ends."""
     whole_reply = whole(Said(text=text, call=None), asked, number)
     yield _event("message_start", message={**whole_reply, "content": [], "stop_reason": None})
     yield _event("content_block_start", index=0, content_block={"type": "text", "text": ""})

@@ -1,4 +1,4 @@
-"""Requests as a fake model sees them, whatever the dialect they came in."""
+"""Requests as a fake model reads them, in any dialect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Turn:
     role: str
     """`user`, `assistant` or `tool`."""
     text: str
-    """What it says; of a tool its result."""
+    """The text of the message; of a tool, its result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,28 +27,28 @@ class Asked:
     path: str
     """Path of the request, its query included."""
     headers: Mapping[str, str]
-    """Headers, their names in small letters."""
+    """Headers, their names in lower case."""
     body: Mapping[str, Any]
     """The whole request."""
     model: str
-    """Model that is asked."""
+    """The requested model."""
     system: str
-    """Standing instructions."""
+    """The system prompt."""
     turns: tuple[Turn, ...]
-    """Conversation so far, without the standing instructions."""
+    """Conversation so far, without the system prompt."""
     offered: Mapping[str, Mapping[str, Any] | None]
-    """Tools by name with the schema of their arguments; None: the argument is a text."""
+    """Tools by name, with the schema of their arguments; None: the argument is a text."""
     streaming: bool
-    """Whether the reply is to come in pieces."""
+    """Whether the client asks for a streamed reply."""
 
     @property
     def said(self) -> str:
-        """Return everything that users said."""
+        """Return the text of all user messages."""
         return "\n".join(turn.text for turn in self.turns if turn.role == "user")
 
     @property
     def prompt(self) -> str:
-        """Return what the user said last, and whatever the program put beside it."""
+        """Return the last user message, with the text that the program added to it."""
         last: list[str] = []
         for turn in reversed(self.turns):
             if turn.role != "user" and last:
@@ -59,7 +59,7 @@ class Asked:
 
     @property
     def after_tool(self) -> str | None:
-        """Return the result of the tool that has just been called; None if none has."""
+        """Return the result of the tool called last; None if there is none."""
         last = self.turns[-1] if self.turns else None
         return last.text if last is not None and last.role == "tool" else None
 

@@ -23,12 +23,12 @@ _USAGE = {
 
 
 def is_meant(path: str) -> bool:
-    """Tell whether a request is one for a reply."""
+    """Return whether a request asks for a reply."""
     return path.partition("?")[0].endswith("/chat/completions")
 
 
 def other(path: str) -> dict[str, Any] | None:
-    """Answer what is asked beside replies; None: not found."""
+    """Answer a request that does not ask for a reply; None: not found."""
     if path.partition("?")[0].endswith("/models"):
         return {"object": "list", "data": [{"id": "fake-model", "object": "model", "created": 0, "owned_by": "fake"}]}
     return None
@@ -68,7 +68,7 @@ def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
 
 
 def begin(text: str, asked: Asked, number: int) -> Iterator[bytes]:
-    """Return the first pieces of a reply that is never finished."""
+    """Return the first pieces of a reply that never ends."""
     yield _chunk(asked, number, {"role": "assistant", "content": text})
 
 

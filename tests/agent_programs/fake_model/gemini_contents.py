@@ -23,12 +23,12 @@ _USAGE = {
 
 
 def is_meant(path: str) -> bool:
-    """Tell whether a request is one for a reply."""
+    """Return whether a request asks for a reply."""
     return _PATH.search(path) is not None
 
 
 def other(path: str) -> dict[str, Any] | None:
-    """Answer what is asked beside replies; None: not found."""
+    """Answer a request that does not ask for a reply; None: not found."""
     return {"totalTokens": INPUT_TOKENS} if ":countTokens" in path else None
 
 
@@ -71,7 +71,7 @@ def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
 
 
 def begin(text: str, asked: Asked, number: int) -> Iterator[bytes]:
-    """Return the first pieces of a reply that is never finished."""
+    """Return the first pieces of a reply that never ends."""
     yield pieces.event(_piece(asked, number, [{"text": text}]))
 
 

@@ -23,12 +23,12 @@ _USAGE = {
 
 
 def is_meant(path: str) -> bool:
-    """Tell whether a request is one for a reply."""
+    """Return whether a request asks for a reply."""
     return path.partition("?")[0].endswith("/responses")
 
 
 def other(path: str) -> dict[str, Any] | None:
-    """Answer nothing beside replies."""
+    """Return None, because this dialect answers only requests for replies."""
     return None
 
 
@@ -72,7 +72,7 @@ def whole(said: Said, asked: Asked, number: int) -> dict[str, Any]:
 
 
 def begin(text: str, asked: Asked, number: int) -> Iterator[bytes]:
-    """Return the first pieces of a reply that is never finished."""
+    """Return the first pieces of a reply that never ends."""
     yield _event("response.created", response={**_head(asked, number), "status": "in_progress"})
     yield from _spoken(_items(Said(text=text, call=None), number)[0])
 

@@ -1,4 +1,4 @@
-"""Pieces of a reply that is streamed."""
+"""Pieces of a streamed reply."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def cut(text: str) -> Iterator[str]:
 
 
 def event(facts: Mapping[str, Any], kind: str | None = None) -> bytes:
-    """Write a server-sent event."""
+    """Return a server-sent event."""
     head = f"event: {kind}\n" if kind else ""
     return f"{head}data: {json.dumps(facts)}\n\n".encode()

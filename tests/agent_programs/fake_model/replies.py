@@ -1,4 +1,4 @@
-"""What a fake model can be told to answer."""
+"""The answers that a test can give a fake model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Shell:
     command: str
     """The command line."""
     insist: str | None = None
-    """Name of the tool that is called even if the program offers none for shell commands."""
+    """Name of the tool that the model calls even if the program offers none for shell commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +25,11 @@ class Write:
     """A call of the program's tool for writing files."""
 
     path: str
-    """File to be written."""
+    """File to write."""
     content: str
-    """What it is to hold."""
+    """Its content."""
     insist: str | None = None
-    """Name of the tool that is called even if the program offers none for writing."""
+    """Name of the tool that the model calls even if the program offers none for writing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +37,11 @@ class Reply:
     """A text, a call of a tool, or both."""
 
     text: str = ""
-    """What the model says."""
+    """The text of the reply."""
     tool: Shell | Write | None = None
-    """What it wants done; where the program offers no such tool, it says so in its text."""
+    """The tool that it calls; if the program offers no such tool, the text of the reply reports that."""
     cut: bool = False
-    """Whether it ends because it has reached its longest."""
+    """Whether the reply ends because it reached the length limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +51,18 @@ class Fault:
     status: int
     """Status of the answer."""
     message: str = "the fake model was told to fail"
-    """What the error says."""
+    """The message of the error."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers of the answer beside the usual ones, `Retry-After` for example."""
+    """Further headers of the answer, `Retry-After` for example."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hang:
-    """No answer, until the client goes away."""
+    """No answer until the client disconnects."""
 
     begin: str | None = None
-    """Text that is said before nothing more is; None: not even a head of the answer."""
+    """Text that is sent before the reply hangs; None: not even a head of the answer."""
 
 
 Answer = Reply | Fault | Hang
-"""Anything that a request can be answered with."""
+"""An answer to a request."""

@@ -1,6 +1,4 @@
-"""A fake model server on loopback: it speaks the four dialects, says what it was told to, and keeps
-what it was asked.
-"""
+"""A fake model server on loopback: it speaks the four dialects, gives scripted answers, and records its requests."""
 
 from __future__ import annotations
 
@@ -33,11 +31,11 @@ _TITLE = Reply(text="A title")
 _LOOK_SECONDS = 0.05
 
 Script = Callable[[Asked], Answer]
-"""Decides what a request is answered with."""
+"""Decides the answer to a request."""
 
 
 class Queue:
-    """Answer with one after the other; the last one is repeated for ever."""
+    """Give the answers in turn; the last one is repeated forever."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)
@@ -50,31 +48,31 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A request that was for no reply."""
+    """A request that did not ask for a reply."""
 
     method: str
     """Its method."""
     path: str
     """Its path."""
     status: int
-    """Status that it was answered with."""
+    """Status of the answer."""
 
 
 class FakeModel:
     """The server, for the length of a `with` block.
 
-    Requests for the title of a conversation are answered aside and kept apart.
+    It answers requests for the title of a conversation separately, and records them separately.
     """
 
     def __init__(self, script: Script | None = None) -> None:
         self.script: Script = script or Queue(PONG)
-        """Decides what is said; may be changed at any time."""
+        """Decides the answers; a test may replace it at any time."""
         self.asked: list[Asked] = []
-        """Requests for replies, in the order of their coming."""
+        """Requests for replies, in order of arrival."""
         self.aside: list[Asked] = []
         """Requests for titles."""
         self.seen: list[Seen] = []
-        """All the others."""
+        """All other requests."""
         self._changed = threading.Condition()
         self._ending = threading.Event()
         self._server = _Server(self)
@@ -103,16 +101,16 @@ class FakeModel:
         self._thread.join()
 
     def say(self, *answers: Answer) -> None:
-        """Answer with these from now on; the last one is repeated for ever."""
+        """Give these answers from now on; the last one is repeated forever."""
         self.script = Queue(*answers)
 
     def wait(self, holds: Callable[[list[Asked]], Any], seconds: float = 60.0) -> bool:
-        """Wait until something holds of the requests so far; False if it does not in time."""
+        """Wait until a condition on the requests so far is true; return False after the time-out."""
         with self._changed:
             return bool(self._changed.wait_for(lambda: holds(self.asked), seconds))
 
     def take(self, asked: Asked) -> tuple[Answer, int]:
-        """Keep a request, and decide on its answer and its number."""
+        """Record a request, and return its answer and its number."""
         is_side = _SIDE in asked.system
         with self._changed:
             (self.aside if is_side else self.asked).append(asked)
@@ -121,7 +119,7 @@ class FakeModel:
         return (_TITLE if is_side else self.script(asked)), number
 
     def hang(self, connection: socket.socket) -> None:
-        """Wait until a client goes away, or the server ends."""
+        """Wait until the client disconnects or the server ends."""
         while not self._ending.is_set():
             readable, _, _ = select.select([connection], [], [], _LOOK_SECONDS)
             if readable and not connection.recv(1, socket.MSG_PEEK):
@@ -147,7 +145,7 @@ class _Server(ThreadingHTTPServer):
         self.server_port = self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that have gone away."""
+        """Print no errors of clients that disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -156,15 +154,15 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        """Answer what is asked beside replies."""
+        """Answer a request that does not ask for a reply."""
         self._answer_aside()
 
     def do_HEAD(self) -> None:
-        """Answer likewise."""
+        """Answer like GET."""
         self._answer_aside()
 
     def do_POST(self) -> None:
-        """Answer with what the script says."""
+        """Answer as the script decides."""
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         dialect = next((one for one in DIALECTS if one.is_meant(self.path)), None)
         if dialect is None:
@@ -178,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing: what was asked is kept."""
+        """Print no log, because the server records its requests."""
 
     def _answer(self, dialect: ModuleType, asked: Asked, answer: Answer, number: int) -> None:
         if isinstance(answer, Fault):

@@ -1,4 +1,4 @@
-"""The call that does what is wanted, by the tools that a program offers."""
+"""Calls of the tools that a program offers, for the actions that a test requests."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ class Call:
     """A call of one of the program's tools."""
 
     name: str
-    """The tool."""
+    """The name of the tool."""
     arguments: Mapping[str, Any]
-    """What it is called with."""
+    """The arguments of the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """A reply in terms of the program that asked."""
+    """A reply in the terms of the program that asked for it."""
 
     text: str
-    """What is said."""
+    """The text of the reply."""
     call: Call | None
-    """What is called."""
+    """The tool call of the reply."""
     cut: bool = False
-    """Whether the reply has reached its longest."""
+    """Whether the reply reached the length limit."""
 
 
 def said(reply: Reply, asked: Asked) -> Said:
-    """Say a reply to the program that asked for it."""
+    """Translate a reply for the program that asked for it."""
     if reply.tool is None:
         return Said(text=reply.text, call=None, cut=reply.cut)
     call = _call(reply.tool, asked.offered)
