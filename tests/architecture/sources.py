@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 APP = ROOT / "app"
 BENCH = ROOT / "bench"
 TESTS = ROOT / "tests"
+SCRIPTS = ROOT / "scripts"
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Documentable = ast.Module | ast.ClassDef | FunctionNode

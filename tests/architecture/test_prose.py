@@ -1,4 +1,4 @@
-"""Prose: docstrings and comments of app name actors and things in plain technical English."""
+"""Prose: docstrings and comments name actors and things in plain technical English, in the program and in its tests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def _texts() -> tuple[tuple[str, str], ...]:
     """Return all docstrings and comments, with their places."""
     return tuple(
         (f"{module.name}:{line}", text)
-        for module in sources.modules(sources.APP)
+        for folder in (sources.APP, sources.TESTS, sources.BENCH, sources.SCRIPTS)
+        for module in sources.modules(folder)
         if not module.name.startswith(FICTION)
         for line, text in (*_docstrings(module), *_comments(module))
     )
