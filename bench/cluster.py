@@ -245,7 +245,7 @@ def _lines(file: Path) -> int:
 
 
 async def _grown(file: Path, lines: int) -> None:
-    while _lines(file) < lines:  # noqa: ASYNC110 - nothing tells of it
+    while _lines(file) < lines:  # noqa: ASYNC110 - polls, since no event reports it
         await asyncio.sleep(0.02)
 
 

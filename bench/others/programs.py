@@ -75,7 +75,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
     async with asyncio.timeout(_GONE_SECONDS):
-        while members(process.pid):  # noqa: ASYNC110 - they are no children of ours: their end cannot be awaited
+        while members(process.pid):  # noqa: ASYNC110 - not children of this process: it cannot await their end
             await asyncio.sleep(_GLANCE_SECONDS)
 
 

@@ -31,7 +31,7 @@ async def _measure(context: workload.Context) -> figures.Raw:
     found: dict[int, list[float]] = {_SHORT: [], _LONGER: [], _LONG: []}
     async with projects.opened(project, performers={dialect.Nothing.kind: started_listeners}) as application:
         await _run(application, started_listeners, _SHORT)
-        # The short runs come before, between and after the long ones: a disk that becomes slower then affects all equally.
+        # The short runs come before, between and after the long ones: a disk that becomes slower affects all equally.
         for length in (_LONGER, _LONG, _LONGER, None):
             for _ in range(context.size(15, 1)):
                 found[_SHORT].append(await _run(application, started_listeners, _SHORT))

@@ -73,7 +73,7 @@ async def _walked(connection: client.Connection, first: str, page: int, kept: Pa
             raise RuntimeError(f"{first} has no {page} pages that follow one another")
         seen |= set(found)
         target = link[1].decode()
-    kept.write_text(target, encoding="utf-8")  # noqa: ASYNC240 - nothing else is measured meanwhile
+    kept.write_text(target, encoding="utf-8")  # noqa: ASYNC240 - no measurement runs meanwhile
     return target
 
 
