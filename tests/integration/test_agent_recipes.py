@@ -119,7 +119,7 @@ async def test_a_run_holds_its_workspace_alone(service: served.Served) -> None:
 
 
 async def test_a_failed_run_says_why(service: served.Served) -> None:
-    """A run fails if its agent reports no outcome even after a second request; the error contains the malformed line."""
+    """A run fails if its agent reports no outcome even when asked again; the error contains the malformed line."""
     service.project.say("*", text="{bad}")
     shown = await service.run("review-and-commit", **SAID)
 

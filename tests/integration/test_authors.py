@@ -126,7 +126,7 @@ async def test_a_run_shows_who_started_it(project: Project) -> None:
 
 
 async def test_the_websocket_has_the_author_of_its_ticket(project: Project) -> None:
-    """A ticket names the author of starts and cancels over the WebSocket; without one, the handshake may claim a name."""
+    """A ticket names the author of starts and cancels over the WebSocket; without one, the handshake claims a name."""
     project.say("prompt", hang=True)
     async with listening.on_a_port(project, api_token=TOKEN) as service:
         signed_in = await service.http.post("/api/session", json={"token": TOKEN, "name": "Ada"})
