@@ -1,4 +1,4 @@
-"""The engine on Temporal where its extra is not installed."""
+"""The engine on Temporal without its extra."""
 
 from __future__ import annotations
 
