@@ -1,5 +1,6 @@
-"""Measure the program: `python -m bench`. The exit code is 0 if every repetition completed, whether or not bars are
-reached.
+"""Measure the program: `python -m bench`.
+
+The exit code is 0 if every repetition completed, whether or not bars are reached.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _STEPS = 10
 
 
 async def make(project: Path, *, finished: int, whole: bool) -> Path:
-    """Make a project with so many finished runs, unless it exists already, and return it.
+    """Make a project with a number of finished runs, unless it exists already, and return it.
 
     Args:
         whole: Whether the folders of the runs contain files; empty folders are enough for lists.

@@ -25,7 +25,7 @@ class Appender:
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
 
     def seconds(self, count: int) -> float:
-        """Append so many lines and return the time that all of them took."""
+        """Append a number of lines and return the time that all of them took."""
         began = time.perf_counter()
         for _ in range(count):
             os.write(self._descriptor, LINE)
@@ -38,7 +38,7 @@ class Appender:
 
 
 def append_seconds(folder: Path, count: int) -> float:
-    """Return the mean time of one bare append with its sync, over so many appends to a fresh file."""
+    """Return the mean time of one bare append with its sync, over a number of appends to a fresh file."""
     appender = Appender(folder)
     try:
         return appender.seconds(count) / count

@@ -63,7 +63,7 @@ class _Poller(asyncio.Protocol):
 
 
 async def per_second(served: children.Served, target: str, *, clients: int, seconds: float, etag: str = "") -> float:
-    """Poll an address with so many clients at a time for a while, and return the number of answers per second.
+    """Poll an address with several clients at a time for a while, and return the number of answers per second.
 
     Args:
         etag: Sent as If-None-Match; every answer must be a 304 then, else a 200.

@@ -18,10 +18,10 @@ from app.services import requests
 from bench import dialect
 
 STEPS = "steps-{}"
-"""Recipe of so many no-op steps; `make_project` writes the requested ones."""
+"""Recipe with a number of no-op steps; `make_project` writes the requested ones."""
 
 STEPS_AND_AGENT = "steps-{}-agent"
-"""Recipe of so many no-op steps and an agent that never answers."""
+"""Recipe with a number of no-op steps and an agent that never answers."""
 
 GATE, AGENT, COMMAND = "gate", "agent", "command"
 """Recipes with one step: a gate for a person, an agent that never answers, a program that does nothing."""
@@ -31,8 +31,9 @@ ADDRESS = "http://bench.invalid"
 
 
 def make_project(folder: Path, *, steps: tuple[int, ...] = (10,)) -> Path:
-    """Make a project with the recipes `gate`, `agent`, `command` and, for each number of steps, `steps-N` and
-    `steps-N-agent`; return it.
+    """Make a project with the recipes `gate`, `agent`, `command`, `steps-N` and `steps-N-agent`, and return it.
+
+    The last two exist for each number of steps.
     """
     data = folder / ".control-room"
     recipes = data / "recipes" / dialect.NAME
@@ -103,7 +104,7 @@ async def ended(application: bootstrap.Application, asked: requests.StartRequest
 
 
 async def execute_many(application: bootstrap.Application, recipe_id: str, *, count: int, at_a_time: int) -> None:
-    """Execute so many runs; whenever one of those under way ends, start the next."""
+    """Execute a number of runs; whenever one of those under way ends, start the next."""
     left = iter(range(count))
 
     async def follow_on() -> None:

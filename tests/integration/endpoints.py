@@ -31,7 +31,7 @@ class Receiver:
         self.url = ""
 
     async def until(self, count: int) -> list[Post]:
-        """Wait until so many posts have arrived, and return all of them."""
+        """Wait until this number of posts has arrived, and return all of them."""
         async with asyncio.timeout(served.WAIT_SECONDS):
             while len(self.posts) < count:
                 await served.moment()

@@ -43,7 +43,7 @@ class Scheduled(served.Served):
         return shown
 
     async def results(self, trigger_id: str, count: int) -> list[dict[str, Any]]:
-        """Wait until a trigger has handled so many occurrences, and return their results, oldest first."""
+        """Wait until a trigger has handled `count` occurrences, and return their results, oldest first."""
         found = await self.until_so(trigger_id, lambda shown: len(shown["history"]) >= count)
         return list(reversed(found["history"]))
 

@@ -31,7 +31,7 @@ async def told(service: served.Served, run_id: str) -> dict[str, Any]:
 
 
 async def newest(service: served.Served, known: int) -> dict[str, Any]:
-    """Wait until there are more than so many runs and the newest has begun, and return the newest."""
+    """Wait until there are more runs than this number and the newest has begun, and return the newest."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while True:
             rows = (await service.http.get("/api/runs", headers=BEARER)).json()

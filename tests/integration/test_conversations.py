@@ -277,7 +277,7 @@ def _put(path: Path, text: str) -> None:
 
 
 async def _left(project: Project, days_later: float, **chosen: Any) -> set[str]:
-    """Let a service start and stop so many days later, and return the conversations that still have a claim."""
+    """Let a service start and stop this number of days later, and return the conversations that still have a claim."""
     platform = bootstrap.real_platform({})
     platform = dataclasses.replace(platform, clock=clock.FakeClock(datetime.now(UTC) + timedelta(days=days_later)))
     kept = agent_sessions.in_folder(project.data)

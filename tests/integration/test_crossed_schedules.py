@@ -107,7 +107,7 @@ def _instants(time: clock.FakeClock, hours: Sequence[str]) -> Iterator[Any]:
 async def _reach(
     service: scheduled.Scheduled, at: Any, triggers: Mapping[tuple[str, str], str], counts: Mapping[Any, int]
 ) -> None:
-    """Move time to an occurrence, and wait until each trigger has handled or queued so many."""
+    """Move time to an occurrence, and wait until each trigger has handled or queued its number of occurrences."""
     await service.advance((at - service.time.now()).total_seconds())
     await _settle(service, triggers, counts)
 

@@ -1,4 +1,4 @@
-"""A fuzzer that knows only the OpenAPI document, against the running service: no 5xx, every answer as documented."""
+"""A fuzzer with the OpenAPI document and the running service: no answer is a 5xx, and every answer is as documented."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ BOUNDS = settings(
 """A sample that is the same each time; `scripts/check.py --long` takes a larger one."""
 
 EVERY = 1 if SEARCHING else 16
-"""One in so many operations is tried."""
+"""The test tries one in this many operations."""
 
 
 # The test generates its cases when it runs: as separate tests, each worker would generate all of them to collect them.

@@ -24,7 +24,7 @@ def cut(file: Path, lines: int) -> None:
 
 
 def cut_behind(folder: Path, key: str) -> None:
-    """Restore both journals to the moment at which a step had begun."""
+    """Restore both journals to the moment at which a step began."""
     lines = (folder / "control.jsonl").read_bytes().splitlines(keepends=True)
     count = next(number for number, line in enumerate(lines, 1) if json.loads(line).get("key") == key)
     cut(folder / "control.jsonl", count)

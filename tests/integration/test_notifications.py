@@ -143,7 +143,7 @@ async def test_questions_of_plans_are_told(tmp_path: Path) -> None:
 
 
 async def _told(receiver: endpoints.Receiver, count: int) -> dict[str, endpoints.Post]:
-    """Wait until so many different messages have arrived, and return them by their ids, in order."""
+    """Wait until this number of different messages has arrived, and return them by their ids, in order."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while len(found := {post.headers["webhook-id"]: post for post in receiver.posts}) < count:
             await served.moment()
@@ -699,7 +699,7 @@ async def _tried(service: served.Served, url: str) -> dict[str, Any]:
 
 
 async def _after(time: clock.FakeClock, seconds: float, found: Sized, count: int) -> None:
-    """Wait until so many are found, and end every sleep of exactly so many seconds, also those of others."""
+    """Wait until this number is found, and end every sleep of exactly this length, also those of others."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while len(found) < count:
             ends = [end for end, _, waiter in time._sleepers if not waiter.done()]

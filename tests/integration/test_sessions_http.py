@@ -578,7 +578,7 @@ async def test_another_method_is_not_allowed(service: served.Served) -> None:
 
 
 async def test_a_stopping_service_lets_polls_go(service: served.Served, project: Project) -> None:
-    """A poll that waits for a plan at work is answered when the service stops."""
+    """A poll that waits for a running plan is answered when the service stops."""
     project.say("draft", hang=True)
     plan = await make(service, {"description": "jot down", "args": {"scene_path": "Story/Scenes/SCN-the-arrival.md"}})
     await service.http.post(at(plan, "approve"))

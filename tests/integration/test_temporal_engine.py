@@ -104,7 +104,7 @@ class Scene:
         await temporal_server.until(shows)
 
     async def there(self, name: str, lines: int = 1) -> str:
-        """Wait until a file of the project has so many lines, and return its text."""
+        """Wait until a file of the project has this number of lines, and return its text."""
 
         async def written() -> bool:
             return len(self.text(name).splitlines()) >= lines
@@ -392,7 +392,7 @@ async def asked_for(scene: Scene, run_id: str, name: str = "perform") -> None:
 
 
 async def is_queued(scene: Scene, run_id: str, least: int) -> bool:
-    """Return whether at least so many activities wait in the queue of a run's last activity."""
+    """Return whether at least this number of activities waits in the queue of a run's last activity."""
     events = (await scene.history(run_id)).events
     scheduled = [each.activity_task_scheduled_event_attributes for each in events]
     asked = DescribeTaskQueueRequest(

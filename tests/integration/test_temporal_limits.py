@@ -109,7 +109,7 @@ async def test_two_workers_keep_one_limit(both: Served) -> None:
 
 
 async def pids(both: Served, count: int) -> list[int]:
-    """Wait until the blocking step has begun so often, and return its processes."""
+    """Wait until the blocking step has begun this number of times, and return its processes."""
     file = both.one.project.root / "pids"
 
     async def are_there() -> bool:

@@ -1,4 +1,4 @@
-"""Rate limits of backends on Temporal: workers that share a store, in folders or on Postgres, keep them together."""
+"""Rate limits of backends on Temporal: workers with one store, in folders or on Postgres, keep them in common."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def _scene(rates: Rates) -> AsyncIterator[Scene]:
 
 
 async def _begun(scene: Scene, run_id: str) -> None:
-    """Wait until a worker has begun the prompt of a run."""
+    """Wait until a worker begins the prompt of a run."""
 
     async def shows() -> bool:
         return "draft" in (await scene.service.store.read(run_id)).decisions.highest_attempt

@@ -28,7 +28,7 @@ async def nothing() -> None:
 
 @DBOS.workflow()
 async def steps(count: int) -> None:
-    """Execute so many no-op steps."""
+    """Execute a number of no-op steps."""
     for _ in range(count):
         await nothing()
 

@@ -1,7 +1,7 @@
 """LangGraph with its SQLite checkpointer.
 
-Durable by `durability="sync"` (a checkpoint is written before the next node starts) on SQLite with `synchronous=FULL`
-(each commit is synced); the checkpointer itself sets `journal_mode=WAL`.
+Durability comes from `durability="sync"` (a checkpoint is written before the next node starts) on SQLite with
+`synchronous=FULL` (each commit is synced); the checkpointer itself sets `journal_mode=WAL`.
 """
 
 from __future__ import annotations

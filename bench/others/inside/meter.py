@@ -50,7 +50,7 @@ class Engine(Protocol):
         """Start a run of no-op steps and wait until its end is known."""
 
     async def park(self, count: int) -> None:
-        """Start so many runs that wait for a person, and wait until all of them wait."""
+        """Start a number of runs that wait for a person, and wait until all of them wait."""
 
 
 EngineT = TypeVar("EngineT", bound=Engine)

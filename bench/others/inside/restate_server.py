@@ -30,7 +30,7 @@ async def nothing() -> None:
 
 @_service.handler()
 async def steps(context: restate.Context, count: int) -> None:
-    """Execute so many no-op steps, one journal entry each."""
+    """Execute a number of no-op steps, one journal entry each."""
     for _ in range(count):
         await context.run_typed("nothing", nothing)
 
@@ -56,7 +56,7 @@ class Engine:
         await self._post(self.door.target, self.door.body)
 
     async def park(self, count: int) -> None:
-        """Invoke the gate so many times without waiting for the answer."""
+        """Invoke the gate a number of times without waiting for the answer."""
         for _ in range(count):
             await self._post("/Bench/gate/send", b"")
         for _ in range(count):

@@ -13,7 +13,7 @@ _GLANCE_SECONDS = 0.05
 
 
 def free_ports(count: int) -> list[int]:
-    """Return so many ports of loopback on which no program listened just now."""
+    """Return a number of ports of loopback on which no program listened just now."""
     with contextlib.ExitStack() as held:
         listeners = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [listener.getsockname()[1] for listener in listeners]

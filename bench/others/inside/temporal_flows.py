@@ -15,7 +15,7 @@ class Steps:
 
     @workflow.run
     async def run(self, count: int) -> None:
-        """Execute so many no-op activities."""
+        """Execute a number of no-op activities."""
         for _ in range(count):
             await workflow.execute_activity("nothing", start_to_close_timeout=_AT_MOST)
 
