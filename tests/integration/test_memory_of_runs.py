@@ -51,7 +51,7 @@ def held() -> list[Any]:
 )
 @pytest.mark.usefixtures("uncollected")
 async def test_a_run_that_has_ended_holds_nothing(project: projects.Project, recipe: str, end: str) -> None:
-    """No cycle keeps the journal of an ended run in memory, since full collections are rare in a busy service."""
+    """No cycle keeps the journal of an ended run in memory; a busy service rarely makes the full collections for it."""
     for name, command in (("staged", "echo"), ("broken", "false"), ("slow", "sleep 600; echo")):
         text = AMPLIFIER.replace("echo", command).replace("staged", name)
         project.write(f".control-room/recipes/amplifier/{name}.yaml", text)

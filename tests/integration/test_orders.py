@@ -222,7 +222,7 @@ async def test_a_wrong_resume_is_refused(service: served.Served, body: Any, code
 
 
 async def test_a_finished_run_is_deleted(service: served.Served) -> None:
-    """A deleted run is removed from lists and disk; its receipts stay."""
+    """A deleted run is removed from lists and disk; its receipts remain."""
     run_id = (await service.run("quick"))["run_id"]
     receipt_id = (await service.http.get(f"/api/runs/{run_id}/cache/discovery")).json()["receipt_id"]
     deleted = await service.http.delete(f"/api/runs/{run_id}")

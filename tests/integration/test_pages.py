@@ -154,7 +154,7 @@ def test_no_script_is_long() -> None:
 
 
 def test_the_files_are_small() -> None:
-    """All scripts with libraries, and all styles, stay within their budget of compressed bytes."""
+    """All scripts with libraries, and all styles, keep within their budget of compressed bytes."""
     sizes = {"js": 0, "css": 0}
     for path in STATIC.rglob("*"):
         kind = {".mjs": "js", ".js": "js", ".css": "css"}.get(path.suffix)

@@ -346,7 +346,7 @@ async def test_cancelled_run_fails_its_task(service: Planned) -> None:
 
 
 async def test_a_failed_task_stops_what_depends_on_it_and_nothing_else(service: Planned) -> None:
-    """Tasks that depend on a failed task, directly or not, stay blocked; all others run to their end."""
+    """Tasks that depend on a failed task, directly or not, remain blocked; all others run to their end."""
     service.toolbox.fail(1)
     plan = await service.started(
         task("sweep the hall"),
@@ -925,7 +925,7 @@ async def test_a_key_adds_one_task_even_if_asked_ten_times_at_once(service: Plan
 
 
 async def test_a_plan_is_deleted(service: Planned) -> None:
-    """A plan without running tasks is deleted with a 204; its runs stay, and a second deletion is a 404."""
+    """A plan without running tasks is deleted with a 204; its runs remain, and a second deletion is a 404."""
     service.toolbox.hold(1)
     plan = await service.started(task("sweep the hall"))
     await service.toolbox.begun(1)

@@ -1,4 +1,4 @@
-"""Retention: a person removes finished runs by age, state, label and size after a preview; pinned runs stay."""
+"""Retention: a person removes finished runs by age, state, label and size after a preview; pinned runs remain."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_pinned_and_needed_runs_are_kept(project: Project) -> None:
 
 
 async def test_age_state_and_size_choose(service: served.Served) -> None:
-    """Runs that are too young stay; within a size, the newest stay."""
+    """Runs that are too young remain; within a size, the newest remain."""
     runs = [(await service.run("quick"))["run_id"] for _ in range(3)]
     failed = (await service.run("picky", args={"scene_path": "no", "other_path": "no"}))["run_id"]
     young = await pruned(service, older_than_seconds=2**53)

@@ -166,7 +166,7 @@ async def test_no_conversation_outside_is_continued(project: Project) -> None:
 
 
 async def test_no_address_shows_anything_of_a_run_outside(project: Project) -> None:
-    """No reading address answers a request for runs outside the scope with their ids or words."""
+    """An address that reads never answers with the ids or words of runs outside the scope."""
     words = "A-secret-of-book-two"
     async with served.in_process(project, api_token=TOKEN) as service:
         limited = await add(service, "ada", role="admin", labels=["book:one"])

@@ -211,7 +211,7 @@ async def test_a_budget_is_spent_by_all_workers_together(
     machines: Machines,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Runs on two workers stay within the calls of a budget; a raise at another service continues them."""
+    """Runs on two workers keep within the calls of a budget; a raise at another service continues them."""
     monkeypatch.setattr(budgets, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
     machines.project.say("*", text="Kael stepped off the last ferry and saw that the lantern was dark.", usage=USAGE)

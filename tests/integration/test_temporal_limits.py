@@ -86,7 +86,7 @@ async def both(
 
 @EACH_STORE
 async def test_two_workers_keep_one_limit(both: Served) -> None:
-    """Runs below a run stay within its calls on all workers; after a raise each continues to its end."""
+    """Runs below a run keep within its calls on all workers; after a raise each continues to its end."""
     one, two = both.one, both.two
     parent = await one.start("asking", limits={"calls": 3})
     await one.until(parent, "waiting")

@@ -164,7 +164,7 @@ async def test_a_run_is_executed_by_a_worker_of_another_machine(scene: Scene, ma
 async def test_a_model_behind_http_is_asked_from_any_machine(
     machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    """Prompts go to the worker that serves the model, which may lack the workspace; other steps stay with the run."""
+    """Prompts go to the worker that serves the model, which may lack the workspace; other steps remain with the run."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     await temporal_server.connected(machines.address)
     with FakeModel(lambda _: replies.Reply(text=projects.REPLY)) as model:

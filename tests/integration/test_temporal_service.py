@@ -216,7 +216,7 @@ async def test_workers_over_folders_spend_a_budget_once(
     temporal: temporal_server.DevServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Runs on two workers stay within the calls of a budget, and continue once the budget is raised."""
+    """Runs on two workers keep within the calls of a budget, and continue once the budget is raised."""
     monkeypatch.setattr(budgets, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
     project.say("*", text="Kael stepped off the last ferry and saw that the lantern was dark.", usage=USAGE)

@@ -1,4 +1,4 @@
-"""Edits of triggers and endpoints: other fields stay, secrets are shown once, and no message is repeated."""
+"""Edits of triggers and endpoints: other fields remain, secrets are shown once, and no message is repeated."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_webhook_gets_another_address_and_scheme(project: Project) -> No
 
 
 async def test_another_pattern_leaves_the_files_that_are_there_alone(project: Project) -> None:
-    """A changed pattern applies to later files, as for a new trigger; the other settings stay."""
+    """A changed pattern applies to later files, as for a new trigger; the other settings remain."""
     project.write("in/old.md", SCENE)
     project.write("in/old.txt", SCENE)
     async with scheduled.in_process(project) as service:
