@@ -1,4 +1,4 @@
-"""The benchmark: what the service does in a second, beside what this machine can do and what others do on it.
+"""The benchmark: how much work the service does in a second, compared with this machine's own rates and other products.
 
-It uses the program as the service does, and is no part of it: nothing in `app` knows of it.
+The benchmark uses the program as the service does and is not a part of it: `app` does not depend on it.
 """

@@ -1,5 +1,6 @@
-"""Measure the program: `python -m bench`. The exit code is 0 if every repetition came to its end,
-bars reached or not.
+"""Measure the program: `python -m bench`.
+
+The exit code is 0 if every repetition completed, whether or not bars are reached.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from bench.workloads import registry as workloads
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure what the arguments name, tell the report, and return the exit code."""
+    """Measure the workloads that the arguments name, write the report, and return the exit code."""
     given = _parser().parse_args(words)
     extent = rounds.Extent(
         workloads=given.only,

@@ -1,6 +1,6 @@
 """A bare FastAPI application on the service's own server: `python -m bench.bare_route --body FILE`.
 
-`GET /` answers the bytes of the file, `GET /unchanged` a 304 with an entity tag, whatever the request says.
+`GET /` returns the bytes of the file, `GET /unchanged` a 304 with an entity tag, for every request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import uvloop
 
 
 def application(body: bytes) -> fastapi.FastAPI:
-    """Return an application with two routes, which do nothing but answer."""
+    """Return an application with two routes that only answer."""
     app = fastapi.FastAPI(openapi_url=None)
     headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
 
@@ -33,7 +33,7 @@ def application(body: bytes) -> fastapi.FastAPI:
 
 
 def serve() -> None:
-    """Serve the file on a free port of loopback until SIGTERM; the address is printed first."""
+    """Print the address, and serve the file on a free port of loopback until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m bench.bare_route", description=__doc__)
     parser.add_argument("--body", type=Path, required=True, help="file whose bytes are answered")
     body = parser.parse_args().body.read_bytes()

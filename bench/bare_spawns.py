@@ -1,6 +1,6 @@
 """Bare spawning on the standard event loop: `python -m bench.bare_spawns COUNT AT_A_TIME` prints processes a second.
 
-In a process of its own, since the service's loop, which repetitions run on, spawns more slowly.
+This runs in a process of its own, since the service's loop, which repetitions use, spawns more slowly.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import time
 
 TRUE = "/bin/true"
-"""The program that does nothing."""
+"""A program that does nothing."""
 
 
 async def per_second(count: int, at_a_time: int) -> float:

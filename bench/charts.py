@@ -1,4 +1,4 @@
-"""Charts: bars drawn as SVG, of what the report's tables say."""
+"""Charts: bars drawn as SVG from the values of the report's tables."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Bar:
     """One bar of a chart."""
 
     says: str
-    """What it stands for."""
+    """Label of the bar."""
     value: float
-    """How long it is."""
+    """Length of the bar."""
     told: str
-    """What is written at its end."""
+    """Text at the end of the bar."""
     colour: str
-    """Its colour."""
+    """Colour of the bar."""
 
 
 def drawn(found: rounds.Found, measured: Sequence[workload.Workload], own_label: str) -> dict[str, str]:
-    """Return the charts by name, as SVG documents; those of which nothing was found are left out."""
+    """Return the charts by name, as SVG documents, without those that have no measured values."""
     charts = {"bars": _svg("Beside what it must reach: 1 is the bar, shorter is better", [*_reached(found, measured)])}
     for key, line in [(each.key, line) for each in workload.COMPARISONS for line in each.lines]:
         compared = [*_compared(found, key, line, own_label)]
@@ -61,7 +61,7 @@ def _compared(found: rounds.Found, key: str, line: figures.Line, own_label: str)
 
 
 def _svg(title: str, bars: Sequence[Bar]) -> str:
-    """Return a chart of bars; on a logarithmic scale where the longest is more than fifty times the shortest."""
+    """Return a chart of bars, on a logarithmic scale if the longest is more than fifty times the shortest."""
     if not bars:
         return ""
     longest, shortest = max(bar.value for bar in bars), min(max(bar.value, _LEAST) for bar in bars)

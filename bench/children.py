@@ -1,4 +1,4 @@
-"""Children: programs that a repetition starts, and ends with itself."""
+"""Children: programs that a repetition starts and ends."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Served:
     port: int
     """Port."""
     pid: int
-    """Its process."""
+    """Id of its process."""
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time that it has used, by all its threads."""
+        """Return the CPU time that all threads of the process have used."""
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def resident_bytes(self) -> int:
-        """Return the memory that it holds."""
+        """Return the resident memory of the process."""
         return int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -51,14 +51,14 @@ async def serving(project: Path, *, max_running: int = 8) -> AsyncIterator[Serve
 
 @contextlib.asynccontextmanager
 async def routing(body: Path) -> AsyncIterator[Served]:
-    """Run the bare route that answers the bytes of a file, and stop it afterwards."""
+    """Run the bare route that returns the bytes of a file, and stop it afterwards."""
     async with listening(("bench.bare_route", "--body", str(body))) as served:
         yield served
 
 
 @contextlib.asynccontextmanager
 async def listening(module: Sequence[str], environ: Mapping[str, str] | None = None) -> AsyncIterator[Served]:
-    """Run a module that prints the address it listens on, wait for that, and stop it with SIGTERM afterwards.
+    """Start a module that prints its address, wait until it listens, and stop it with SIGTERM afterwards.
 
     Args:
         module: Name of the module and its arguments.

@@ -1,4 +1,4 @@
-"""A lean HTTP client: one connection that is kept, one request after the other."""
+"""A small HTTP client: one connection that stays open, one request after the other."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import httptools
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the server said."""
+    """An answer of the server."""
 
     status: int
     """HTTP status."""
     headers: Mapping[bytes, bytes]
-    """Headers, names in small letters."""
+    """Headers, with names in lower case."""
     body: bytes
-    """Body, whole."""
+    """The whole body."""
 
     @property
     def etag(self) -> str:
-        """Return the entity tag; empty without one."""
+        """Return the entity tag, or an empty value if there is none."""
         return self.headers.get(b"etag", b"").decode()
 
     def json(self) -> Any:
@@ -33,7 +33,7 @@ class Answer:
 
 
 class _Reply:
-    """One answer as it arrives."""
+    """An answer that is arriving."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
 
     async def get(self, target: str, *, etag: str = "") -> Answer:
-        """Send a GET, with If-None-Match where an entity tag is given."""
+        """Send a GET, with If-None-Match if an entity tag is given."""
         return await self.request("GET", target, headers=f"If-None-Match: {etag}\r\n" if etag else "")
 
     async def post(self, target: str, body: object) -> Answer:
@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol):
         """Send a request and wait for the whole answer.
 
         Args:
-            headers: Further header lines, each with its end.
+            headers: Further header lines, each with its line end.
 
         Raises:
             ConnectionError: the server closed the connection.
@@ -76,10 +76,10 @@ class Connection(asyncio.Protocol):
         return Answer(status=reply.status, headers=reply.headers, body=b"".join(reply.parts))
 
     async def stream(self, target: str, *, headers: str = "") -> AsyncIterator[bytes]:
-        """Send a GET and yield the parts of the answer's body as they arrive; it ends with the answer.
+        """Send a GET and yield the parts of the answer's body as they arrive, until the answer ends.
 
         Raises:
-            ConnectionError: the server closed the connection before, or refused.
+            ConnectionError: the server refused the request, or closed the connection too early.
         """
         reply = self._send("GET", target, headers, b"")
         while not reply.complete or reply.parts:
@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
         self._reply.arrived.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wake whoever waits."""
+        """Wake the caller that waits for the answer."""
         self._reply.arrived.set()
 
     # -- called by the parser

@@ -1,4 +1,4 @@
-"""What a cluster costs: `python -m bench.cluster FOLDER` measures processor time, bytes and events of its members."""
+"""The costs of a cluster: `python -m bench.cluster FOLDER` measures processor time, bytes and events of its members."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ class Cluster:
     """A running cluster."""
 
     folder: Path
-    """Its project."""
+    """The project of the cluster."""
     pid: int
-    """Process of the command."""
+    """Id of the process of the `dev-cluster` command."""
     http: httpx.AsyncClient
-    """Client of its service."""
+    """Client of the service of the cluster."""
     postgres: str
     """Address of the database."""
     temporal: str
     """Address of the Temporal server."""
 
     def processes(self) -> Iterator[tuple[str, int, int]]:
-        """Return kind, id and member of its processes."""
+        """Yield the kind, the id and the member of each process of the cluster."""
         parents = {int(path.name): _stat(path)[1] for path in Path("/proc").iterdir() if path.name.isdigit()}
         for pid, parent in parents.items():
             top, above = pid, parent
@@ -95,7 +95,7 @@ class Cluster:
         raise RuntimeError(f"no process of {run_id} was found")
 
     def stored(self) -> dict[str, int]:
-        """Return bytes of the databases."""
+        """Return the bytes that each database occupies."""
         sized = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c JOIN pg_namespace n"
         query = f"{sized} ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND n.nspname NOT LIKE 'pg\\_%'"
         with psycopg.connect(self.postgres) as connection:
@@ -111,7 +111,7 @@ class Cluster:
         return int(count)
 
     async def start(self, recipe: str) -> str:
-        """Start a run."""
+        """Start a run and return its id."""
         answer = await self.http.post("/api/runs", json={"recipe_id": recipe})
         answer.raise_for_status()
         return str(answer.json()["run_id"])
@@ -119,7 +119,7 @@ class Cluster:
     async def until(self, run_id: str, status: str) -> None:
         """Wait until a run has a status."""
         while True:
-            # A long poll would wait for the next change, and a run at a gate has none.
+            # A long poll would wait for the next change, and a run at a gate does not change.
             shown = (await self.http.get(f"/api/runs/{run_id}")).json()
             if shown["status"] == status:
                 return
@@ -128,7 +128,7 @@ class Cluster:
             await asyncio.sleep(0.2)
 
     async def parts(self, run_id: str, steps: int) -> list[dict[str, Any]]:
-        """Return what every `steps` steps of a run cost, once it is done."""
+        """Return the cost of every `steps` steps of a run, once the run is done."""
         found: list[dict[str, Any]] = []
         begun, before, last = time.perf_counter(), self.used(), 0
         while True:
@@ -175,7 +175,7 @@ def _stat(place: Path) -> list[int]:
 
 @contextlib.asynccontextmanager
 async def running(folder: Path, workers: int, recipes: Mapping[str, Mapping[str, Any]]) -> AsyncIterator[Cluster]:
-    """Start a cluster with Postgres for the block."""
+    """Start a cluster with Postgres and stop it when the block ends."""
     write(folder, recipes)
     command = [sys.executable, "-m", "app", "dev-cluster", str(folder), "--port", "0", "--store", "postgres"]
     begun = subprocess.Popen(  # noqa: ASYNC220 - starting a process takes a millisecond
@@ -202,8 +202,8 @@ async def running(folder: Path, workers: int, recipes: Mapping[str, Mapping[str,
 
 
 async def cost(cluster: Cluster, recipe: str, runs: int, status: str, steps: int) -> dict[str, Any]:
-    """Return what runs cost until they have a status."""
-    # The first run loads what later ones find loaded.
+    """Return the resources that runs use until they have a status."""
+    # The first run loads caches and modules that later runs use.
     await cluster.until(await cluster.start(recipe), status)
     before, stored, began = cluster.used(), cluster.stored(), time.perf_counter()
     started = [await cluster.start(recipe) for _ in range(runs)]
@@ -227,7 +227,7 @@ async def cost(cluster: Cluster, recipe: str, runs: int, status: str, steps: int
 
 
 async def take_over(cluster: Cluster) -> float:
-    """Return the seconds from the kill of a worker to the next attempt of the step that it performed."""
+    """Kill a worker and return the seconds until the next attempt of the step that it performed."""
     began = cluster.folder / "began"
     count = _lines(began)
     run_id = await cluster.start("hold")
@@ -245,7 +245,7 @@ def _lines(file: Path) -> int:
 
 
 async def _grown(file: Path, lines: int) -> None:
-    while _lines(file) < lines:  # noqa: ASYNC110 - nothing tells of it
+    while _lines(file) < lines:  # noqa: ASYNC110 - polls, since no event reports it
         await asyncio.sleep(0.02)
 
 
@@ -257,14 +257,14 @@ def tools(name: str, steps: int) -> dict[str, Any]:
 
 
 def loop(name: str, steps: int) -> dict[str, Any]:
-    """Return a recipe of very many cheap steps, which only a loop can have."""
+    """Return a recipe of very many cheap steps, which only a loop can contain."""
     step = {"id": "s", "type": "bash", "command": "true", "foreach": "{{items}}", "max_iterations": steps}
     whole = {"schema": "1.7", "name": name, "description": "Loops", "version": "1.0.0"}
     return {**whole, "context": {"items": list(range(steps))}, "steps": [step]}
 
 
 def recipes_of(steps: int) -> dict[str, dict[str, Any]]:
-    """Return the recipes that are measured, by their files.
+    """Return the recipes to measure, by their files.
 
     Args:
         steps: Steps of the long run.
@@ -276,14 +276,14 @@ def recipes_of(steps: int) -> dict[str, dict[str, Any]]:
 def write(folder: Path, recipes: Mapping[str, Mapping[str, Any]]) -> None:
     """Write recipes into a project."""
     for name, recipe in recipes.items():
-        # JSON is YAML.
+        # JSON is valid YAML.
         file = folder / ".control-room" / "recipes" / f"{name}{'.yaml' if '/' in name else '.json'}"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(recipe))
 
 
 async def measure(folder: Path, given: argparse.Namespace) -> None:
-    """Measure, and print a line of JSON for each part."""
+    """Run all measurements, and print a line of JSON for each part."""
     recipes = recipes_of(given.steps)
     for workers in given.workers:
         async with running(folder / f"with-{workers}", workers, recipes) as cluster:
@@ -309,7 +309,7 @@ def _say(name: str, found: Mapping[str, Any]) -> None:
 
 
 def main() -> int:
-    """Measure as the command line says."""
+    """Measure with the arguments of the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.cluster", description=__doc__)
     parser.add_argument("folder", type=Path, help="empty folder that every user may enter")
     parser.add_argument("--runs", type=int, default=50, help="runs of ten steps for each number of workers")

@@ -1,6 +1,7 @@
 """Crowds: projects with very many finished runs, made in seconds.
 
-A few runs are executed; the others get folders that share their files, and rows that the program's own index writes.
+The program executes a few runs; the others get folders that share files with them, and rows that the program's own
+index writes.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from bench import projects
 
 RECIPES = ("draft", "revise")
 LABELS = ({"book": "one"}, {"book": "two"})
-"""What four of five runs have, and what the fifth has."""
+"""Labels of four in five runs, and labels of the fifth."""
 
 FIRST_AT = datetime(2026, 1, 1, tzinfo=UTC)
-"""When the first of a crowd was accepted; the others follow minute by minute."""
+"""When the first run of a crowd was accepted; each further run follows a minute later."""
 
 _LINKS = 60_000
-"""Folders that may share a file; some file systems allow 65,000."""
+"""Number of folders that may share a file; some file systems allow 65,000."""
 _CHUNK = 2_000
 _STEPS = 10
 
 
 async def make(project: Path, *, finished: int, whole: bool) -> Path:
-    """Make a project with so many finished runs unless it is there; return it.
+    """Make a project with a number of finished runs, unless it exists already, and return it.
 
     Args:
-        whole: Whether their folders have their files; an empty folder is enough for lists.
+        whole: Whether the folders of the runs contain files; empty folders are enough for lists.
     """
     done = project / "made"
     if done.exists():

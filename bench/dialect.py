@@ -23,21 +23,21 @@ _DONE = "ok"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nothing(operations.Operation):
-    """Do nothing, as a step of the same price for every product."""
+    """An operation that does nothing, a step of the same cost for every product."""
 
     kind: ClassVar[str] = "nothing"
 
 
 class NothingPerformer:
-    """Do nothing at once."""
+    """A performer that does nothing and returns at once."""
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Perform one try of a `Nothing`."""
+        """Perform one attempt of a `Nothing`."""
         return records.Result(output=_DONE)
 
 
 PERFORMERS: Mapping[str, ports.Performer] = {Nothing.kind: NothingPerformer()}
-"""What the language needs beside the program's own performers."""
+"""Performers that the language needs in addition to the program's own."""
 
 
 async def _steps(ctx: ports.Context) -> None:
@@ -45,7 +45,7 @@ async def _steps(ctx: ports.Context) -> None:
     for index in range(total):
         key = f"step-{index}"
         record = await ctx.perform(key, Nothing(), records.Place(step_id=key, step_index=index, output_slot=key))
-        # Each step fills a slot, as a recipe's does, so that snapshots grow with the run.
+        # Each step fills a slot, as a step of a real recipe does, so that snapshots grow with the run.
         ctx.fill(key, slots.Slot(type="artifact", text=_DONE, sha256=record.output_sha256 or "", summary="", key=key))
         ctx.show(slots.Progress(finished_steps=index + 1, total_steps=total))
 
@@ -71,14 +71,14 @@ _DRIVERS: Mapping[str, Callable[[ports.Context], Awaitable[None]]] = {
 
 
 class Bench:
-    """The language as the rest of the program sees it."""
+    """The dialect, as the rest of the program uses it."""
 
     name: str = NAME
     driver_version: int = 1
     file_suffixes: tuple[str, ...] = (".json",)
 
     def parse(self, source: str, stem: str) -> library.Recipe:
-        """Read a recipe; its id is its file's name."""
+        """Read a recipe; its id is the name of its file."""
         document = json.loads(source)
         return library.Recipe(
             recipe_id=stem,
@@ -90,19 +90,19 @@ class Bench:
         )
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """Find nothing: the recipes are the benchmark's own."""
+        """Return an empty list: the recipes are the benchmark's own."""
         return []
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """Find nothing."""
+        """Return an empty list."""
         return []
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """Freeze nothing beside the recipe."""
+        """Return an empty mapping: only the recipe itself is frozen."""
         return {}
 
     def graph(self, recipe: library.Recipe) -> dict[str, plain.Json]:
-        """Draw nothing."""
+        """Return an empty graph."""
         return {"nodes": [], "edges": []}
 
     def json_schema(self) -> dict[str, plain.Json]:
@@ -110,7 +110,7 @@ class Bench:
         return {"type": "object", "properties": {"do": {"enum": sorted(_DRIVERS)}, "steps": {"type": "integer"}}}
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """Execute the recipe: what it says to do, and what it says to do then."""
+        """Execute what the recipe names under `do`, and then under `then`."""
         await _DRIVERS[ctx.run.recipe["do"]](ctx)
         if "then" in ctx.run.recipe:
             await _DRIVERS[ctx.run.recipe["then"]](ctx)
@@ -118,4 +118,4 @@ class Bench:
 
 
 DIALECTS: Mapping[str, ports.Dialect] = {NAME: Bench()}
-"""To be added to those of the program."""
+"""Dialects to add to those of the program."""

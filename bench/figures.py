@@ -1,4 +1,4 @@
-"""Figures: several repetitions of one measurement, and what is promised of it."""
+"""Figures: several repetitions of one measurement, and the bar that a figure must reach."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Raw: TypeAlias = Mapping[str, float]
-"""What one repetition found, by name; the name ends in the unit."""
+"""Values that one repetition measured, by name; the name ends in the unit."""
 
 _HOLDS: Mapping[str, Callable[[float, float], bool]] = {
     "at most": operator.le,
@@ -51,31 +51,31 @@ class Bar:
     limit: float
     """The limit itself."""
     of: Literal["figure", "ratio"] = "ratio"
-    """What is held against it."""
+    """Value that is compared with the limit."""
 
     def reached(self, value: float) -> bool:
-        """Tell whether a value is good enough."""
+        """Return whether a value is good enough."""
         return _HOLDS[self.kind](value, self.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of the table: a figure, what stands beside it, and its bar."""
+    """One line of the table: a figure, the value that it is compared with, and its bar."""
 
     says: str
-    """What the figure is, in a few words."""
+    """Description of the figure in a few words."""
     value: str
     """Name of the figure among those of a repetition."""
     unit: str
     """Unit that it is shown in."""
     beside: str | None = None
-    """Name of what it is divided by; None: it has no ratio."""
+    """Name of the value that divides the figure; None: the line has no ratio."""
     beside_unit: str = ""
-    """Unit of that."""
+    """Unit of that value."""
     times: float = 1
-    """How many of that make one; ten appends stand beside a run of ten steps."""
+    """How many of that value are compared with one figure: a run of ten steps is compared with ten appends."""
     bar: Bar | None = None
-    """What it must reach; None: it is only told."""
+    """Bar that the figure must reach; None: the report only shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,24 +83,24 @@ class Result:
     """A line, measured."""
 
     line: Line
-    """What was measured."""
+    """The line that was measured."""
     figure: Series
     """The figure."""
     beside: Series | None = None
-    """What it is divided by, measured in the same minute."""
+    """The divisor, measured in the same minute."""
     ratio: Series | None = None
     """The quotient of each repetition."""
 
     @property
     def judged(self) -> Series | None:
-        """Return what is held against the bar; None where there is no bar."""
+        """Return the values to compare with the bar; None if there is not a bar."""
         if self.line.bar is None:
             return None
         return self.ratio if self.line.bar.of == "ratio" else self.figure
 
     @property
     def reached(self) -> bool | None:
-        """Tell whether the median reaches the bar; None where there is no bar."""
+        """Return whether the median reaches the bar; None if there is not a bar."""
         if self.line.bar is None or self.judged is None:
             return None
         return self.line.bar.reached(self.judged.median)
@@ -108,20 +108,20 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetitions:
-    """Everything that was found about one workload."""
+    """All measurements of one workload."""
 
     raws: tuple[Raw, ...] = ()
-    """One for each repetition that came to its end."""
+    """One for each repetition that completed."""
     failures: tuple[str, ...] = field(default=())
-    """Why others did not."""
+    """Reasons why the other repetitions failed."""
 
     def series(self, name: str) -> Series | None:
-        """Return a figure over all repetitions; None where none has it."""
+        """Return a figure over all repetitions; None if no repetition has it."""
         values = tuple(raw[name] for raw in self.raws if name in raw)
         return Series(values=values) if values else None
 
     def result(self, line: Line) -> Result | None:
-        """Return a line, measured; None where its figure, or what stands beside it, was never found."""
+        """Return a measured line; None if no repetition has its figure, or has the figure together with its divisor."""
         figure = self.series(line.value)
         if figure is None:
             return None

@@ -23,11 +23,11 @@ class Told:
     """One event of a stream."""
 
     end: int
-    """Length of the stream up to its end."""
+    """Length of the stream up to the end of the event."""
     at: float
-    """When it happened, in seconds since 1970."""
+    """When the event happened, in seconds since 1970."""
     type: str
-    """Its type."""
+    """Type of the event."""
 
 
 class Follower(asyncio.Protocol):
@@ -38,13 +38,13 @@ class Follower(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._now = 0.0
         self.length = 0
-        """Bytes of the stream."""
+        """Bytes of the stream so far."""
         self.checksum = 0
-        """Checksum of the stream, by which all are compared."""
+        """Checksum of the stream, which allows followers to be compared."""
         self.arrivals: list[tuple[int, float]] = []
-        """Length of the stream after each part, and when that arrived."""
+        """Length of the stream after each part, and when that part arrived."""
         self.parts: list[bytes] = []
-        """The stream itself, where `keeps`."""
+        """Parts of the stream, if `keeps`."""
         self.keeps = keeps
         """Whether the stream is kept."""
         self.begun = asyncio.Event()
@@ -53,22 +53,22 @@ class Follower(asyncio.Protocol):
         """Done when the stream has ended."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the stream."""
+        """Request the stream."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Read a part."""
+        """Read a part of the answer."""
         self._now = _CLOCK.now().timestamp()
         self._parser.feed_data(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give up, if the stream has not ended."""
+        """Fail, if the stream has not ended."""
         if not self.over.done():
             self.over.set_exception(exc or ConnectionError("the server closed the connection"))
 
     def on_body(self, body: bytes) -> None:
-        """Note a part."""
+        """Note a part of the stream and its time."""
         if body == _SIGN_OF_LIFE:
             return
         self.length += len(body)
@@ -79,14 +79,14 @@ class Follower(asyncio.Protocol):
         self.begun.set()
 
     def on_message_complete(self) -> None:
-        """Note the end."""
+        """Note the end of the stream."""
         if not self.over.done():
             self.over.set_result(None)
         self._transport.close()
 
 
 async def follow(served: children.Served, target: str, *, keeps: bool = False) -> Follower:
-    """Open a stream, and keep what arrives where `keeps`."""
+    """Open a stream; if `keeps`, the follower keeps what arrives."""
     request = f"GET {target} HTTP/1.1\r\nHost: {served.host}:{served.port}\r\n\r\n".encode()
     loop = asyncio.get_running_loop()
     _, follower = await loop.create_connection(lambda: Follower(request, keeps), served.host, served.port)
@@ -94,7 +94,7 @@ async def follow(served: children.Served, target: str, *, keeps: bool = False) -
 
 
 def events(stream: bytes) -> Iterator[Told]:
-    """Read the events of a stream."""
+    """Yield the events of a stream."""
     end = 0
     for part in stream.split(b"\n\n")[:-1]:
         end += len(part) + 2

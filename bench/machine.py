@@ -1,4 +1,4 @@
-"""The machine's own rates, without anything of ours in between."""
+"""The machine's own rates, measured without the program."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pathlib import Path
 from bench import children, figures
 
 LINE = b"x" * 299 + b"\n"
-"""What is appended: as long as a small journal line."""
+"""The line that is appended, as long as a small journal line."""
 
 _SYNC: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
 class Appender:
-    """A fresh file that lines are appended to, each synced before the next, by the thread that asks."""
+    """A fresh file to which the calling thread appends lines, each synced before the next."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / f"appends-{time.perf_counter_ns()}"
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
 
     def seconds(self, count: int) -> float:
-        """Append so many lines and return the time that all of them took."""
+        """Append a number of lines and return the time that all of them took."""
         began = time.perf_counter()
         for _ in range(count):
             os.write(self._descriptor, LINE)
@@ -38,7 +38,7 @@ class Appender:
 
 
 def append_seconds(folder: Path, count: int) -> float:
-    """Return the mean time of one bare append with its sync, over so many in a fresh file."""
+    """Return the mean time of one bare append with its sync, over a number of appends to a fresh file."""
     appender = Appender(folder)
     try:
         return appender.seconds(count) / count
@@ -47,7 +47,7 @@ def append_seconds(folder: Path, count: int) -> float:
 
 
 def append_rates(seconds: float) -> figures.Raw:
-    """Return the two figures that stand for a mean time of one append."""
+    """Return the two figures that express the mean time of one append."""
     return {"append_ms": seconds * 1000, "appends_per_second": 1 / seconds}
 
 

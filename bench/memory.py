@@ -1,4 +1,4 @@
-"""The memory that this process holds."""
+"""The resident memory of this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BETWEEN_SECONDS = 0.2
 
 
 async def settled_bytes() -> int:
-    """Return the resident memory once nothing under way changes it any more, without what is free already."""
+    """Return the resident memory without free memory, once it has stopped changing or after ten seconds."""
     earlier = resident_bytes()
     for _ in range(_LOOKS):
         await asyncio.sleep(_BETWEEN_SECONDS)
@@ -26,9 +26,7 @@ async def settled_bytes() -> int:
 
 
 def resident_bytes() -> int:
-    """Return the resident memory, after garbage is collected and free memory given back where the C library can do
-    that.
-    """
+    """Collect garbage, return free memory to the system if the C library can, and return the resident memory."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

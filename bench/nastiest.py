@@ -1,4 +1,4 @@
-"""Nastiest: the largest and worst bodies that each address lets in, made from the OpenAPI document."""
+"""Nastiest: the largest and worst bodies that each address accepts, made from the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BYTES = 1024 * 1024 - 4096
-"""Size that bodies are made for: just within what the service takes."""
+"""Size of the bodies: just below the limit of the service."""
 
 _DEPTH = 60
 _METHODS = ("post", "put", "patch")
@@ -19,11 +19,11 @@ class Body:
     """A body for an address."""
 
     name: str
-    """What is nasty about it."""
+    """The nasty property of the body."""
     method: str
     """HTTP method."""
     path: str
-    """Address, with the names of its parameters."""
+    """Address, with placeholders for its parameters."""
     content: bytes
     """The body."""
 
@@ -48,7 +48,7 @@ def bodies(document: Mapping[str, Any], only: str | None = None) -> Iterator[Bod
 
 
 def contents(schema: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> Iterator[tuple[str, bytes]]:
-    """Yield names and contents of nasty objects: with fields that a schema lacks, and with each of its fields filled.
+    """Yield names and contents of nasty objects: with unknown fields, and with nasty values in each field.
 
     Args:
         usual: Fields that every object has; None: those of the schema's first example.

@@ -1,4 +1,4 @@
-"""Pollers: connections that ask the same again as soon as they are answered, at as little cost as Python allows."""
+"""Pollers: connections that repeat the same request as soon as it is answered, at as little cost as Python allows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Poller(asyncio.Protocol):
         self._end(exc or ConnectionError("the server closed the connection"))
 
     def stop(self) -> None:
-        """Ask no more after the present answer."""
+        """Send no more requests after the present answer."""
         self._stopped = True
 
     def _end(self, error: Exception | None) -> None:
@@ -63,13 +63,13 @@ class _Poller(asyncio.Protocol):
 
 
 async def per_second(served: children.Served, target: str, *, clients: int, seconds: float, etag: str = "") -> float:
-    """Poll an address with so many clients at a time for a while, and return how many answers came in a second.
+    """Poll an address with several clients at a time for a while, and return the number of answers per second.
 
     Args:
         etag: Sent as If-None-Match; every answer must be a 304 then, else a 200.
 
     Raises:
-        ConnectionError: an answer was another.
+        ConnectionError: an answer had another status.
     """
     known = f"If-None-Match: {etag}\r\n" if etag else ""
     request = f"GET {target} HTTP/1.1\r\nHost: {served.host}:{served.port}\r\n{known}\r\n".encode()

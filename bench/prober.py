@@ -1,4 +1,7 @@
-"""The prober: how long short questions to a service take, from a process of its own, until its standard input ends."""
+"""The prober: measures how long a service takes to answer short requests, until its standard input ends.
+
+It runs in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ _BETWEEN_SECONDS = 0.01
 
 
 async def probe(host: str, port: int, targets: list[str]) -> dict[str, list[float]]:
-    """Ask for each target in turn, over and over, and return how long each answer took.
+    """Request each target in turn, repeatedly, and return how long each answer took.
 
     Raises:
-        ConnectionError: a question was refused.
+        ConnectionError: a request was refused.
     """
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(sys.stdin.fileno(), over.set)

@@ -1,4 +1,4 @@
-"""Rooms: throw-away projects with the benchmark's recipes, put together as the service puts its own together."""
+"""Projects: throw-away projects with the benchmark's recipes, opened in the same way as the service opens its own."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from app.services import requests
 from bench import dialect
 
 STEPS = "steps-{}"
-"""Recipe of so many no-op steps; `make_project` writes those that it is asked for."""
+"""Recipe with a number of no-op steps; `make_project` writes the requested ones."""
 
 STEPS_AND_AGENT = "steps-{}-agent"
-"""The same, and then an agent that never answers."""
+"""Recipe with a number of no-op steps and an agent that never answers."""
 
 GATE, AGENT, COMMAND = "gate", "agent", "command"
-"""Recipes of one step that waits: for a person, for an agent that never answers, for a program that does nothing."""
+"""Recipes with one step: a gate for a person, an agent that never answers, a program that does nothing."""
 
 ADDRESS = "http://bench.invalid"
-"""Where these projects are said to be served."""
+"""The nominal address of these projects."""
 
 
 def make_project(folder: Path, *, steps: tuple[int, ...] = (10,)) -> Path:
-    """Make a project with the recipes `gate`, `agent`, `command` and, for each number of steps, `steps-N` and
-    `steps-N-agent`; return it.
+    """Make a project with the recipes `gate`, `agent`, `command`, `steps-N` and `steps-N-agent`, and return it.
+
+    The last two exist for each number of steps.
     """
     data = folder / ".control-room"
     recipes = data / "recipes" / dialect.NAME
@@ -46,12 +47,12 @@ def make_project(folder: Path, *, steps: tuple[int, ...] = (10,)) -> Path:
 
 
 def choose(project: Path, *, max_running: int = 8, port: int = 0) -> settings.Settings:
-    """Return the settings of a project; nothing is read from the environment."""
+    """Return the settings of a project, without reading the environment."""
     return settings.load({}, project=project, home=project, max_running=max_running, port=port, log_level="warning")
 
 
 def platform(performers: Mapping[str, ports.Performer] = dialect.PERFORMERS) -> bootstrap.Platform:
-    """Return the machine's own world with the benchmark's language in it."""
+    """Return the real platform with the benchmark's language added."""
     return dataclasses.replace(
         bootstrap.real_platform({}),
         dialects={**registry.DIALECTS, **dialect.DIALECTS},
@@ -63,7 +64,7 @@ def platform(performers: Mapping[str, ports.Performer] = dialect.PERFORMERS) -> 
 async def opened(
     project: Path, *, max_running: int = 8, performers: Mapping[str, ports.Performer] = dialect.PERFORMERS
 ) -> AsyncIterator[bootstrap.Application]:
-    """Open a project as its service does: with its lock, recovery, and its way of collecting garbage."""
+    """Open a project as its service does: with its lock, recovery, and garbage collection."""
     chosen = choose(project, max_running=max_running)
     async with bootstrap.build(chosen, bootstrap.OpenMode(address=ADDRESS), platform(performers)) as application:
         await application.engine.recovered()
@@ -84,7 +85,7 @@ async def execute(application: bootstrap.Application, recipe_id: str) -> str:
     """Start a run of a recipe, wait for its end, and return its id.
 
     Raises:
-        RuntimeError: it did not end as done.
+        RuntimeError: the run did not end as `done`.
     """
     return await ended(application, request(recipe_id))
 
@@ -93,7 +94,7 @@ async def ended(application: bootstrap.Application, asked: requests.StartRequest
     """Start a run, wait for its end, and return its id.
 
     Raises:
-        RuntimeError: it did not end as done.
+        RuntimeError: the run did not end as `done`.
     """
     started = await application.runs.start(asked)
     state = await application.engine.ended(started.run_id)
@@ -103,7 +104,7 @@ async def ended(application: bootstrap.Application, asked: requests.StartRequest
 
 
 async def execute_many(application: bootstrap.Application, recipe_id: str, *, count: int, at_a_time: int) -> None:
-    """Execute so many runs, each of those at a time followed by the next as soon as its end is known."""
+    """Execute a number of runs; whenever one of those under way ends, start the next."""
     left = iter(range(count))
 
     async def follow_on() -> None:

@@ -74,12 +74,12 @@ def number(value: float) -> str:
 
 
 def spread(series: figures.Series, unit: str = "") -> str:
-    """Write a series as its median, with its ends in parentheses."""
+    """Write a series as its median, followed by its lowest and highest values in parentheses."""
     return f"{number(series.median)}{_joined(unit)} ({number(series.low)}–{number(series.high)})"
 
 
 def bar(line: figures.Line) -> str:
-    """Say what a line must reach; a dash where it is only told."""
+    """Write the bar of a line; a dash if the line does not have one."""
     if line.bar is None:
         return "–"
     return f"{line.bar.kind} {line.bar.limit:g}{_joined(line.unit) if line.bar.of == 'figure' else ''}"

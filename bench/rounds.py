@@ -1,5 +1,6 @@
-"""Rounds: every workload, and every product, once in each; so that a machine that changes its mind
-changes it for all.
+"""Rounds: each round measures every workload and product once.
+
+A machine that changes its speed therefore changes it for all.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from pathlib import Path
 from bench import figures, trial, workload
 
 Say = Callable[[str], None]
-"""Tell a person how far it is."""
+"""Reports progress to a person."""
 
 Attempt = Callable[[str, workload.Context, str], Awaitable[figures.Raw]]
-"""Live one repetition of a workload, by its key, of a product; raises as `trial.attempt` does."""
+"""Executes one repetition of a workload, by its key, on a product; raises as `trial.attempt` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """What is measured, and how."""
+    """The extent of a measurement."""
 
     workloads: Sequence[workload.Workload]
     """The program's own work."""
     products: Sequence[workload.Product] = ()
-    """What stands beside it."""
+    """Products to compare with the program."""
     repetitions: int = 5
-    """How often."""
+    """Number of repetitions."""
     quick: bool = False
     """Whether sizes are small."""
     place: Path = field(default_factory=Path.cwd)
@@ -40,7 +41,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductFound:
-    """What was found about a product."""
+    """Measurements of a product."""
 
     label: str
     """Its name for people."""
@@ -49,30 +50,30 @@ class ProductFound:
     remark: str = ""
     """What a reader of its figures should know."""
     promise: str = ""
-    """When a step counts as done, as it was measured."""
+    """When a step counted as done in the measurement."""
     absent: str = ""
-    """Why there is nothing; empty where there is something."""
+    """Why the product was not measured; empty if it was."""
     workloads: Mapping[str, figures.Repetitions] = field(default_factory=dict)
-    """Its repetitions by key of the workload."""
+    """Repetitions of the product by key of the workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Everything that was found."""
+    """All measurements."""
 
     workloads: Mapping[str, figures.Repetitions]
-    """Our repetitions by key of the workload."""
+    """Repetitions of the program by key of the workload."""
     products: Sequence[ProductFound] = ()
     """The products, in order."""
 
     @property
     def whole(self) -> bool:
-        """Tell whether every repetition of our own work came to its end."""
+        """Return whether every repetition of the program's own work completed."""
         return all(each.raws and not each.failures for each in self.workloads.values())
 
 
 class _Notes:
-    """The repetitions of one workload, as they come in."""
+    """The repetitions of one workload, collected one by one."""
 
     def __init__(self) -> None:
         self._raws: list[figures.Raw] = []
@@ -92,10 +93,10 @@ class _Notes:
 async def measure(
     extent: Extent, say: Say, attempt: Attempt = trial.attempt, keep: Callable[[Found], None] | None = None
 ) -> Found:
-    """Measure everything, in folders that are gone afterwards.
+    """Measure all workloads and products, in folders that are removed afterwards.
 
     Args:
-        keep: Is given what was found before the folders are removed, which takes minutes where there are many runs.
+        keep: Receives the results before the folders are removed, which takes minutes if there are many runs.
     """
     versions = {product.name: await _prepared(product, extent, say) for product in extent.products}
     notes: dict[tuple[str, str], _Notes] = {}

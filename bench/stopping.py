@@ -1,4 +1,4 @@
-"""Stopping: a signal ends what is measured in order, so that nothing that it started is left behind."""
+"""Stopping: a signal ends the measurement in order, so that its programs and folders are removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def until_signal(work: Coroutine[Any, Any, _T]) -> _T:
     """Do the work, and cancel it at SIGTERM or SIGINT.
 
     Raises:
-        asyncio.CancelledError: a signal came.
+        asyncio.CancelledError: the process received a signal.
     """
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -28,7 +28,7 @@ async def until_signal(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
-    """Stop a process that has not ended, with SIGTERM and, after a while, with SIGKILL."""
+    """Stop a process with SIGTERM and, after a while, with SIGKILL, unless it has ended."""
     if process.returncode is not None:
         return
     process.terminate()

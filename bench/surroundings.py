@@ -1,4 +1,4 @@
-"""Surroundings: where figures were made, as far as it matters to them, and nothing that names the machine."""
+"""Surroundings: properties of the machine that affect figures, without a name that identifies the machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app import __version__, clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Where figures were made."""
+    """Properties of the machine on which figures were measured."""
 
     version: str
     """Version of the program."""
@@ -26,11 +26,11 @@ class Surroundings:
     kernel: str
     """Operating system and the version of its kernel."""
     date: str
-    """Day, in UTC."""
+    """Date in UTC."""
 
 
 def look(place: Path) -> Surroundings:
-    """Return the surroundings of figures that are made in a folder."""
+    """Return the surroundings of measurements in a folder."""
     release = re.match(r"\d+(\.\d+)*", platform.release())
     return Surroundings(
         version=__version__,
@@ -55,6 +55,6 @@ def _file_system(place: Path) -> str:
     kinds = {}
     for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
         _, point, kind, *_ = line.split(" ")
-        # The last mount at a point hides those before.
+        # The last mount at a point hides earlier ones.
         kinds[Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), point))] = kind
     return next((kinds[folder] for folder in (place, *place.parents) if folder in kinds), "unknown")

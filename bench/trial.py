@@ -21,7 +21,7 @@ from bench.others import registry as others
 from bench.workloads import registry as workloads
 
 PROGRAM = ""
-"""In place of a product's name: the program itself."""
+"""Used instead of a product's name: the program itself."""
 
 _APPENDS = 400
 _QUICK_APPENDS = 20
@@ -29,15 +29,15 @@ _MOST_SECONDS = 3600.0
 
 
 class TrialFailed(Exception):
-    """A repetition did not come to its end."""
+    """A repetition did not complete."""
 
 
 async def attempt(key: str, context: workload.Context, product: str = PROGRAM) -> figures.Raw:
-    """Live one repetition in a child process and return its figures.
+    """Execute one repetition in a child process and return its figures.
 
     Raises:
         workload.Absent: the product is absent.
-        TrialFailed: the process ended otherwise.
+        TrialFailed: the process failed otherwise.
     """
     words = ["-m", "bench.trial", key, "--place", str(context.place), "--kept", str(context.kept)]
     words += ["--product", product, "--cache", str(context.cache)] if product else []

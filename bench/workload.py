@@ -1,4 +1,4 @@
-"""Workloads and products: what is measured, and whose."""
+"""Workloads and products: the measurements, and the products that are measured."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ CACHE = Path("~/.cache/control-room-bench").expanduser()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What one repetition is given."""
+    """Context of one repetition."""
 
     place: Path
     """Fresh empty folder of this repetition, on the disk that is measured."""
     kept: Path
-    """Folder that all repetitions of the workload share, for what is dear to make; it may be empty."""
+    """Folder that all repetitions of the workload share, for data that is expensive to make; it may be empty."""
     quick: bool = False
-    """Whether sizes are small, to see that it works at all; such figures mean nothing."""
+    """Whether sizes are small, to check that the workload runs at all; such figures have no meaning."""
     cache: Path = CACHE
-    """Where other products are installed: what their `prepare` was given."""
+    """Where other products are installed: the folder that their `prepare` received."""
 
     def size(self, full: int, quick: int) -> int:
-        """Return how much of something is asked of this repetition."""
+        """Return the size to use in this repetition."""
         return quick if self.quick else full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One thing that is measured; each repetition lives in a process of its own, on an event loop
-    like the service's.
-    """
+    """One measurement; each repetition runs in a process of its own, on an event loop like the service's."""
 
     name: str
     """`W1` and so on; parts of one workload share it."""
     title: str
-    """What is done, for the table."""
+    """Description of the work, for the table."""
     measure: Callable[[Context], Awaitable[figures.Raw]]
-    """Do it once. The rate of bare appends is added to what it returns (`append_ms`, `appends_per_second`), measured
-    before and after, unless it brings those itself.
+    """Do the work once and return its figures.
+
+    The rate of bare appends (`append_ms`, `appends_per_second`), measured before and after, is added unless the figures
+    contain it already.
     """
     lines: tuple[figures.Line, ...]
-    """What is shown of it."""
+    """Lines of the table that show its figures."""
     part: str = ""
-    """Which part of it; empty where there is one."""
+    """Name of the part; empty if the workload has only one."""
 
     @property
     def key(self) -> str:
-        """Return the name under which exactly this part is found."""
+        """Return the name that identifies exactly this part."""
         return f"{self.name}.{self.part}" if self.part else self.name
 
 
@@ -66,18 +66,18 @@ class Absent(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What others have to do to stand beside a workload."""
+    """The work that other products do for comparison with a workload."""
 
     key: str
     """Key of the workload."""
     lines: tuple[figures.Line, ...]
-    """What a repetition returns, ours as theirs."""
+    """Lines for the figures that each repetition returns, of the program and of the products."""
     asks: str
-    """What is done, in a sentence."""
+    """Description of the work, in a sentence."""
 
 
 class Product(Protocol):
-    """Something that a user might pick instead."""
+    """A product that a user might choose instead."""
 
     @property
     def name(self) -> str:
@@ -89,14 +89,14 @@ class Product(Protocol):
 
     @property
     def remark(self) -> str:
-        """Return what it does otherwise than asked; empty: nothing."""
+        """Return how its measurement differs from the workload's description; empty: not at all."""
 
     @property
     def promise(self) -> str:
-        """Return when a step counts as done, as it is set up."""
+        """Return when a step counts as done with its settings."""
 
     async def prepare(self, cache: Path) -> str:
-        """Install it into an environment of its own below the cache, if it is not there yet, and return its version.
+        """Install the product into an environment of its own below the cache, if necessary, and return its version.
 
         Raises:
             Absent: it cannot be installed.
@@ -106,7 +106,7 @@ class Product(Protocol):
         """Do a workload once, in child processes, and return the figures that `COMPARISONS` names.
 
         Raises:
-            Absent: it cannot be started, or does not offer what the workload needs.
+            Absent: the product cannot be started, or does not offer the workload.
         """
 
 
@@ -154,4 +154,4 @@ COMPARISONS: tuple[Comparison, ...] = (
         asks="5,000 runs that wait for a person: resident memory of the process that holds them, for each.",
     ),
 )
-"""What is compared, in the order of the table."""
+"""Comparisons with other products, in the order of the table."""

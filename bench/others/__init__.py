@@ -1,5 +1,5 @@
-"""Others: what a user might pick instead, doing the same work on the same machine.
+"""Others: products that a user might choose instead, doing the same work on the same machine.
 
-Each is installed into an environment of its own. What runs there is in `inside`, which knows only the standard library
-and its product; each repetition is one child process that answers in JSON lines.
+Each is installed into an environment of its own. The programs that run there are in `inside`, which imports only the
+standard library and its product; each repetition is one child process that answers in JSON lines.
 """

@@ -1,7 +1,7 @@
-"""Environments: where one product is installed, apart from everything else on this machine.
+"""Environments: where one product is installed, apart from all other software on this machine.
 
-An environment is a folder below the cache, named after the product and what is pinned for it. It is ready when its last
-file, `ready`, is there; what is left of an installation that did not get so far is removed, and installed anew.
+An environment is a folder below the cache, named after the product and its pinned versions. It is ready when its last
+file, `ready`, exists; the remains of an incomplete installation are removed before a new one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bench.others import programs
 from bench.workload import Absent
 
 INSTALL_SECONDS = 600.0
-"""How long one product may take to be installed."""
+"""Time limit for the installation of one product."""
 
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
 _FAULTS = ("error", "npm err")
@@ -33,7 +33,7 @@ _REASON_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
-    """What is installed, each with its exact version."""
+    """Packages to install, each with its exact version."""
 
     python: tuple[str, ...] = ()
     """Requirements for pip, `name==version`."""
@@ -43,39 +43,39 @@ class Pins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """A folder with a virtual environment, and packages of npm beside it."""
+    """A folder with a virtual environment, and with packages of npm beside it."""
 
     folder: Path
     """The folder."""
 
     @property
     def python(self) -> Path:
-        """Return the interpreter."""
+        """Return the path of the interpreter."""
         return self.folder / "venv" / "bin" / "python"
 
     @property
     def ready(self) -> bool:
-        """Tell whether everything was installed."""
+        """Return whether the installation was completed."""
         return (self.folder / "ready").is_file() and self.python.is_file()
 
     def variables(self) -> Mapping[str, str]:
-        """Return what a program in it needs of the process environment; its own programs are found first."""
+        """Return the environment variables for its programs; its own programs come first in the search path."""
         inherited = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
         path = os.pathsep.join((str(self.python.parent), inherited.get("PATH", os.defpath)))
         return {**inherited, "PATH": path, "BENCH_ENVIRONMENT": str(self.folder)}
 
 
 def find(name: str, pins: Pins, cache: Path) -> Environment:
-    """Return the environment of a product, whether it is ready or not."""
+    """Return the environment of a product, ready or not."""
     pinned = json.dumps([pins.python, pins.node, platform.python_version(), platform.machine()])
     return Environment(folder=cache / f"{name}-{hashlib.sha256(pinned.encode()).hexdigest()[:12]}")
 
 
 async def prepare(name: str, pins: Pins, cache: Path, seconds: float = INSTALL_SECONDS) -> Environment:
-    """Return the environment of a product, installed if it is not there yet.
+    """Return the environment of a product, and install the product first if necessary.
 
     Args:
-        seconds: How long the whole installation may take.
+        seconds: Time limit for the whole installation.
 
     Raises:
         Absent: it cannot be installed, or not in time.
@@ -129,15 +129,13 @@ def _commands(environment: Environment, pins: Pins) -> Iterator[tuple[str, Seque
         npm = shutil.which("npm")
         if npm is None:
             raise Absent("npm is not on this machine")
-        # Scripts of packages are not run: none is needed, and some report to their makers.
+        # Scripts of packages are not run: the products need none, and some scripts send reports to their makers.
         quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
         yield "npm", (npm, "install", *quiet, "--prefix", str(environment.folder), *pins.node)
 
 
 def reason(log: str) -> str:
-    """Return what a log complains of, in one line without addresses: its last line that says error,
-    else its last line.
-    """
+    """Return the complaint of a log in one line without addresses: its last line with "error", else its last line."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     complaints = [line for line in lines if line.lower().startswith(_FAULTS)]
     told = (complaints or lines or ["it said nothing"])[-1]

@@ -1,4 +1,4 @@
-"""A product: what is pinned of it, how durable it is set, and how it is asked to do a workload."""
+"""A product: its pinned packages, its durability settings, and how the benchmark requests a workload from it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _ROOT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much of a workload is done in one repetition."""
+    """Amount of work in one repetition of a workload."""
 
     runs: int
-    """Runs that are measured; W4: for each client."""
+    """Number of runs that are measured; W4: for each client."""
     at_a_time: int = 1
-    """Runs, W4 clients, that are under way at a time; W4 also measures one client."""
+    """Number of runs (W4: clients) that are under way at a time; W4 also measures one client."""
     warm: int = 5
-    """Runs before, which are not measured."""
+    """Number of runs beforehand, which are not measured."""
     steps: int = 10
-    """Steps of a run."""
+    """Number of steps of a run."""
 
 
 SIZES: Mapping[str, Size] = {
@@ -43,7 +43,7 @@ QUICK: Mapping[str, Size] = {
     "W4": Size(runs=1, at_a_time=2, warm=1),
     "W5.gate": Size(runs=5, warm=1),
 }
-"""Small sizes, to see that it works at all."""
+"""Small sizes, to check that the workloads run at all."""
 
 
 REMARKS: tuple[str, ...] = (
@@ -53,12 +53,12 @@ REMARKS: tuple[str, ...] = (
     "Restate answers it by its own ingress; around the others stands a small FastAPI application.",
     "Event loops are uvloop's.",
 )
-"""What is done alike for all of them."""
+"""Remarks that apply to all products."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Other:
-    """Something that a user might pick instead."""
+    """A product that a user might choose instead."""
 
     name: str
     """Short name for `--others`."""
@@ -67,23 +67,23 @@ class Other:
     version: str
     """Version, for people."""
     pins: environment.Pins
-    """What is installed."""
+    """Packages to install."""
     program: tuple[str, ...]
-    """What its interpreter is given: the program that does the workloads."""
+    """Arguments for the interpreter: the program that does the workloads."""
     durability: str
-    """When a step counts as done, and the settings that see to it."""
+    """When a step counts as done, and the settings that ensure this."""
     sizes: Mapping[str, Size] = field(default_factory=lambda: SIZES)
-    """Sizes that are asked of it; a workload that is not in here it does not offer."""
+    """Size of each workload; the product does not offer a workload that is missing here."""
     exception: str = ""
-    """What else is done otherwise than `REMARKS` and the workload say; empty: nothing."""
+    """How its measurement differs from `REMARKS` and from the workload's description; empty: not at all."""
     start_seconds: float = 60.0
-    """How long it may take to start and to stop, in addition to the work."""
+    """Time limit for start and stop, in addition to the work."""
     work_seconds: float = 300.0
-    """How long the work may take."""
+    """Time limit for the work."""
 
     @property
     def remark(self) -> str:
-        """Return what it does otherwise than asked."""
+        """Return how its measurement differs from the workload's description."""
         return self.exception
 
     @property
@@ -92,7 +92,7 @@ class Other:
         return self.durability
 
     async def prepare(self, cache: Path) -> str:
-        """Install it below the cache, if it is not there yet, and return its version.
+        """Install the product below the cache, if necessary, and return its version.
 
         Raises:
             Absent: it cannot be installed.
@@ -133,15 +133,15 @@ class Other:
 
 
 def heard(code: int, answer: bytes, log: Path) -> figures.Raw:
-    """Return the figures among the JSON lines that a program answered; lines of another kind are passed over.
+    """Return the figures among the JSON lines that a program printed; other lines are ignored.
 
     Args:
-        code: Its exit code.
-        answer: What it answered.
-        log: What it complained of.
+        code: Exit code of the program.
+        answer: Standard output of the program.
+        log: File with its standard error stream.
 
     Raises:
-        Absent: it ended with a fault, or told no figure.
+        Absent: the program failed, or printed no figure.
     """
     raw: dict[str, float] = {}
     for line in answer.splitlines():

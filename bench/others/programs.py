@@ -1,4 +1,4 @@
-"""Programs of others: each is the head of a process group of its own, and the whole group is ended with it."""
+"""Programs of others: each leads a process group of its own, and the whole group ends with it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _GLANCE_SECONDS = 0.01
 
 
 async def execute(words: Sequence[str], *, folder: Path, log: Path, seconds: float) -> int:
-    """Execute a program with all that it says in a log, and return its exit code.
+    """Execute a program with all its output in a log, and return its exit code.
 
     Args:
-        folder: Where it works.
-        log: File that it may write to; made anew.
-        seconds: How long it may take.
+        folder: Its working directory.
+        log: File for its output; overwritten.
+        seconds: Time limit.
 
     Raises:
-        TimeoutError: it took longer; it is gone by now.
+        TimeoutError: the program took too long; it has been ended.
     """
     with log.open("wb") as told:
         async with _started(words, folder, None, told.fileno(), told.fileno()) as process, asyncio.timeout(seconds):
@@ -32,16 +32,16 @@ async def execute(words: Sequence[str], *, folder: Path, log: Path, seconds: flo
 async def ask(
     words: Sequence[str], *, folder: Path, variables: Mapping[str, str], log: Path, seconds: float
 ) -> tuple[int, bytes]:
-    """Execute a program whose standard input stays open while it is wanted; return its exit code and what it answered.
+    """Execute a program with an open standard input; return its exit code and its output.
 
     Args:
-        folder: Where it works.
+        folder: Its working directory.
         variables: Its whole process environment.
-        log: File that its complaints go to; made anew.
-        seconds: How long it may take.
+        log: File for its standard error stream; overwritten.
+        seconds: Time limit.
 
     Raises:
-        TimeoutError: it took longer; it is gone by now.
+        TimeoutError: the program took too long; it has been ended.
     """
     with log.open("wb") as told:
         piped = asyncio.subprocess.PIPE
@@ -75,12 +75,12 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
     async with asyncio.timeout(_GONE_SECONDS):
-        while members(process.pid):  # noqa: ASYNC110 - they are no children of ours: their end cannot be awaited
+        while members(process.pid):  # noqa: ASYNC110 - not children of this process: it cannot await their end
             await asyncio.sleep(_GLANCE_SECONDS)
 
 
 def members(group: int) -> list[int]:
-    """Return the processes of a group that live."""
+    """Return the living processes of a group."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -69,7 +69,7 @@ _ALL: tuple[Other, ...] = (
         exception="100 runs in place of 500",
     ),
 )
-"""One entry for each, in the order of the table."""
+"""All products, in the order of the table."""
 
 PRODUCTS: Mapping[str, workload.Product] = {each.name: each for each in _ALL}
 """Products by name."""

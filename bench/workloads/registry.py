@@ -39,7 +39,7 @@ _ALL: tuple[workload.Workload, ...] = (
     w13_cold.WORKLOAD,
     w14_growth.WORKLOAD,
 )
-"""One line for each."""
+"""All workloads, in order."""
 
 WORKLOADS: Mapping[str, workload.Workload] = {each.key: each for each in _ALL}
 """Workloads by key."""

@@ -1,4 +1,4 @@
-"""W3: the price of a step in short and long runs."""
+"""W3: the cost of a step in short and long runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Beginnings(dialect.NothingPerformer):
         self.of: dict[str, float] = {}
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Perform one try of a `Nothing`."""
+        """Note the time if it is the run's first step, and perform one attempt of a `Nothing`."""
         self.of.setdefault(call.run.run_id, time.perf_counter())
         return await super().perform(call)
 
@@ -31,7 +31,7 @@ async def _measure(context: workload.Context) -> figures.Raw:
     found: dict[int, list[float]] = {_SHORT: [], _LONGER: [], _LONG: []}
     async with projects.opened(project, performers={dialect.Nothing.kind: started_listeners}) as application:
         await _run(application, started_listeners, _SHORT)
-        # The short runs lie before, between and after the long ones, so that a disk that grows slower hurts all alike.
+        # The short runs come before, between and after the long ones: a disk that becomes slower affects all equally.
         for length in (_LONGER, _LONG, _LONGER, None):
             for _ in range(context.size(15, 1)):
                 found[_SHORT].append(await _run(application, started_listeners, _SHORT))

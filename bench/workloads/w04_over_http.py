@@ -22,7 +22,7 @@ async def _measure(context: workload.Context) -> figures.Raw:
 
 
 async def latencies(served: children.Served, *, clients: int, runs: int) -> list[float]:
-    """Return how long each of so many runs of each client took, from the request until its end was seen."""
+    """Return how long each run of each client took, from the request until the client saw the end."""
     each = await asyncio.gather(*(_client(served, runs) for _ in range(clients)))
     return [latency for taken in each for latency in taken]
 

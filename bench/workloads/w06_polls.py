@@ -33,13 +33,13 @@ async def _measure(context: workload.Context) -> figures.Raw:
                     seconds = context.size(10, 1) / 10
                     rate = await pollers.per_second(server, address, clients=_CLIENTS, seconds=seconds, etag=etag)
                     found[name].append(rate)
-        # The server has closed the first connection, which was quiet.
+        # The server has closed the first connection, which was idle.
         await (await client.connect(served.host, served.port)).post(f"{target}/cancel", {})
     return {name: statistics.median(rates) for name, rates in found.items()}
 
 
 async def _active_run(connection: client.Connection) -> tuple[str, client.Answer]:
-    """Start a run, wait until all its steps are done and its agent is asked, and return its address and its answer."""
+    """Start a run, wait until its steps are done and its agent is called, and return its address and its answer."""
     started = await connection.post("/api/runs", {"recipe_id": projects.STEPS_AND_AGENT.format(_STEPS)})
     target = f"/api/runs/{started.json()['run_id']}"
     shown = await connection.get(target)

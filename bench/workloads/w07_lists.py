@@ -1,4 +1,4 @@
-"""W7: lists of runs, where there are very many."""
+"""W7: lists of very many runs."""
 
 from __future__ import annotations
 
@@ -63,9 +63,7 @@ def _known(kept: Path) -> str | None:
 
 
 async def _walked(connection: client.Connection, first: str, page: int, kept: Path) -> str:
-    """Return the address of a late page, found by following the links from the first, and keep it for later
-    repetitions.
-    """
+    """Follow the links from the first page, and save and return the address of a late page."""
     target, seen = first, set[str]()
     for _ in range(page - 1):
         answer = await connection.get(target)
@@ -75,7 +73,7 @@ async def _walked(connection: client.Connection, first: str, page: int, kept: Pa
             raise RuntimeError(f"{first} has no {page} pages that follow one another")
         seen |= set(found)
         target = link[1].decode()
-    kept.write_text(target, encoding="utf-8")  # noqa: ASYNC240 - nothing else is measured meanwhile
+    kept.write_text(target, encoding="utf-8")  # noqa: ASYNC240 - no measurement runs meanwhile
     return target
 
 

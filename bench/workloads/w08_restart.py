@@ -34,7 +34,7 @@ async def _measure(context: workload.Context) -> figures.Raw:
 async def _crowd(project: Path, finished: int, unfinished: int) -> Path:
     await crowds.make(project, finished=finished, whole=True)
     if not (project / "unfinished").exists():
-        # Accepted by a process that executes none of them, as before a crash.
+        # A process that executes none of these runs accepts them, as before a crash.
         async with bootstrap.build(projects.choose(project), bootstrap.OpenMode(), projects.platform()) as application:
             for _ in range(unfinished):
                 await application.store.create(application.starter.prepare(projects.request(projects.GATE)))
@@ -43,7 +43,7 @@ async def _crowd(project: Path, finished: int, unfinished: int) -> Path:
 
 
 async def _started(project: Path, unfinished: int) -> tuple[float, float]:
-    """Start a service; return when it was ready, and when every unfinished run waited at its gate again."""
+    """Start a service; return how long it took to be ready, and until every unfinished run waited at its gate again."""
     began = time.perf_counter()
     async with children.serving(project) as served:
         connection = await client.connect(served.host, served.port)

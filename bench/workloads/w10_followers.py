@@ -1,4 +1,4 @@
-"""W10: many who follow one run."""
+"""W10: many clients that follow one run."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _STEPS = 1_000
 async def _measure(context: workload.Context) -> figures.Raw:
     count, steps = context.size(_FOLLOWERS, 5), context.size(_STEPS, 20)
     project = projects.make_project(context.place / "project", steps=(steps,))
-    # The followers' own collections would be taken for the service's delays.
+    # Garbage collections of the followers would be measured as delays of the service.
     gc.disable()
     async with children.serving(project, max_running=1) as served:
         connection = await client.connect(served.host, served.port)
-        # It holds the only slot until everybody follows.
+        # This run occupies the whole capacity until all followers are connected.
         holder = await _start(connection, projects.AGENT)
         run_id = await _start(connection, projects.STEPS.format(steps))
         following = await _following(served, f"/api/runs/{run_id}/events", count)
-        # The server may have closed the first connection, which was quiet.
+        # The server may have closed the first connection, which was idle.
         await (await client.connect(served.host, served.port)).post(f"/api/runs/{holder}/cancel", {})
         await asyncio.gather(*(follower.over for follower in following))
     written = project / ".control-room" / "runs" / run_id / "events.jsonl"
@@ -48,7 +48,7 @@ async def _following(served: children.Served, target: str, count: int) -> list[f
 def _told(following: Sequence[followers.Follower], written: Path) -> figures.Raw:
     reference = following[0]
     told = list(followers.events(b"".join(reference.parts)))
-    # The first was there before anybody followed.
+    # The first event existed before any follower connected.
     lived = told[1:]
     delays = [delay for follower in following for delay in _delays(follower, lived)]
     whole = sum((each.length, each.checksum) == (reference.length, reference.checksum) for each in following)

@@ -26,16 +26,16 @@ _PROJECT = children.ROOT / ".control-room" / "example"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """What is asked for, and what its agents say."""
+    """An example to run, and the replies of its agents."""
 
     asked: work.Asked
     """The run, conference or plan."""
     name: str
-    """What the report calls it."""
+    """Name of the example in the report."""
     outcomes: Mapping[str, str] = field(default_factory=dict)
-    """Outcome that an agent tells, by the step that asks it."""
+    """Outcome that an agent reports, by step."""
     said: Mapping[str, str] = field(default_factory=dict)
-    """What an agent says, by the step that asks it; `*`: to all others."""
+    """Reply of an agent, by step; `*`: for all other steps."""
     needs_repository: bool = False
     """Whether its project must be a Git repository."""
 
@@ -99,7 +99,7 @@ EXAMPLES: Mapping[str, Example] = {
     ),
     "plan": Example(
         name="an intent of two tasks",
-        # Its chief is of a small tier, whose reviews a person makes: with reviews the plan would wait for one.
+        # Its chief is of a small tier, whose reviews a person makes: with reviews, the plan would wait for a person.
         asked=plan_requests.NewPlan(intent=_INTENT, review=task_reviews.OFF),
         said={"chief": json.dumps({"tasks": _TASKS}), "*": "It is well written."},
     ),
@@ -127,7 +127,7 @@ async def live(place: Path, example: Example) -> tuple[float, int]:
         Seconds from the request to the end, and the number of steps of all its runs.
 
     Raises:
-        AssertionError: a run of it ended otherwise than done.
+        AssertionError: one of its runs did not end as `done`.
     """
     copy = _copy(place, example)
     use = bootstrap.OpenMode(address=projects.ADDRESS)
@@ -147,7 +147,7 @@ async def _no_space() -> None:
 
 
 def _copy(place: Path, example: Example) -> experiment.Experiment:
-    # One for each run, since a recipe may write files that must not be there yet.
+    # One copy for each run, since a recipe may write files that must not exist beforehand.
     place.mkdir()
     replies = place / "replies.json"
     replies.write_text(example.replies, encoding="utf-8")

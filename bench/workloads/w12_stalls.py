@@ -1,4 +1,4 @@
-"""W12: how long others wait while one client, recipe or file does its worst."""
+"""W12: how long other clients wait while one client, recipe or file does its worst."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNFINISHED = ("pending", "running")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """What loads work on."""
+    """The service and the runs that loads use."""
 
     served: children.Served
     """The service."""
@@ -136,7 +136,7 @@ async def _heads(place: _Place, turn: int) -> None:
 
 async def _bodies(place: _Place, turn: int) -> None:
     document = json.loads((children.ROOT / "openapi" / "openapi.json").read_text(encoding="utf-8"))
-    # Every seventh, so that each address has its turn soon.
+    # Every seventh body, so that each address is used soon.
     for body in itertools.islice(nastiest.bodies(document), turn, None, 7):
         if "{" not in body.path:
             connection = await client.connect(place.served.host, place.served.port)
@@ -177,7 +177,7 @@ _LOADS: Mapping[str, Callable[[_Place, int], Awaitable[None]]] = {
     "branches": _branches,
     "reading": _reading,
 }
-"""What is done meanwhile."""
+"""Loads that act on the service while the waits are measured."""
 
 _SAYS = {
     "idle": "nothing",

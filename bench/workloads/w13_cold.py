@@ -46,7 +46,7 @@ async def _measure(context: workload.Context) -> figures.Raw:
     times, found = context.size(10, 1), {}
     for name, words in _COMMANDS.items():
         given = (*words, await _newest(project)) if name == "runs_show" else words
-        # The first time compiles what is not compiled yet, as an installation does.
+        # The first execution compiles missing bytecode, as an installation does.
         _seconds(given, environ)
         found[f"{name}_seconds"] = statistics.median(_seconds(given, environ) for _ in range(times))
     await _ready_seconds(environ)
@@ -72,7 +72,7 @@ async def _newest(project: Path) -> str:
 
 def _environ(kept: Path, project: Path) -> dict[str, str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CONTROL_ROOM_")}
-    # An installed package has its bytecode, wherever this checkout has been told to leave its own.
+    # Write bytecode even if this checkout is set not to, because an installed package has its bytecode.
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     return environ | {
         "CONTROL_ROOM_PROJECT": str(project),
@@ -97,7 +97,7 @@ def _spawned(words: tuple[str, ...], environ: Mapping[str, str]) -> float:
 
 
 async def _ready_seconds(environ: Mapping[str, str]) -> float:
-    """Start the service; return the time from its process until the first 200 of `/readyz`."""
+    """Start the service; return the time from the start of its process until the first 200 of `/readyz`."""
     began = time.perf_counter()
     async with children.listening(("app", "serve", "--port", "0"), environ) as served:
         connection = await client.connect(served.host, served.port)

@@ -1,4 +1,4 @@
-"""W14: whether 100,000 finished runs slow down what comes after them."""
+"""W14: whether 100,000 finished runs slow down later ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def _through_engine(context: workload.Context, many: Path, none: Path) -> 
         both = {"many": crowded, "none": empty}
         for application in both.values():
             await _seconds(application, context.size(_AT_A_TIME, 2))
-        # In turns, so that a machine that changes its mind changes it for both.
+        # In turns, so that a machine that changes its speed changes it for both.
         for _ in range(context.size(100, 2)):
             for name, application in both.items():
                 alone[name].append(await _seconds(application, 1))

@@ -1,4 +1,4 @@
-"""A real browser over the real service, for every test of this folder."""
+"""A real browser and the real service, for every test of this folder."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.integration import served
 from tests.integration.project import Project
 
 
-# Playwright's loop runs in this thread while the browser is open: tests of other modules, which need one of their own,
-# must not come in between.
+# Playwright's loop runs in this thread while the browser is open: tests of other modules, which need a loop of their
+# own, must not run in between.
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[sync_api.Browser]:
     """Return the machine's Chromium."""
@@ -36,14 +36,14 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def site(project: Project) -> Iterator[str]:
-    """Return the address of the service over the project."""
+    """Start the service of the project and return its address."""
     with served.in_a_thread(project) as address:
         yield address
 
 
 @pytest.fixture
 def page(chromium: sync_api.Browser, site: str) -> Iterator[pages.Page]:
-    """Return an empty page; whatever its console complains of fails the test."""
+    """Return an empty page; any error in its console fails the test."""
     with chromium.new_context(base_url=site, viewport={"width": 1280, "height": 900}) as context:
         opened = pages.Page(context)
         yield opened

@@ -1,4 +1,4 @@
-"""The service as a process of its own, on a port that it gets again after a kill."""
+"""The service as a process of its own, on a port that it uses again after a kill."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tests.integration.project import Project
 
 
 class Service:
-    """A service that can be killed and started again under one address."""
+    """A service that a test can kill and start again under one address."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self._port = ports.free_port()
         self.address = f"http://127.0.0.1:{self._port}"
-        """Where it listens."""
+        """Address of the service."""
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it listens."""
+        """Start the service, and wait until it listens."""
         home = self._project.root / "home"
         log = self._project.root.parent / "service.log"
-        # Nobody reads a pipe for as long as it lives, and one that is full would hold it.
+        # No one reads a pipe while the service runs, and a full pipe would block it.
         with log.open("w") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "app", "serve", "--project", str(self._project.root), "--port", str(self._port)],
@@ -46,13 +46,13 @@ class Service:
         return self._process.pid
 
     def kill(self) -> None:
-        """Kill it, as `kill -9` does."""
+        """Kill the service, as `kill -9` does."""
         assert self._process is not None
         self._process.kill()
         self._process.communicate()
 
     def stop(self) -> None:
-        """End it, if it still lives."""
+        """Stop the service, if it still runs."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.communicate()

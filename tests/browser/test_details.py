@@ -1,4 +1,4 @@
-"""Parts of pages that a person meets on the way: choices, requests, logs, narrow windows, little motion."""
+"""Details of pages: choices, requests, logs, narrow windows, reduced motion."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ schema: "1.7"
 MEGABYTES = 100
 
 TAIL_CHARACTERS = 200_000
-"""End of a log that a page shows."""
+"""Number of characters from the end of a log that a page shows."""
 
 
 def held(project: Project, page: Page) -> Path:
@@ -51,10 +51,10 @@ def held(project: Project, page: Page) -> Path:
 
 
 def follow(page: Page, name: re.Pattern[str]) -> str:
-    """Choose a log on the page of a run, once it is offered, and return its name."""
+    """Choose a log on the page of a run, as soon as the page offers it, and return its name."""
     chooser = page.tab.get_by_role("combobox", name="Log")
     option = chooser.locator("option", has_text=name)
-    # An option of a closed list is not visible, but there.
+    # An option of a closed list is attached to the page, but not visible.
     option.wait_for(state="attached")
     label = option.text_content() or ""
     chooser.select_option(label=label)
@@ -62,7 +62,7 @@ def follow(page: Page, name: re.Pattern[str]) -> str:
 
 
 def test_one_of_several_fitting_recipes_is_chosen(project: Project, page: Page) -> None:
-    """Where several recipes fit a description, each is offered, and the choice opens its form with the description."""
+    """The page offers each recipe that fits a description; the choice opens its form with the description."""
     project.add_recipe({**quick("other"), "task_patterns": ["look"]})
     page.open("/start")
     page.tab.get_by_label("Describe the task").fill("look around the harbour")
@@ -81,7 +81,7 @@ def test_one_of_several_fitting_recipes_is_chosen(project: Project, page: Page) 
 
 
 def test_issues_are_closed_together(page: Page) -> None:
-    """All open issues are selected and closed with one confirmation; the list says so, and shows them as closed."""
+    """All open issues are selected and closed with one confirmation; the list then shows them as closed."""
     for number in range(3):
         page.api("POST", "/api/issues", {"title": f"issue {number}", "body": "look"})
     page.open("/issues")
@@ -101,7 +101,7 @@ def test_issues_are_closed_together(page: Page) -> None:
 
 
 def test_the_drawer_shows_what_an_open_step_asks(project: Project, page: Page) -> None:
-    """The prompt of a step at work is in its drawer with agent and backend; afterwards it is read from the log."""
+    """The drawer of a running step shows its prompt, agent and backend; later it reads the prompt from the log."""
     project.say("draft", hang=True)
     scene = "Story/Scenes/SCN-the-arrival.md"
     run = page.api("POST", "/api/runs", {"recipe_id": "draft", "args": {"scene_path": scene}})
@@ -116,7 +116,7 @@ def test_the_drawer_shows_what_an_open_step_asks(project: Project, page: Page) -
 
 
 def test_a_written_file_is_an_output(project: Project, page: Page) -> None:
-    """A file that a run wrote is named first among its outputs."""
+    """The outputs of a run begin with the file that it wrote."""
     scene = "Story/Scenes/SCN-the-arrival.md"
     project.add_recipe({**draft("filed"), "outputs": [{"slot": "edited_draft", "path": "Drafts/one.md"}]})
     run = page.api("POST", "/api/runs", {"recipe_id": "filed", "args": {"scene_path": scene}})
@@ -129,7 +129,7 @@ def test_a_written_file_is_an_output(project: Project, page: Page) -> None:
 
 
 def test_the_output_file_of_a_command_is_an_output(project: Project, page: Page) -> None:
-    """A file that a command of orchestrate wrote is named with its path, also in a loop, and opens in the page."""
+    """A file that a command of an Orchestrate recipe wrote, also in a loop, is listed by path and opens in the page."""
     each = '{name: Each, command: [echo, "of ${item}"], output_file: "artifacts/${item}.txt"}'
     steps = f"steps:\n  - name: Loop\n    for_each: {{items: [a, b], steps: [{each}]}}\n"
     project.write(".control-room/recipes/orchestrate/filing.yaml", f'version: "1.1"\nname: filing\n{steps}')
@@ -149,7 +149,7 @@ def test_the_output_file_of_a_command_is_an_output(project: Project, page: Page)
 def test_a_step_in_the_queue_of_its_backend_shows_its_place(
     chromium: Browser, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a prompt of another run is answered, a step behind it is queued with its place, in list and drawer."""
+    """List and drawer show a step as queued, with its place, while its backend answers another run's prompt."""
     monkeypatch.setenv("FAKE_KEY", "secret-of-the-fake")
     answers = threading.Event()
 
@@ -183,11 +183,11 @@ def test_a_step_in_the_queue_of_its_backend_shows_its_place(
 
 
 def test_the_engine_of_a_service_on_temporal_is_named(page: Page) -> None:
-    """Where runs are on Temporal, the first page and the page of a run say so; the embedded engine needs no word."""
+    """With runs on Temporal, the home page and the page of a run name the engine; the embedded engine is not named."""
 
     def on_temporal(route: Route) -> None:
         answer = route.fetch()
-        body = answer.text().replace('"embedded"', '"temporal"')  # Empty where nothing has changed.
+        body = answer.text().replace('"embedded"', '"temporal"')  # Empty if the page has not changed.
         route.fulfill(response=answer, body=body)
 
     run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
@@ -201,7 +201,7 @@ def test_the_engine_of_a_service_on_temporal_is_named(page: Page) -> None:
 def test_a_run_that_cannot_be_read_says_so(
     chromium: Browser, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """List and page show the last known state, the file, the system's error and the next try; then the run is back."""
+    """List and page show an unreadable run's last state, file, error and next try, and later the run itself."""
     with served.in_a_thread(project) as address, chromium.new_context(base_url=address) as context:
         page = Page(context)
         run_id = page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "look"})["run_id"]
@@ -226,7 +226,7 @@ def test_a_run_that_cannot_be_read_says_so(
 
 
 def test_who_ordered_what_is_reached_from_runs_and_plans(project: Project, page: Page) -> None:
-    """The page of a run or a plan leads to the orders that concern it alone, and these lead back to the run."""
+    """The page of a run or a plan links to the orders that concern only it, and these link back to the run."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "look"})
     run = page.api("POST", "/api/runs", {"recipe_id": "ask-first"})
@@ -248,7 +248,7 @@ def test_who_ordered_what_is_reached_from_runs_and_plans(project: Project, page:
 
 
 def test_runs_are_filtered_by_time_and_recipes_by_text(page: Page) -> None:
-    """The age of runs is in the address and in what is asked; recipes are searched in place."""
+    """The filter by age is in the address and in the request; the page itself searches recipes."""
     page.api("POST", "/api/runs", {"recipe_id": "quick"})
     asked: list[str] = []
     page.tab.on("request", lambda request: asked.append(request.url))
@@ -268,7 +268,7 @@ def test_runs_are_filtered_by_time_and_recipes_by_text(page: Page) -> None:
 
 
 def test_tables_become_cards_in_a_narrow_window(page: Page) -> None:
-    """At 400 pixels each row is a card that names its values, and nothing is wider than the window."""
+    """In a window of 400 pixels each row is a card that names its values, and no part is wider than the window."""
     page.tab.set_viewport_size({"width": 400, "height": 900})
     page.api("POST", "/api/issues", {"title": "issue " + "of many words " * 10, "body": "look"})
     for path in ("/issues", "/recipes", "/agents"):
@@ -299,12 +299,12 @@ REACH = """() => [...document.querySelectorAll('a, button, input, select, textar
     while (down < 44 && reacts(down + 1)) down += 1;
     return [up + down + 1, each.outerHTML];
 }).filter(([high]) => high < 43)"""
-"""What reacts to a pointer on fewer than 44 pixels of height, a rounded one aside; text and its links need not."""
+"""Returns elements that react to a pointer on under 44 pixels of height (43 if rounded), except text and its links."""
 
 
 @pytest.mark.parametrize(("width", "height"), [(400, 900), (1280, 900), (1280, 600)])
 def test_what_is_pressed_has_room_for_a_finger(project: Project, page: Page, width: int, height: int) -> None:
-    """In every window, low ones too, buttons, fields and rows react on 44 pixels, also where they are drawn smaller."""
+    """In every window, low ones too, buttons, fields and rows react on 44 pixels, even if they are drawn smaller."""
     page.tab.set_viewport_size({"width": width, "height": height})
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     page.api("POST", "/api/issues", {"title": "issue", "body": "look"})
@@ -342,7 +342,7 @@ def test_what_is_pressed_has_room_for_a_finger(project: Project, page: Page, wid
 
 
 def test_a_followed_log_begins_anew(project: Project, page: Page) -> None:
-    """A log that is replaced by a shorter one while it is followed is shown from its start."""
+    """If a shorter log replaces the followed one, the page shows it from its start."""
     log = held(project, page)
     log.write_text("new\n", encoding="utf-8")
     expect(page.tab.locator(".log")).to_have_text("new\n", use_inner_text=True)
@@ -352,7 +352,7 @@ def test_a_followed_log_begins_anew(project: Project, page: Page) -> None:
 
 
 def test_a_followed_log_may_vanish(project: Project, page: Page) -> None:
-    """What was read of a log that is deleted while it is followed stays, and the page goes on."""
+    """If a followed log is deleted, the page keeps the text that it has read and continues to update."""
     log = held(project, page)
     log.unlink()
     project.write("go", "")
@@ -362,7 +362,7 @@ def test_a_followed_log_may_vanish(project: Project, page: Page) -> None:
 
 
 def test_a_large_log_opens_at_its_end(project: Project, page: Page) -> None:
-    """Of a log of 100 MB the page asks for and keeps the end alone."""
+    """The page requests and keeps only the end of a log of 100 MB."""
     run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
     page.open(f"/runs/{run['run_id']}").shows("It is done.")
     log = project.data / "runs" / run["run_id"] / "logs" / "large.log"
@@ -385,7 +385,7 @@ def test_a_large_log_opens_at_its_end(project: Project, page: Page) -> None:
 
 @pytest.mark.parametrize(("motion", "turns"), [("reduce", "none"), ("no-preference", "turn")])
 def test_little_motion_is_respected(chromium: Browser, project: Project, motion: str, turns: str) -> None:
-    """The sign of a running run turns only for those who did not ask for less motion."""
+    """The icon of a running run does not turn for a person who prefers reduced motion."""
     project.write(".control-room/recipes/amplifier/held.yaml", HELD)
     with (
         served.in_a_thread(project) as address,
@@ -405,7 +405,7 @@ def test_little_motion_is_respected(chromium: Browser, project: Project, motion:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_dialogs_drawers_and_faults_are_accessible(chromium: Browser, project: Project, site: str, scheme: str) -> None:
-    """Whatever opens over a page, and every fault, keeps the rules of accessibility in both schemes."""
+    """Dialogs, drawers and faults satisfy the accessibility rules in both colour schemes."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     scene = "Story/Scenes/SCN-the-arrival.md"
     with chromium.new_context(
@@ -487,7 +487,7 @@ def test_dialogs_drawers_and_faults_are_accessible(chromium: Browser, project: P
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_dialogs_of_keys_are_accessible(chromium: Browser, project: Project, site: str, scheme: str) -> None:
-    """A secret that is shown once, and what is asked before a key is rotated or revoked, keep the rules."""
+    """The panel with a new secret, and the dialogs that rotate or revoke a key, satisfy the accessibility rules."""
     with chromium.new_context(
         base_url=site, color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce"
     ) as context:
@@ -507,7 +507,7 @@ def test_the_dialogs_of_keys_are_accessible(chromium: Browser, project: Project,
 
 
 def test_the_costs_of_two_recipes_are_compared(project: Project, page: Page) -> None:
-    """Reported and estimated prices are side by side: in the chart, the table, the list, and on the run's page."""
+    """Reported and estimated prices appear side by side: in the chart, the table, the list, and on the run's page."""
     prices = {"version": "v1", "models": {"*": {"input_per_million_usd": 1000, "output_per_million_usd": 5000}}}
     page.api("PUT", "/api/prices", prices)
     project.add_recipe({**draft("told"), "label": "Told"})
@@ -538,7 +538,7 @@ def test_the_costs_of_two_recipes_are_compared(project: Project, page: Page) -> 
 
 
 def test_text_of_twice_the_size_is_not_cut(page: Page) -> None:
-    """Where a person has set the browser's text to 200 per cent, rows grow with it, and no page is too wide."""
+    """If the browser's text size is 200 per cent, rows grow with the text, and no page is wider than the window."""
     run = page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "look around"})
     sizes = page.tab.context.new_cdp_session(page.tab)
     sizes.send("Page.enable")
@@ -555,7 +555,7 @@ def test_text_of_twice_the_size_is_not_cut(page: Page) -> None:
 
 
 def test_an_endpoint_that_fails_says_why_and_when_it_is_tried_again(project: Project, chromium: Browser) -> None:
-    """A webhook without a listener: a test says that it did not arrive, and a message shows its tries and the next."""
+    """The page reports that a test of an unreachable webhook failed, and shows a message's tries and its next try."""
     with (
         served.in_a_thread(project, notify_allowed=("127.0.0.1",)) as address,
         chromium.new_context(base_url=address) as context,
@@ -578,7 +578,7 @@ def test_an_endpoint_that_fails_says_why_and_when_it_is_tried_again(project: Pro
 
 
 def test_a_run_at_a_gate_and_one_that_gave_way_say_so(project: Project, page: Page) -> None:
-    """A run at its only gate is not shown as complete; one that a newer run cancelled links to that run."""
+    """A run at its only gate is not shown as complete; a run that a newer one cancelled links to the newer one."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     key: dict[str, Any] = {"key": "book", "limit": 1}
     older = page.api("POST", "/api/runs", {"recipe_id": "ask-first", "concurrency": key})["run_id"]
@@ -591,11 +591,11 @@ def test_a_run_at_a_gate_and_one_that_gave_way_say_so(project: Project, page: Pa
     page.shows("concurrency key book")
     page.tab.get_by_role("link", name=newer, exact=True).click()
     page.shows("Go on?")
-    page.complaints.clear()  # The browser itself complains if the gate of the cancelled run is asked for too late.
+    page.complaints.clear()  # The browser reports an error if the page requests the gate of the cancelled run too late.
 
 
 def test_changes_are_filtered_and_older_ones_are_shown(project: Project, page: Page) -> None:
-    """The list of changes takes an action, names those that exist for one that does not, and goes on below its end."""
+    """The list of changes filters by action, names the known actions for an unknown one, and loads older changes."""
     for number in range(101):
         page.api("POST", "/api/issues", {"title": f"note {number}", "severity": "hint"})
     page.open("/access")
@@ -611,7 +611,7 @@ def test_changes_are_filtered_and_older_ones_are_shown(project: Project, page: P
 
 
 def test_all_shown_runs_are_chosen_at_once(page: Page) -> None:
-    """One click adds every row that is loaded to the selection."""
+    """One click adds every loaded row to the selection."""
     for number in range(3):
         page.api("POST", "/api/runs", {"recipe_id": "quick", "description": f"look {number}"})
     page.open("/runs")
@@ -623,7 +623,7 @@ def test_all_shown_runs_are_chosen_at_once(page: Page) -> None:
 
 
 def test_the_way_out_is_in_view(project: Project, chromium: Browser) -> None:
-    """A person who is signed in sees the way out without scrolling, in a window of 900 pixels and in a narrow one."""
+    """A signed-in person sees `Sign out` without scrolling, in a window 900 pixels high and in a narrow one."""
     with (
         served.in_a_thread(project, api_token="t" * 32) as address,
         chromium.new_context(base_url=address, viewport={"width": 1280, "height": 900}) as context,
@@ -640,7 +640,7 @@ def test_the_way_out_is_in_view(project: Project, chromium: Browser) -> None:
 
 
 def test_a_failed_task_is_retried_or_started_again(project: Project, page: Page) -> None:
-    """`Retry` keeps the run of a task and checks it again; `Start again` makes a new run."""
+    """`Retry` keeps the run of a task and checks it again; `Start again` starts a new run."""
     dod = [{"check": "file_exists", "path": "found.md"}]
     tasks = [{"description": "look around", "recipe_id": "quick", "dod": dod}]
     plan = page.api("POST", "/api/sessions", {"tasks": tasks})
@@ -663,7 +663,7 @@ def test_a_failed_task_is_retried_or_started_again(project: Project, page: Page)
 
 
 def test_a_viewer_is_offered_no_orders(project: Project, chromium: Browser) -> None:
-    """A viewer sees runs, plans and questions, and nothing that would be refused."""
+    """The pages show runs, plans and questions to a viewer, without the buttons that the service would refuse."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     token = {"Authorization": f"Bearer {'t' * 32}"}
     with served.in_a_thread(project, api_token="t" * 32) as address, chromium.new_context(base_url=address) as context:
@@ -684,7 +684,7 @@ def test_a_viewer_is_offered_no_orders(project: Project, chromium: Browser) -> N
 
 
 def test_a_form_changes_only_what_was_changed_in_it(project: Project, page: Page) -> None:
-    """Arguments given in the form of a task answer our question about them; dod is shown and stays."""
+    """Arguments in the form of a task answer the service's question about them; the form shows the dod and keeps it."""
     task = {"description": "draft it", "recipe_id": "draft", "dod": "It is there."}
     plan = page.api("POST", "/api/sessions", {"tasks": [task]})
     page.open(f"/plans/{plan['session_id']}").shows("Done when: It is there.")

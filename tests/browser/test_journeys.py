@@ -1,4 +1,4 @@
-"""What people do over several pages, and what may come in between."""
+"""Tasks that a person does over several pages, and what may interrupt them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ schema: "1.7"
 
 
 def test_a_page_survives_a_killed_service(chromium: Browser, project: Project) -> None:
-    """While the service is away a banner says so; after its restart the page continues, and no row is drawn anew."""
+    """A banner reports that the service is away; after a restart the page continues, and no row is drawn again."""
     project.write(".control-room/recipes/amplifier/held.yaml", HELD)
     with service.serving(project) as running, chromium.new_context(base_url=running.address) as context:
         page = Page(context)
@@ -60,7 +60,7 @@ def test_a_page_survives_a_killed_service(chromium: Browser, project: Project) -
         page.shows("The connection to the service is lost", within=".banner")
         assert first.bounding_box() == place
         expect(first).to_contain_text("done")
-        # Nothing is known of what happens meanwhile: clocks stand still.
+        # The page cannot know what happens meanwhile, so it stops its clocks.
         took = page.tab.locator(".steps [data-row] .right").last
         stood = took.text_content()
         page.tab.clock.fast_forward("10:00")
@@ -77,7 +77,7 @@ def test_a_page_survives_a_killed_service(chromium: Browser, project: Project) -
 
 
 def test_a_page_opened_while_the_service_is_away_comes_with_it(chromium: Browser, project: Project) -> None:
-    """A page whose files cannot be read says so in words, and is there once the service is back."""
+    """A page whose files cannot be read reports this in words, and appears once the service is back."""
     with service.serving(project) as running, chromium.new_context(base_url=running.address) as context:
         page = Page(context).open("/")
         running.kill()
@@ -92,7 +92,7 @@ def test_a_page_opened_while_the_service_is_away_comes_with_it(chromium: Browser
 
 
 def test_a_run_that_met_another_limit_says_whose(project: Project, page: Page) -> None:
-    """A time limit is raised on the run's page, and the budget that parked a run is named."""
+    """A person raises a time limit on the run's page; the page of a run that a budget parked names the budget."""
     project.write(".control-room/recipes/amplifier/held.yaml", HELD)
     late = page.api("POST", "/api/runs", {"recipe_id": "held", "limits": {"wall_seconds": 1}})
     page.open(f"/runs/{late['run_id']}").shows("time_limit")
@@ -110,7 +110,7 @@ def test_a_run_that_met_another_limit_says_whose(project: Project, page: Page) -
 
 
 def test_a_gate_is_denied(project: Project, page: Page) -> None:
-    """A denial is confirmed, ends the run, and its reason is on the run's page."""
+    """A denial needs confirmation and ends the run, and the run's page shows its reason."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     run = page.api("POST", "/api/runs", {"recipe_id": "ask-first"})
     page.open(f"/runs/{run['run_id']}").shows("Go on?")
@@ -151,7 +151,7 @@ def test_a_gate_is_denied(project: Project, page: Page) -> None:
 
 
 def test_everything_can_be_done_by_keyboard(project: Project, page: Page) -> None:
-    """From the home page to an approval, a search, a run and a step, without a pointer."""
+    """A person reaches an approval, a search, a run and a step from the home page without a pointer."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     for number in range(3):
         page.api("POST", "/api/runs", {"recipe_id": "quick", "description": f"look {number}"})
@@ -195,7 +195,7 @@ def test_everything_can_be_done_by_keyboard(project: Project, page: Page) -> Non
 
 
 def test_rows_are_walked_through(page: Page) -> None:
-    """`j` and `k` move from row to row, and the row that has the focus stays in view."""
+    """`j` and `k` move from row to row, and the row with the focus stays in view."""
     for number in range(60):
         page.api("POST", "/api/runs", {"recipe_id": "quick", "description": f"look {number:02}"})
     page.open("/runs")
@@ -210,7 +210,7 @@ def test_rows_are_walked_through(page: Page) -> None:
 
 
 def test_hostile_texts_stay_texts_everywhere(project: Project, page: Page) -> None:
-    """Markup, escape codes, right-to-left marks and a line of 1 MB are shown as they are, on every page."""
+    """Every page shows markup, escape codes, right-to-left marks and a line of 1 MB as plain text."""
     project.write(".control-room/recipes/amplifier/shouting.yaml", SHOUTING)
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL.replace("Go on?", "<b>Go</b> on?"))
     page.tab.on("dialog", lambda dialog: page.complaints.append(dialog.message))
@@ -241,7 +241,7 @@ def test_hostile_texts_stay_texts_everywhere(project: Project, page: Page) -> No
 
 
 def test_an_expired_sign_in_asks_again(chromium: Browser, project: Project) -> None:
-    """When a sign-in is over, the page leads to the token and back to where one was."""
+    """When a sign-in has expired, the page asks for the token and returns to the requested page."""
     token = "the-token-of-this-service"
     with (
         served.in_a_thread(project, api_token=token) as address,
@@ -262,7 +262,7 @@ def test_an_expired_sign_in_asks_again(chromium: Browser, project: Project) -> N
 
 
 def test_another_origin_is_kept_out(chromium: Browser, project: Project) -> None:
-    """A page of another port can neither read the interface nor give orders."""
+    """A page of another port can neither read the API nor give orders."""
     with (
         served.in_a_thread(project) as address,
         served.in_a_thread(Project(project.root / "other")) as other,
@@ -282,7 +282,7 @@ def test_another_origin_is_kept_out(chromium: Browser, project: Project) -> None
 
 
 def test_a_plan_is_edited_on_its_page(page: Page) -> None:
-    """Tasks are added, edited, moved and removed; a moved task keeps the focus, so that it can be moved on."""
+    """A person adds, edits, moves and removes tasks; a moved task keeps the focus, so that it can be moved further."""
     tasks = [{"description": f"look {number}", "recipe_id": "quick"} for number in (1, 2, 3)]
     plan = page.api("POST", "/api/sessions", {"intent": "Looks", "tasks": tasks})
     path = f"/api/sessions/{plan['session_id']}"

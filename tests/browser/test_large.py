@@ -1,4 +1,4 @@
-"""Pages over much: 5,000 steps, 2,000 runs; and pictures of every page in every form."""
+"""Large pages: 5,000 steps, 2,000 runs; and pictures of every page in every form."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ schema: "1.7"
 
 @pytest.mark.timeout(900)
 def test_five_thousand_steps(project: Project, page: pages.Page) -> None:
-    """A run of 5,000 steps opens at once and is scrolled through, with few rows in the page at any time."""
+    """A run of 5,000 steps opens at once, and few rows are in the page at any time while a person scrolls."""
     project.write(".control-room/recipes/amplifier/many.yaml", MANY)
     run = page.api("POST", "/api/runs", {"recipe_id": "many"})
     while page.api("GET", f"/api/runs/{run['run_id']}?wait=20")["status"] == "running":
@@ -54,7 +54,7 @@ def test_five_thousand_steps(project: Project, page: pages.Page) -> None:
 
 @pytest.mark.timeout(900)
 def test_a_step_repaints_its_own_row(project: Project, page: pages.Page) -> None:
-    """While steps come and end, the rows of the others are left alone."""
+    """While steps begin and end, the rows of other steps do not change."""
     held = 'name: held\nversion: "1.0.0"\ndescription: Hold\nsteps:\n'
     held += "".join(f'  - {{id: s{number}, type: bash, command: "true"}}\n' for number in range(20))
     held += '  - {id: hold, type: bash, command: "until [ -e go ]; do sleep 0.05; done"}\nschema: "1.7"\n'
@@ -76,7 +76,7 @@ def test_a_step_repaints_its_own_row(project: Project, page: pages.Page) -> None
 
 
 def test_two_thousand_runs(chromium: Browser, tmp_path: Path) -> None:
-    """A list of 2,000 runs is read as one scrolls, holds few rows at any time, and takes one order for many."""
+    """A list of 2,000 runs loads while a person scrolls, keeps few rows in the page, and takes one order for many."""
     # The browser's loop runs in this thread.
     with futures.ThreadPoolExecutor() as aside:
         made = aside.submit(lambda: asyncio.run(crowds.make(tmp_path / "crowd", finished=2000, whole=False)))
@@ -90,7 +90,7 @@ def test_two_thousand_runs(chromium: Browser, tmp_path: Path) -> None:
         expect(rows.first).to_contain_text("look 2")
         table, known = page.tab.locator(".runs"), "0"
         while int(known) < 2004:
-            # The next page is read when the end comes near.
+            # The page loads further runs when the end of the list is near.
             expect(table).not_to_have_attribute("aria-rowcount", known)
             known = table.get_attribute("aria-rowcount") or ""
             page.tab.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
@@ -111,9 +111,9 @@ def test_two_thousand_runs(chromium: Browser, tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.timeout(600)
 def test_every_page_in_every_form(chromium: Browser, project: Project, site: str, tmp_path: Path, scheme: str) -> None:
-    """No page is wider than its window or breaks a rule of accessibility; 320 pixels are 1280 at 400 per cent.
+    """No page is wider than its window or breaks an accessibility rule; 320 pixels are 1280 at 400 per cent.
 
-    The pictures are kept in the folder that `SCREENSHOTS` names.
+    The test saves the pictures in the folder that `SCREENSHOTS` names.
     """
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     folder = Path(os.environ.get("SCREENSHOTS", tmp_path))
@@ -151,7 +151,7 @@ def test_every_page_in_every_form(chromium: Browser, project: Project, site: str
             page.load_axe()
             page.tab.wait_for_load_state("load")
             shown = re.sub(r"\W+", "-", address).strip("-") or "home"
-            # One page in each width: what is drawn anew is what the width changes.
+            # The page is opened once for all widths: a change of the width redraws only the parts that depend on it.
             for width, name in ((1280, "wide"), (360, "narrow"), (320, "zoomed")):
                 page.tab.set_viewport_size({"width": width, "height": 900})
                 assert page.violations() == [], (address, width)

@@ -1,4 +1,4 @@
-"""Many open pages: what they cost the service while little happens, without the weight of as many browsers."""
+"""Many open pages: their cost for the service while little happens, measured without as many browsers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.integration.project import Project
 PAGES = 50
 SECONDS = 60
 PAUSE_SECONDS = 20
-"""Time after which an open page reads an address again that no event has concerned."""
+"""Time after which an open page reads an address again if no event concerned it."""
 
 ADDRESSES = ("/api/stats", "/api/sessions?limit=100", "/api/runs?status=done&limit=5", "/api/runs?limit=100")
-"""What the home page and the list read."""
+"""Addresses that the home page and the list of runs read."""
 
 MOST_CORES = 0.1
 
@@ -31,7 +31,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 async def follow(http: httpx.AsyncClient, opened: asyncio.Semaphore, news: asyncio.Event) -> None:
-    """Keep the stream of one page open, and tell of each event."""
+    """Keep the stream of one page open, and set `news` at each event."""
     async with http.stream("GET", "/api/events") as stream:
         opened.release()
         async for line in stream.aiter_lines():
@@ -40,7 +40,7 @@ async def follow(http: httpx.AsyncClient, opened: asyncio.Semaphore, news: async
 
 
 async def read_again(http: httpx.AsyncClient, news: asyncio.Event) -> None:
-    """Read what one page shows: after events, once a second at most; without any, rarely."""
+    """Read what one page shows: after events, at most once a second; without events, rarely."""
     etags: dict[str, str] = {}
     while True:
         news.clear()
@@ -53,7 +53,7 @@ async def read_again(http: httpx.AsyncClient, news: asyncio.Event) -> None:
 
 
 async def cost_of_pages(address: str, pid: int) -> float:
-    """Return the processor time that fifty pages cost in a while in which one run comes and ends."""
+    """Return the processor time that fifty pages cost during a period in which one run starts and ends."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits) as http:
         opened = asyncio.Semaphore(0)
@@ -75,7 +75,7 @@ async def cost_of_pages(address: str, pid: int) -> float:
 
 @pytest.mark.slow
 def test_fifty_open_pages_cost_less_than_a_tenth_of_a_core(project: Project) -> None:
-    """Each page keeps one stream and asks rarely, so that many of them are no load."""
+    """Fifty pages, each with one stream and rare requests, cost the service less than a tenth of a core."""
     with service.serving(project) as running:
         cost = asyncio.run(cost_of_pages(running.address, running.pid))
 

@@ -25,7 +25,7 @@ schema: "1.7"
 """
 
 UNKNOWN = "/none"
-"""The service answers 404 with the pages, whose own word it is."""
+"""The service answers 404 with the pages, which report the unknown address themselves."""
 
 PAGES = {
     "/": "Home",
@@ -51,7 +51,7 @@ PAGES = {
 
 
 def test_a_question_shows_exactly_what_is_decided_on(project: Project, page: Page) -> None:
-    """Text, table, difference and JSON are told apart, as texts; afterwards stands who decided."""
+    """A question shows text, table, diff and JSON differently, all as plain text, and later who decided."""
     change = "```diff\n-<b>dark</b>\n+bright\n```\n"
     asked = f'Publish?\n\n| a | b |\n| 1 | <i>2</i> |\n\n{change}\n```json\n{{"a": 1}}\n```\n' + "long " * 5000 + "end"
     prompt = "\n".join(f"        {line}" for line in asked.splitlines())
@@ -81,7 +81,7 @@ def test_a_question_shows_exactly_what_is_decided_on(project: Project, page: Pag
 
 
 def test_older_runs_are_read_when_one_comes_near(page: Page) -> None:
-    """The list goes on behind its first page, as far as one scrolls."""
+    """The list of runs loads further pages while a person scrolls."""
     for number in range(130):
         page.api("POST", "/api/runs", {"recipe_id": "quick", "description": f"look {number:03}"})
     page.open("/runs")
@@ -97,7 +97,7 @@ def test_older_runs_are_read_when_one_comes_near(page: Page) -> None:
 
 
 def test_a_wrong_form_says_what_is_wrong_beside_the_field(page: Page) -> None:
-    """What is missing or refused stands beside its field, and nothing is started."""
+    """Missing and refused values are reported beside their fields, and no run starts."""
     page.open("/start?recipe=analytical_prose")
     page.tab.locator("#start").click()
     expect(page.tab.locator("#arg-scene_path-help")).to_contain_text("This argument is required.")
@@ -107,11 +107,11 @@ def test_a_wrong_form_says_what_is_wrong_beside_the_field(page: Page) -> None:
     expect(page.tab.get_by_role("alert")).to_contain_text("args_invalid")
     expect(page.tab.locator("#arg-scene_path-help")).to_contain_text("1024")
     assert page.api("GET", "/api/runs") == []
-    page.complaints.clear()  # The browser itself complains of each refusal.
+    page.complaints.clear()  # The browser reports each refusal as an error.
 
 
 def test_files_are_offered_where_an_argument_names_one(project: Project, page: Page) -> None:
-    """A path is completed from the files of the project; a list of paths takes one after the other."""
+    """The form completes a path from the files of the project; a list of paths takes one path after the other."""
     page.open("/start?recipe=creative_draft_scene")
     offered = page.tab.locator("#files option")
     expect(offered.and_(page.tab.locator('[value="Story/Scenes/SCN-the-arrival.md"]'))).to_have_count(1)
@@ -125,7 +125,7 @@ def test_files_are_offered_where_an_argument_names_one(project: Project, page: P
 
 
 def test_a_form_keeps_what_was_entered(project: Project, page: Page) -> None:
-    """Entries outlive a start, the way back and a reload; a path that is not listed is told, and a fault is focused."""
+    """Entries survive a start, the way back and a reload; unlisted paths are reported, a wrong field gets the focus."""
     page.open("/start?recipe=draft")
     page.tab.locator("#start").click()
     expect(page.tab.locator("#arg-scene_path")).to_be_focused()
@@ -146,7 +146,7 @@ def test_a_form_keeps_what_was_entered(project: Project, page: Page) -> None:
 
 
 def test_a_list_without_a_schema_stays_a_list(project: Project, page: Page) -> None:
-    """Where only the default tells what an argument is, a list of texts is edited as one, line by line."""
+    """If only the default shows that an argument is a list of texts, the form edits it line by line."""
     steps = 'steps:\n  - {id: each, foreach: "{{names}}", as: name, type: bash, command: "echo {{name}}"}\n'
     head = 'name: each\ndescription: Each\nversion: "1.0.0"\nschema: "1.7"\ncontext: {names: [a, b]}\n'
     project.write(".control-room/recipes/amplifier/each.yaml", head + steps)
@@ -161,7 +161,7 @@ def test_a_list_without_a_schema_stays_a_list(project: Project, page: Page) -> N
 
 
 def test_an_answer_that_comes_too_late_is_reported(project: Project, page: Page) -> None:
-    """Of two answers at once the second was not recorded, and its page says so with what was written."""
+    """If another answer was first, the page reports that its answer was not recorded, and shows the message written."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     page.api("POST", "/api/runs", {"recipe_id": "ask-first"})
     page.open("/inbox").shows("Go on?")
@@ -180,11 +180,11 @@ def test_an_answer_that_comes_too_late_is_reported(project: Project, page: Page)
 
     page.shows("Your answer “deny” came too late and was not recorded. Your message was: not yet")
     page.shows(re.compile("Just answered.+approve"))
-    page.complaints.clear()  # The browser itself complains of the refusal.
+    page.complaints.clear()  # The browser reports the refusal as an error.
 
 
 def test_logs_of_a_run_that_was_sent_on_appear(project: Project, page: Page) -> None:
-    """A page over a failed run lists the logs that come after a resume, though it was away until the run was done."""
+    """The page of a failed run lists the logs of its resume, even if the page was offline until the run was done."""
     steps = 'steps:\n  - {id: one, type: bash, command: "echo 1; test -e go"}\n'
     steps += '  - {id: two, type: bash, command: "echo 2"}\n'
     head = 'name: stops\ndescription: Stop\nversion: "1.0.0"\nschema: "1.7"\n'
@@ -200,13 +200,13 @@ def test_logs_of_a_run_that_was_sent_on_appear(project: Project, page: Page) -> 
         pass
     page.tab.context.set_offline(False)
     page.shows("It is done.")
-    page.complaints.clear()  # The browser itself complains of what it asked while it was away.
+    page.complaints.clear()  # The browser reports its requests while it was offline as errors.
 
     expect(logs.filter(has_text="two.1")).to_have_count(1)
 
 
 def test_outputs_open_in_the_page(project: Project, page: Page) -> None:
-    """An output shows its whole text, and a pointer the payload of its receipt, without leaving the page."""
+    """An output opens in the page with its whole text, and a pointer with the payload of its receipt."""
     run = page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "quick"})
     page.open(f"/runs/{run['run_id']}")
     page.tab.locator("summary", has_text="discovery").click()
@@ -215,14 +215,14 @@ def test_outputs_open_in_the_page(project: Project, page: Page) -> None:
 
 
 def test_a_recipe_starts_by_itself(project: Project, page: Page) -> None:
-    """The form of a recipe makes a schedule of what is filled in, and the page of the trigger governs it."""
+    """The form of a recipe creates a schedule from its values, and the page of the trigger controls it."""
     page.open("/start?recipe=quick")
     page.tab.locator("summary", has_text="Start it on a schedule").click()
     page.tab.get_by_label("When").select_option("cron")
     page.tab.get_by_label("Minute, hour, day, month, weekday").fill("61 * * * *")
     page.button("Create a trigger").click()
     expect(page.tab.get_by_role("alert")).to_contain_text("61")
-    page.complaints.clear()  # The browser itself complains of the refusal.
+    page.complaints.clear()  # The browser reports the refusal as an error.
     page.tab.get_by_label("Minute, hour, day, month, weekday").fill("30 7 * * MON-FRI")
     page.tab.get_by_label("Time zone").fill("Europe/Berlin")
     page.button("Create a trigger").click()
@@ -245,7 +245,7 @@ def test_a_recipe_starts_by_itself(project: Project, page: Page) -> None:
 
 
 def test_a_run_is_run_again_from_a_step(project: Project, page: Page) -> None:
-    """The drawer of a step offers a fork, tells before what runs again, and leads to the new run."""
+    """The drawer of a step offers a fork, shows beforehand which steps run again, and opens the new run."""
     run = page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "quick"})
     page.open(f"/runs/{run['run_id']}")
     page.shows("It is done.")
@@ -266,7 +266,7 @@ def test_a_run_is_run_again_from_a_step(project: Project, page: Page) -> None:
 
 
 def test_people_get_keys(project: Project, page: Page) -> None:
-    """The first key closes the service and signs its maker in; further ones are added, rotated and revoked."""
+    """The first key closes the service and signs in its maker; further keys are added, rotated and revoked."""
     page.open("/access")
     page.tab.get_by_label("Name").fill("ada")
     page.button("Add a key").click()
@@ -290,11 +290,11 @@ def test_people_get_keys(project: Project, page: Page) -> None:
     page.tab.locator("dialog[open]").get_by_role("button", name="Revoke").click()
     expect(row).to_have_count(0)
     page.shows("key.")
-    page.complaints.clear()  # The browser itself complains of refusals.
+    page.complaints.clear()  # The browser reports refusals as errors.
 
 
 def test_a_runner_is_offered_no_settings(chromium: Browser, site: str, page: Page) -> None:
-    """What only an admin may change is shown to others, without the buttons that change it."""
+    """A runner sees the settings that only an admin may change, without the buttons that change them."""
     page.open("/access")
     page.tab.get_by_label("Name").fill("ada")
     page.button("Add a key").click()
@@ -313,11 +313,11 @@ def test_a_runner_is_offered_no_settings(chromium: Browser, site: str, page: Pag
         expect(bob.tab.get_by_role("link", name="Start a run").first).to_be_visible()
     page.open("/rules").shows("No run is removed.")
     expect(page.button("Edit").first).to_be_visible()
-    page.complaints.clear()  # The browser itself complains of refusals.
+    page.complaints.clear()  # The browser reports refusals as errors.
 
 
 def test_whoever_is_told_is_listed(project: Project, page: Page) -> None:
-    """An endpoint is added with its secret shown once, and removed."""
+    """An endpoint is added, with its secret shown once, and removed."""
     page.open("/notifications")
     page.tab.get_by_label("Address").fill("https://example.org/hook")
     page.button("Add").click()
@@ -330,7 +330,7 @@ def test_whoever_is_told_is_listed(project: Project, page: Page) -> None:
 
 
 def test_rules_are_edited(project: Project, page: Page) -> None:
-    """Rules are shown in words and edited as JSON; what they would remove is said first, faults are named by place."""
+    """Rules are shown in words and edited as JSON; the page previews removals and names faults by place."""
     run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
     page.open(f"/runs/{run['run_id']}").shows("It is done.")
     page.open("/rules").shows("No run is removed.")
@@ -357,11 +357,11 @@ def test_rules_are_edited(project: Project, page: Page) -> None:
     policies.get_by_role("button", name="Save", exact=True).click()
     expect(policies.get_by_role("alert")).to_contain_text("Someone else has changed this")
     assert page.api("GET", "/api/policies")["policies"][0]["recipe_id"] == "draft"
-    page.complaints.clear()  # The browser itself complains of refusals.
+    page.complaints.clear()  # The browser reports refusals as errors.
 
 
 def test_a_recipe_that_is_not_there_is_marked(page: Page) -> None:
-    """A misspelt budget or policy would count for no run; a recipe that is there is not marked."""
+    """A budget or policy whose misspelt recipe would match no run is marked; an existing recipe is not marked."""
     mark, limits = "(there is no such recipe)", {"calls": 1}
     for name in ("daft", "draft", "decompose"):
         page.api("PUT", f"/api/budgets/{name}", {"recipe_id": name, "limits": limits})
@@ -378,7 +378,7 @@ def test_a_recipe_that_is_not_there_is_marked(page: Page) -> None:
 
 
 def test_prices_are_edited(page: Page) -> None:
-    """Prices keep what the table does not show, and get a version of their own with each change."""
+    """An edit of prices keeps fields that the table does not show, and each change makes a new version."""
     price = {"input_per_million_usd": 3, "output_per_million_usd": 15, "context_tokens": 200000}
     first = page.api("PUT", "/api/prices", {"models": {"big-*": price}})
     page.open("/rules").shows("big-*")
@@ -395,7 +395,7 @@ def test_prices_are_edited(page: Page) -> None:
 
 
 def test_a_run_that_met_its_limit_goes_on_once_it_is_raised(project: Project, page: Page) -> None:
-    """A limit of the form parks the run, which says so; raised on its page, the run ends as done."""
+    """A run parks at the limit from its form, as its page reports; once the limit is raised, the run ends as `done`."""
     page.open("/start?recipe=draft")
     page.tab.locator("#arg-scene_path").fill("Story/Scenes/SCN-the-arrival.md")
     page.tab.locator("summary", has_text="Limits").click()
@@ -420,7 +420,7 @@ def test_a_run_that_met_its_limit_goes_on_once_it_is_raised(project: Project, pa
 
 
 def test_runs_are_labelled(project: Project, page: Page) -> None:
-    """Labels of one run are edited as lines, several runs get one together, and a pin is set and taken back."""
+    """Labels of one run are edited as lines, several runs are labelled together, and a pin is set and removed."""
     runs = [page.api("POST", "/api/runs", {"recipe_id": "quick", "description": f"run {at}"}) for at in range(2)]
     page.open(f"/runs/{runs[0]['run_id']}")
     page.button("Add labels").click()
@@ -451,7 +451,7 @@ def test_runs_are_labelled(project: Project, page: Page) -> None:
 
 
 def test_a_run_that_waits_for_another_says_for_what(project: Project, page: Page) -> None:
-    """A run whose child waits at a gate shows the chain down to the question, with a way to answer it."""
+    """A run whose child waits at a gate shows the chain down to the question, with a link to answer it."""
     recipes = project.data / "recipes" / "amplifier"
     recipes.mkdir(parents=True, exist_ok=True)
     head = "description: Ask.\nversion: 1.0.0\nschema: '1.7'\n"
@@ -476,7 +476,7 @@ def test_a_run_that_waits_for_another_says_for_what(project: Project, page: Page
 
 
 def test_what_a_start_will_do_is_told_before(project: Project, page: Page) -> None:
-    """Steps, agents with their readiness, calls at most and problems stand beside the form as it is filled in."""
+    """The form shows steps, agents with readiness, maximum of calls and problems while a person fills it in."""
     told = page.tab.get_by_role("region", name="Before it starts")
     page.open("/start?recipe=staged-review")
     expect(told).to_contain_text("ready to start; files are not checked")
@@ -502,11 +502,11 @@ def test_what_a_start_will_do_is_told_before(project: Project, page: Page) -> No
     page.tab.wait_for_url("**/runs/*")
 
     page.shows("It is done.")
-    page.complaints.clear()  # The browser itself complains of what cannot be asked.
+    page.complaints.clear()  # The browser reports the aborted requests as errors.
 
 
 def test_a_log_is_followed_while_it_grows(project: Project, page: Page) -> None:
-    """What a step writes is on the page before the step ends."""
+    """The page shows the output of a step before the step ends."""
     project.write(
         ".control-room/recipes/amplifier/writing.yaml",
         'name: writing\nversion: "1.0.0"\ndescription: Write\nsteps:\n  - id: write\n    type: bash\n'
@@ -516,7 +516,7 @@ def test_a_log_is_followed_while_it_grows(project: Project, page: Page) -> None:
     page.open(f"/runs/{run['run_id']}").shows("It works on write.")
     chooser = page.tab.get_by_role("combobox", name="Log")
     output = chooser.locator("option", has_text=re.compile("write.*out"))
-    # An option of a closed list is not visible, but there.
+    # An option of a closed list is attached to the page, but not visible.
     output.wait_for(state="attached")
     chooser.select_option(label=output.text_content())
     expect(page.tab.locator(".log")).to_contain_text("first")
@@ -527,7 +527,7 @@ def test_a_log_is_followed_while_it_grows(project: Project, page: Page) -> None:
 
 
 def test_attempts_and_the_age_of_the_last_output_are_told(project: Project, page: Page) -> None:
-    """A step that was tried twice says so in its row and shows both tries; one at work tells when it was last heard."""
+    """The row and the drawer of a step show its two attempts; a running step shows the age of its last output."""
     project.write(
         ".control-room/recipes/amplifier/retrying.yaml",
         'name: retrying\nversion: "1.0.0"\ndescription: Try\nsteps:\n'

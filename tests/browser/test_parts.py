@@ -19,7 +19,7 @@ CHIEF = {"id": "chief-001", "archetype": "chief", "tier": "t3", "backend": "said
 
 
 def test_a_plan_goes_from_an_intent_to_done(chromium: Browser, project: Project) -> None:
-    """The chief splits an intent into tasks; a question is answered in place, and the plan runs to its end."""
+    """The chief splits an intent into tasks; a person answers a question on the page, and the plan completes."""
     agents = json.loads((project.data / "agents.json").read_text(encoding="utf-8"))
     project.write(".control-room/agents.json", json.dumps(agents | {"agents": [*agents["agents"], CHIEF]}))
     first = {"id": 1, "description": "look around", "deps": [], "dod": "Seen", "scoping_question": "Which harbour?"}
@@ -31,7 +31,7 @@ def test_a_plan_goes_from_an_intent_to_done(chromium: Browser, project: Project)
         page.button("Make a plan").click()
         page.tab.wait_for_url("**/plans/sp_*")
         page.shows("Which harbour?")
-        # Whether the words of a definition of done hold is asked in tests of reviews.
+        # Tests of reviews cover definitions of done in words.
         page.api("PATCH", page.tab.url.replace("/plans/", "/api/sessions/"), {"review": "off"})
         page.tab.get_by_label("Which harbour?").fill("the northern one")
         page.button("Answer").click()
@@ -47,7 +47,7 @@ def test_a_plan_goes_from_an_intent_to_done(chromium: Browser, project: Project)
 
 
 def test_a_conference_shows_evidence_and_opinions_side_by_side(chromium: Browser, project: Project) -> None:
-    """A question is asked of all agents; each opinion has its verdict, and the evidence its receipt."""
+    """A conference asks all agents one question; each opinion has its verdict, and the evidence its receipt."""
     conferring.prepare(project)
     with served.in_a_thread(project) as address, chromium.new_context(base_url=address) as context:
         page = Page(context).open("/conferences")
@@ -67,7 +67,7 @@ def test_a_conference_shows_evidence_and_opinions_side_by_side(chromium: Browser
 
 
 def test_faults_of_recipes_and_agents_say_where_and_what_to_install(project: Project, page: Page) -> None:
-    """A broken recipe is listed with file and line, a missing program with how to install it."""
+    """The list shows file and line of a broken recipe, and how to install a missing program."""
     project.write(".control-room/recipes/amplifier/broken.yaml", 'name: broken\nversion: "1.0.0"\nsteps: 3\n')
     page.open("/recipes")
     row = page.tab.locator("tbody tr", has_text="broken")
@@ -81,7 +81,7 @@ def test_faults_of_recipes_and_agents_say_where_and_what_to_install(project: Pro
 
 
 def test_the_journal_of_a_run_is_verified_on_request(page: Page) -> None:
-    """The badge says whether the files of a run are what was written."""
+    """The badge shows whether the files of a run are valid."""
     run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
     page.open(f"/runs/{run['run_id']}").shows("It is done.")
     page.button("Verify").click()
@@ -106,7 +106,7 @@ def test_runs_that_a_run_started_are_listed(project: Project, page: Page) -> Non
 
 
 def test_the_theme_is_chosen_and_kept(page: Page) -> None:
-    """The switch goes through system, light and dark; the choice outlives the page."""
+    """The switch changes between system, light and dark; a reload keeps the choice."""
     page.open("/")
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.tab.evaluate(ground)
@@ -120,7 +120,7 @@ def test_the_theme_is_chosen_and_kept(page: Page) -> None:
 
 
 def test_ids_are_copied(page: Page) -> None:
-    """The button beside an id puts it on the clipboard."""
+    """The button beside an id copies it to the clipboard."""
     page.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
     run = page.api("POST", "/api/runs", {"recipe_id": "quick"})
     page.open(f"/runs/{run['run_id']}")
@@ -131,7 +131,7 @@ def test_ids_are_copied(page: Page) -> None:
 
 
 def test_resume_names_the_step_whose_evidence_was_rejected(chromium: Browser, project: Project) -> None:
-    """A reply without the evidence that its step demands is asked for anew; what is said of Resume names its step."""
+    """A run stops at a reply without the evidence that its step demands, and `Resume` names that step."""
     recipe = projects.draft("proven")
     recipe["phase_b"][0]["evidence"] = True
     project.add_recipe(recipe)

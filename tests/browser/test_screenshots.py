@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.slow
 @pytest.mark.skipif(not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), reason="no Chromium")
 def test_the_script_makes_the_screenshots_of_the_readme(tmp_path: Path) -> None:
-    """`scripts/screenshots.py` photographs a run of the demo in light and what waits in dark, under the same names."""
+    """`scripts/screenshots.py` makes a light picture of a run and a dark one of the home page, named as in the docs."""
     command = [sys.executable, str(ROOT / "scripts" / "screenshots.py"), "--folder", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

@@ -1,4 +1,4 @@
-"""One smoke for each page, in a real browser against a real service with scripted agents; they share the service."""
+"""One smoke test for each page, in a real browser, against a real service with scripted agents that all tests share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.integration.project import Project
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return the project of all smokes."""
+    """Return the project that all smoke tests share."""
     project = Project(tmp_path_factory.mktemp("smokes") / "project")
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     return project
@@ -25,13 +25,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture(scope="module")
 def site(project: Project) -> Iterator[str]:
-    """Return the address of the service of all smokes."""
+    """Return the address of the service that all smoke tests share."""
     with served.in_a_thread(project) as address:
         yield address
 
 
 def test_every_page_opens(page: Page) -> None:
-    """A page opens by its address, without an error in the console, and is accessible as far as a program can tell."""
+    """A page opens by its address without an error in the console, and the accessibility checker finds no violation."""
     page.tab.goto("/")
     page.load_axe()
     for path, heading in PAGES.items():
@@ -45,7 +45,7 @@ def test_every_page_opens(page: Page) -> None:
 
 
 def test_a_run_is_started_from_the_form_and_watched(page: Page) -> None:
-    """The form of a recipe starts a run; its page shows each step as it ends, and the output."""
+    """The form of a recipe starts a run; the run's page shows each step as it ends, and the output."""
     page.open("/start")
     page.tab.get_by_role("link", name="quick", exact=True).click()
     page.tab.locator("#start").click()
@@ -57,7 +57,7 @@ def test_a_run_is_started_from_the_form_and_watched(page: Page) -> None:
 
 
 def test_a_gate_is_answered_in_one_tab_and_seen_in_another(page: Page) -> None:
-    """A question waits in the inbox; its answer is confirmed, and every other tab sees it."""
+    """A question waits in the inbox; its answer needs confirmation, and every other tab shows the result."""
     run = page.api("POST", "/api/runs", {"recipe_id": "ask-first"})
     other = Page(page.tab.context).open(f"/runs/{run['run_id']}")
     other.shows("It waits for an answer")
@@ -72,7 +72,7 @@ def test_a_gate_is_answered_in_one_tab_and_seen_in_another(page: Page) -> None:
 
 
 def test_a_failed_run_says_why_and_is_sent_on(project: Project, page: Page) -> None:
-    """The page of a failed run names the reason; once that is gone, a confirmed resume sends it on to its end."""
+    """The page of a failed run names the reason; once the reason is removed, a confirmed resume completes the run."""
     scene = "Story/Scenes/SCN-the-arrival.md"
     run = page.api("POST", "/api/runs", {"recipe_id": "picky", "args": {"scene_path": scene, "other_path": scene}})
     page.open(f"/runs/{run['run_id']}").shows(re.compile("Why it failed.+SCN-never"))
@@ -87,7 +87,7 @@ def test_a_failed_run_says_why_and_is_sent_on(project: Project, page: Page) -> N
 
 
 def test_the_list_is_there_after_two_requests(page: Page) -> None:
-    """The first rows of the list cost one request, beside the stream that keeps it up to date."""
+    """The first rows of the list need one request, beside the stream that keeps the list up to date."""
     page.api("POST", "/api/runs", {"recipe_id": "quick"})
     page.tab.add_init_script(
         "new MutationObserver((_, all) => document.querySelector('.runs [data-row]') && (all.disconnect(),"
@@ -97,7 +97,7 @@ def test_the_list_is_there_after_two_requests(page: Page) -> None:
     sent: list[str] = []
     page.tab.on("request", lambda request: sent.append(request.url))
     page.open("/runs")
-    # The policy of the pages keeps Playwright from waiting for an expression.
+    # The policy of the pages prevents Playwright from evaluating an expression while it waits.
     expect(page.tab.locator(".runs [data-row]").first).to_be_visible()
     asked = [url for url in sent if "/api/" in url]
 
@@ -106,7 +106,7 @@ def test_the_list_is_there_after_two_requests(page: Page) -> None:
 
 
 def test_an_unknown_price_is_never_zero(project: Project, page: Page) -> None:
-    """The page of costs adds up what was reported, and says of the rest that it is unknown."""
+    """The page of costs adds up the reported costs, and shows the others as unknown."""
     project.say("draft", text="It is dark.", usage={"input_tokens": 700, "output_tokens": 50, "cost_usd": 0.25})
     project.say("polish", text="It was dark.", usage={"input_tokens": 90, "output_tokens": 10, "cost_usd": None})
     scene = "Story/Scenes/SCN-the-arrival.md"
@@ -124,7 +124,7 @@ def test_an_unknown_price_is_never_zero(project: Project, page: Page) -> None:
 
 
 def test_a_plan_goes_from_tasks_to_done(page: Page) -> None:
-    """A plan is approved and started on its page, and its runs are reached from it."""
+    """A plan is approved and started on its page, which links to its runs."""
     tasks = [
         {"description": "look around", "recipe_id": "quick"},
         {"description": "look again", "recipe_id": "quick", "deps": [1]},
@@ -142,7 +142,7 @@ def test_a_plan_goes_from_tasks_to_done(page: Page) -> None:
 
 
 def test_hostile_texts_are_texts(page: Page) -> None:
-    """Markup, escape codes and right-to-left marks in a description are shown, never interpreted."""
+    """A page shows markup, escape codes and right-to-left marks of a description as plain text."""
     hostile = "<img src=x onerror=alert(1)><b>bold</b> \u202egnirts \x07 {{x}}"
     run = page.api("POST", "/api/runs", {"recipe_id": "quick", "description": hostile})
     page.open(f"/runs/{run['run_id']}").shows("<b>bold</b>")
@@ -152,7 +152,7 @@ def test_hostile_texts_are_texts(page: Page) -> None:
 
 
 def test_a_token_is_exchanged_for_a_sign_in(chromium: Browser, tmp_path: Path) -> None:
-    """A page that is refused asks for the token, leads back to where one was, and can be signed out."""
+    """A refused page asks for the token, returns to the requested page, and offers to sign out."""
     with (
         served.in_a_thread(Project(tmp_path / "project"), api_token="the-token-of-this-service") as address,
         chromium.new_context(base_url=address) as context,

@@ -1,4 +1,4 @@
-"""The checker of accessibility is the published one."""
+"""The accessibility checker is the published file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.browser import pages
 
 
 def test_the_checker_is_as_published() -> None:
-    """The vendored file has the hash that stands beside it, and its licence is there."""
+    """The vendored file has the hash recorded in the README beside it, and its licence is included."""
     folder = pages.AXE.parent
     recorded = re.search(r"sha256: ([0-9a-f]{64})", (folder / "README.md").read_text(encoding="utf-8"))
 

@@ -1,4 +1,4 @@
-"""A project with recipes that ask people, and the real service over it."""
+"""A project with recipes that ask people, and the real service for it."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ SHIP: tuple[Step, ...] = (
     {"gate": "ship", "prompt": "Ship it?"},
     {"check": "after", "path": "Story/Scenes/SCN-the-bridge.md"},
 )
-"""Look, ask, go on."""
+"""Check a file, ask a person, continue."""
 
 
 def platform(environ: Mapping[str, str] | None = None) -> bootstrap.Platform:
-    """Return the real world, in which recipes of this language are understood too."""
+    """Return the real platform with the `asking` dialect added."""
     return dataclasses.replace(bootstrap.real_platform(environ or {}), dialects={**registry.DIALECTS, "asking": ASKING})
 
 
 def add(project: Project, recipe_id: str, *steps: Step) -> None:
-    """Write a recipe."""
+    """Write a recipe of the project."""
     document = {"recipe_id": recipe_id, "steps": list(steps)}
     project.write(f".control-room/recipes/asking/{recipe_id}.json", json.dumps(document))
 
 
 class Asked(served.Served):
-    """The service over such a project."""
+    """The service of a project whose recipes ask people."""
 
     def __init__(self, project: Project, http: httpx.AsyncClient, application: bootstrap.Application) -> None:
         super().__init__(project, http)
         self.application = application
-        """What it is served from."""
+        """The application that the service serves."""
 
     async def gates(self, **query: Any) -> list[dict[str, Any]]:
         """Return the inbox."""

@@ -14,8 +14,10 @@ Step = Mapping[str, Any]
 
 
 class Asking(json_dialect.JsonDialect):
-    """A dialect whose steps are `{"gate": key, …fields of the gate, "stops": whether a denial fails the run}`,
-    `{"check": key, "path": a file that must be there}`, `{"timer": key, "seconds": s}`, `{"child": key, "recipe_id"}`,
+    """A dialect whose steps are gates, checks, timers, children, file searches, tools, agents and parallel branches.
+
+    The forms are `{"gate": key, …fields of the gate, "stops": whether a denial fails the run}`,
+    `{"check": key, "path": a file that must exist}`, `{"timer": key, "seconds": s}`, `{"child": key, "recipe_id"}`,
     `{"files": key, "pattern"}`, `{"tool": key, "name", "args", "retry_seconds"}`, `{"speak": key, "session"}` and
     `{"gather": {name: […]}}`.
     """

@@ -1,4 +1,4 @@
-"""A project whose team can confer: a chief, a critic, an editor and a writer that speak from a script."""
+"""A project with a team for conferences: a chief, a critic, an editor and a writer with scripted replies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOOK = call("prose_analyzer", scene_path=SCENE_PATH)
 
 
 def agents(backend: str = "said", **evidence: str) -> dict[str, Any]:
-    """Return `agents.json`: every bundled agent is kept from conferences, so that only the team takes part."""
+    """Return `agents.json` with every bundled agent excluded from conferences, so that only the team takes part."""
     bundled = ("planner", "writer", "editor", "continuity", "critic", "librarian", "chief")
     away = [{"id": f"{name}-001", "modes": ["pipeline"]} for name in bundled]
     team = [
@@ -42,7 +42,7 @@ def agents(backend: str = "said", **evidence: str) -> dict[str, Any]:
 
 
 def prepare(project: Project, **evidence: str) -> Project:
-    """Let a project's team confer; unless a test says otherwise the chief calls one tool, and all quote the scene."""
+    """Prepare a project for conferences: by default, the chief calls one tool and all agents quote the scene."""
     project.write(".control-room/agents.json", json.dumps(agents(**evidence)))
     project.say("chief", text=LOOK)
     for turn in range(2, 7):
@@ -52,11 +52,11 @@ def prepare(project: Project, **evidence: str) -> Project:
 
 
 def everybody(project: Project, **entry: Any) -> None:
-    """Let all participants answer alike."""
+    """Let all participants give the same answer."""
     for name in TEAM:
         project.say(f"opinion.{name}-1", **entry)
 
 
 def made(root: Path) -> Project:
-    """Make such a project."""
+    """Create a project that is prepared for conferences."""
     return prepare(Project(root))

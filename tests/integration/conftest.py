@@ -1,4 +1,4 @@
-"""A project, and the service over it, for every test of this folder that asks for one."""
+"""A project and its service, for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> holding.Held:
-    """Return what lets the replies come whose delay is `held.DELAY_SECONDS`."""
+    """Return the switch that releases replies whose delay is `held.DELAY_SECONDS`."""
     return holding.Held(monkeypatch)
 
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[served.Served]:
-    """Return the service over the project, in process."""
+    """Return the service of the project, in process."""
     async with served.in_process(project) as service:
         yield service
 
 
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return what executes a command line: its exit code, what it printed, and its errors."""
+    """Return a function that executes a command line and returns its exit code, its output and its errors."""
 
     def execute(*words: str) -> tuple[int, str, str]:
         code = root.execute(list(words))

@@ -1,4 +1,4 @@
-"""Runs in every state, and every way in which a file of a run's folder can be damaged."""
+"""Runs in every state, and every way to damage a file of a run's folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.integration import served
 from tests.unit.dialects.amplifier import recipe_harness as amplifier
 
 AUTHORITY = ("start.json", "steps.jsonl", "control.jsonl")
-"""Files that are believed, beside the blobs."""
+"""Files of the authority, besides the blobs."""
 
 STATES = ("done", "failed", "cancelled", "paused", "waiting", "interrupted")
 """States of the runs."""
@@ -28,17 +28,17 @@ LONG = " ".join(f"word{number}" for number in range(12_000))
 
 @dataclass(frozen=True)
 class Runs:
-    """A project whose data directory is put back before each case."""
+    """A project whose data directory is restored before each case."""
 
     project: projects.Project
     """The project."""
     kept: Path
-    """Its data directory, as it is put back."""
+    """Copy of its data directory, used to restore it."""
     ids: dict[str, str]
     """Runs by their state."""
 
     def put_back(self) -> None:
-        """Make the data directory what it was."""
+        """Restore the data directory."""
         shutil.rmtree(self.project.data)
         shutil.copytree(self.kept, self.project.data, symlinks=True)
 
@@ -47,13 +47,13 @@ class Runs:
         return self.project.data / "runs" / self.ids[state]
 
     def files(self, state: str) -> list[str]:
-        """Return the files of a run, as they are before the damage."""
+        """Return the files of a run as they were before the damage."""
         folder = self.kept / "runs" / self.ids[state]
         return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 async def made(root: Path) -> Runs:
-    """Make a run of each state, and keep the data directory as a service leaves it."""
+    """Create a run of each state, and copy the data directory as a service leaves it."""
     project = projects.Project(root / "project")
     approval = {"required": True, "prompt": "Shall it be done?"}
     stages = [{"name": "look", "steps": [amplifier.step("plan", agent="writer")], "approval": approval}]
@@ -139,13 +139,14 @@ WAYS: dict[str, Callable[[Path], None]] = {
 
 
 def report(runs: Runs, state: str) -> maintenance_port.Verification:
-    """Return what a look at the files of a run finds, while nobody else does anything."""
+    """Return what a verification finds in the files of a run while no other process uses them."""
     return repair.verify(os_disk.OsDisk(runs.project.data), runs.ids[state])
 
 
 def is_seen(runs: Runs, state: str, name: str, found: maintenance_port.Verification) -> bool:
-    """Tell whether a report says what is so: damage or a torn end where what is believed was
-    changed, and nothing else.
+    """Return whether a verification is right.
+
+    It must report damage or a torn end if the content of a trusted file has changed, and must not otherwise.
     """
     tells = found["state"] == "damaged" or any(file["state"] == "torn" for file in found["files"])
     before, after = runs.kept / "runs" / runs.ids[state] / name, runs.folder(state) / name
@@ -161,7 +162,7 @@ def _is_same(before: Path, after: Path) -> bool:
 
 
 def _lacks_little(before: Path, after: Path) -> bool:
-    # That a try began, or was let go, is not always synced, and nothing else tells of it.
+    # The start and the release of an attempt are not always synced, and no other line shows them.
     if before.name != "control.jsonl" or after.stat().st_size > before.stat().st_size:
         return False
     if not before.read_bytes().startswith(after.read_bytes()):

@@ -1,4 +1,4 @@
-"""Real endpoints on loopback: an HTTP server that can refuse, and an SMTP server that keeps what it is sent."""
+"""Real endpoints on loopback: an HTTP server that can refuse posts, and an SMTP server that stores its messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Post:
 
 
 class Receiver:
-    """An HTTP server that answers each post with the next status, the last one for ever."""
+    """An HTTP server that answers each post with the next status, and repeats the last one."""
 
     def __init__(self) -> None:
         self.posts: list[Post] = []
@@ -31,7 +31,7 @@ class Receiver:
         self.url = ""
 
     async def until(self, count: int) -> list[Post]:
-        """Wait until so many posts were received, and return all."""
+        """Wait until this number of posts has arrived, and return all of them."""
         async with asyncio.timeout(served.WAIT_SECONDS):
             while len(self.posts) < count:
                 await served.moment()
@@ -52,7 +52,7 @@ class Receiver:
 
 
 class Mailbox:
-    """An SMTP server, with TLS where it has a context."""
+    """An SMTP server, with TLS if it has a context."""
 
     def __init__(self, upgrade: ssl.SSLContext | None = None) -> None:
         self._upgrade = upgrade
@@ -64,7 +64,7 @@ class Mailbox:
         self.url = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Speak with one client."""
+        """Serve one client."""
 
         def say(line: str) -> None:
             writer.write(f"{line}\r\n".encode())
@@ -106,7 +106,7 @@ async def receiver(tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]
 
 @contextlib.asynccontextmanager
 async def mailbox(tls: ssl.SSLContext | None = None, *, upgrades: bool = False) -> AsyncIterator[Mailbox]:
-    """Serve a mailbox on a free port of loopback: without TLS, with it from the start, or after STARTTLS."""
+    """Serve a mailbox on a free port of loopback: without TLS, with TLS from the start, or after STARTTLS."""
     made = Mailbox(tls if upgrades else None)
     async with serving(made.serve, None if upgrades else tls) as port:
         made.url = f"{'smtps' if tls and not upgrades else 'smtp'}://127.0.0.1:{port}"

@@ -1,6 +1,4 @@
-"""What the fuzzer of every phase knows of the service beyond its document: things that exist, and a
-recipe that runs.
-"""
+"""Knowledge of the fuzzer that the service's document lacks: existing objects, and a recipe that runs."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ import schemathesis
 from tests.integration import test_fuzz
 
 STARTED = {"/api/runs": {"recipe_id": "draft", "args": {"scene_path": "Story/Scenes/SCN-the-arrival.md"}}}
-"""Bodies that begin something, by address."""
+"""Bodies that start runs or plans, by address."""
 
 test_fuzz.KNOWN.update(json.loads(os.environ.get(test_fuzz.KNOWN_VARIABLE, "{}")))
 
@@ -24,7 +22,7 @@ schemathesis.hook(test_fuzz.map_query)
 
 @schemathesis.hook
 def map_body(context: Any, body: Any) -> Any:
-    """Let a request that names a recipe in good form name one that there is; what is wrong stays wrong."""
+    """Replace the well-formed recipe name of a request with an existing one; leave faulty requests unchanged."""
     wanted = STARTED.get(context.operation.path)
     if wanted is None or not isinstance(body, dict) or not isinstance(body.get("args", {}), dict):
         return body

@@ -1,6 +1,4 @@
-"""Replies that come when a test lets them, so that nothing rests on how long a machine takes for what is done
-meanwhile.
-"""
+"""Replies that arrive when a test releases them, so that a test does not depend on the machine's speed."""
 
 from __future__ import annotations
 
@@ -11,11 +9,11 @@ import pytest
 from app import clock
 
 DELAY_SECONDS = 3_599.0
-"""Delay of a scripted reply that is held: no test waits that long."""
+"""Delay of a scripted reply that is held; no test waits that long."""
 
 
 class Held:
-    """Replies whose delay does not pass by itself."""
+    """Replies whose delay ends only when the test releases them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._released = asyncio.Event()
@@ -23,7 +21,7 @@ class Held:
         monkeypatch.setattr(clock.SystemClock, "sleep", lambda own, seconds: self._wait(own, seconds))
 
     def release(self) -> None:
-        """Let the replies come."""
+        """Release the replies."""
         self._released.set()
 
     async def _wait(self, own: clock.SystemClock, seconds: float) -> None:

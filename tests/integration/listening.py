@@ -1,6 +1,4 @@
-"""Clients of the WebSocket, over the real service on a loopback port: a well-behaved one, and one that writes raw
-frames.
-"""
+"""WebSocket clients of the real service on a loopback port: a well-behaved one, and one that writes raw frames."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from tests.integration.project import Project
 
 
 class Client:
-    """A connection to `/ws` that keeps what it was told."""
+    """A connection to `/ws` that records the messages it receives."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -38,7 +36,7 @@ class Client:
         return message
 
     async def until(self, type: str, **fields: Any) -> list[dict[str, Any]]:
-        """Return everything up to the next message of a type with these fields, without that a run had to wait."""
+        """Return all messages up to the next one of a type with these fields, without messages that a run waits."""
         told: list[dict[str, Any]] = []
         while not told or told[-1]["type"] != type or fields.items() - told[-1].items():
             if not waits(message := await self.hear()):
@@ -46,29 +44,29 @@ class Client:
         return told
 
     async def ask(self, type: str, **fields: Any) -> dict[str, Any]:
-        """Send a message and return the next one that comes."""
+        """Send a message and return the next one that arrives."""
         await self.say(type, **fields)
         return await self.hear()
 
     async def silence(self) -> bool:
-        """Tell whether nothing was sent before the answer to a question asked now."""
+        """Return whether the service sent no message before its answer to a question asked now."""
         return (await self.ask("get_available_recipes"))["type"] == "available_recipes"
 
 
 def waits(message: dict[str, Any]) -> bool:
-    """Tell whether a message only says that a run waits for its turn: told by chance, and never again.
+    """Return whether a message only reports that a run waits for its turn, which the service may send once.
 
-    A service that has just started grants no workspace before it knows who has held which.
+    A service that has just started grants no workspace before it knows which run had which.
     """
     return bool(message["type"] == "run_pending")
 
 
 class Listening(served.Served):
-    """The service on a port."""
+    """The service on a loopback port."""
 
     @property
     def port(self) -> int:
-        """Return its port."""
+        """Return the port of the service."""
         assert self.http.base_url.port is not None
         return self.http.base_url.port
 
@@ -82,20 +80,20 @@ class Listening(served.Served):
 
 @contextlib.asynccontextmanager
 async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Listening]:
-    """Serve a project on a free loopback port, as the program does; what is in flight at its end gets a short grace."""
+    """Serve a project on a free loopback port, as the program does, with a short grace period at the end."""
     async with served.on_a_port(project, **({"stop_grace_seconds": 0.2} | overrides)) as found:
         yield Listening(project, found.http, found.app)
 
 
 class Wire:
-    """A connection on which any bytes can be written."""
+    """A connection on which a test can write any bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     async def write(self, *frames: bytes) -> None:
-        """Write bytes as they are."""
+        """Write bytes unchanged."""
         self.writer.write(b"".join(frames))
         await self.writer.drain()
 
@@ -117,7 +115,7 @@ class Wire:
 
 @contextlib.asynccontextmanager
 async def wire(service: Listening) -> AsyncIterator[Wire]:
-    """Connect to `/ws` by hand."""
+    """Connect to `/ws` without a WebSocket client."""
     reader, writer = await asyncio.open_connection("127.0.0.1", service.port, limit=2**24)
     key = base64.b64encode(os.urandom(16)).decode()
     head = (
@@ -136,7 +134,7 @@ async def wire(service: Listening) -> AsyncIterator[Wire]:
 
 
 def frame(payload: bytes, *, opcode: int = 1, fin: bool = True, masked: bool = True) -> bytes:
-    """Return a client's frame."""
+    """Return a frame as a client sends it."""
     head = bytes([(0x80 if fin else 0) | opcode])
     bit, size = (0x80 if masked else 0), len(payload)
     if size < 126:

@@ -1,4 +1,4 @@
-"""A project whose recipes are chores, the real service over it, and what clients do with session plans."""
+"""A project whose recipes are chores, the real service for it, and actions of clients on session plans."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TASK_SHAPE: Mapping[str, type | tuple[type, ...]] = {
 """Fields of a task that it names."""
 
 NOT_A_TASK: Task = {"description": "xyzzy"}
-"""No recipe is known for it."""
+"""A task for which no recipe is known."""
 
 
 def task(description: str, *deps: int, **fields: Any) -> Task:
@@ -55,7 +55,7 @@ def task(description: str, *deps: int, **fields: Any) -> Task:
 
 
 def sweeping(count: int) -> list[Task]:
-    """Return tasks that need nothing of one another."""
+    """Return tasks that do not depend on one another."""
     return [task(f"sweep room {number}") for number in range(1, count + 1)]
 
 
@@ -65,20 +65,20 @@ def states(plan: Plan) -> dict[int, str]:
 
 
 def the(plan: Plan, task_id: int) -> Task:
-    """Return a task of a plan."""
+    """Return a task of a plan by its number."""
     return next(dict(each) for each in plan["tasks"] if each["id"] == task_id)
 
 
 class Planned(served.Served):
-    """The service over such a project, and the toolbox with which its chores are done."""
+    """The service of a project of chores, and the toolbox that performs the chores."""
 
     def __init__(self, project: Project, http: httpx.AsyncClient, toolbox: chores.Toolbox) -> None:
         super().__init__(project, http)
         self.toolbox = toolbox
-        """How chores are done."""
+        """The toolbox that performs the chores."""
 
     async def ask(self, *tasks: Task, key: str | None = None, **more: Any) -> httpx.Response:
-        """Post a plan of tasks, or of an intent alone, and return what comes."""
+        """Post a plan of tasks, or of an intent alone, and return the answer."""
         body = ({"tasks": list(tasks)} if tasks else {}) | more
         return await self.http.post("/api/sessions", json=body, headers={"Idempotency-Key": key} if key else {})
 
@@ -95,7 +95,7 @@ class Planned(served.Served):
     async def call(
         self, plan: Plan, verb: str, task_id: int | None = None, *, method: str = "POST", **body: Any
     ) -> httpx.Response:
-        """Order something of a plan, or of a task of it, and return what comes."""
+        """Send an order for a plan, or for a task of it, and return the answer."""
         place = [] if task_id is None else ["tasks", str(task_id)]
         address = "/".join(["/api/sessions", plan["session_id"], *place, *([verb] if verb else [])])
         if method == "DELETE":
@@ -103,11 +103,11 @@ class Planned(served.Served):
         return await self.http.request(method, address, json=body)
 
     async def do(self, plan: Plan, verb: str, task_id: int | None = None, *, method: str = "POST", **body: Any) -> Plan:
-        """Order something, and return the plan as it is then."""
+        """Send an order, and return the plan afterwards."""
         return answered(await self.call(plan, verb, task_id, method=method, **body), 200)
 
     async def order(self, plan: Plan, *task_ids: int) -> httpx.Response:
-        """Put tasks in another order."""
+        """Change the order of the tasks."""
         return await self.call(plan, "", method="PATCH", order=list(task_ids))
 
     async def add(self, plan: Plan, given: Task) -> httpx.Response:
@@ -123,16 +123,16 @@ class Planned(served.Served):
         return await self.call(plan, "", task_id, method="DELETE")
 
     async def shown(self, plan: Plan) -> Plan:
-        """Return a plan as it stands."""
+        """Return the current plan."""
         return answered(await self.http.get(f"/api/sessions/{plan['session_id']}"), 200)
 
     async def plan_until(self, plan: Plan, holds: Callable[[Plan], bool], seconds: float = served.WAIT_SECONDS) -> Plan:
-        """Wait by long polls until something holds of a plan."""
+        """Wait by long polls until a condition is true for a plan."""
         address, etag, shown = f"/api/sessions/{plan['session_id']}", "", plan
         try:
             async with asyncio.timeout(seconds):
                 while True:
-                    # What stands already is not waited for: the next change may be past it.
+                    # The first request does not wait: the state may be there already, and the next change may leave it.
                     wait = {"wait": 5 if etag else 0}
                     answer = await self.http.get(address, params=wait, headers={"If-None-Match": etag})
                     if answer.status_code == 200:
@@ -145,9 +145,7 @@ class Planned(served.Served):
             raise AssertionError(f"it did not come to hold: {told}") from late
 
     async def comes_to(self, plan: Plan, *expected: str, status: str | None = None) -> Plan:
-        """Wait until the tasks of a plan, in their order, are in these states with a run each, and
-        the plan in its own.
-        """
+        """Wait until the plan and its tasks, in their order, have the given states, and each task has a run."""
         return await self.plan_until(
             plan,
             lambda shown: (
@@ -158,7 +156,7 @@ class Planned(served.Served):
         )
 
     async def ends(self, plan: Plan, status: str = "done") -> Plan:
-        """Wait until a plan is done or failed, and see that it is what was expected."""
+        """Wait until a plan is done or failed, and check that it is the expected state."""
         shown = await self.plan_until(plan, lambda shown: shown["status"] in ("done", "failed"))
         assert shown["status"] == status, states(shown)
         return shown
@@ -174,19 +172,19 @@ class Planned(served.Served):
         return self.project.data / "sessions" / plan["session_id"] / "plan.json"
 
     def by_hand(self, plan: Plan, content: str | bytes) -> None:
-        """Write the file of a plan as editors do, in one move, so that nobody reads the half of it."""
+        """Write the file of a plan in one move, as editors do, so that the service never reads half of it."""
         fresh = self.file(plan).with_name("plan.json~")
         fresh.write_bytes(content if isinstance(content, bytes) else content.encode(errors="surrogatepass"))
         fresh.replace(self.file(plan))
 
     def kept(self, plan: Plan) -> Plan:
-        """Return a plan as its file has it."""
+        """Return a plan as its file contains it."""
         found: Plan = json.loads(self.file(plan).read_text(encoding="utf-8"))
         return found
 
 
 def answered(answer: httpx.Response, status: int) -> Plan:
-    """Return the plan that an answer holds, after a look at its form."""
+    """Check the form of an answer and return its plan."""
     assert answer.status_code == status, answer.text
     plan: Plan = answer.json()
     assert answer.headers["etag"] == f'"{plan["revision"]}"'
@@ -195,12 +193,12 @@ def answered(answer: httpx.Response, status: int) -> Plan:
 
 
 def added(answer: httpx.Response) -> Plan:
-    """Return the plan that a new task was added to."""
+    """Return the plan to which a new task was added."""
     return answered(answer, 201)
 
 
 def refused(answer: httpx.Response, status: int, code: str, path: str | None = None) -> dict[str, Any]:
-    """Return the problem that an answer tells, after a look at its status, its code and the place that it names."""
+    """Check the status, code and place of a problem that an answer reports, and return the problem."""
     problem: dict[str, Any] = answer.json()
     assert (answer.status_code, problem["code"]) == (status, code), answer.text
     assert answer.headers["content-type"].startswith("application/problem+json")
@@ -210,7 +208,7 @@ def refused(answer: httpx.Response, status: int, code: str, path: str | None = N
 
 
 def shaped(plan: Plan) -> None:
-    """See that a plan has the shape of execution-modes, appendix G."""
+    """Check that a plan has the shape of execution-modes, appendix G."""
     for name, kind in SHAPE.items():
         assert isinstance(plan[name], kind), (name, plan)
     for each in plan["tasks"]:
@@ -221,7 +219,7 @@ def shaped(plan: Plan) -> None:
 
 
 def make_project(root: Path) -> Project:
-    """Make a project whose recipes are chores."""
+    """Create a project whose recipes are chores."""
     project = Project(root)
     for recipe in chores.RECIPES:
         project.write(f".control-room/recipes/chores/{recipe['recipe_id']}.json", json.dumps(recipe))

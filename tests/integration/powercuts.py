@@ -1,4 +1,4 @@
-"""A disk in memory whose power is lost at an operation by its number, and stores over it."""
+"""A disk in memory that loses power at a numbered operation, and stores on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.storage.index import memory_index
 
 
 class PowerCut(FragileDisk):
-    """Lose the power at an operation by its number: files of runs have other names in each life."""
+    """A power loss at an operation chosen by its number, since files of runs have other names in each life."""
 
     def __init__(self, number: int | None = None) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class PowerCut(FragileDisk):
 
 
 def stores(disk: memory_disk.MemoryDisk) -> Callable[..., bootstrap.Store]:
-    """Return what makes stores over a disk, with an index that is new each time."""
+    """Return a factory of stores on a disk, each with a new index."""
 
     def make(_kept: object, _url: str, platform: bootstrap.Platform, adopt: Any) -> bootstrap.Store:
         return memory_store.MemoryStore(
@@ -45,12 +45,13 @@ async def sweep(
     first_life: Callable[[PowerCut], Awaitable[bool]],
     second_life: Callable[[PowerCut, bool], Awaitable[str | None]],
 ) -> tuple[list[str], int]:
-    """Lose the power at each `step`-th operation after the first in a folder; return the problems, and how many
-    operations there are.
+    """Lose power at each `step`-th operation after the first in a folder.
+
+    Return the problems, and the number of operations.
 
     Args:
-        first_life: Works on a disk, and returns whether it was acknowledged before the loss.
-        second_life: Starts again from what the disk has kept, and returns what is wrong then.
+        first_life: Works on a disk, and returns whether its work was acknowledged before the power loss.
+        second_life: Starts again from the content of the disk, and returns the problems that it finds.
     """
     whole = PowerCut()
     await first_life(whole)

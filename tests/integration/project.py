@@ -1,6 +1,4 @@
-"""A small project in a temporary folder: two chapters, agents that say what a file holds, and
-recipes for every ending.
-"""
+"""A small project in a temporary folder: two chapters, agents with scripted replies, and recipes for every ending."""
 
 from __future__ import annotations
 
@@ -13,11 +11,11 @@ SCENE = "# The arrival\n\nKael reached the harbour before dawn. Nobody waited fo
 """A scene that tools can read."""
 
 REPLY = "Kael stepped off the last ferry and saw that the lantern was dark."
-"""What the writer says."""
+"""The reply of the writer."""
 
 
 class Project:
-    """Write the files of a project."""
+    """A project whose files a test writes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -43,13 +41,13 @@ class Project:
         return self.write(f".control-room/recipes/{recipe['recipe_id']}.json", json.dumps(recipe, indent=1))
 
     def say(self, key: str, **entry: Any) -> None:
-        """Let agents answer a step, by its key or a pattern; see the scripted backend."""
+        """Add a scripted reply for a step, by its key or a pattern; see the scripted backend."""
         self._replies[key] = {"key": key} | entry
         entries = sorted(self._replies.values(), key=lambda one: one["key"] == "*")
         self.write(".control-room/replies.json", json.dumps(entries))
 
     def propose(self, session_id: str, *fields: Mapping[str, Any]) -> None:
-        """Write a draft of one task, for which further tasks are proposed."""
+        """Write a draft of one task, for which the chief proposes further tasks."""
         proposals = [
             {"id": number, "after_task": 1, "kind": "add_task", "fields": {"description": "Look on"} | dict(each)}
             for number, each in enumerate(fields, 1)
@@ -139,7 +137,7 @@ def draft(recipe_id: str = "draft") -> dict[str, Any]:
 
 
 def picky() -> dict[str, Any]:
-    """Return a recipe that needs two arguments, and whose definition of done is never met."""
+    """Return a recipe that needs two arguments, and whose definition of done always fails."""
     reads = [
         tool_step("analyze", "prose_analyzer", "prose", scene_path={"$ref": "task.args.scene_path"}),
         tool_step("compare", "prose_analyzer", "other", scene_path={"$ref": "task.args.other_path"}),
@@ -149,7 +147,7 @@ def picky() -> dict[str, Any]:
 
 
 def unguarded() -> dict[str, Any]:
-    """Return a recipe that only its writer can end."""
+    """Return a recipe whose only step is its writer's."""
     steps = [agent_step("draft", "writer", "write", ["discovery"], "draft")]
     return {
         "recipe_id": "unguarded",

@@ -1,4 +1,4 @@
-"""Requests as no client sends them, by kind: what their bytes are, and what may become of them."""
+"""Raw HTTP requests that no client sends, by kind, and the answers that the service may give."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ HELLO = bytes.fromhex("160301008501000081030355555555555555555555555555555555555
 
 
 def headed(*headers: bytes, target: bytes = b"/healthz", method: bytes = b"GET", version: bytes = b"HTTP/1.1") -> bytes:
-    """Return a request of a line and headers."""
+    """Return a request with a request line and headers."""
     return b"%b %b %b\r\n" % (method, target, version) + b"".join(line + b"\r\n" for line in headers) + CLOSE + b"\r\n"
 
 
 def sized(*headers: bytes, body: bytes = BODY + SMUGGLED) -> bytes:
-    """Return a request whose headers say how long its body is."""
+    """Return a request with a body whose length is in its headers."""
     return POST + b"".join(line + b"\r\n" for line in headers) + b"\r\n" + body
 
 
 REFUSED: dict[str, bytes] = {
     "RTSP": headed(HOST.rstrip(), version=b"RTSP/1.0"),
-    # Lengths that two readers would understand in two ways.
+    # Lengths that two parsers would understand in two ways.
     "two lengths": sized(b"Content-Length: 19", b"Content-Length: 5"),
     "two equal lengths": sized(b"Content-Length: 19", b"Content-Length: 19"),
     "a list of lengths": sized(b"Content-Length: 19, 19"),
@@ -161,7 +161,7 @@ REFUSED: dict[str, bytes] = {
     "WebSocket in chunks": UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "broken subprotocols": UPGRADE + b"Sec-WebSocket-Protocol: ,,;\xff\r\n\r\n",
 }
-"""What nobody may be served: it gets a refusal, or the connection is closed."""
+"""Requests that the service must not serve: it refuses them or closes the connection."""
 
 SERVED: dict[str, bytes] = {
     "usual": WHOLE,
@@ -183,11 +183,11 @@ SERVED: dict[str, bytes] = {
     "expectation": POST + b"Expect: 100-continue\r\nContent-Length: 19\r\n\r\n" + BODY,
     "header of no UTF-8": headed(HOST.rstrip(), b"X: \xff\xfe"),
 }
-"""What is unusual, and answered as if it were not."""
+"""Unusual requests, which the service answers like usual ones."""
 
 
 def changed(seed: int, count: int) -> Iterator[bytes]:
-    """Yield requests in which bytes are lost, doubled, swapped, or put in from elsewhere."""
+    """Yield requests in which bytes are lost, doubled, replaced, or inserted from other requests."""
     chance = random.Random(seed)
     kinds = [*REFUSED.values(), *SERVED.values()]
     for _ in range(count):

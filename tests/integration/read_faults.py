@@ -17,21 +17,21 @@ CALLS = ("open", "stat", "listdir")
 
 
 class ReadFaults:
-    """Refuse system calls that read a path, and let everything else through."""
+    """Refuses system calls that read certain paths, and allows all others."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._refused: dict[str, tuple[int, tuple[str, ...]]] = {}
         self.count = 0
-        """How often something was refused."""
+        """Number of refused calls."""
         checked = {name: self._checking(getattr(os, name)) for name in CALLS}
         monkeypatch.setattr(os_disk, "os", types.SimpleNamespace(**(vars(os) | checked)))
 
     def refuse(self, ending: str, code: int = errno.EIO, calls: tuple[str, ...] = CALLS) -> None:
-        """Refuse these calls for whatever path ends so from now on."""
+        """Refuse these calls from now on for every path that ends so."""
         self._refused[ending] = code, calls
 
     def lift(self) -> None:
-        """Let everything be read again."""
+        """Allow all reads again."""
         self._refused.clear()
 
     def _checking(self, call: Callable[..., Any]) -> Callable[..., Any]:

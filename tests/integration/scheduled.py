@@ -1,4 +1,4 @@
-"""A service over a project whose clock moves only when a test tells it to."""
+"""A service of a project whose clock moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ class Scheduled(served.Served):
         return shown
 
     async def results(self, trigger_id: str, count: int) -> list[dict[str, Any]]:
-        """Wait until a trigger has dealt with so many occurrences, and return what came of them, oldest first."""
+        """Wait until a trigger has handled `count` occurrences, and return their results, oldest first."""
         found = await self.until_so(trigger_id, lambda shown: len(shown["history"]) >= count)
         return list(reversed(found["history"]))
 
     async def until_so(self, trigger_id: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Wait until something holds of a trigger, and return it."""
+        """Wait until a condition is true for a trigger, and return the trigger."""
         async with asyncio.timeout(served.WAIT_SECONDS):
             while not holds(shown := await self.trigger(trigger_id)):
                 await served.moment()
         return shown
 
     async def until(self, run_id: str, *statuses: str, step: str | None = None) -> dict[str, Any]:
-        """Wait until a run has one of the states, or is at a step; a long poll would wait for this clock."""
+        """Poll until a run has one of the states, or is at a step; a long poll would wait for this clock."""
         async with asyncio.timeout(served.WAIT_SECONDS):
             while True:
                 shown = await self.show(run_id)
@@ -74,12 +74,12 @@ class Scheduled(served.Served):
         return list(reversed((await self.http.get("/api/runs")).json()))
 
     async def advance(self, seconds: float) -> None:
-        """Move time forward once the scheduler sleeps, and let it wake up if its sleep is over."""
+        """Move time forward once the scheduler sleeps, and let the scheduler wake up if its sleep is over."""
         async with asyncio.timeout(served.WAIT_SECONDS):
             while self.probes.count("triggers.asleep") == self.probes.count("triggers.awake"):
                 await served.moment()
         self.time.advance(seconds)
-        # From the end of a sleep to the point are fewer turns of the loop than these.
+        # Between the end of a sleep and the next sleep, the scheduler needs fewer turns of the loop than this.
         for _ in range(_TURNS):
             await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""A project served as users have it: the real application over real run folders, in process or on a loopback port."""
+"""A project as users run it: the real application on real run folders, in process or on a loopback port."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from app.api import gateway
 from tests.integration.project import Project
 
 HOST = "127.0.0.1:8000"
-"""Host that clients in process name."""
+"""Host name of the service in process."""
 
 WAIT_SECONDS = 200
-"""Time within which a run of a test must come where it should."""
+"""Time within which a run of a test must reach the expected state."""
 
 
 class Served:
-    """A client, with the few things that most tests do."""
+    """A client, with the actions that most tests need."""
 
     def __init__(self, project: Project, http: httpx.AsyncClient, app: gateway.Gateway | None = None) -> None:
         self.project = project
@@ -33,7 +33,7 @@ class Served:
         self.app = app
 
     def release(self) -> None:
-        """Let nobody wait any more, as a stopping service does first."""
+        """End all waits, as a service does first when it stops."""
         assert self.app is not None
         self.app.state.services.runs.stopping.set()
 
@@ -55,7 +55,7 @@ class Served:
         async with asyncio.timeout(WAIT_SECONDS):
             etag = ""
             while True:
-                # What stands already is not waited for: the next change may be past it.
+                # The first request does not wait: the state may be there already, and the next change may leave it.
                 wait = 5 if etag else 0
                 answer = await self.http.get(f"/api/runs/{run_id}?wait={wait}", headers={"If-None-Match": etag})
                 if answer.status_code == 200:
@@ -70,7 +70,7 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def in_process(project: Project, **overrides: Any) -> AsyncIterator[Served]:
-    """Serve a project to a client in this process; what is in flight at its end gets hardly any grace."""
+    """Serve a project to a client in this process, with hardly any grace period at the end."""
     app = main.create_app(chosen(project, **({"stop_grace_seconds": 0.05} | overrides)))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with app.router.lifespan_context(app), client(transport, f"http://{HOST}") as http:
@@ -100,7 +100,7 @@ async def on_a_port(project: Project, **overrides: Any) -> AsyncIterator[Served]
 
 @contextlib.contextmanager
 def in_a_thread(project: Project, **overrides: Any) -> Iterator[str]:
-    """Serve a project on a free loopback port from a thread of its own, and yield the address."""
+    """Serve a project on a free loopback port from another thread, and yield the address."""
     address: concurrent.futures.Future[str] = concurrent.futures.Future()
     stop = threading.Event()
 
@@ -133,7 +133,7 @@ class _Server(uvicorn.Server):
 
 
 async def moment() -> None:
-    """Let others go on before something that changes unannounced is looked at again."""
+    """Let other tasks run before the caller checks a condition again that changes without a notice."""
     await asyncio.sleep(0.02)
 
 
@@ -144,7 +144,7 @@ def chosen(project: Project, **overrides: Any) -> settings.Settings:
 
 def client(transport: httpx.AsyncBaseTransport | None, base_url: str) -> httpx.AsyncClient:
     """Return a client."""
-    # No certificates are read for loopback.
+    # A client of loopback needs no certificates.
     return httpx.AsyncClient(transport=transport, base_url=base_url, timeout=WAIT_SECONDS, verify=False)
 
 

@@ -1,4 +1,4 @@
-"""Work between two turns of the event loop, counted in calls: the same on a busy machine as on an idle one."""
+"""Work between two turns of the event loop, measured in calls, which do not depend on the load of the machine."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _TURN = events.Handle._run.__code__
 
 
 class Slices:
-    """Count the calls of each turn of the loop of one thread."""
+    """Counts the calls of each turn of one thread's event loop."""
 
     def __init__(self) -> None:
         self.longest = 0
-        """Most calls of one turn."""
+        """Highest number of calls of one turn."""
         self.longest_cpu_seconds = 0.0
-        """Most processor time of one turn."""
+        """Highest processor time of one turn."""
         self.place = ""
-        """Where the longest turn was after half as many calls as it may make."""
+        """Place of the longest turn after half of the calls that it may make."""
         self._count = 0
         self._began = 0.0
         self._stack = ""
@@ -47,7 +47,7 @@ class Slices:
         sys.setprofile(self._note)
 
     def forget(self) -> None:
-        """Begin anew, with what comes next."""
+        """Reset the counts."""
         self.longest, self.longest_cpu_seconds, self.place = 0, 0.0, ""
 
     def _note(self, frame: Any, event: str, _: Any) -> None:
@@ -69,7 +69,7 @@ class Slices:
 
 
 class Watched:
-    """A service whose loop is watched, and a client beside it."""
+    """A service whose event loop is watched, and a client beside it."""
 
     def __init__(self, http: httpx.Client, slices: Slices) -> None:
         self.http = http
@@ -94,7 +94,7 @@ class Watched:
         raise TimeoutError(run_id)
 
     def check(self, what: str) -> None:
-        """Assert that no turn was too long, and begin anew."""
+        """Assert that no turn was too long, and reset the counts."""
         slices = self.slices
         found = f"{what}: {slices.longest} calls, {slices.longest_cpu_seconds:.2f} s of processor time in one turn"
         assert slices.longest <= MOST_CALLS, f"{found}\n{slices.place}"
@@ -104,7 +104,7 @@ class Watched:
 
 @contextlib.contextmanager
 def watching(project: Project, **overrides: Any) -> Iterator[Watched]:
-    """Serve a project from a thread of its own whose turns are counted once it is ready."""
+    """Serve a project from another thread, and count the turns of its loop once it is ready."""
     address: concurrent.futures.Future[str] = concurrent.futures.Future()
     stop, slices = threading.Event(), Slices()
 

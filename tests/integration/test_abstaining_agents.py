@@ -1,4 +1,4 @@
-"""Agents that abstain where a step needs their reply."""
+"""Agents that abstain although a step needs their reply."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.integration import served
 
 
 async def test_an_abstention_is_on_record_as_a_failed_step(service: served.Served) -> None:
-    """The journal, the answer and the ending agree: the step failed, and its slot stays empty."""
+    """After an abstention the journal, the answer and the ending agree: the step failed, and its slot is empty."""
     service.project.say("draft", text="ABSTAIN: I know too little.\n")
     shown = await service.run("unguarded")
     line = (await service.http.get(f"/api/runs/{shown['run_id']}/steps")).json()[-1]

@@ -1,6 +1,4 @@
-"""Agent recipes as users have them: the bundled catalogue, a project's own recipes and shared steps, and runs over
-HTTP.
-"""
+"""Agent recipes over HTTP: the bundled catalogue, a project's own recipes, shared steps, and runs."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ async def _flaws(service: served.Served, recipe_id: str) -> list[tuple[str, str]
 
 
 async def test_the_catalogue_is_listed(service: served.Served) -> None:
-    """All eight recipes can be started, each with the arguments of every run and its own."""
+    """All eight recipes are valid, each with the common arguments and its own."""
     listed = {entry["recipe_id"]: entry for entry in (await service.http.get("/api/recipes")).json()}
     names = {path.stem for path in recipe_harness.CATALOGUE.glob("*.json")}
     shown = (await service.http.get("/api/recipes/rebase")).json()
@@ -49,7 +47,7 @@ async def test_the_catalogue_is_listed(service: served.Served) -> None:
 
 
 async def test_a_run_over_http(service: served.Served) -> None:
-    """A bundled recipe runs in the project's workspace; machine, slots, steps, cost and ending are shown."""
+    """A bundled recipe runs in the project's workspace, and its machine, slots, steps, cost and ending are shown."""
     usage = {"input_tokens": 10, "output_tokens": 5, "cost_usd": 0.25}
     service.project.say("code-review", text=says("issues-found"), usage=usage)
     service.project.say("code-review#2", text=says("no-issues"), usage=usage)
@@ -68,7 +66,7 @@ async def test_a_run_over_http(service: served.Served) -> None:
 
 
 async def test_an_agent_with_tools_is_executing(project: Project) -> None:
-    """An agent that may use its own tools is shown as executing, not as processing."""
+    """An agent that may use its own tools has the state `executing`, not `processing`."""
     coder = {"id": "said", "archetype": "coder", "tier": "t3", "backend": "said", "role": "Code."}
     backends = {"said": {"type": "scripted", "file": "replies.json"}}
     project.write(".control-room/agents.json", json.dumps({"agents": [coder], "backends": backends}))
@@ -83,7 +81,7 @@ async def test_an_agent_with_tools_is_executing(project: Project) -> None:
 
 
 async def test_arguments_are_checked_at_the_start(service: served.Served) -> None:
-    """Missing, undeclared and unfit arguments are refused before anything runs."""
+    """Missing, undeclared and invalid arguments are refused before a step runs."""
     wrong = [
         ("document-design", {}),
         ("retrospective", {}),
@@ -99,7 +97,7 @@ async def test_arguments_are_checked_at_the_start(service: served.Served) -> Non
 
 
 async def test_a_run_holds_its_workspace_alone(service: served.Served) -> None:
-    """The next run there waits and names the holder, unless it is told to share the workspace."""
+    """The next run in a workspace waits and names the holder, unless it is started to share the workspace."""
     service.project.say("review-hold", hang=True)
     service.project.say("*", text=OTHER_SAID)
     _write(service.project, "ours.json", recipe(id="ours", initialStep="review-hold", steps={"review-hold": HOLD}))
@@ -121,7 +119,7 @@ async def test_a_run_holds_its_workspace_alone(service: served.Served) -> None:
 
 
 async def test_a_failed_run_says_why(service: served.Served) -> None:
-    """No outcome, even when asked again, fails the run with the line that was taken for it."""
+    """A run fails if its agent reports no outcome even when asked again; the error contains the malformed line."""
     service.project.say("*", text="{bad}")
     shown = await service.run("review-and-commit", **SAID)
 
@@ -130,7 +128,7 @@ async def test_a_failed_run_says_why(service: served.Served) -> None:
 
 
 async def test_a_resume_with_a_higher_limit(service: served.Served) -> None:
-    """What a guardrail ended goes on, over HTTP too, and nothing is repeated."""
+    """A run that a guardrail ended continues after a resume with a higher limit, and repeats no step."""
     service.project.say("code-review", text=says("no-issues"))
     service.project.say("commit", text=says("committed"))
     shown = await service.run("review-and-commit", args=SAID["args"] | {"max_steps": 1})
@@ -142,7 +140,7 @@ async def test_a_resume_with_a_higher_limit(service: served.Served) -> None:
 
 
 async def test_a_restarted_service_goes_on_in_the_same_conversation(tmp_path: Path) -> None:
-    """What a stopped service leaves is continued by the next one, behind the last step."""
+    """A run that a stopped service leaves continues in the next one after its last step, in the same conversation."""
     project = Project(tmp_path)
     project.say("code-review", text=says("no-issues"))
     project.say("commit", hang=True)
@@ -158,7 +156,7 @@ async def test_a_restarted_service_goes_on_in_the_same_conversation(tmp_path: Pa
 
 
 async def test_a_project_shares_steps(service: served.Served) -> None:
-    """A project's recipe takes steps of its own shared files and of the bundled ones; its own file goes before."""
+    """A project's recipe uses steps of its own and of bundled shared files; its own file takes precedence."""
     own = {
         "fix": {
             **FIX,
@@ -183,7 +181,7 @@ async def test_a_project_shares_steps(service: served.Served) -> None:
 
 
 async def test_a_shared_file_is_read_again_when_it_changes(service: served.Served) -> None:
-    """Recipes follow the files that they are made of: mended, broken, removed, and there again."""
+    """Recipes follow their shared files when these are repaired, broken, removed and restored."""
     steps = {**recipe_harness.RECIPE["steps"], "fix": {"$ref": "shared/fix.json#/fix"}}
     _write(service.project, "ours.json", recipe(id="ours", steps=steps))
     seen = [await _flaws(service, "ours")]
@@ -203,7 +201,7 @@ async def test_a_shared_file_is_read_again_when_it_changes(service: served.Serve
 
 @pytest.mark.parametrize("kind", ["link", "folder", "dangling", "large", "binary", "pipe"])
 async def test_shared_files_are_files_of_the_folder(service: served.Served, kind: str, tmp_path: Path) -> None:
-    """Neither links to outside nor anything but a text file of decent size is read."""
+    """Only a text file of moderate size in the folder is read, and not a link to outside."""
     outside = tmp_path / "outside.json"
     outside.write_text(json.dumps({"fix": FIX, "secret": {"prompt": "hunter2"}}))
     target = service.project.root / OWN / "shared" / "fix.json"
@@ -230,7 +228,7 @@ async def test_shared_files_are_files_of_the_folder(service: served.Served, kind
 
 
 async def test_every_fault_of_a_composed_recipe_is_told(service: served.Served) -> None:
-    """What cannot be put in is told beside what is wrong with the rest, once each."""
+    """The faults of an include are reported together with the other faults, each once."""
     steps = {**recipe_harness.RECIPE["steps"], "fix": {"$ref": "shared/absent.json#/fix"}}
     _write(service.project, "ours.json", recipe(id="ours", steps=steps, model="huge", initialStep="start"))
 
@@ -242,7 +240,7 @@ async def test_every_fault_of_a_composed_recipe_is_told(service: served.Served) 
 
 
 async def test_a_text_is_validated_with_the_projects_shared_steps(service: served.Served) -> None:
-    """An editor is told what the catalogue would say."""
+    """The validation of a text reports the same faults as the catalogue."""
     sound = recipe(id="ours", initialStep="code-review", steps={"$include": "shared/review-commit-steps.json"})
     broken = recipe(id="ours", steps={"$include": "shared/absent.json"})
     answers = [
@@ -255,7 +253,7 @@ async def test_a_text_is_validated_with_the_projects_shared_steps(service: serve
 
 
 async def test_a_run_goes_on_to_another_recipe(service: served.Served, held: Held) -> None:
-    """A restart leads to a recipe as it stood when the run was started, whatever is done to it afterwards."""
+    """A restart uses the target recipe as it was at the start of the run, even if its file is removed later."""
     leading = json.loads(json.dumps(AGAIN).replace('"small"', '"second"'))
     first = recipe(id="first", initialStep="commit", steps={"commit": leading})
     second = recipe(
@@ -279,7 +277,7 @@ async def test_a_run_goes_on_to_another_recipe(service: served.Served, held: Hel
 
 
 async def test_a_changed_target_counts_for_the_next_run(service: served.Served) -> None:
-    """Each run freezes the recipes that it may go on to as they stand at its start."""
+    """Each run freezes the recipes that it may restart as, in their state at its start."""
     leading = json.loads(json.dumps(AGAIN).replace('"small"', '"second"'))
     _write(service.project, "first.json", recipe(id="first", initialStep="commit", steps={"commit": leading}))
     _write(service.project, "second.json", recipe(id="second"))

@@ -1,4 +1,4 @@
-"""Amplifier recipes as users have them: bundled and own ones over HTTP, real commands, runs in runs, approvals."""
+"""Amplifier recipes over HTTP: bundled and own recipes, real commands, runs within runs, approvals."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def _resume(service: served.Served, shown: dict[str, Any], **body: Any) ->
 
 
 async def test_the_examples_are_listed(service: served.Served) -> None:
-    """The bundled recipes can be started in any project, with their arguments and their graphs."""
+    """The bundled recipes are valid in any project, and show their arguments and graphs."""
     listed = {entry["recipe_id"]: entry for entry in (await service.http.get("/api/recipes")).json()}
     shown = (await service.http.get("/api/recipes/comprehensive-code-review")).json()
 
@@ -58,7 +58,7 @@ async def test_the_examples_are_listed(service: served.Served) -> None:
 
 
 async def test_a_run_over_http(service: served.Served) -> None:
-    """Steps, slots and progress of a run are shown; a condition's skipped step is a line."""
+    """Steps, slots and progress of a run are shown; a step that its condition skips has a line."""
     service.project.say("look", text='{"severity": "high"}')
     document = recipe(
         _asks("look", prompt="Look at {{file}}.", output="seen"),
@@ -80,7 +80,7 @@ async def test_a_run_over_http(service: served.Served) -> None:
 
 
 async def test_faults_have_lines(service: served.Served) -> None:
-    """A broken recipe is listed with path and line of each fault; that it cannot be started names the first of them."""
+    """A broken recipe is listed with path and line of each fault; a refused start names the first fault."""
     service.project.write(
         f"{OWN}/broken.yaml",
         "name: broken\ndescription: d\nversion: 1.0.0\nsteps:\n- id: a\n  agent: nobody\n  promt: x\n",
@@ -94,7 +94,7 @@ async def test_faults_have_lines(service: served.Served) -> None:
 
 
 async def test_an_agent_that_is_not_there(service: served.Served) -> None:
-    """A recipe that asks an unknown agent is refused before anything is done."""
+    """A recipe that calls an unknown agent is refused before a step runs."""
     _write(service.project, recipe(step(agent="nobody"), name="own"))
     started = await service.http.post("/api/runs", json={"recipe_id": "own"})
 
@@ -103,7 +103,7 @@ async def test_an_agent_that_is_not_there(service: served.Served) -> None:
 
 
 async def test_agents_of_the_project(project: Project) -> None:
-    """An agent that the project describes for Amplifier can be asked, with its role, by a namespaced name too."""
+    """A recipe can call an agent that the project describes for Amplifier, also by a namespaced name, with its role."""
     project.write(".amplifier/agents/judge.md", "---\nmeta: {name: judge}\nbackend: said\n---\nYou judge.\n")
     async with served.in_process(project) as service:
         shown = await _run(service, recipe(step("a", agent="house:judge", prompt="Judge it."), name="own"))
@@ -118,7 +118,7 @@ async def test_agents_of_the_project(project: Project) -> None:
     "value", ["$(touch pwned)", "`touch pwned`", '"; touch pwned; "', "'; touch pwned; '", "a  b\nc"]
 )
 async def test_values_are_never_executed(service: served.Served, value: str) -> None:
-    """Whatever a variable holds reaches a real shell as one word."""
+    """The value of a variable reaches a real shell as one word."""
     document = later(
         {
             "id": "a",
@@ -138,7 +138,7 @@ async def test_values_are_never_executed(service: served.Served, value: str) -> 
 
 
 async def test_commands(service: served.Served) -> None:
-    """Real commands: their folder, environment, exit code, data and failure."""
+    """Real commands have a folder, an environment, an exit code and data, and can fail."""
     shown = await _run(
         service,
         later(
@@ -165,7 +165,7 @@ async def test_commands(service: served.Served) -> None:
 
 
 async def test_recipes_in_recipes(service: served.Served) -> None:
-    """A recipe runs another one, gives it what it may know, and gets its result."""
+    """A recipe runs another one, passes it chosen values, and receives its result."""
     child = later(
         _asks("work", prompt="Work on {{target}}.", output="report"),
         name="child",
@@ -192,7 +192,7 @@ async def test_recipes_in_recipes(service: served.Served) -> None:
 
 
 async def test_recipes_by_their_files(service: served.Served) -> None:
-    """A recipe is run by its file, in the folder of the other one or below it; one that is not there is refused."""
+    """A recipe runs another one by its file, in its own folder or below; a missing file is refused."""
     service.project.write(f"{OWN}/checks/lint.yaml", json.dumps(later(_asks("work", output="report"), name="lint")))
     _write(service.project, later(_asks("more", output="made"), name="beside"))
     shown = await _run(
@@ -211,7 +211,7 @@ async def test_recipes_by_their_files(service: served.Served) -> None:
 
 
 async def test_a_recipe_that_takes_too_long(service: served.Served) -> None:
-    """When the time of a step that runs a recipe is over, the step fails and the other run is cancelled."""
+    """When a step that runs a recipe exceeds its time limit, the step fails and the other run is cancelled."""
     _write(service.project, later({"id": "long", "type": "bash", "command": "sleep 60"}, name="slow"))
     shown = await _run(service, later({"id": "sub", "type": "recipe", "recipe": "slow", "timeout": 3}, name="parent"))
     (below,) = (run for run in (await service.http.get("/api/runs")).json() if run["recipe_id"] == "slow")
@@ -222,7 +222,7 @@ async def test_a_recipe_that_takes_too_long(service: served.Served) -> None:
 
 
 async def test_recursion_is_bounded(service: served.Served) -> None:
-    """A recipe that runs itself comes to an end."""
+    """A recipe that runs itself fails at its depth limit."""
     itself = {"id": "again", "type": "recipe", "recipe": "endless"}
     shown = await _run(service, later(itself, name="endless", recursion={"max_depth": 2}))
     depths = [run["recipe_id"] for run in (await service.http.get("/api/runs")).json()]
@@ -232,7 +232,7 @@ async def test_recursion_is_bounded(service: served.Served) -> None:
 
 
 async def test_twenty_iterations_four_at_a_time(service: served.Served) -> None:
-    """On the real pool never more than four agents work at once, and results keep the order of the items."""
+    """On the real pool at most four agents work at a time, and results keep the order of the items."""
     for number in range(20):
         service.project.say(f"each[{number}]", text=f"reply {number}", delay_seconds=0.02 * (1 + number % 3))
     looped = _asks("each", foreach="{{items}}", parallel=4, collect="all", prompt="Take {{item}}.")
@@ -247,7 +247,7 @@ async def test_twenty_iterations_four_at_a_time(service: served.Served) -> None:
 
 
 async def test_a_parallel_loop_fails_fast(service: served.Served) -> None:
-    """The first failure cancels agents that would never answer; sent on, only what is missing is asked."""
+    """The first failure cancels agents that would never answer; a resume calls agents only for missing items."""
     for number in range(20):
         service.project.say(f"each[{number}]", text=f"reply {number}")
     service.project.say("each[5]", error={"code": "agent_error", "message": "no"}, delay_seconds=0.2)
@@ -286,7 +286,7 @@ async def _asked(service: served.Served) -> tuple[str, dict[str, Any]]:
 
 
 async def test_an_approval(service: served.Served) -> None:
-    """A run waits for a person, and later steps are told what that person said."""
+    """A run waits for a person, and later steps receive the message of that person."""
     service.project.say("plan", text="the bridge")
     run_id, gate = await _asked(service)
     body = {"decision": "approve", "message": "be quick", "shown_sha256": gate["shown_sha256"]}
@@ -301,7 +301,7 @@ async def test_an_approval(service: served.Served) -> None:
 
 
 async def test_a_denial_is_final(service: served.Served) -> None:
-    """A denied run is not sent on, wherever a resume would begin."""
+    """A denied run cannot be resumed, from whichever step."""
     run_id, gate = await _asked(service)
     await service.http.post(f"/api/gates/{gate['gate_id']}", json={"decision": "deny", "message": "too early"})
     shown = await service.until(run_id, "done", "failed")
@@ -327,7 +327,7 @@ async def test_a_denial_is_final(service: served.Served) -> None:
 
 
 async def test_a_missing_variable_can_be_given(service: served.Served) -> None:
-    """A run that failed over a variable goes on from there once it is given."""
+    """A run that failed at an undefined variable continues at that step once the variable is given."""
     document = recipe(
         _asks("look", output="seen"),
         _asks("fix", condition="{{seen}} == 'bad'", output="fixes"),
@@ -344,7 +344,7 @@ async def test_a_missing_variable_can_be_given(service: served.Served) -> None:
 
 
 async def test_one_run_at_a_time(service: served.Served) -> None:
-    """With `exclusive` a second run of a recipe is refused while one is unfinished."""
+    """With `exclusive`, a second run of a recipe is refused while the first is unfinished."""
     service.project.say("look", hang=True)
     _write(service.project, recipe(_asks("look"), name="own"))
     run_id = await service.start("own", exclusive=True)

@@ -1,4 +1,4 @@
-"""Whatever is damaged in a run's folder, everybody who asks is told the same, no poll hangs, and there is a way out."""
+"""For any damage in a run's folder, all answers report the same, no poll hangs, and an order ends the problem."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ NAMES = (*damaging.AUTHORITY, "run.json", "cache.json", "events.jsonl", "blob", 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> damaging.Runs:
-    """A project with a run in each state."""
+    """Create a project with a run in each state."""
     return asyncio.run(damaging.made(tmp_path_factory.mktemp("damaged")))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def impatient() -> Iterator[None]:
-    """Let streams of runs whose ending was lost look again soon; each would wait three seconds for another process."""
+    """Shorten the interval at which streams check a run without an ending again; otherwise each waits three seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(event_streams, "TICK_SECONDS", 0.05)
         yield
 
 
-# Cases are independent of one another and slow, so that nothing is gained by making them smaller.
+# Cases are independent of one another and slow, so shrinking them is not worth the time.
 PHASES = (Phase.explicit, Phase.generate)
 CASES = st.fixed_dictionaries(
     {state: st.tuples(st.sampled_from(NAMES), st.sampled_from(sorted(damaging.WAYS))) for state in damaging.STATES}
@@ -44,13 +44,13 @@ CASES = st.fixed_dictionaries(
 @given(damage=CASES, live=st.booleans(), orders=st.permutations(ORDERS))
 @settings(max_examples=6, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
 def test_all_agree(runs: damaging.Runs, damage: Any, live: bool, orders: list[str]) -> None:
-    """A file of each run is damaged, before the service starts or while it runs."""
+    """All answers agree if a file of each run is damaged before the service starts or while it runs."""
     asyncio.run(check(runs, damage, live, orders))
 
 
 @pytest.mark.parametrize("live", [False, True])
 def test_a_file_of_a_terabyte_takes_no_memory(runs: damaging.Runs, live: bool) -> None:
-    """A sparse file in the place of each kind of file is reported like any other damage, and never loaded."""
+    """A sparse file in place of each kind of file is reported like any other damage, and never loaded."""
     way = "a terabyte of nothing"
     for names in (NAMES[: len(damaging.STATES)], NAMES[-len(damaging.STATES) :]):
         damage = {state: (name, way) for state, name in zip(damaging.STATES, names, strict=True)}
@@ -62,12 +62,12 @@ def test_a_file_of_a_terabyte_takes_no_memory(runs: damaging.Runs, live: bool) -
 @given(damage=CASES, live=st.booleans(), orders=st.permutations(ORDERS))
 @settings(max_examples=120, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
 def test_all_agree_on_much_more(runs: damaging.Runs, damage: Any, live: bool, orders: list[str]) -> None:
-    """The same, with many more damages."""
+    """All answers agree on many more cases of damage."""
     asyncio.run(check(runs, damage, live, orders))
 
 
 async def check(runs: damaging.Runs, damage: dict[str, tuple[str, str]], live: bool, orders: list[str]) -> None:
-    """Damage a file of each run, and ask."""
+    """Damage a file of each run, and check the answers of the service."""
     runs.put_back()
     found = {} if live else damaged(runs, damage, live=False)
     async with served.in_process(runs.project, stop_grace_seconds=0) as service:
@@ -95,12 +95,12 @@ async def check(runs: damaging.Runs, damage: dict[str, tuple[str, str]], live: b
 
 
 def is_written(state: str, live: bool) -> bool:
-    """Tell whether somebody writes a run's files meanwhile, so that what tells of lost lines may come later."""
+    """Return whether a process writes a run's files meanwhile, so that evidence of lost lines may follow later."""
     return live and state in ("waiting", "interrupted")
 
 
 def damaged(runs: damaging.Runs, damage: dict[str, tuple[str, str]], *, live: bool) -> dict[str, Verification]:
-    """Damage a file of each run, and return what a look at each finds, which is what is so."""
+    """Damage a file of each run, and return the correct findings of each verification."""
     found = {}
     for state, (name, way) in damage.items():
         path = file_of(runs.folder(state), name)
@@ -123,33 +123,33 @@ def file_of(folder: Path, name: str) -> Path | None:
 
 
 async def settled(service: served.Served, runs: damaging.Runs) -> None:
-    """Wait until every run that is unfinished is where it is going to stay."""
+    """Wait until every unfinished run has reached its final place."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while not await is_settled(service, runs):
             await served.moment()
 
 
 async def is_settled(service: served.Served, runs: damaging.Runs) -> bool:
-    """Tell whether the interrupted run performs its step and the waiting one asks, unless they came to rest."""
+    """Return whether the interrupted run performs its step and the waiting one asks, unless they failed or paused."""
     performing = {agent["run"] for agent in (await service.http.get("/api/agents")).json() if agent["run"]}
     active = performing | {gate["run_id"] for gate in (await service.http.get("/api/gates")).json()}
     rows, load = await listed(service), (await service.http.get("/readyz")).json()
     if load["queued"] or load["running"] > len(performing) or rows[runs.ids["waiting"]][0] == "running":
-        # The waiting run is being loaded, and moves once more before it asks.
+        # The waiting run is being loaded, and changes its state once more before it asks.
         return False
     moving = [runs.ids[state] for state in ("interrupted", "waiting")]
     return all(run_id in active or rows[run_id][0] in ("failed", "paused") for run_id in moving)
 
 
 async def listed(service: served.Served) -> dict[str, tuple[str, str | None]]:
-    """Return what the list shows of each run."""
+    """Return each run's entry in the list."""
     answer = await service.http.get("/api/runs")
     assert answer.status_code == 200, answer.text
     return {run["run_id"]: (run["status"], run["error_code"]) for run in answer.json()}
 
 
 async def polls_end(service: served.Served, shown: dict[str, Any]) -> None:
-    """Ask for a run and its parts in every way that may wait."""
+    """Request a run and its parts in every way that may wait."""
     path, over = f"/api/runs/{shown['run_id']}", shown["status"] in ("done", "failed", "cancelled")
     async with asyncio.timeout(polling.MOST_WAIT_SECONDS - 10):
         polled = await service.http.get(f"{path}?wait={polling.MOST_WAIT_SECONDS if over else 0.05}")
@@ -162,7 +162,7 @@ async def polls_end(service: served.Served, shown: dict[str, Any]) -> None:
 
 
 async def goes_out(service: served.Served, run_id: str, orders: list[str], case: object) -> None:
-    """Give orders until one is carried out, after which list and detail agree again."""
+    """Send orders until the service carries one out, and wait until list and detail agree again."""
     refused = {}
     for order in orders:
         path = f"/api/runs/{run_id}"
@@ -180,7 +180,7 @@ async def goes_out(service: served.Served, run_id: str, orders: list[str], case:
 
 
 async def agrees(service: served.Served, run_id: str) -> bool:
-    """Tell whether list and detail show the same."""
+    """Return whether list and detail show the same."""
     answer = await service.http.get(f"/api/runs/{run_id}")
     row = (await listed(service)).get(run_id)
     if answer.status_code == 404:

@@ -1,4 +1,4 @@
-"""Approvals: gates that need several keys, or another one than the starter's."""
+"""Approvals: gates that need several keys, or a key other than the starter's."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def until(service: served.Served, run_id: str, status: str) -> None:
 
 
 async def explained(service: served.Served, run_id: str, kind: str, header: Header) -> dict[str, Any]:
-    """Return why a run does not move, once it is for a cause of a kind."""
+    """Wait until a run does not move for a cause of a kind, and return the explanation."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while True:
             why: dict[str, Any] = (await service.http.get(f"/api/runs/{run_id}/why", headers=header)).json()
@@ -69,17 +69,17 @@ async def vote(service: served.Served, gate_id: str, header: Header, decision: s
 
 
 def code(answer: httpx.Response) -> tuple[int, str]:
-    """Return status and code of a refusal."""
+    """Return the status and the code of a refusal."""
     return answer.status_code, answer.json()["code"]
 
 
 def names(shown: Mapping[str, Any]) -> list[str]:
-    """Return whose votes a gate shows."""
+    """Return the names whose votes a gate shows."""
     return [vote["author"]["name"] for vote in shown["approvals"]["given"]]
 
 
 async def test_two_keys_must_agree(shipping: Project) -> None:
-    """One vote leaves the gate open, also after a restart; the same key counts once; the second key decides."""
+    """After one vote the gate stays open, even after a restart; a key counts once; the second key decides."""
     async with asking.in_process(shipping, api_token=TOKEN) as service:
         ada, bob = await people(service, "ada", "bob")
         run_id, gate_id = await begun(service, ADMIN, count=2)
@@ -99,7 +99,7 @@ async def test_two_keys_must_agree(shipping: Project) -> None:
         await until(service, run_id, "waiting")
         shown = (await service.http.get(f"/api/gates/{gate_id}", headers=bob)).json()
         listed = (await service.http.get("/api/gates", headers=bob)).json()
-        # It waits as soon as its journal is read; a moment later the service loads it, and says so.
+        # The run waits as soon as its journal is read; a moment later the service loads it and reports the cause.
         why = await explained(service, run_id, "gate", bob)
         second = await vote(service, gate_id, bob)
         await until(service, run_id, "done")
@@ -117,7 +117,7 @@ async def test_two_keys_must_agree(shipping: Project) -> None:
 
 
 async def test_votes_at_the_same_moment_decide(shipping: Project) -> None:
-    """However many vote at once, each counts once, and the gate does not stay open."""
+    """When many keys vote at once, each counts once, and the gate is decided."""
     async with asking.in_process(shipping, api_token=TOKEN) as service:
         headers = await people(service, "a", "b", "c", "d")
         run_id, gate_id = await begun(service, ADMIN, count=3)
@@ -130,7 +130,7 @@ async def test_votes_at_the_same_moment_decide(shipping: Project) -> None:
 
 
 async def test_who_started_does_not_approve(shipping: Project) -> None:
-    """With `not_starter` the starter's key is refused and any other decides; without keys of others nothing does."""
+    """With `not_starter` the starter's key is refused and any other decides; without other keys, no key can decide."""
     async with asking.in_process(shipping, api_token=TOKEN) as service:
         ada, bob = await people(service, "ada", "bob")
         run_id, gate_id = await begun(service, ada, not_starter=True)
@@ -143,7 +143,7 @@ async def test_who_started_does_not_approve(shipping: Project) -> None:
 
 
 async def test_one_denial_decides(shipping: Project) -> None:
-    """A denial needs no second key, and names the votes that were given before."""
+    """A denial needs no second key, and names the earlier votes."""
     async with asking.in_process(shipping, api_token=TOKEN) as service:
         ada, bob = await people(service, "ada", "bob")
         _, gate_id = await begun(service, ADMIN, count=2)
@@ -155,7 +155,7 @@ async def test_one_denial_decides(shipping: Project) -> None:
 
 
 async def test_claimed_names_do_not_count(shipping: Project) -> None:
-    """Neither the token nor a claimed name votes; without enough keys the run is refused before it is anything."""
+    """Neither the token nor a claimed name can vote; without enough keys a start is refused and no run is created."""
     async with asking.in_process(shipping, api_token=TOKEN) as service:
         body = {"recipe_id": "ship", "approvals": {"count": 2}}
         refused = await service.http.post("/api/runs", json=body, headers=ADMIN)

@@ -1,4 +1,4 @@
-"""Programs of a run that ask the service for further runs over HTTP, without saying which run they work for."""
+"""Programs of a run that start further runs over HTTP without naming the run that they belong to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ print(run_id)
 
 
 def _asking(project: Project, name: str, url: str, body: dict[str, Any], address: str = "") -> None:
-    """Add a recipe whose command asks for a run in the same workspace, and waits for its end."""
+    """Add a recipe whose command starts a run in the same workspace, and waits for its end."""
     project.write("ask.py", _ASKS)
     project.write("ask.json", json.dumps(body))
     command = f"{sys.executable} -I -S ask.py {url} '{address}'"
@@ -30,8 +30,9 @@ def _asking(project: Project, name: str, url: str, body: dict[str, Any], address
 
 
 async def test_a_run_does_not_wait_for_itself(project: Project) -> None:
-    """A run that a program starts without naming its own is that one's child: it enters its workspace, and neither
-    waits for the other.
+    """A run that a program starts is a child of the program's run, even without naming it.
+
+    The child enters the workspace of its parent, and neither waits for the other.
     """
     async with served.on_a_port(project) as service:
         _asking(project, "top", str(service.http.base_url), {"recipe_id": "quick", "exclusive_workspace": True})
@@ -43,7 +44,7 @@ async def test_a_run_does_not_wait_for_itself(project: Project) -> None:
 
 
 async def test_a_fork_that_a_program_makes_is_below_its_run(project: Project) -> None:
-    """It enters the workspace of the run whose program asks for it and waits for its end, and is that one's child."""
+    """A fork that a program makes is a child of the program's run, enters its workspace, and completes."""
     async with served.on_a_port(project) as service:
         source = await service.run("unguarded", exclusive_workspace=True)
         _asking(project, "top", str(service.http.base_url), {"from": "draft"}, f"/{source['run_id']}/fork")
@@ -55,7 +56,7 @@ async def test_a_fork_that_a_program_makes_is_below_its_run(project: Project) ->
 
 
 async def test_a_fork_below_a_run_spends_and_ends_with_it(project: Project) -> None:
-    """It counts in the limits of the run above, is bound by the depth, and a cancel from above reaches it."""
+    """A fork with a parent counts in the parent's limits, is bound by the depth, and ends with the parent's cancel."""
     document = later(step("wait", type="bash", command="while [ ! -e go ]; do sleep 0.05; done"), name="top")
     project.write(".control-room/recipes/amplifier/top.yaml", json.dumps(document))
     async with served.in_process(project, max_depth=1) as service:
@@ -98,7 +99,7 @@ for line in open("orders.txt"):
 
 
 async def test_what_a_program_starts_is_below_its_run(project: Project) -> None:
-    """A plan that a program makes, a trigger that it fires and a webhook that it calls lead to runs below its own."""
+    """A program's plan, trigger and webhook call lead to runs below the program's run."""
     async with served.on_a_port(project) as service:
         url = str(service.http.base_url)
         hook = (await service.http.post("/api/triggers", json={"recipe_id": "quick", "webhook": {}})).json()

@@ -1,4 +1,4 @@
-"""The audit list: every order and every change over HTTP has its author."""
+"""The audit list: every order and every change over HTTP names its author."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ADA = {"X-Control-Room-Author": "Ada"}
 
 
 async def test_changes_without_a_journal_name_their_author(project: Project) -> None:
-    """Issues, deletions and repairs are in the list with who ordered them; refused ones are not."""
+    """The list contains issues, deletions and repairs with their authors, and not refused orders."""
     async with served.in_process(project) as service:
         http = service.http
         made = (await http.post("/api/issues", json={"title": "Fix the door"}, headers=ADA)).json()["issue_id"]
@@ -45,7 +45,7 @@ async def test_changes_without_a_journal_name_their_author(project: Project) -> 
 
 
 async def test_pauses_of_triggers_are_actions_of_their_own(project: Project) -> None:
-    """A pause and its end are told apart from edits; an action that does not exist is refused at its place."""
+    """The pause and unpause of a trigger are other actions than an edit; an unknown action is refused at its place."""
     async with served.in_process(project) as service:
         new = {"recipe_id": "quick", "schedule": {"every_seconds": 86_400}}
         path = f"/api/triggers/{(await service.http.post('/api/triggers', json=new)).json()['trigger_id']}"
@@ -60,7 +60,7 @@ async def test_pauses_of_triggers_are_actions_of_their_own(project: Project) -> 
 
 
 async def test_orders_to_a_run_name_their_authors(project: Project) -> None:
-    """Start, label, pause, continue and cancel of a run are in the list at once, with the line that holds each."""
+    """Start, label, pause, unpause and cancel of a run are in the list at once, with the file of each line."""
     async with served.in_process(project) as service:
         http = service.http
         body = {"recipe_id": "unguarded"}
@@ -86,7 +86,7 @@ async def test_orders_to_a_run_name_their_authors(project: Project) -> None:
 
 
 async def test_orders_to_a_plan_name_their_authors(project: Project) -> None:
-    """Who made, approved and started a plan, and who answered its question, is in the list, also after a restart."""
+    """The list names who made, approved and started a plan, and who answered its question, also after a restart."""
     tasks = [{"description": "Look around", "recipe_id": "quick", "scoping_question": "Where?"}]
     async with served.in_process(project) as service:
         http = service.http
@@ -114,7 +114,7 @@ async def test_orders_to_a_plan_name_their_authors(project: Project) -> None:
 
 
 async def test_lists_say_which_runs_are_pinned(project: Project) -> None:
-    """A pin shows in the row at once, after a restart, and in an index made anew."""
+    """The row of a run shows its pin at once, after a restart, and in a rebuilt index."""
     async with served.in_process(project) as service:
         pinned, other = [await service.start("quick") for _ in range(2)]
         for run_id in (pinned, other):

@@ -31,7 +31,7 @@ async def told(service: served.Served, run_id: str) -> dict[str, Any]:
 
 
 async def newest(service: served.Served, known: int) -> dict[str, Any]:
-    """Return the newest run as soon as there are more than a number of runs, and it has begun."""
+    """Wait until there are more runs than this number and the newest has begun, and return the newest."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while True:
             rows = (await service.http.get("/api/runs", headers=BEARER)).json()
@@ -41,7 +41,7 @@ async def newest(service: served.Served, known: int) -> dict[str, Any]:
 
 
 async def test_orders_name_their_author(project: Project) -> None:
-    """Each order is journalled with what the caller claims, events show it, and a new order takes no old author."""
+    """The journal and events show the author that the caller claims; a new order does not take over an old author."""
     project.say("draft", hang=True)
     ada, bob = ({"name": name, "claimed": True, "via": "local"} for name in ("Ada Lovelace", "Бо́б"))
     nobody = {"name": None, "claimed": False, "via": "local"}
@@ -71,7 +71,7 @@ async def test_orders_name_their_author(project: Project) -> None:
 
 
 async def test_the_way_in_is_part_of_the_author(project: Project) -> None:
-    """A token proves no name; a signed-in browser has the name of its sign-in, whatever it claims."""
+    """With a token, an author's name is only claimed; a signed-in browser has its sign-in's name, not a claimed one."""
     project.say("draft", hang=True)
     async with served.in_process(project, api_token=TOKEN) as service:
         signed_in = await service.http.post("/api/session", json={"token": TOKEN, "name": "Ada"})
@@ -91,7 +91,7 @@ async def test_the_way_in_is_part_of_the_author(project: Project) -> None:
 
 
 async def test_a_gate_shows_who_decided(project: Project) -> None:
-    """The author of an answer is part of its line, is shown at the gate, and does not make a repetition another one."""
+    """The author of an answer is in its line and at the gate, and a repetition by another author is the same answer."""
     asking.add(project, "ship", *asking.SHIP)
     async with asking.in_process(project) as service:
         run_id = await service.start("ship")
@@ -109,7 +109,7 @@ async def test_a_gate_shows_who_decided(project: Project) -> None:
 
 
 async def test_a_run_shows_who_started_it(project: Project) -> None:
-    """The author of a start is kept with the run; a repetition changes nothing, a name that is none starts nothing."""
+    """A run keeps the author of its start; a repetition does not change it, and an invalid name starts no run."""
     ada = {"name": "Ada", "claimed": True, "via": "local"}
     async with served.in_process(project) as service:
         body, key = {"recipe_id": "quick"}, {"Idempotency-Key": "once"}
@@ -126,7 +126,7 @@ async def test_a_run_shows_who_started_it(project: Project) -> None:
 
 
 async def test_the_websocket_has_the_author_of_its_ticket(project: Project) -> None:
-    """What a page starts and cancels by the WebSocket is its sign-in's; without a ticket the handshake may claim."""
+    """A ticket names the author of starts and cancels over the WebSocket; without one, the handshake claims a name."""
     project.say("prompt", hang=True)
     async with listening.on_a_port(project, api_token=TOKEN) as service:
         signed_in = await service.http.post("/api/session", json={"token": TOKEN, "name": "Ada"})
@@ -148,7 +148,7 @@ async def test_the_websocket_has_the_author_of_its_ticket(project: Project) -> N
 
 
 async def test_a_plan_shows_who_changed_it(project: Project) -> None:
-    """Who approved, started and last changed a plan is in its file and its journal, past a restart."""
+    """The file and the journal of a plan name who approved, started and last changed it, also after a restart."""
     ada, bob, eve = ({"name": name, "claimed": True, "via": "local"} for name in ("Ada", "Bob", "Eve"))
     names = ("changed_by", "approved_by", "started_by")
     found = []
@@ -173,7 +173,7 @@ async def test_a_plan_shows_who_changed_it(project: Project) -> None:
 
 @pytest.mark.parametrize("name", [b"x" * 101, b"a\x01b", b"\xff\xfe", "\u202eevil".encode(), b"tab\there"])
 async def test_a_name_that_is_none_is_refused(service: served.Served, name: bytes) -> None:
-    """A claimed name that cannot be shown is a problem, and the order is not given."""
+    """A claimed name that cannot be displayed is refused, and the order is not carried out."""
     run_id = (await service.run("quick"))["run_id"]
     answer = await service.http.post(f"/api/runs/{run_id}/resume", headers=[(HEADER.encode(), name)])
 

@@ -1,4 +1,4 @@
-"""Bad input: each kind with its own clear error, and nothing lost."""
+"""Bad input: each kind causes its own clear error, and no data is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 def told(answer: httpx.Response) -> dict[str, Any]:
-    """Return a problem document, after looking at its form."""
+    """Check the form of a problem document and return it."""
     problem: dict[str, Any] = answer.json()
     assert answer.headers["content-type"] == "application/problem+json"
     assert set(problem) == {"type", "title", "status", "detail", "code", "flaws", "facts"}
@@ -29,7 +29,7 @@ def told(answer: httpx.Response) -> dict[str, Any]:
 
 
 async def post(service: served.Served, content: bytes, **headers: str) -> httpx.Response:
-    """Ask for a run with raw bytes."""
+    """Post a start request with raw bytes."""
     return await service.http.post("/api/runs", content=content, headers=JSON | headers)
 
 
@@ -49,7 +49,7 @@ async def post(service: served.Served, content: bytes, **headers: str) -> httpx.
     ],
 )
 async def test_a_malformed_body_is_refused(service: served.Served, content: bytes) -> None:
-    """A body that is no strict JSON is a 400 that tells the place, and nothing is started."""
+    """A body that is not strict JSON is a 400 that names the place, and no run starts."""
     problem = told(await post(service, content))
     listed = (await service.http.get("/api/runs")).json()
 
@@ -95,7 +95,7 @@ async def test_a_field_of_the_wrong_kind_is_refused(
 
 
 async def test_every_wrong_field_is_told_at_once(service: served.Served) -> None:
-    """All faults of a body are told together, a misspelt field with the nearest name."""
+    """One answer reports all faults of a body, and a misspelt field with the nearest name."""
     problem = told(await post(service, b'{"recipe": 1, "arguments": {}, "prioritty": 2, "labels": 3}'))
     messages = {flaw["path"]: flaw["message"] for flaw in problem["flaws"]}
 
@@ -104,7 +104,7 @@ async def test_every_wrong_field_is_told_at_once(service: served.Served) -> None
 
 
 async def test_a_body_of_ten_megabytes_is_refused(project: projects.Project) -> None:
-    """A body over the limit is a 413 over a real socket too, and the service goes on."""
+    """A body over the limit is a 413, over a real socket too, and the service still works afterwards."""
     async with served.on_a_port(project) as service:
         answer = await post(service, b'{"description": "' + b"x" * 10_000_000 + b'"}')
         ended = await service.run("quick")
@@ -136,7 +136,7 @@ async def test_another_media_type_is_refused(service: served.Served, content_typ
     ],
 )
 async def test_another_method_is_not_allowed(service: served.Served, method: str, path: str, allowed: set[str]) -> None:
-    """A method that an address does not have is a 405 that tells those it has."""
+    """A method that an address does not have is a 405 that names the allowed methods."""
     answer = await service.http.request(method, path)
 
     assert (answer.status_code, told(answer)["code"]) == (405, "method_not_allowed")
@@ -154,7 +154,7 @@ async def test_an_unknown_address_is_not_found(service: served.Served, path: str
 
 
 async def test_a_foreign_page_starts_nothing(service: served.Served) -> None:
-    """An unknown Host is a 400, a foreign Origin a 403, and nothing is started."""
+    """An unknown Host is a 400, a foreign Origin a 403, and neither starts a run."""
     hosted = await post(service, b'{"recipe_id": "quick"}', Host="evil.example")
     foreign = await post(service, b'{"recipe_id": "quick"}', Origin="https://evil.example")
     own = await post(service, b'{"recipe_id": "quick"}', Origin=f"http://{served.HOST}")
@@ -167,7 +167,7 @@ async def test_a_foreign_page_starts_nothing(service: served.Served) -> None:
 
 
 async def test_a_token_is_asked_for(project: projects.Project) -> None:
-    """With a token in the settings, everything but health is a 401 without it."""
+    """With a token in the settings, a request without it is a 401, except for health."""
     async with served.in_process(project, api_token="a-token-of-some-length") as service:
         without = await service.http.get("/api/runs")
         healthy = await service.http.get("/healthz")
@@ -180,7 +180,7 @@ async def test_a_token_is_asked_for(project: projects.Project) -> None:
 
 
 async def test_an_allowed_page_may_call(project: projects.Project) -> None:
-    """A page of an origin in the settings gets its preflight answered and may read the answers."""
+    """A page of an allowed origin gets an answer to its preflight request and may read the answers."""
     page = "https://desk.example"
     asked = {"Origin": page, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
     async with served.in_process(project, allowed_origins=(page,), api_token="a-token-of-some-length") as service:
@@ -196,7 +196,7 @@ async def test_an_allowed_page_may_call(project: projects.Project) -> None:
 async def test_a_failure_of_the_service_is_told_under_an_id(
     service: served.Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What nobody foresaw is a 500 with an incident id and no traceback; the log has both."""
+    """An unexpected error is a 500 with an incident id and without a traceback; the log has both."""
 
     def broken() -> list[Any]:
         raise ZeroDivisionError("seven by nothing")
@@ -217,7 +217,7 @@ async def test_a_failure_of_the_service_is_told_under_an_id(
 
 
 async def test_a_service_without_its_services_is_unavailable(project: projects.Project) -> None:
-    """An application that has not started answers 503, and is alive."""
+    """An application that has not started answers 503, but its health check answers 200."""
     app = main.create_app(served.chosen(project))
     async with served.client(httpx.ASGITransport(app), f"http://{served.HOST}") as http:
         answers = [await http.get(path) for path in ("/api/runs", "/readyz", "/healthz")]
@@ -227,7 +227,7 @@ async def test_a_service_without_its_services_is_unavailable(project: projects.P
 
 
 async def test_a_damaged_run_is_shown_as_failed(project: projects.Project) -> None:
-    """A run whose journal is damaged is shown as failed with the place; its other parts say so, and other runs work."""
+    """A run with a damaged journal is shown as failed with the place, its parts report this, and other runs work."""
     async with served.in_process(project) as service:
         run_id = (await service.run("draft", args={"scene_path": "Story/Scenes/SCN-the-arrival.md"}))["run_id"]
     journal = project.data / "runs" / run_id / "steps.jsonl"
@@ -248,7 +248,7 @@ async def test_a_damaged_run_is_shown_as_failed(project: projects.Project) -> No
 
 
 async def test_files_beside_the_runs_do_no_harm(project: projects.Project, tmp_path: Path) -> None:
-    """Stray files and folders where runs are kept are neither runs nor a reason to fail."""
+    """The service ignores stray files and folders beside the runs."""
     runs = project.data / "runs"
     (runs / "not a run").mkdir(parents=True)
     (runs / "empty").mkdir()
@@ -290,7 +290,7 @@ async def test_files_beside_the_runs_do_no_harm(project: projects.Project, tmp_p
 async def test_an_unknown_name_is_answered_with_those_there_are(
     service: served.Served, method: str, path: str, body: Any, flaw: str, message: str
 ) -> None:
-    """What an address does not know, in its body or query, is refused with the nearest of its own names, or all."""
+    """An unknown name in a body or query is refused with the nearest valid name, or with all of them."""
     answer = await service.http.request(method, path, json=body)
     flaws = {found["path"]: found["message"] for found in told(answer)["flaws"]}
 

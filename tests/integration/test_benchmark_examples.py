@@ -1,4 +1,4 @@
-"""The examples that the benchmark times must end, or its figures are of something else."""
+"""The benchmark's examples end as `done`, since the figures would measure other work otherwise."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.integration.project import Project
 
 @pytest.mark.parametrize("name", list(w11_examples.EXAMPLES))
 async def test_an_example_of_the_benchmark_ends_done(tmp_path: Path, name: str) -> None:
-    """Each example's scripted agents fit what today's drivers ask of them."""
+    """Each example's scripted replies satisfy its driver."""
     _, steps = await w11_examples.live(tmp_path / "example", w11_examples.EXAMPLES[name])
 
     assert steps > 0
 
 
 async def test_recipes_of_the_cluster_can_be_started(tmp_path: Path) -> None:
-    """All of them are accepted, the one of 10,000 steps too."""
+    """The service accepts all recipes of the cluster benchmark, including the one of 10,000 steps."""
     cluster = pytest.importorskip("bench.cluster", reason="needs the extra: cluster", exc_type=ImportError)
     project = Project(tmp_path / "project")
     recipes = cluster.recipes_of(10_000)

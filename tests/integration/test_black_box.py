@@ -1,4 +1,4 @@
-"""The contract as an outsider sees it: HTTP and the run folder alone, against execution-modes, appendices A to D."""
+"""The contract as a client sees it: HTTP and the run folder alone, against execution-modes, appendices A to D."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ TASK = {
 
 
 class Outsider:
-    """Somebody who knows the addresses and the folder, and nothing else."""
+    """A client that knows only the addresses and the folder."""
 
     def __init__(self, http: httpx.AsyncClient, data: Path) -> None:
         self.http = http
         self.data = data
 
     async def get(self, address: str) -> Any:
-        """Return what an address answers."""
+        """Return the answer of an address."""
         answer = await self.http.get(address)
         assert answer.status_code == 200
         return answer.json()
@@ -52,7 +52,7 @@ class Outsider:
 
 @pytest.fixture
 async def outsider(project: projects.Project) -> AsyncIterator[Outsider]:
-    """Return an outsider to a running service."""
+    """Return a client of a running service."""
     async with served.in_process(project) as service:
         yield Outsider(service.http, project.data)
 
@@ -66,13 +66,13 @@ async def ended(outsider: Outsider, body: dict[str, Any]) -> str:
 
 
 def instant(text: str) -> datetime:
-    """Read an instant as the appendices write it."""
+    """Parse an instant in the form of the appendices."""
     assert text.endswith("Z")
     return datetime.fromisoformat(text)
 
 
 async def test_the_manifest(outsider: Outsider) -> None:
-    """Appendix A, run.json: every field of the specification, with the meaning it has there."""
+    """Appendix A, run.json: every field of the specification is present with its meaning."""
     run_id = await ended(outsider, TASK)
     manifest = outsider.document(run_id, "run.json")
 
@@ -92,7 +92,7 @@ async def test_the_manifest(outsider: Outsider) -> None:
 
 
 async def test_the_manifest_while_the_run_lives(outsider: Outsider, project: projects.Project) -> None:
-    """Appendix A, run.json of a run that speaks: running, in phase b, not completed, two of four steps finished."""
+    """Appendix A, run.json while an agent works: running, in phase b, not completed, two of four steps finished."""
     project.say("draft", hang=True)
     run_id = (await outsider.http.post("/api/runs", json=TASK)).json()["run_id"]
     service = served.Served(project, outsider.http)
@@ -104,7 +104,7 @@ async def test_the_manifest_while_the_run_lives(outsider: Outsider, project: pro
 
 
 async def test_the_manifest_of_a_failed_run(outsider: Outsider) -> None:
-    """Appendix A, run.json of a failed run: the error says which step failed and why."""
+    """Appendix A, run.json of a failed run: the error names the step and the reason."""
     run_id = await ended(outsider, TASK | {"args": {"scene_path": "Story/none.md"}})
     manifest = outsider.document(run_id, "run.json")
 
@@ -115,7 +115,7 @@ async def test_the_manifest_of_a_failed_run(outsider: Outsider) -> None:
 
 
 async def test_the_journal_of_a_tool_step(outsider: Outsider) -> None:
-    """Appendix A, steps.jsonl, phase A: tool, receipt, what was read, and the hash and beginning of the output."""
+    """Appendix A, steps.jsonl, phase A: tool, receipt, the input read, and the hash and beginning of the output."""
     run_id = await ended(outsider, TASK)
     line = outsider.lines(run_id)[0]
     receipt = await outsider.get(f"/api/audit/receipts/{line['receipt_id']}")
@@ -158,7 +158,7 @@ async def test_the_journal_of_a_failed_step(outsider: Outsider) -> None:
 
 
 async def test_receipts_are_in_the_audit_path(outsider: Outsider) -> None:
-    """Appendix A: payloads stand once, in the session's tool receipts, and the journal points to them."""
+    """Appendix A: payloads are stored once, in the session's tool receipts, and the journal points to them."""
     run_id = await ended(outsider, TASK)
     path = outsider.data / "audit" / "sessions" / "sess_black_box" / "tool_receipts.jsonl"
     receipts = [json.loads(line) for line in path.read_text().splitlines()]
@@ -242,7 +242,7 @@ async def test_polling_a_run(outsider: Outsider) -> None:
 
 
 async def test_polling_a_living_run(outsider: Outsider, project: projects.Project) -> None:
-    """Appendix D, GET /api/runs/{id} of a run that speaks: the open step is listed as running, without a preview."""
+    """Appendix D, GET /api/runs/{id} of a run whose agent works: the open step is `running`, without a preview."""
     project.say("draft", hang=True)
     run_id = (await outsider.http.post("/api/runs", json=TASK)).json()["run_id"]
     shown = await served.Served(project, outsider.http).until(run_id, step="draft")
@@ -255,7 +255,7 @@ async def test_polling_a_living_run(outsider: Outsider, project: projects.Projec
 
 
 async def test_the_step_log(outsider: Outsider) -> None:
-    """Appendix D, GET /api/runs/{id}/steps: the journal's lines, parsed, with everything they observe."""
+    """Appendix D, GET /api/runs/{id}/steps: the parsed lines of the journal, with all their fields."""
     run_id = await ended(outsider, TASK)
 
     assert await outsider.get(f"/api/runs/{run_id}/steps") == outsider.lines(run_id)
@@ -297,7 +297,7 @@ async def test_cancelling_a_run(outsider: Outsider, project: projects.Project) -
 async def test_a_broken_reference_fails_its_step(
     outsider: Outsider, project: projects.Project, reference: str, broken: str
 ) -> None:
-    """Appendix C: a reference that leads to nothing fails the step, and the error names the path and the segment."""
+    """Appendix C: a reference without a target fails the step, and the error names the path and the segment."""
     step = projects.tool_step("analyze", "prose_analyzer", "prose", scene_path={"$ref": reference})
     project.add_recipe({"recipe_id": "refers", "label": "Refers", "phase_a": [projects.DISCOVER, step], "dod": []})
     run_id = await ended(outsider, {"recipe_id": "refers", "description": "arrival"})

@@ -1,4 +1,4 @@
-"""The composition root: what a room is made of, and that nothing of it stays behind."""
+"""The composition root: the parts of an application, and their removal at its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SERVE = bootstrap.OpenMode(address="http://127.0.0.1:1")
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Make a project."""
+    """Create a project."""
     return programs.make_project(tmp_path / "project")
 
 
@@ -35,13 +35,13 @@ def chosen(project: programs.Project, **given: Any) -> settings.Settings:
 
 
 async def start_small(application: bootstrap.Application, **asked: Any) -> str:
-    """Start the small recipe."""
+    """Start the recipe `small`."""
     request = requests.StartRequest(recipe_id="small", args={"words": "gate"}, **asked)
     return (await application.runs.start(request)).run_id
 
 
 async def test_room_runs_a_recipe_and_leaves_nothing_behind(project: programs.Project):
-    """A room executes runs; when it is left, every task has ended and the lock is free for the next."""
+    """An application executes runs; at its end, all its tasks have ended and the next one can take the lock."""
     for _ in range(2):
         async with bootstrap.build(chosen(project), SERVE) as application:
             run_id = await start_small(application)
@@ -52,7 +52,7 @@ async def test_room_runs_a_recipe_and_leaves_nothing_behind(project: programs.Pr
 
 
 async def test_second_service_is_refused_and_takes_nothing_along(project: programs.Project):
-    """While one room holds the lock another is refused, names it, and is gone without a trace."""
+    """While one application holds the lock, a second is refused with its address, and the first still works."""
     async with bootstrap.build(chosen(project), SERVE) as application:
         with pytest.raises(errors.DataDirectoryBusy) as refused:
             async with bootstrap.build(chosen(project), bootstrap.OpenMode(alone=True)):
@@ -64,7 +64,7 @@ async def test_second_service_is_refused_and_takes_nothing_along(project: progra
 
 
 async def test_looking_changes_nothing(project: programs.Project):
-    """A room that only looks makes no data directory, and shows recipes all the same."""
+    """An application that only looks shows recipes, and creates no data directory."""
     before = sorted(project.path.rglob("*"))
     async with bootstrap.build(chosen(project), bootstrap.OpenMode(look_only=True)) as application:
         listed = await application.runs.list_runs(stores.RunQuery())
@@ -76,7 +76,7 @@ async def test_looking_changes_nothing(project: programs.Project):
 
 
 async def test_every_operation_has_its_performer(project: programs.Project):
-    """Whatever a driver can ask for, a room has somebody who does it."""
+    """An application has a performer for each operation that a driver can request."""
     async with bootstrap.build(chosen(project), SERVE) as application:
         assert isinstance(application.engine, pool.Pool)
         performers = {*application.engine._active._loader._equipment.performers}
@@ -92,7 +92,7 @@ def _operations(kind: type[operations.Operation]) -> Iterator[type[operations.Op
 
 
 async def test_only_the_service_continues_unfinished_runs(project: programs.Project):
-    """What a service left unfinished is continued by the next service, and by no other room."""
+    """A run that a service left unfinished is continued by the next service only, not by another application."""
     project.say(draft=[{"hang": True}, "later"])
     async with bootstrap.build(chosen(project, stop_grace_seconds=0.0), SERVE) as application:
         run_id = await start_small(application)
@@ -110,9 +110,7 @@ async def test_only_the_service_continues_unfinished_runs(project: programs.Proj
 async def test_what_is_started_at_once_is_not_told_as_recovered(
     project: programs.Project, monkeypatch: pytest.MonkeyPatch
 ):
-    """A run that somebody starts before the room has looked for what was left counts not as
-    unfinished work of before.
-    """
+    """A run that is started before the application has looked for unfinished runs does not count as recovered."""
     started = asyncio.Event()
     unhurried = disk_store.DiskStore.list_unfinished
 
@@ -129,7 +127,7 @@ async def test_what_is_started_at_once_is_not_told_as_recovered(
 
 
 async def test_secrets_are_masked_everywhere(project: programs.Project):
-    """The service's token is in no file that a run leaves behind, even if an agent says it."""
+    """The service's token is not in any file of a run, even if an agent's reply contains it."""
     secret = "token-0123456789abcdef"
     project.say(draft=f"The token is {secret}.")
     async with bootstrap.build(chosen(project, api_token=secret), SERVE) as application:
@@ -143,7 +141,7 @@ async def test_secrets_are_masked_everywhere(project: programs.Project):
 
 
 async def test_broken_agents_file_keeps_the_room_shut(project: programs.Project):
-    """With an `agents.json` that cannot be used no room is made, and every flaw is told."""
+    """An invalid `agents.json` prevents the start of the application, and every flaw is reported."""
     project.write("agents.json", {"agents": [{"id": 5}]})
     with pytest.raises(errors.ConfigurationError) as refused:
         async with bootstrap.build(chosen(project)):
@@ -155,7 +153,7 @@ async def test_broken_agents_file_keeps_the_room_shut(project: programs.Project)
 
 
 async def test_child_of_a_step_is_started_once(project: programs.Project):
-    """The same step of the same parent finds the child that it started before, also in a later process."""
+    """The same step of the same parent finds the child that it started, in a later process too."""
     call = await _call(project, "small", {"words": "gate"})
     async with bootstrap.build(chosen(project), SERVE) as application:
         first, again = await application.runs.start_child(call), await application.runs.start_child(call)
@@ -171,7 +169,7 @@ async def test_child_of_a_step_is_started_once(project: programs.Project):
 
 
 async def test_child_that_cannot_be_started_says_why(project: programs.Project):
-    """An unknown recipe or unfit arguments of a child are an error of its step."""
+    """An unknown recipe or invalid arguments of a child are an error of its step."""
     async with bootstrap.build(chosen(project), SERVE) as application:
         with pytest.raises(errors.UnknownRecipe):
             await application.runs.start_child(await _call(project, "absent", {}, application))
@@ -180,7 +178,7 @@ async def test_child_that_cannot_be_started_says_why(project: programs.Project):
 
 
 async def test_changed_prompt_counts_at_the_next_start(project: programs.Project):
-    """A template that is edited while the service runs is used by the next run, not by one that has begun."""
+    """A template that is edited while the service runs is used by the next run, and not by one that has begun."""
     async with bootstrap.build(chosen(project), SERVE) as application:
         first = await start_small(application)
         await application.engine.ended(first)
@@ -195,13 +193,13 @@ async def test_changed_prompt_counts_at_the_next_start(project: programs.Project
 
 @pytest.mark.parametrize("text", ["point:0", ":1", "point:x", "point:-3"])
 def test_crash_point_must_be_readable(text: str):
-    """A crash point of the wrong form is a configuration error, not one that never happens."""
+    """An invalid crash point is a configuration error, and not a crash point that never happens."""
     with pytest.raises(errors.ConfigurationError):
         bootstrap.real_platform({settings.CRASH_AT: text})
 
 
 async def test_a_user_without_a_home_may_run_recipes(project: programs.Project, monkeypatch: pytest.MonkeyPatch):
-    """A container's user has no entry and perhaps no HOME: then there is no home to ask for, which is no fault."""
+    """A recipe runs for a user whose home directory cannot be determined, as in a container."""
 
     def refuse(cls: type[Path]) -> Path:
         raise RuntimeError("Could not determine home directory.")
@@ -214,7 +212,7 @@ async def test_a_user_without_a_home_may_run_recipes(project: programs.Project, 
 
 
 def test_project_is_prepared_once(tmp_path: Path):
-    """Preparing makes the data directory for its owner alone, and may be repeated."""
+    """The data directory is created for its owner alone, and a repeated preparation does not change it."""
     (tmp_path / "new").mkdir()
     place = settings.load({}, project=tmp_path / "new").project
     first, identity = bootstrap.prepare_project(place), (place.data_directory / "data_directory_id").read_text()

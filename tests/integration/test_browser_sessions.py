@@ -1,4 +1,4 @@
-"""The sign-in of browsers: a cookie that opens nothing without the header of its own page."""
+"""The sign-in of browsers: a cookie that is valid only with the header of its own page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def signed_in(http: httpx.AsyncClient, **body: str) -> tuple[str, str]:
 
 
 async def test_a_sign_in_replaces_the_token(project: Project) -> None:
-    """Cookie and header together open the interface, also for orders; each alone opens nothing."""
+    """Cookie and header together give access to the API, also for orders; each alone is refused."""
     async with served.in_process(project, api_token=TOKEN) as service:
         cookie, header = await signed_in(service.http, name="Ada")
         both = {"Cookie": cookie, browser_sessions.HEADER: header}
@@ -50,7 +50,7 @@ async def test_a_sign_in_replaces_the_token(project: Project) -> None:
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_the_cookie_of_a_page_with_tls_is_never_sent_without_it(project: Project, scheme: str) -> None:
-    """TLS ends at a proxy in front of the service, which sees HTTP alone; the browser names its origin."""
+    """If a proxy ends TLS before the service, the cookie of a page with TLS is still sent over TLS only."""
     async with served.in_process(project, api_token=TOKEN, allowed_hosts=("runs.example",)) as service:
         headers = {"Host": "runs.example", "Origin": f"{scheme}://runs.example"}
         signed = await service.http.post("/api/session", json={"token": TOKEN}, headers=headers)
@@ -62,7 +62,7 @@ async def test_the_cookie_of_a_page_with_tls_is_never_sent_without_it(project: P
 
 
 async def test_a_wrong_token_signs_nobody_in(project: Project) -> None:
-    """A refusal sets no cookie."""
+    """A refused sign-in sets no cookie."""
     async with served.in_process(project, api_token=TOKEN) as service:
         answers = [
             await service.http.post("/api/session", json={"token": given}) for given in ("", "wrong", TOKEN[:-1])
@@ -73,7 +73,7 @@ async def test_a_wrong_token_signs_nobody_in(project: Project) -> None:
 
 
 async def test_signing_out_removes_the_cookie(project: Project) -> None:
-    """The cookie is replaced by an empty one that has expired."""
+    """Signing out replaces the cookie by an empty, expired one."""
     async with served.in_process(project, api_token=TOKEN) as service:
         await signed_in(service.http)
         answer = await service.http.delete("/api/session")
@@ -83,7 +83,7 @@ async def test_signing_out_removes_the_cookie(project: Project) -> None:
 
 
 async def test_another_site_cannot_sign_in(project: Project) -> None:
-    """A page of another origin is refused, as everywhere."""
+    """A sign-in from a page of another origin is refused."""
     async with served.in_process(project, api_token=TOKEN) as service:
         answer = await service.http.post(
             "/api/session", json={"token": TOKEN}, headers={"Origin": "http://evil.example"}
@@ -100,12 +100,12 @@ def scope(cookie: str, header: str, port: int = 8000) -> dict[str, object]:
 
 
 def sessions(time: clock.Clock, token: str | None = TOKEN) -> browser_sessions.BrowserSessions:
-    """Return the sign-ins of a service."""
+    """Return the browser sessions of a service."""
     return browser_sessions.BrowserSessions(callers.Credentials(token), time, clock.RandomIds())
 
 
 def test_a_sign_in_expires() -> None:
-    """After twelve hours a sign-in is over."""
+    """A sign-in expires after twelve hours."""
     time = clock.FakeClock()
     value, header, _ = sessions(time).issue("Ada")
     carried = scope(f"control-room-8000={value}", header)
@@ -127,12 +127,12 @@ def test_a_sign_in_expires() -> None:
     ],
 )
 def test_the_cookie_is_named_by_the_port_that_the_browser_knows(host: str, name: str) -> None:
-    """Containers serve the same port, and are published at different ones of one host."""
+    """The cookie's name contains the port that the browser uses, since containers publish one port as several."""
     assert browser_sessions.cookie_name({"type": "http", "headers": [(b"host", host.encode())]}) == name
 
 
 def test_another_token_ends_all_sign_ins() -> None:
-    """Sign-ins survive a restart, but no change of the token; and each port has its own."""
+    """Sign-ins survive a restart, but not a change of the token; each port has its own."""
     time = clock.FakeClock()
     value, header, _ = sessions(time).issue("Ada")
     carried = scope(f"control-room-8000={value}", header)
@@ -147,7 +147,7 @@ def test_another_token_ends_all_sign_ins() -> None:
     "spoiled", ["", ".", "x", "x.y", "{payload}.", "{payload}.AAAA", "{other}.{signature}", "\N{SNOWMAN}.x"]
 )
 def test_a_forged_cookie_is_refused(spoiled: str) -> None:
-    """No cookie counts that the service has not signed, whatever its form."""
+    """A cookie that the service has not signed is not valid, in any form."""
     time = clock.FakeClock()
     value, header, _ = sessions(time).issue("Ada")
     payload, _, signature = value.partition(".")

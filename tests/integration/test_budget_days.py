@@ -1,4 +1,4 @@
-"""Budgets per day: midnight of a time zone begins them anew; and budgets that a person edits by hand."""
+"""Budgets per day, which begin again at midnight of a time zone, and budgets that a person edits by hand."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ DAILY = {"per": "day", "time_zone": "Europe/Berlin", "limits": {"calls": 1}}
         # Days of 23 and 25 hours.
         ("Europe/Berlin", "2026-03-29T12:00", "2026-03-28T23:00", "2026-03-29T22:00"),
         ("Europe/Berlin", "2026-10-25T12:00", "2026-10-24T22:00", "2026-10-25T23:00"),
-        # There is no midnight on this day; it begins at one o'clock.
+        # This day has no midnight; it begins at one o'clock.
         ("America/Santiago", "2026-09-06T12:00", "2026-09-06T04:00", "2026-09-07T03:00"),
-        # Midnight comes twice on this day; it begins at the first.
+        # This day has two midnights; it begins at the first.
         ("Atlantic/Azores", "2026-10-25T01:30", "2026-10-25T00:00", "2026-10-26T01:00"),
     ],
 )
 def test_a_day_is_that_of_its_time_zone(zone: str, now: str, begins: str, turns: str) -> None:
-    """What counts begins at local midnight, and the next turn is the next one, whatever the clocks do."""
+    """The day of a budget begins at local midnight and ends at the next one, also when clocks change."""
     budget = budgets.Budget(name="daily", per="day", time_zone=zone, limits=RunLimits(calls=1))
     at = datetime.fromisoformat(now).replace(tzinfo=UTC)
 
@@ -44,7 +44,7 @@ def test_a_day_is_that_of_its_time_zone(zone: str, now: str, begins: str, turns:
 
 
 async def test_the_turn_of_the_day_sends_runs_on(tmp_path: Path) -> None:
-    """A run that the budget of the day has paused continues at midnight of the time zone, not before."""
+    """A run that the budget of the day has paused continues at midnight of the time zone, and not before."""
     project = Project(tmp_path)
     async with scheduled.in_process(project) as service:
         assert (await service.http.put("/api/budgets/daily", json=DAILY)).status_code == 200
@@ -68,7 +68,7 @@ async def test_the_turn_of_the_day_sends_runs_on(tmp_path: Path) -> None:
 async def test_a_run_that_cannot_be_read_at_the_turn_is_sent_on_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A fault of the disk at midnight does not cost the run the day: it is looked at again until it can be read."""
+    """If the disk fails at midnight, the service retries until the run can be read, and continues it that day."""
     project, faults = Project(tmp_path), read_faults.ReadFaults(monkeypatch)
     async with scheduled.in_process(project) as service:
         assert (await service.http.put("/api/budgets/daily", json=DAILY)).status_code == 200
@@ -82,12 +82,12 @@ async def test_a_run_that_cannot_be_read_at_the_turn_is_sent_on_later(
         after = await _sent_on(service, run_id)
 
     assert after["status"] == "done"
-    # Without another look it would be the next midnight.
+    # Without another try, the run would continue at the next midnight.
     assert service.time.now() < scheduled.BEGIN + timedelta(hours=10)
 
 
 async def test_a_budget_that_is_raised_by_hand_sends_runs_on(tmp_path: Path) -> None:
-    """The file counts within seconds; one that was broken by hand changes nothing, and the list says so."""
+    """A change of the budget file applies within seconds; a damaged file changes no budget, and the list reports it."""
     project = Project(tmp_path)
     async with scheduled.in_process(project) as service:
         assert (await service.http.put("/api/budgets/all", json={"limits": {"calls": 1}})).status_code == 200
@@ -107,7 +107,7 @@ async def test_a_budget_that_is_raised_by_hand_sends_runs_on(tmp_path: Path) -> 
 
 
 async def test_a_budget_of_a_session_covers_its_plan(project: Project, service: served.Served) -> None:
-    """Runs of a session share its budget, those of others do not."""
+    """The runs of a session share its budget; the runs of other sessions do not."""
     await service.http.put("/api/budgets/book", json={"session_id": "sess_book", "limits": {"calls": 1}})
     wanted: dict[str, Any] = {"recipe_id": "draft", "args": ARGS}
     own = (await service.http.post("/api/runs", json=wanted | {"session_id": "sess_book"})).json()["run_id"]
@@ -127,7 +127,7 @@ async def _paused(service: scheduled.Scheduled) -> str:
 
 
 async def _sent_on(service: scheduled.Scheduled, run_id: str) -> dict[str, Any]:
-    """Let seconds pass until a run is done: whoever looks at the clock may just be looking at a file."""
+    """Move the clock by seconds until a run is done, since the service may be reading a file at one moment."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while (shown := await service.show(run_id))["status"] != "done":
             await service.advance(6)

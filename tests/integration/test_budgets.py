@@ -1,4 +1,4 @@
-"""Limits of runs and budgets of the project: calls of agents are reserved, settled, parked and sent on."""
+"""Limits of runs and budgets of the project: calls of agents are reserved and settled; runs are parked and resumed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ DRAFT: dict[str, Any] = {"recipe_id": "draft", "args": ARGS}
 
 
 async def spent_once(one: served.Served, two: served.Served, calls: int) -> None:
-    """Let four runs of two calls each spend a budget that lacks room for all of them, and raise it at another service.
+    """Let four runs exceed a budget together, and raise the budget at another service.
+
+    Each run makes two calls.
 
     Args:
-        calls: How many calls the budget has at first.
+        calls: Calls that the budget allows at first.
     """
     begun = [await one.start(**DRAFT) for _ in range(4)]
     shown = [await two.until(run_id, "paused", "done", "failed") for run_id in begun]
@@ -41,7 +43,7 @@ async def spent_once(one: served.Served, two: served.Served, calls: int) -> None
 
 
 async def limited(service: served.Served, **limits: float) -> str:
-    """Start a run of two calls of agents within limits."""
+    """Start a run with limits that makes two calls of agents."""
     answer = await service.http.post("/api/runs", json=DRAFT | {"limits": limits})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["run_id"])
@@ -49,7 +51,7 @@ async def limited(service: served.Served, **limits: float) -> str:
 
 @pytest.fixture
 def paid(project: Project) -> Project:
-    """Let every reply cost a quarter of a dollar and 120 tokens."""
+    """Return a project in which every reply costs a quarter of a dollar and 120 tokens."""
     project.say("*", text="Kael stepped off the last ferry and saw that the lantern was dark.", usage=USAGE)
     return project
 
@@ -61,7 +63,7 @@ def paid(project: Project) -> Project:
 async def test_a_run_parks_at_its_limit(
     paid: Project, service: served.Served, limits: dict[str, float], limit: str, left: float
 ) -> None:
-    """The call that does not fit is not made: the run is paused, and says which limit, what was used and is left."""
+    """A call beyond the limit is not made: the run is paused, and shows the limit, its usage and the rest."""
     shown = await service.until(await limited(service, **limits), "paused", "done", "failed")
     detail = shown["error"]["detail"]
 
@@ -74,7 +76,7 @@ async def test_a_run_parks_at_its_limit(
 
 
 async def test_a_raised_limit_sends_the_run_on(paid: Project, service: served.Served) -> None:
-    """Raising the limit continues the run at the call that did not fit, with the author in its journal."""
+    """A raised limit continues the run at the call that exceeded it; its journal names the author."""
     run_id = await limited(service, calls=1)
     await service.until(run_id, "paused")
     author = {"X-Control-Room-Author": "Ada"}
@@ -93,7 +95,7 @@ async def test_a_raised_limit_sends_the_run_on(paid: Project, service: served.Se
 
 
 async def test_a_limit_that_is_raised_too_little_keeps_the_run_paused(paid: Project, service: served.Served) -> None:
-    """A run goes on only when its next call fits; a lifted limit lets everything through."""
+    """A run continues only when its next call fits; without a limit, all calls are made."""
     run_id = await limited(service, cost_usd=0.2)
     parked = await service.until(run_id, "paused")
     unpaused = await service.http.post(f"/api/runs/{run_id}/unpause")
@@ -114,7 +116,7 @@ async def test_a_limit_that_is_raised_too_little_keeps_the_run_paused(paid: Proj
 
 
 async def test_reservations_are_in_the_started_line(paid: Project, service: served.Served) -> None:
-    """A limited call holds what is reserved in its `started` line; a call without limits holds nothing."""
+    """The `started` line of a limited call contains its reservation; that of a call without limits does not."""
     bound = await service.until(await limited(service, calls=5), "done", "failed")
     free = await service.run("draft", args=ARGS)
 
@@ -129,7 +131,7 @@ async def test_reservations_are_in_the_started_line(paid: Project, service: serv
 
 
 async def test_a_budget_of_the_project_parks_runs(paid: Project, service: served.Served) -> None:
-    """Runs that a budget covers spend it together; the one that does not fit goes on when the budget is raised."""
+    """Runs that a budget covers share it; a run that exceeds it continues when the budget is raised."""
     put = await service.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"cost_usd": 0.5}})
     first = await service.run("draft", args=ARGS)
     second = await service.until(await service.start("draft", args=ARGS), "paused", "done", "failed")
@@ -149,7 +151,7 @@ async def test_a_budget_of_the_project_parks_runs(paid: Project, service: served
 
 
 async def test_a_budget_counts_what_was_spent_before(paid: Project) -> None:
-    """A budget made later, and a service started anew, count what the journals hold, once."""
+    """A new budget after a restart counts earlier usage from the journals once."""
     async with served.in_process(paid) as service:
         await service.run("draft", args=ARGS)
         stuck = await limited(service, calls=1)
@@ -163,7 +165,7 @@ async def test_a_budget_counts_what_was_spent_before(paid: Project) -> None:
 
 
 async def test_a_sum_of_prices_is_a_price(project: Project, service: served.Served) -> None:
-    """Wherever prices are added up, 0.1 and 0.2 are 0.3, and not 0.30000000000000004."""
+    """Sums of prices are exact: 0.1 and 0.2 are 0.3, and not 0.30000000000000004."""
     for step, cost in (("draft", 0.1), ("polish", 0.2)):
         project.say(step, text="The lantern was dark.", usage={"input_tokens": 1, "output_tokens": 1, "cost_usd": cost})
     run = await service.run(**DRAFT)
@@ -176,7 +178,7 @@ async def test_a_sum_of_prices_is_a_price(project: Project, service: served.Serv
 
 
 async def test_a_budget_of_a_label_counts_its_runs_alone(paid: Project, service: served.Served) -> None:
-    """A run with the label parks at its budget; one with another value, and one without, do not and do not count."""
+    """A budget of a label covers only runs with this label and value."""
     await service.http.put("/api/budgets/book", json={"limits": {"calls": 3}, "label": "book:harbour"})
     runs = [{"book": "harbour"}, {"book": "bridge"}, {}, {"book": "harbour", "more": "x"}]
     ended = [await service.until(await service.start(**DRAFT, labels=each), "paused", "done") for each in runs]
@@ -190,7 +192,7 @@ async def test_a_budget_of_a_label_counts_its_runs_alone(paid: Project, service:
 async def test_runs_are_sent_on_although_they_cannot_be_listed_at_first(
     paid: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault while a starting service looks for runs that wait for room passes: it looks again."""
+    """A starting service that fails to list the runs waiting for a budget tries again and resumes them."""
     budget = {"limits": {"calls": 1}}
     async with served.in_process(paid) as service:
         await service.http.put("/api/budgets/all", json=budget)
@@ -215,7 +217,7 @@ async def test_runs_are_sent_on_although_they_cannot_be_listed_at_first(
 
 
 async def test_a_removed_budget_lets_runs_go_on(paid: Project, service: served.Served) -> None:
-    """A run that waits for room in a budget goes on when the budget is removed."""
+    """A run that waits for a budget continues when the budget is removed."""
     await service.http.put("/api/budgets/none", json={"limits": {"calls": 0}})
     run_id = await service.start("draft", args=ARGS)
     await service.until(run_id, "paused")
@@ -239,7 +241,7 @@ async def test_a_removed_budget_lets_runs_go_on(paid: Project, service: served.S
     ],
 )
 async def test_a_wrong_budget_is_refused_at_its_place(service: served.Served, body: dict[str, Any], place: str) -> None:
-    """A budget that says nothing, or something wrong, is refused with the field."""
+    """A budget without content or with wrong content is refused with the name of the field."""
     answer = await service.http.put("/api/budgets/wrong", json=body)
 
     assert answer.status_code == 400
@@ -248,7 +250,7 @@ async def test_a_wrong_budget_is_refused_at_its_place(service: served.Served, bo
 
 
 async def test_prices_are_estimated_apart(project: Project, service: served.Served) -> None:
-    """A call whose price nobody tells is estimated by the price file, whose version is recorded."""
+    """A call without a reported price is estimated by the price file, whose version is recorded."""
     project.say("*", text="Kael stepped off the ferry.", usage={"input_tokens": 1000, "output_tokens": 100})
     price = {"input_per_million_usd": 3, "output_per_million_usd": 15}
     project.write(".control-room/prices.json", json.dumps({"version": "2026-11", "models": {"said/*": price}}))
@@ -266,7 +268,7 @@ async def test_prices_are_estimated_apart(project: Project, service: served.Serv
 
 
 async def test_a_plan_parks_at_its_budget_and_goes_on(paid: Project, service: served.Served) -> None:
-    """A plan whose tasks exceed its budget rests with the reason and what is left; raised, it ends, paying once."""
+    """A plan that exceeds its budget parks with the reason and the rest; after a raise, it ends and pays once."""
     tasks = [
         {"description": "sketch scene", "recipe_id": "draft", "args": ARGS, "deps": []},
         {"description": "jot down", "recipe_id": "draft", "args": ARGS, "deps": [1]},
@@ -321,7 +323,7 @@ steps:
 async def test_parallel_branches_pass_a_limit_by_one_call_at_most(
     project: Project, most_per_call: float | None, calls: int
 ) -> None:
-    """Calls whose price is not known before are made one at a time; those with a known bound, as long as they fit."""
+    """Calls of unknown price are made one at a time; calls with a known bound are made as long as they fit."""
     project.say("*", text="Fine words.", usage={"input_tokens": 10, "output_tokens": 2, "cost_usd": 0.25})
     project.write(".control-room/recipes/amplifier/parallel.yaml", PARALLEL)
     agents = json.loads((project.data / "agents.json").read_text())
@@ -340,7 +342,7 @@ async def test_parallel_branches_pass_a_limit_by_one_call_at_most(
 
 
 async def test_a_call_that_waits_for_room_says_so(project: Project) -> None:
-    """Beside a call whose price is not known before, the next one of the budget waits, and `why` names the reason."""
+    """During a call of unknown price, the next call of the budget waits, and `why` names the reason."""
     project.say("*", hang=True)
     async with served.in_process(project) as service:
         await service.http.put("/api/budgets/all", json={"limits": {"cost_usd": 5}})
@@ -360,7 +362,7 @@ async def test_a_call_that_waits_for_room_says_so(project: Project) -> None:
 
 
 def test_a_budget_that_is_set_again_keeps_what_is_not_given(project: Project, cli: Any) -> None:
-    """The command that an error names changes its limit alone; each part of a budget can be taken away by name."""
+    """The command that an error names changes only its limit; each part of a budget can be removed by name."""
 
     def put(*words: str) -> dict[str, Any]:
         code, printed, told = cli("budgets", "set", "daily", *words, "--json", "--project", str(project.root))
@@ -382,7 +384,7 @@ def test_a_budget_that_is_set_again_keeps_what_is_not_given(project: Project, cl
 async def test_a_limit_that_is_raised_while_the_run_is_about_to_pause_sends_it_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that was not paused yet when its limit was raised is looked at once more, and so is one at a start."""
+    """A run whose limit was raised before its pause is checked again, during the service and at its next start."""
     project, given = Project(tmp_path), {"wall_seconds": 30}
     look = {"id": "look", "type": "bash", "command": "true"}
     stages = [{"name": "check", "steps": [look], "approval": {"required": True, "prompt": "Publish it?"}}]
@@ -420,4 +422,4 @@ async def _raised(service: scheduled.Scheduled, run_id: str) -> int:
 
 
 async def _missing() -> None:
-    """See no run that is paused."""
+    """Ignore all paused runs."""

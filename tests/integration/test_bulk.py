@@ -1,4 +1,4 @@
-"""Orders to many runs: by id or by a filter whose count was seen, each run for itself."""
+"""Orders to many runs: by id or by a filter with the expected count; each run takes the order separately."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.integration.project import Project
 
 
 async def ordered(service: served.Served, **body: Any) -> httpx.Response:
-    """Give an order."""
+    """Send an order and return the answer."""
     return await service.http.post("/api/runs/bulk", json=body)
 
 
 async def test_each_run_takes_or_refuses_an_order(project: Project) -> None:
-    """Runs that can take it do, the others are named with the problem that one order to each would have."""
+    """Runs that can take the order do; the others are listed with the problem that an order to each would return."""
     project.say("draft", hang=True)
     async with served.in_process(project) as service:
         done = (await service.run("quick"))["run_id"]
@@ -41,7 +41,7 @@ async def test_each_run_takes_or_refuses_an_order(project: Project) -> None:
 
 
 async def test_a_filter_needs_the_count_that_was_seen(service: served.Served) -> None:
-    """A dry run counts; another count than the expected one changes nothing; the right one deletes just those."""
+    """A dry run counts the runs; a wrong expected count deletes no run; the right count deletes just these runs."""
     kept = (await service.run("quick", labels={"book": "two"}))["run_id"]
     for _ in range(2):
         await service.run("quick", labels={"book": "one"})
@@ -60,7 +60,7 @@ async def test_a_filter_needs_the_count_that_was_seen(service: served.Served) ->
 
 
 async def test_runs_are_paused_and_sent_on_together(project: Project) -> None:
-    """Pause, unpause and resume are given as one order, too."""
+    """Pause, unpause and resume can be sent to several runs as one order."""
     project.say("draft", hang=True)
     async with served.in_process(project, max_running=1) as service:
         first = await service.start("unguarded")
@@ -101,7 +101,7 @@ async def test_runs_are_paused_and_sent_on_together(project: Project) -> None:
     ],
 )
 async def test_absurd_orders_are_refused(service: served.Served, body: dict[str, Any], path: str) -> None:
-    """An order that cannot be meant is a problem that names its place, and no run hears of it."""
+    """An order that makes no sense is refused with its place, and reaches no run."""
     answer = await service.http.post("/api/runs/bulk", json=body)
 
     assert (answer.status_code, [flaw["path"] for flaw in answer.json()["flaws"]]) == (400, [path])

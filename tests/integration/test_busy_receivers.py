@@ -1,4 +1,4 @@
-"""Busy receivers: an endpoint that answers with `Retry-After` is sent nothing before then."""
+"""Busy receivers: no message is sent to an endpoint before the time of its `Retry-After`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LATER = timedelta(seconds=100)
 
 
 async def _shows(service: served.Served, endpoint_id: str, **wanted: Any) -> dict[str, Any]:
-    """Wait until an endpoint is listed so, and return it."""
+    """Wait until the list shows an endpoint with these values, and return it."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while (shown := await _listed(service, endpoint_id)) != shown | wanted:
             await served.moment()
@@ -27,7 +27,7 @@ async def _shows(service: served.Served, endpoint_id: str, **wanted: Any) -> dic
 
 
 async def _settled() -> None:
-    """Let happen what a moved clock has set off; a post that must not come would be on its way then."""
+    """Let tasks run that a moved clock has woken, so that an unexpected post would be sent now."""
     for _ in range(100):
         await asyncio.sleep(0)
 
@@ -35,7 +35,7 @@ async def _settled() -> None:
 @pytest.mark.parametrize("retry_after", ["100", "Tue, 10 Feb 2026 14:31:40 GMT"])
 @pytest.mark.parametrize("status", [429, 503])
 async def test_nothing_is_sent_before_the_receiver_wants_it(tmp_path: Path, status: int, retry_after: str) -> None:
-    """The refused message waits, and so does that of another run, also over a restart; then both are sent."""
+    """The refused message and that of another run wait, also after a restart; then both are sent."""
     project, time = Project(tmp_path), clock.FakeClock(scheduled.BEGIN)
     async with endpoints.receiver() as receiver:
         receiver.statuses, receiver.retry_after = [status], retry_after
@@ -55,7 +55,7 @@ async def test_nothing_is_sent_before_the_receiver_wants_it(tmp_path: Path, stat
             await _settled()
             before = len(receiver.posts)
             receiver.statuses = [204]
-            # The looks of the waiting messages are at other seconds than the end of their wait.
+            # The waiting messages are checked at other seconds than the end of their wait.
             async with asyncio.timeout(served.WAIT_SECONDS):
                 while len(receiver.posts) < 3:
                     time.advance(1)
@@ -73,7 +73,7 @@ async def test_nothing_is_sent_before_the_receiver_wants_it(tmp_path: Path, stat
     [("9" * 400, 86_400), ("Tue, 10 Feb 9999 14:31:40 GMT", 86_400), ("1", 5), ("-7", 5), ("nan", 5), ("soon", 5)],
 )
 async def test_a_receiver_cannot_hold_messages_for_ever(tmp_path: Path, retry_after: str, seconds: int) -> None:
-    """Whatever it asks for, the next try is within a day, and not before the usual pause is over."""
+    """Whatever a receiver requests, the next try is within a day, and not before the usual pause is over."""
     async with endpoints.receiver() as receiver:
         receiver.statuses, receiver.retry_after = [503], retry_after
         async with scheduled.in_process(Project(tmp_path), **ALLOWED) as service:
@@ -85,7 +85,7 @@ async def test_a_receiver_cannot_hold_messages_for_ever(tmp_path: Path, retry_af
 
 
 async def test_another_receiver_is_sent_what_waits(tmp_path: Path) -> None:
-    """An endpoint whose address is changed waits no longer than usual; a give-up is not held up, either."""
+    """An endpoint with a changed address waits no longer than usual, and a give-up does not wait either."""
     project, time = Project(tmp_path), clock.FakeClock(scheduled.BEGIN)
     async with endpoints.receiver() as receiver, endpoints.receiver() as other:
         receiver.statuses, receiver.retry_after = [503], "86400"

@@ -39,7 +39,7 @@ USE_CASES = {
 }
 ALL = set(USE_CASES)
 
-# What differs between two runs of the same story.
+# Values that differ between two executions of the same script.
 _VOLATILE = [
     (re.compile(r"\d{8}T\d{6}Z-[a-z0-9]{6}"), "RUN"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
@@ -53,11 +53,11 @@ _IN_MOTION = {
     "start_plan", "pause_plan", "resume_plan", "continue_plan", "answer_task", "show_plan", "force_start_task",
     "retry_task",
 }  # fmt: skip
-"""Answers that show a plan whose tasks run meanwhile."""
+"""Answers that contain a plan whose tasks run meanwhile."""
 
 
 class Recorder:
-    """Ask a client, and keep the answers."""
+    """A client wrapper that records the answers."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -69,7 +69,7 @@ class Recorder:
         return answer
 
     async def until(self, run_id: str, *statuses: str, step: str | None = None) -> None:
-        """Follow a run until a step has begun, or it has one of the states."""
+        """Poll a run until a step has begun, or it has one of the states."""
         async with contextlib.aclosing(self.client.follow(run_id)) as events:
             async for event in events:
                 if step is not None and (event["type"], event["key"]) == ("step.started", step):
@@ -80,7 +80,7 @@ class Recorder:
         raise AssertionError(f"run {run_id} has ended otherwise")
 
     async def plan_until(self, plan: JsonObject, *statuses: str) -> JsonObject:
-        """Wait until a plan is in one of the states."""
+        """Poll a plan until it is in one of the states."""
         while plan["status"] not in statuses:
             call = self.client.call(plan_use_cases.wait_for_plan, plan["session_id"], 5, plan["revision"])
             plan = await call or plan
@@ -102,7 +102,7 @@ async def connected(transport: str, project: Project) -> AsyncIterator[Client]:
 
 
 def make_project(folder: Path) -> Project:
-    """Return a project with a recipe that asks, and a writer that never answers one step."""
+    """Create a project with a recipe that asks a person, and a writer that never answers one step."""
     project = Project(folder / "project")
     project.write(".control-room/recipes/amplifier/asking.yaml", ASKING)
     project.say("draft", hang=True)
@@ -111,7 +111,7 @@ def make_project(folder: Path) -> Project:
 
 
 async def tell_of_definitions(ask: Recorder) -> None:
-    """Ask for recipes and agents."""
+    """Request recipes and agents."""
     await ask("list_recipes")
     await ask("show_recipe", "quick")
     await ask("validate_recipe", '{"recipe_id": 5}', "control_room", "broken")
@@ -121,7 +121,7 @@ async def tell_of_definitions(ask: Recorder) -> None:
 
 
 async def tell_of_runs(ask: Recorder) -> None:
-    """Run, stop and resume, and look at what is stored."""
+    """Run, stop and resume runs, and request their stored data."""
     done = (await ask("start_run", requests.StartRequest(recipe_id="quick", idempotency_key="one")))["run_id"]
     await ask.until(done, "done")
     again = await ask("start_run", requests.StartRequest(recipe_id="quick", idempotency_key="one"))
@@ -143,7 +143,7 @@ async def tell_of_runs(ask: Recorder) -> None:
     stuck = (await ask("start_run", requests.StartRequest(recipe_id="unguarded", labels={"a": "b"})))["run_id"]
     await ask.until(stuck, step="draft")
     await ask("pause_run", stuck, interrupt=True)
-    # A run of a process that has stopped is taken over; a service continues its own.
+    # A command takes over a run of a process that has stopped; a service continues its own.
     again = ("resume_run", stuck, requests.ResumeRequest()) if ask.client.executes else ("unpause_run", stuck)
     await ask(*again)
     await ask("cancel_run", stuck)
@@ -158,7 +158,7 @@ async def tell_of_runs(ask: Recorder) -> None:
 
 
 async def tell_of_people(ask: Recorder) -> None:
-    """Answer a gate, hold a conference, keep issues."""
+    """Answer a gate, hold a conference, edit issues."""
     asking = (await ask("start_run", requests.StartRequest(recipe_id="asking")))["run_id"]
     await ask.until(asking, "waiting")
     gate = (await ask("list_gates", gate_inbox.GateQuery(run_id=asking)))[0]
@@ -180,7 +180,7 @@ async def tell_of_people(ask: Recorder) -> None:
 
 
 async def tell_of_plans(ask: Recorder) -> None:
-    """Make a plan, change it, and let it run."""
+    """Create a plan, change it, and run it."""
     tasks = [
         plan_requests.NewTask(
             id=1, description="Compare", recipe_id="picky", args={"scene_path": "x", "other_path": "y"}
@@ -223,7 +223,7 @@ PARTS = (tell_of_definitions, tell_of_runs, tell_of_people, tell_of_plans)
 
 
 def comparable(name: str, answer: Any) -> Any:
-    """Return an answer without what differs from run to run."""
+    """Return an answer without the values that differ from run to run."""
     if name in _IN_MOTION:
         return sorted(answer)
     text = json.dumps(answer, sort_keys=True)
@@ -233,7 +233,7 @@ def comparable(name: str, answer: Any) -> Any:
 
 
 async def test_both_transports_give_the_same_answers(tmp_path: Path) -> None:
-    """The same story is told by a service over HTTP and by the folder in process; it asks for every use case."""
+    """The service over HTTP and the folder in process give the same answers to every use case."""
     told: dict[str, list[tuple[str, Any]]] = {}
     for transport in ("http", "folder"):
         async with connected(transport, make_project(tmp_path / transport)) as client:
@@ -260,7 +260,7 @@ async def test_both_transports_give_the_same_answers(tmp_path: Path) -> None:
 async def test_a_refused_dry_run_is_an_error_of_the_command(
     tmp_path: Path, request_: requests.StartRequest, code: str
 ) -> None:
-    """What a service reports in place of a plan ends the command as the same request does in the folder."""
+    """A refused dry run ends the command with the same error over HTTP as in the folder."""
     project = make_project(tmp_path)
     async with connected("folder", project) as client:
         with pytest.raises(errors.InputRefused) as here:

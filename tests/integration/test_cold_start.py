@@ -1,4 +1,4 @@
-"""What commands load: one that only reads, or shows its help, imports nothing that executes or serves."""
+"""Imports of commands: one that only reads, or shows its help, imports no module that executes or serves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAVY = {
 }  # fmt: skip
 """Libraries of the service."""
 
-# Each command is asked in a process that has loaded only what the ones before it needed, lightest first.
+# Each command runs in a process that has loaded only the modules of the ones before it, lightest first.
 ASKING = """
 import json, sys
 from app.cli import root
@@ -36,7 +36,7 @@ for words in json.loads(sys.argv[1]):
 print("LOADED" + json.dumps(loaded))
 """
 
-# A service that is ready tells what it has loaded, and ends without stopping what it serves.
+# A service that is ready prints its loaded modules, and ends without a shutdown.
 SERVING = """
 import json, os, sys
 from app import main, settings
@@ -48,7 +48,7 @@ main.serve(settings.load(port=0), print, ready=ready)
 
 
 def loaded_by(project: Project, *commands: list[str]) -> dict[str, set[str]]:
-    """Return the modules that are loaded after each of some commands, which all succeed."""
+    """Return the modules that are loaded after each of some commands, and check that all succeed."""
     environ = {**os.environ, "CONTROL_ROOM_PROJECT": str(project.root), "PYTHONPATH": str(sources.ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", ASKING, json.dumps(commands)], capture_output=True, text=True, env=environ, check=True
@@ -60,7 +60,7 @@ def loaded_by(project: Project, *commands: list[str]) -> dict[str, set[str]]:
 
 
 async def test_help_loads_no_layer_below_the_command_line(project: Project) -> None:
-    """Help is shown without services, storage, engine or event loop."""
+    """Help is shown without loading services, storage, engine or event loop."""
     [modules] = loaded_by(project, ["--help"]).values()
 
     assert (
@@ -70,7 +70,7 @@ async def test_help_loads_no_layer_below_the_command_line(project: Project) -> N
 
 
 async def test_commands_that_read_load_nothing_that_executes_or_serves(project: Project) -> None:
-    """Lists and details of whatever is stored need neither SQLAlchemy nor the web framework."""
+    """Lists and details of stored data need neither SQLAlchemy nor the web framework."""
     run_id, issue_id = await filled(project)
     lists = [["runs", "list"], ["receipts", "list"], ["issues", "list"], ["issues", "show", issue_id]]
     runs = [["runs", verb, run_id] for verb in ("show", "steps", "slot", "logs")]
@@ -83,7 +83,7 @@ async def test_commands_that_read_load_nothing_that_executes_or_serves(project: 
 
 
 async def test_lists_load_few_modules(project: Project) -> None:
-    """A list of runs, receipts or issues loads no language, no flow and no pattern library; one of plans few more."""
+    """Lists of runs, receipts and issues load no language, flow or pattern library; a list of plans loads few more."""
     await filled(project)
     lists = [["runs", "list"], ["receipts", "list"], ["issues", "list"]]
     loaded = loaded_by(project, *lists, ["plan", "list"])
@@ -101,7 +101,7 @@ async def test_lists_load_few_modules(project: Project) -> None:
 def test_a_list_of_recipes_that_have_not_changed_loads_nothing_that_reads_them(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second list of the same recipes comes from the user's cache, as it was."""
+    """The second list of unchanged recipes comes from the user's cache, and loads no dialect."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     [first] = loaded_by(project, ["recipes", "list"]).values()
     until = time.monotonic() + 60
@@ -116,7 +116,7 @@ def test_a_list_of_recipes_that_have_not_changed_loads_nothing_that_reads_them(
 
 
 def test_a_service_is_ready_before_its_routes_are_loaded(project: Project) -> None:
-    """A service that answers polls has loaded neither routes nor forms, and nothing that only some services need."""
+    """A service that answers polls has not loaded routes, forms, or modules that only some services need."""
     environ = {**os.environ, "CONTROL_ROOM_PROJECT": str(project.root), "PYTHONPATH": str(sources.ROOT)}
     done = subprocess.run([sys.executable, "-c", SERVING], capture_output=True, text=True, env=environ, check=True)
     loaded = set(json.loads(done.stdout.rpartition("LOADED")[2]))
@@ -130,7 +130,7 @@ def test_a_service_is_ready_before_its_routes_are_loaded(project: Project) -> No
 
 
 async def filled(project: Project) -> tuple[str, str]:
-    """Give a project a run and an issue, and return their ids."""
+    """Add a run and an issue to a project, and return their ids."""
     async with folder_client.connect(served.chosen(project), Access.CHANGE) as folder:
         started = await folder.call(use_cases.start_run, requests.StartRequest(recipe_id="quick"))
         async for _ in folder.follow(started["run_id"]):

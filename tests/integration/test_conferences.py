@@ -1,4 +1,4 @@
-"""Conferences over HTTP: real tools, files and receipts, agents that speak from a script."""
+"""Conferences over HTTP: real tools, files and receipts, and agents with scripted replies."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MESSAGE = "Does the arrival hold up?"
 
 @pytest.fixture
 def project(project: Project) -> Project:
-    """Return a project whose team can confer."""
+    """Return a project that is prepared for conferences."""
     return conferring.prepare(project)
 
 
 async def post(service: served.Served, key: str | None = None, **body: Any) -> httpx.Response:
-    """Ask for a conference."""
+    """Request a conference."""
     headers = {"Idempotency-Key": key} if key else {}
     return await service.http.post("/api/conferences", json={"message": MESSAGE} | body, headers=headers)
 
@@ -40,7 +40,7 @@ async def held(service: served.Served, **body: Any) -> dict[str, Any]:
 
 
 async def steps(service: served.Served, run: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the lines of a run's journal by key, the newest of each."""
+    """Return the newest line of a run's journal for each key."""
     lines = (await service.http.get(f"/api/runs/{run['run_id']}/steps")).json()
     return {line["key"]: line for line in lines}
 
@@ -53,7 +53,7 @@ async def issue(service: served.Served, run: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_conference_is_a_run(service: served.Served) -> None:
-    """The answer names run and session; the run is listed, shown and streamed as every other."""
+    """The answer names run and session; the run is listed, shown and streamed like any other."""
     body: dict[str, Any] = {"session_id": "book-one", "labels": {"book": "one"}, "priority": 3}
     answer = await post(service, **body)
     run = await service.until(answer.json()["run_id"], "done", "failed")
@@ -71,7 +71,7 @@ async def test_a_conference_is_a_run(service: served.Served) -> None:
 
 
 async def test_the_chief_gathers_with_real_tools(service: served.Served) -> None:
-    """A call leaves a receipt in the session, which the transcript links and every participant is shown."""
+    """A call leaves a receipt in the session; the transcript links it, and every participant sees it."""
     run = await held(service)
     lines = await steps(service, run)
     receipt = (await service.http.get(f"/api/audit/receipts/{lines['tool']['receipt_id']}")).json()
@@ -86,7 +86,7 @@ async def test_the_chief_gathers_with_real_tools(service: served.Served) -> None
 
 
 async def test_prompts_differ_in_the_role_alone(service: served.Served) -> None:
-    """What agents were sent is the same to the byte behind the role part, and holds no word of another's reply."""
+    """All prompts are identical after the part about the role, and contain no part of another's reply."""
     for name in conferring.TEAM:
         service.project.say(f"opinion.{name}-1", text=f"<{name}> {QUOTED}")
     run = await held(service)
@@ -100,7 +100,7 @@ async def test_prompts_differ_in_the_role_alone(service: served.Served) -> None:
 
 
 async def test_an_opinion_can_name_the_receipt(service: served.Served) -> None:
-    """The receipt of an earlier conference of the session is evidence; in another session it is none."""
+    """The receipt of an earlier conference is evidence in the same session, and not in another one."""
     first = await held(service, session_id="book-one")
     receipt_id = (await steps(service, first))["tool"]["receipt_id"]
     service.project.say("opinion.critic-1", text=f"Seen.\nEvidence: receipt_id: {receipt_id}")
@@ -125,7 +125,7 @@ async def test_an_opinion_can_name_the_receipt(service: served.Served) -> None:
     ],
 )
 async def test_replies_without_their_evidence_are_rejected(service: served.Served, reply: str, code: str) -> None:
-    """The reason is told as one of evidence, in the step, in the ending and in the transcript; the others stand."""
+    """Step, ending and transcript report that the evidence was rejected; the other opinions remain valid."""
     service.project.say("opinion.editor-1", text=reply)
     run = await held(service)
     line = (await steps(service, run))["opinion.editor-1.evidence"]
@@ -140,7 +140,7 @@ async def test_replies_without_their_evidence_are_rejected(service: served.Serve
 
 
 async def test_tools_are_allowed_by_the_server(service: served.Served) -> None:
-    """What the request does not allow is refused, whatever the chief says; wrong arguments are the tool's failure."""
+    """A tool that the request does not allow is refused; wrong arguments are an error of the tool."""
     service.project.say("chief", text=call("file_locator", search_criteria="x"))
     service.project.say("chief#2", text=call("prose_analyzer", nonsense=1))
     service.project.say("chief#3", text=LOOK)
@@ -158,7 +158,7 @@ async def test_tools_are_allowed_by_the_server(service: served.Served) -> None:
 
 
 async def test_a_tool_can_be_required(service: served.Served) -> None:
-    """A chief that calls none is told once; then the run fails, and a resume asks it again."""
+    """A chief that calls no tool is reminded once; then the run fails, and a resume calls the chief again."""
     service.project.say("chief", text=DONE)
     run = await held(service, require_tool=True)
     service.project.say("chief#2", text=LOOK)
@@ -171,7 +171,7 @@ async def test_a_tool_can_be_required(service: served.Served) -> None:
 
 
 async def test_a_required_call_must_bring_something(service: served.Served) -> None:
-    """A chief whose calls all fail is told so, may not end, and fails the run when no call is left."""
+    """A chief learns that all its calls failed and cannot end; without further calls, the run fails."""
     service.project.say("chief", text=call("prose_analyzer", nonsense=1))
     service.project.say("chief#2", text=DONE)
     service.project.say("chief#3", text=call("prose_analyzer", nonsense=2))
@@ -184,7 +184,7 @@ async def test_a_required_call_must_bring_something(service: served.Served) -> N
 
 
 async def test_a_resume_changes_nothing(service: served.Served) -> None:
-    """Neither message nor configuration can be changed: another conference is to be held, and the run stays."""
+    """A resume with another message or configuration is refused and leaves the run failed."""
     service.project.say("chief", text=DONE)
     run = await held(service, require_tool=True)
     answer = await service.http.post(f"/api/runs/{run['run_id']}/resume", json={"args": {"message": "And now?"}})
@@ -195,7 +195,7 @@ async def test_a_resume_changes_nothing(service: served.Served) -> None:
 
 
 async def test_who_is_asked(service: served.Served) -> None:
-    """Agents are named by id or archetype, in the order of the request; unnamed, everybody who confers is asked."""
+    """The request names agents by id or archetype, in order; without names, all agents that confer are asked."""
     named = await held(service, agents=["writer", "critic-1"], allowed_tools=[])
     everybody = await held(service, allowed_tools=[])
 
@@ -229,7 +229,7 @@ async def test_who_is_asked(service: served.Served) -> None:
 async def test_wrong_requests_are_refused_with_the_place(
     service: served.Served, body: dict[str, Any], path: str, code: str
 ) -> None:
-    """Nothing is started, and the flaw names what is wrong."""
+    """No run starts, and the flaw names the wrong value."""
     answer = await post(service, **body)
 
     assert answer.status_code == 400, answer.text
@@ -238,7 +238,7 @@ async def test_wrong_requests_are_refused_with_the_place(
 
 
 async def test_without_a_chief(project: Project) -> None:
-    """The refusal has a code of its own: nothing in the request is wrong."""
+    """A request without a configured chief is refused with a code of its own."""
     document = conferring.agents()
     document["agents"] = [agent for agent in document["agents"] if agent["id"] != "chief-1"]
     project.write(".control-room/agents.json", json.dumps(document))
@@ -257,7 +257,7 @@ async def test_without_a_chief(project: Project) -> None:
     ],
 )
 async def test_what_holds_for_every_run(service: served.Served, body: dict[str, Any], code: str) -> None:
-    """Workspace and parent are held to the rules of all runs."""
+    """The rules of all runs for workspace and parent apply to conferences."""
     answer = await post(service, **body)
 
     assert (answer.status_code, answer.json()["code"]) == (400, code)
@@ -287,7 +287,7 @@ async def test_a_repeated_request_finds_its_conference(service: served.Served) -
 
 
 async def test_a_repetition_is_found_when_the_agent_is_gone(project: Project) -> None:
-    """A repetition stays one, whatever `agents.json` says by now."""
+    """A repetition finds its conference even after `agents.json` has changed."""
     async with served.in_process(project) as service:
         first = await post(service, "one", agents=["critic"])
         await service.until(first.json()["run_id"], "done")
@@ -302,7 +302,7 @@ async def test_a_repetition_is_found_when_the_agent_is_gone(project: Project) ->
 
 
 async def test_at_once_the_same_request_makes_one_conference(service: served.Served) -> None:
-    """Requests that cross find one run."""
+    """Concurrent identical requests start one run."""
     answers = await asyncio.gather(*(post(service, "one") for _ in range(5)))
 
     assert {answer.status_code for answer in answers} == {200, 201}
@@ -311,7 +311,7 @@ async def test_at_once_the_same_request_makes_one_conference(service: served.Ser
 
 @pytest.mark.parametrize(("key", "left"), [("chief#2", {"chief", "tool"}), ("opinion.editor-1", {"chief", "tool"})])
 async def test_a_conference_can_be_cancelled(service: served.Served, key: str, left: set[str]) -> None:
-    """In either phase: it ends as cancelled, what was answered is kept, and a resume goes on behind it."""
+    """In either phase, a cancelled conference keeps its answers, and a resume continues after them."""
     service.project.say(key, hang=True)
     run_id = (await post(service)).json()["run_id"]
     await service.until(run_id, "done", "failed", step=key)
@@ -332,7 +332,7 @@ async def test_a_conference_can_be_cancelled(service: served.Served, key: str, l
 
 
 async def test_it_can_be_paused_between_the_phases(service: served.Served, held: Held) -> None:
-    """A pause stops it at a boundary of steps, and it goes on from there."""
+    """A conference pauses between two steps, and continues from there."""
     service.project.say("chief", text=LOOK, delay_seconds=DELAY_SECONDS)
     run_id = (await post(service)).json()["run_id"]
     await service.until(run_id, "done", step="chief")
@@ -347,7 +347,7 @@ async def test_it_can_be_paused_between_the_phases(service: served.Served, held:
 
 
 async def test_only_those_without_an_answer_are_asked_again(service: served.Served) -> None:
-    """Where nobody's opinion stands the run fails, its transcript kept; a resume repeats neither chief nor tool."""
+    """Without a valid opinion the run fails and keeps its transcript; a resume repeats neither chief nor tool."""
     conferring.everybody(service.project, text="I just know.")
     run = await held(service)
     issues = (await service.http.get("/api/issues")).json()
@@ -369,7 +369,7 @@ async def test_only_those_without_an_answer_are_asked_again(service: served.Serv
 
 
 async def test_a_restart_changes_nothing(project: Project, tmp_path: Path) -> None:
-    """A conference that is over is shown by the next service as by the one that held it."""
+    """The next service shows an ended conference exactly as the one that held it."""
     async with served.in_process(project) as service:
         run = await held(service)
         text = (await service.http.get(f"/api/runs/{run['run_id']}/cache/transcript")).json()["text"]
@@ -383,7 +383,7 @@ async def test_a_restart_changes_nothing(project: Project, tmp_path: Path) -> No
 
 
 async def test_a_conference_works_in_its_folder(service: served.Served) -> None:
-    """Tools look into `working_dir`, and quotes are found from there."""
+    """Tools read `working_dir`, and quotes are resolved in it."""
     service.project.write("Other/Scenes/a.md", "# Elsewhere\n\nThe bridge was empty at noon.\n")
     service.project.say("chief", text=call("prose_analyzer", scene_path="Scenes/a.md"))
     conferring.everybody(service.project, text='Empty.\nEvidence: "The bridge was empty at noon." (Scenes/a.md)')
@@ -394,7 +394,7 @@ async def test_a_conference_works_in_its_folder(service: served.Served) -> None:
 
 
 async def test_no_recipe_of_the_catalogue(service: served.Served) -> None:
-    """It is started at its own address only, and a resume cannot give it another message or configuration."""
+    """A conference starts at its own address only, and a resume cannot give it another message or configuration."""
     started = await service.http.post("/api/runs", json={"recipe_id": "conference", "args": {"message": "x"}})
     run = await held(service, agents=["critic"], allowed_tools=[])
     conferring.everybody(service.project, text="no")
@@ -410,7 +410,7 @@ async def test_no_recipe_of_the_catalogue(service: served.Served) -> None:
 
 
 async def test_the_team_of_the_example_confers(tmp_path: Path) -> None:
-    """On the example project the canon checker finds what is planted in scene 21, and opinions quote it."""
+    """In the example project the canon checker finds the planted contradiction in scene 21, and opinions quote it."""
     project = conferring.made(tmp_path / "project")
     example_project.copy(tmp_path / "example")
     shutil.copytree(project.data, tmp_path / "example" / ".control-room", dirs_exist_ok=True)

@@ -1,5 +1,6 @@
-"""Bounds of connections, on real sockets: what is too large, too slow or one too many is refused, and others are
-served.
+"""Bounds of connections on real sockets: requests too large or too slow, and one connection too many, are refused.
+
+Other clients are still served.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ KiB64 = 64 * 1024
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[listening.Listening]:
-    """Return the service over the project, on a loopback port."""
+    """Return the service of the project, on a loopback port."""
     async with listening.on_a_port(project) as service:
         yield service
 
 
 @contextlib.asynccontextmanager
 async def raw(service: listening.Listening) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Connect without a word."""
+    """Connect without sending any bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
     try:
         yield reader, writer
@@ -63,7 +64,7 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
 
 
 async def told(service: listening.Listening, sent: bytes, times: int = 1) -> tuple[int, str]:
-    """Send something so often, or until the service takes no more, and return the status and code of its answer."""
+    """Send bytes so often, or until the service reads no more, and return the status and code of its answer."""
     async with raw(service) as (reader, writer):
         with contextlib.suppress(ConnectionError):
             for _ in range(times):
@@ -75,7 +76,7 @@ async def told(service: listening.Listening, sent: bytes, times: int = 1) -> tup
 
 
 def padded(head: bytes, size: int) -> bytes:
-    """Return a head of a size."""
+    """Return a head of this size."""
     rest = size - len(head) - len(b"X: \r\n\r\n")
     return head + b"X: " + b"x" * rest + b"\r\n\r\n"
 
@@ -103,11 +104,11 @@ BOUNDS = [
     (CHUNKED + b"2\r\n{}\r\n0\r\n" + b"T: t\r\n" * 101 + b"\r\n", 431, "too_many_headers"),
     (CHUNKED + b"2\r\n{}\r\nzz\r\n", 400, "malformed_request"),
 ]
-"""What is sent, and the status and code of the answer."""
+"""Requests, and the status and code of the answer."""
 
 
 async def test_bounds_of_heads(service: listening.Listening) -> None:
-    """Heads, headers, trailers and extensions of chunks are bounded for every request, and each refusal says why."""
+    """Heads, headers, trailers and chunk extensions are bounded in every request, and each refusal names its reason."""
     found = [await told(service, sent) for sent, _, _ in BOUNDS]
 
     assert found == [(status, code) for _, status, code in BOUNDS]
@@ -116,7 +117,7 @@ async def test_bounds_of_heads(service: listening.Listening) -> None:
 async def test_a_head_without_end_costs_no_more_than_its_bound(
     service: listening.Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 40 MB of one header the parser sees 64 KiB, and the client that goes on sending reads its refusal."""
+    """The parser reads 64 KiB of a 40 MB header, and a client that continues to send receives its refusal."""
     fed = 0
     parse = httptools_impl.HttpToolsProtocol.data_received
 
@@ -134,7 +135,7 @@ async def test_a_head_without_end_costs_no_more_than_its_bound(
 
 
 async def test_heads_cut_anywhere(service: listening.Listening) -> None:
-    """Requests are the same however they are cut, one after another, with and without bodies."""
+    """Requests are read the same however they are divided, one after another, with and without bodies."""
     stream = (
         GET
         + b"\r\n"
@@ -159,7 +160,7 @@ async def test_heads_cut_anywhere(service: listening.Listening) -> None:
 
 @pytest.mark.parametrize("protocol", [b"RTSP", b"ICE"])
 async def test_other_protocols_are_refused_however_they_come(service: listening.Listening, protocol: bytes) -> None:
-    """The line of a request that the parser takes for HTTP is refused wherever it is cut, and after any other."""
+    """A request line of another protocol that the parser takes for HTTP is refused, wherever it is divided."""
     foreign = GET.replace(b"HTTP/", protocol + b"/") + b"\r\n"
     first = POST + b"Content-Length: 2\r\nX: GET /healthz " + protocol + b"/1.0\r\n\r\n{}"
     found = []
@@ -179,7 +180,7 @@ async def test_other_protocols_are_refused_however_they_come(service: listening.
 async def test_pipelined_requests_are_taken_a_few_at_a_time(
     service: listening.Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand requests in one piece are answered in order, and never more than a slice of them is queued."""
+    """A thousand requests in one piece are answered in order, and only a slice of them is queued at a time."""
     queued: list[int] = []
     begin = http_protocol.Protocol.on_headers_complete
 
@@ -197,7 +198,7 @@ async def test_pipelined_requests_are_taken_a_few_at_a_time(
 
 
 async def test_large_bodies_pass_in_portions(service: listening.Listening, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body is parsed in portions with the loop free between them, and arrives whole."""
+    """The service parses a body in portions, with the loop free between them, and receives it whole."""
     portions: list[int] = []
     go_on = http_protocol.Protocol._go_on
 
@@ -231,7 +232,7 @@ async def test_large_bodies_pass_in_portions(service: listening.Listening, monke
     ],
 )
 async def test_slow_clients(project: Project, sent: bytes, code: str) -> None:
-    """A head or body that does not come to its end is answered with 408; who says nothing is let go."""
+    """An unfinished head or body is answered with 408; a client that sends no bytes is disconnected."""
     async with (
         listening.on_a_port(project, head_seconds=0.2, body_seconds=0.2) as service,
         raw(service) as (reader, writer),
@@ -246,7 +247,7 @@ async def test_slow_clients(project: Project, sent: bytes, code: str) -> None:
 
 
 async def test_a_trickle_is_no_progress(project: Project) -> None:
-    """A client that sends a byte now and then is refused as one that sends none."""
+    """A client that sends a byte now and then is refused like one that sends none."""
     async with listening.on_a_port(project, head_seconds=0.3) as service, raw(service) as (reader, writer):
 
         async def trickle() -> None:
@@ -265,7 +266,7 @@ async def test_a_trickle_is_no_progress(project: Project) -> None:
 
 @pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_address"])
 async def test_one_connection_too_many(project: Project, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection beyond the limit is answered with 503, WebSockets count too, and places become free again."""
+    """A connection beyond the limit is answered with 503; WebSockets count, and closed connections make room."""
     lost: asyncio.Queue[None] = asyncio.Queue()
     leave = connections.Connections.leave
 
@@ -291,14 +292,14 @@ async def test_one_connection_too_many(project: Project, limit: str, monkeypatch
 
 
 def test_an_idle_connection_is_kept_longer_than_clients_keep_it(project: Project) -> None:
-    """Nobody sends a request on a connection that the service is just closing."""
+    """The service keeps idle connections longer than clients do, so that no request meets a closing connection."""
     configuration = main.configuration(main.create_app(served.chosen(project)), served.chosen(project).server)
 
     assert configuration.timeout_keep_alive > 10
 
 
 def test_addresses_are_counted_apart() -> None:
-    """An address that has all its places leaves those of others alone; the whole is bounded, too."""
+    """An address with all its connections does not affect other addresses; the total is bounded, too."""
     counted = connections.Connections(
         _limits(connections=3, connections_per_address=2), connections.Warnings(lambda: 0)
     )
@@ -313,7 +314,7 @@ def test_addresses_are_counted_apart() -> None:
 
 
 def test_connections_leave_room_for_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections take at most half of the files that may be open, however many the settings allow."""
+    """Connections take at most half of the files that may be open, even if the settings allow more."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
     chosen = settings.ServerSettings(max_connections=1_000)
 
@@ -321,7 +322,7 @@ def test_connections_leave_room_for_files(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_warnings_are_few(caplog: pytest.LogCaptureFixture) -> None:
-    """A thousand refusals of a kind are two lines in the log, and the second says how many were left out."""
+    """A thousand refusals of a kind write two lines to the log; the second contains the number of omitted ones."""
     now = 0.0
     warnings = connections.Warnings(lambda: now)
     with caplog.at_level(logging.WARNING):
@@ -335,7 +336,7 @@ def test_warnings_are_few(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_a_refusal_is_one_warning(service: listening.Listening, caplog: pytest.LogCaptureFixture) -> None:
-    """Our warning, which is limited, says what was refused; Uvicorn's own would say it again, without a limit."""
+    """A refusal writes one rate-limited warning of the service, and none of Uvicorn."""
     for _ in range(3):
         await told(service, b"no HTTP at all\r\n\r\n")
 
@@ -345,7 +346,7 @@ async def test_a_refusal_is_one_warning(service: listening.Listening, caplog: py
 
 
 async def test_a_refusal_does_not_stand_inside_of_an_earlier_answer(service: listening.Listening) -> None:
-    """What breaks after a request that is still answered ends the connection behind that answer."""
+    """Broken bytes after a request that is still being answered close the connection after that answer."""
     async with raw(service) as (reader, writer):
         writer.write(GET + b"\r\n\x00 broken")
         status, document = await answer(reader)
@@ -358,7 +359,7 @@ async def test_a_refusal_does_not_stand_inside_of_an_earlier_answer(service: lis
 async def test_a_client_that_never_reads_is_let_go(
     service: listening.Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who asks for much and takes nothing is disconnected after a while, and its place is free again."""
+    """A client that sends many requests and reads no answer is disconnected, and its place becomes free."""
     monkeypatch.setattr(connections, "STALLED_SECONDS", 0.2)
     lost = asyncio.Event()
     connection_lost = http_protocol.Protocol.connection_lost

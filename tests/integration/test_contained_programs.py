@@ -1,6 +1,4 @@
-"""The real agent programs, kept together: each works in each mode, and a cancel leaves nothing of
-it or of its tools.
-"""
+"""The real agent programs with containment: each works in each mode, and a cancel ends all its processes."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ def model() -> Iterator[FakeModel]:
 async def running(
     request: pytest.FixtureRequest, model: FakeModel, tmp_path: Path
 ) -> AsyncIterator[supervisor.Supervisor]:
-    # After the model: the launcher is to be in its network.
+    # After the model, so that the launcher is in its network.
     modes.need(request.param)
     started = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), os.environ, containment=request.param)
     yield started
@@ -70,7 +68,7 @@ def turn(program: installed.Installed, model: FakeModel, workspace: Path) -> com
 
 
 def inhabitants(workspace: Path) -> set[str]:
-    """Return the processes that work in a folder."""
+    """Return the processes whose working directory is a folder."""
     found = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -84,7 +82,7 @@ def inhabitants(workspace: Path) -> set[str]:
 async def test_a_program_acts(
     running: supervisor.Supervisor, program: installed.Installed, model: FakeModel, workspace: Path
 ) -> None:
-    """A program asks, runs the command that it is told to, says its last word and ends well."""
+    """A program calls the model, runs the requested command, prints the last reply and exits with 0."""
     model.say(Reply(text="I act.", tool=Shell(command="echo made > made.txt")), Reply(text="It is DONE-HERE."))
     ended = await running.run(turn(program, model, workspace))
 
@@ -98,7 +96,7 @@ async def test_a_program_acts(
 async def test_a_cancel_leaves_nothing(
     running: supervisor.Supervisor, program: installed.Installed, model: FakeModel, workspace: Path
 ) -> None:
-    """A cancel in the middle of a tool ends the program, its tool, and what that has put into the background."""
+    """A cancel during a tool ends the program, its tool, and the processes that the tool put into the background."""
     loop = "while :; do echo x >> ticks; sleep 0.02; done"
     model.say(Reply(text="I act.", tool=Shell(command=f"setsid sh -c '{loop}' & {loop}")))
     work = asyncio.ensure_future(running.run(turn(program, model, workspace)))
@@ -116,5 +114,5 @@ async def test_a_cancel_leaves_nothing(
 
 
 def test_every_mode_is_tried() -> None:
-    """The modes above are all that there are."""
+    """The tests cover all modes of containment."""
     assert {*modes.ALL, namespace_init.AUTO} == {*namespace_init.WANTED}

@@ -1,4 +1,4 @@
-"""Conversations over HTTP: a run has its own from start to end, and nobody else speaks in it."""
+"""Conversations over HTTP: a run owns its conversation from start to end, and no other run uses it."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def _locked(answer: httpx.Response, holder: str) -> None:
 
 @pytest.fixture(autouse=True)
 def small(project: Project) -> None:
-    """Add a small recipe whose agent hangs in its second step, in every conversation."""
+    """Add a recipe whose agent hangs in its second step, in every conversation."""
     project.write(f"{OWN}/small.json", json.dumps(recipe()))
     project.say("review", text=says("issues-found"))
     project.say("fix", hang=True)
 
 
 async def test_a_conversation_of_a_run_is_its_own(service: served.Served) -> None:
-    """Nobody goes on with a conversation that a run began, as long as the run is unfinished, and no run is made."""
+    """While a run is unfinished, a start in its conversation is refused, and creates no run."""
     holder = await service.start("small", **SAID)
     await service.until(holder, step="fix")
     talk = await _talk(service, holder)
@@ -79,14 +79,14 @@ async def test_a_conversation_of_a_run_is_its_own(service: served.Served) -> Non
 async def test_a_write_that_is_refused_once_stops_no_conversation(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run whose conversation cannot be noted down waits for room as for its journal, and goes on by itself."""
+    """A run that cannot record its conversation waits for the disk, as with its journal, and then continues."""
     asked: list[str] = []
     unhindered = os_disk.OsDisk.write
 
     def write(files: os_disk.OsDisk, path: str, content: bytes, *, sync: bool) -> None:
         if path.endswith("holder.json"):
             asked.append(path)
-            # The first is whose request is accepted, the next the run itself.
+            # The first write is that of the process that accepts the request, the next that of the run itself.
             if len(asked) == 2:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
         unhindered(files, path, content, sync=sync)
@@ -97,7 +97,7 @@ async def test_a_write_that_is_refused_once_stops_no_conversation(
         shown = await service.until(run_id, step="fix")
         await service.http.post(f"/api/runs/{run_id}/cancel")
         await service.until(run_id, "cancelled")
-        # The stream ends when everything is written.
+        # The stream ends when all lines are written.
         await service.http.get(f"/api/runs/{run_id}/events")
         events = (service.project.data / "runs" / run_id / "events.jsonl").read_text(encoding="utf-8")
         happened = [json.loads(line)["type"] for line in events.splitlines()]
@@ -109,7 +109,7 @@ async def test_a_write_that_is_refused_once_stops_no_conversation(
 
 
 async def test_a_run_that_waits_for_its_turn_has_its_conversation(service: served.Served) -> None:
-    """A run has the conversation that it was given from the moment that it is accepted, before it has begun."""
+    """A run owns the conversation from its request as soon as it is accepted, before it begins."""
     first = await service.start("small", **SAID)
     await service.until(first, step="fix")
     waiting = await _post(service, TALK)
@@ -122,7 +122,7 @@ async def test_a_run_that_waits_for_its_turn_has_its_conversation(service: serve
 
 
 async def test_a_run_that_waits_for_its_turn_has_its_own_conversation(service: served.Served) -> None:
-    """A run that is to begin a conversation has that one, too, from the moment that it is accepted."""
+    """A run that will begin a new conversation owns it as soon as it is accepted."""
     first = await service.start("small", **SAID)
     await service.until(first, step="fix")
     waiting = await service.start("small", **SAID)
@@ -137,7 +137,7 @@ async def test_a_run_that_waits_for_its_turn_has_its_own_conversation(service: s
 
 
 async def test_of_two_at_once_one_has_it(service: served.Served) -> None:
-    """However many ask for a conversation at the same moment, one run goes on with it."""
+    """Of several concurrent starts in one conversation, exactly one succeeds."""
     answers = await asyncio.gather(*(_post(service, TALK, share_workspace=True) for _ in range(5)))
     made = [answer.json()["run_id"] for answer in answers if answer.status_code == 201]
 
@@ -148,7 +148,7 @@ async def test_of_two_at_once_one_has_it(service: served.Served) -> None:
 
 
 async def test_a_repetition_finds_its_run(service: served.Served) -> None:
-    """The same request with the same key finds the run that it made, and not its conversation taken."""
+    """A repeated request with its key finds its run, and is not refused because of the conversation."""
     body = {"recipe_id": "small", "args": SAID["args"] | {"agent_session_id": TALK}}
     asked = [
         service.http.post("/api/runs", json=body, headers={"Idempotency-Key": "once"}, timeout=20) for _ in range(3)
@@ -160,7 +160,7 @@ async def test_a_repetition_finds_its_run(service: served.Served) -> None:
 
 
 async def test_a_restart_of_the_recipe_leaves_the_conversation(service: served.Served, held: Held) -> None:
-    """A run that begins anew has its new conversation, and the one before is free."""
+    """A run that restarts its recipe owns its new conversation, and releases the earlier one."""
     again = recipe(id="again", initialStep="commit", steps={"commit": AGAIN | {"prompt": "Again."}})
     text = json.dumps(again).replace('"recipeId": "small"', '"recipeId": "again"')
     service.project.write(f"{OWN}/again.json", text)
@@ -181,7 +181,7 @@ async def test_a_restart_of_the_recipe_leaves_the_conversation(service: served.S
 
 
 async def test_a_restarted_service_knows_who_has_a_conversation(project: Project) -> None:
-    """What an unfinished run speaks in stays its own when the service is gone and there again."""
+    """An unfinished run still owns its conversation after a restart of the service."""
     async with served.in_process(project) as service:
         holder = await service.start("small", **SAID)
         await service.until(holder, step="fix")
@@ -195,7 +195,7 @@ async def test_a_restarted_service_knows_who_has_a_conversation(project: Project
 
 
 async def test_a_run_of_another_process_has_its_conversation(project: Project) -> None:
-    """A run that a command executes in its own process keeps the service's runs out, and the other way round."""
+    """A run that a command executes keeps the service's runs out of its conversation, and vice versa."""
     async with served.in_process(project) as service, bootstrap.build(served.chosen(project)) as beside:
         asked = requests.StartRequest(
             recipe_id="small", args=SAID["args"] | {"agent_session_id": TALK}, owner="process", share_workspace=True
@@ -215,7 +215,7 @@ async def test_a_run_of_another_process_has_its_conversation(project: Project) -
 
 
 async def test_a_failed_run_is_not_sent_on_into_a_taken_conversation(service: served.Served) -> None:
-    """Whoever went on with the conversation of a failed run keeps it until its own end."""
+    """A failed run is not resumed while another run owns its conversation."""
     service.project.say("review", text="No outcome.")
     failed = await service.run("small", **SAID)
     talk = failed["machine"]["sessionId"]
@@ -233,7 +233,7 @@ async def test_a_failed_run_is_not_sent_on_into_a_taken_conversation(service: se
 
 
 async def test_a_damaged_claim_is_told(service: served.Served) -> None:
-    """A file that cannot be trusted keeps the conversation shut, names itself, and stays."""
+    """A damaged claim blocks the conversation, is named in the refusal, and is not removed."""
     folder = service.project.data / layout.agent_session_folder(TALK)
     _put(folder / "claim.json", "nonsense")
     refused = await _post(service, TALK)
@@ -244,7 +244,7 @@ async def test_a_damaged_claim_is_told(service: served.Served) -> None:
 
 
 async def test_a_claim_of_a_run_that_never_was_counts_for_nothing(service: served.Served) -> None:
-    """A crash between the claim and the run leaves the conversation free."""
+    """A claim without a run, left by a crash, does not block the conversation."""
     folder = service.project.data / layout.agent_session_folder(TALK)
     claim = {"agent_session_id": TALK, "run_id": "20260101T000000Z-gone00"}
     _put(folder / "claim.json", json.dumps(claim))
@@ -253,7 +253,7 @@ async def test_a_claim_of_a_run_that_never_was_counts_for_nothing(service: serve
 
 
 async def test_a_backend_that_does_not_exist_is_refused(service: served.Served) -> None:
-    """A run is not accepted for a backend that is not configured; the nearest name is told, at a resume too."""
+    """A start and a resume with an unknown backend are refused with the nearest name."""
     refused = await service.http.post("/api/runs", json={"recipe_id": "small", "args": {"backend": "sadi"}})
     seen = await _run_ids(service)
     service.project.say("review", text="No outcome.")
@@ -273,11 +273,11 @@ def _put(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-# -- what is forgotten
+# -- removal
 
 
 async def _left(project: Project, days_later: float, **chosen: Any) -> set[str]:
-    """Let a service start and stop so many days later, and return the conversations that something is kept of."""
+    """Let a service start and stop this number of days later, and return the conversations that still have a claim."""
     platform = bootstrap.real_platform({})
     platform = dataclasses.replace(platform, clock=clock.FakeClock(datetime.now(UTC) + timedelta(days=days_later)))
     kept = agent_sessions.in_folder(project.data)
@@ -290,7 +290,7 @@ async def _left(project: Project, days_later: float, **chosen: Any) -> set[str]:
 
 
 async def test_an_old_conversation_is_forgotten(project: Project) -> None:
-    """Ninety days after its last run nothing is kept of a conversation, unless that run goes on, or it is damaged."""
+    """A conversation is removed ninety days after its last run, unless the run is unfinished or the claim damaged."""
     project.say("review", text=OTHER_SAID)
     async with served.in_process(project) as service:
         done = await _post(service, TALK)
@@ -310,7 +310,7 @@ async def test_an_old_conversation_is_forgotten(project: Project) -> None:
 async def test_a_run_that_cannot_be_read_keeps_its_own_conversation_only(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A conversation whose run cannot be read is left, and those after it are forgotten."""
+    """A conversation whose run cannot be read is kept, and later conversations in the list are removed."""
     kept = agent_sessions.in_folder(project.data)
     unreadable = "20200210T143000Z-abc123"
     await kept.claim("a-talk-of-it", unreadable)
@@ -332,7 +332,7 @@ async def test_a_run_that_cannot_be_read_keeps_its_own_conversation_only(
 
 
 async def test_a_service_forgets_when_it_starts(project: Project) -> None:
-    """A conversation of a run that was deleted long ago is gone after a start, unless all are kept for ever."""
+    """At its start a service removes the conversation of a run deleted long ago, unless it keeps all for ever."""
     kept = agent_sessions.in_folder(project.data)
     await kept.claim(TALK, "20200210T143000Z-abc123")
     async with served.in_process(project, keep_conversations_days=0) as service:
@@ -349,7 +349,7 @@ async def test_a_service_forgets_when_it_starts(project: Project) -> None:
 
 
 async def test_a_conversation_that_somebody_speaks_in_is_not_forgotten(project: Project) -> None:
-    """What is held, or was claimed by another run meanwhile, stays."""
+    """A conversation that is held, or that another run has claimed meanwhile, is kept."""
     ours, theirs = agent_sessions.in_folder(project.data), agent_sessions.in_folder(project.data)
     await ours.claim(TALK, "a-run")
     async with theirs.hold(TALK, "a-run"):
@@ -364,7 +364,7 @@ async def test_a_conversation_that_somebody_speaks_in_is_not_forgotten(project: 
 
 
 async def test_a_conversation_that_is_being_forgotten_can_be_begun(tmp_path: Path) -> None:
-    """Whoever wants to speak in a conversation while it is forgotten waits for a moment, and is not refused."""
+    """A run can begin a conversation during its removal, after a short wait."""
     ours = agent_sessions.in_folder(tmp_path)
     await ours.claim(TALK, "a-run")
 

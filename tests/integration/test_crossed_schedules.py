@@ -1,4 +1,4 @@
-"""Schedules crossed: overlap policy, catch-up, changes of the clock, pauses and restarts, in one table."""
+"""Schedules combined with overlap policy, catch-up, changes of the clock, pauses and restarts, in one table."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ NIGHTS = {
     "spring": ("2026-03-28T23:45:00Z", ("00:30", "01:00", "01:30", "02:30")),
     "autumn": ("2026-10-24T22:45:00Z", ("23:30", "00:30", "02:30", "03:30")),
 }
-"""When the clock begins, and the next four occurrences in UTC: in spring 02:30 is left out and comes right after the
-gap, in autumn it comes twice and counts once.
+"""When the clock begins, and the next four occurrences in UTC.
+
+In spring 02:30 does not exist and comes right after the gap; in autumn it comes twice and counts once.
 """
 
 MEANWHILE = ("serves", "is down", "is paused")
-"""What the service, or the trigger, does over the second and third occurrence."""
+"""State of the service or the trigger during the second and third occurrence."""
 
 POLICIES = list(itertools.product(("skip", "queue", "cancel", "allow"), ("none", "one", "all")))
-"""Overlap and catch-up; each pair has a trigger of its own in every case."""
+"""Overlap and catch-up; each pair has its own trigger in every case."""
 
 
 @pytest.mark.parametrize(
     ("night", "meanwhile"), smoke.only(("spring", "is down"), itertools.product(NIGHTS, MEANWHILE))
 )
 async def test_every_policy_over_a_night(tmp_path: Path, night: str, meanwhile: str) -> None:
-    """Runs that do not end by themselves meet four occurrences; each ends as the table of the page says, and once."""
+    """Runs without an end of their own meet four occurrences; each ends as in the documented table, and once."""
     project = Project(tmp_path)
     project.say("draft", hang=True)
     begin, hours = NIGHTS[night]
@@ -79,7 +80,7 @@ async def test_every_policy_over_a_night(tmp_path: Path, night: str, meanwhile: 
 
 
 def _expected(policy: tuple[str, str], meanwhile: str, hours: Sequence[str]) -> list[tuple[str, str]]:
-    """Return what comes of the occurrences of a trigger, in the order in which that is known."""
+    """Return the results of a trigger's occurrences, in the order in which they become known."""
     missed, kept = _made_up(policy[1], meanwhile)
     result = "skipped" if policy[0] == "skip" else "started"
     notes = [(hours[number], "missed") for number in missed]
@@ -87,7 +88,7 @@ def _expected(policy: tuple[str, str], meanwhile: str, hours: Sequence[str]) -> 
 
 
 def _made_up(catch_up: str, meanwhile: str) -> tuple[Sequence[int], Sequence[int]]:
-    """Return which occurrences are noted as the first of those missed, and which are dealt with."""
+    """Return which occurrences are recorded as the first missed one, and which are handled."""
     if meanwhile == "serves":
         return (), (1, 2)
     if meanwhile == "is paused":
@@ -96,7 +97,7 @@ def _made_up(catch_up: str, meanwhile: str) -> tuple[Sequence[int], Sequence[int
 
 
 def _instants(time: clock.FakeClock, hours: Sequence[str]) -> Iterator[Any]:
-    """Yield the instants at which clocks in UTC show some times, one after the other."""
+    """Yield the instants of some clock times in UTC, one after the other."""
     at = time.now()
     for hour in hours:
         at = at.replace(hour=int(hour[:2]), minute=int(hour[3:])) + timedelta(days=hour[:2] < f"{at:%H}")
@@ -106,7 +107,7 @@ def _instants(time: clock.FakeClock, hours: Sequence[str]) -> Iterator[Any]:
 async def _reach(
     service: scheduled.Scheduled, at: Any, triggers: Mapping[tuple[str, str], str], counts: Mapping[Any, int]
 ) -> None:
-    """Move time to an occurrence, and wait until each trigger has dealt with, or queued, so many."""
+    """Move time to an occurrence, and wait until each trigger has handled or queued its number of occurrences."""
     await service.advance((at - service.time.now()).total_seconds())
     await _settle(service, triggers, counts)
 
@@ -115,7 +116,7 @@ async def _settle(
     service: scheduled.Scheduled, triggers: Mapping[tuple[str, str], str], counts: Mapping[Any, int]
 ) -> None:
     for policy, trigger_id in triggers.items():
-        # Behind the first one, what is queued waits for the end of its run; anything else is about to start.
+        # After the first one, a queued occurrence waits for the end of its run; the others are about to start.
         waits = policy[0] == "queue" and counts[policy] > 1
         await service.until_so(trigger_id, functools.partial(_is_at, counts[policy], waits))
 
@@ -130,7 +131,7 @@ async def _change(service: scheduled.Scheduled, triggers: Mapping[Any, str], **c
 
 
 async def _ended(service: scheduled.Scheduled, trigger_id: str) -> dict[str, Any]:
-    """End the runs of a trigger, one after the other, until nothing waits any more."""
+    """End the runs of a trigger, one after the other, until no occurrence waits."""
     while True:
         shown = await service.trigger(trigger_id)
         for each in shown["history"]:

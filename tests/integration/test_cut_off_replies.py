@@ -1,4 +1,4 @@
-"""Replies that reached their longest, in every language that asks agents."""
+"""Replies that reached their length limit, in every language that calls agents."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LANGUAGES = pytest.mark.parametrize("write", [_control_room, _amplifier, _agent_
 
 @LANGUAGES
 async def test_half_a_reply_fails_its_step(service: served.Served, write: Write) -> None:
-    """Run, step and journal line agree on why, and the line says how the reply ended."""
+    """Run, step and journal line name the same reason, and the line shows how the reply ended."""
     made = write(service.project, False)
     service.project.say(made["key"], **CUT)
     shown = await service.run("cut", **made.get("body", {}))
@@ -57,7 +57,7 @@ async def test_half_a_reply_fails_its_step(service: served.Served, write: Write)
 
 @LANGUAGES
 async def test_half_a_reply_that_is_kept_makes_the_ending_partial(service: served.Served, write: Write) -> None:
-    """Where the step keeps it, the run is done in part only, and says which reply was cut off; a whole one is not."""
+    """If the step keeps a cut-off reply, the run ends partially and names the step; a whole reply is not named."""
     made = write(service.project, True)
     service.project.say(made["key"], **CUT)
     cut = await service.run("cut", **made.get("body", {}))
@@ -73,7 +73,7 @@ async def test_half_a_reply_that_is_kept_makes_the_ending_partial(service: serve
 
 
 async def test_an_agent_says_what_becomes_of_its_replies(project: Project) -> None:
-    """Without a word of the step the agent's counts, and the step's wins over it; its limit reaches the backend."""
+    """A setting of the step for cut-off replies overrides the agent's, and its output limit reaches the backend."""
     agents = json.loads((project.data / "agents.json").read_text(encoding="utf-8"))
     for agent in agents["agents"]:
         agent |= {"on_cut_off": "keep", "max_output_tokens": 77}
@@ -98,7 +98,7 @@ async def _limit(service: served.Served, run: dict[str, Any]) -> int:
 
 @LANGUAGES
 async def test_a_prompt_that_comes_back_fails_its_step(service: served.Served, write: Write) -> None:
-    """Whichever language asks, a reply that is nothing but the step's own instructions is none."""
+    """In every language, a reply that only repeats the step's instructions fails its step."""
     made = write(service.project, True)
     words = "Look at the harbour, say who waits there, and write it down."
     texts = {_control_room: ".control-room/prompts/templates/write.t3.md"}

@@ -1,4 +1,4 @@
-"""Probes of the published deployments: a service with their settings answers them without its token."""
+"""Probes of the published deployments: a service with their settings answers them without a token."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def probes() -> set[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("path", "host", "allowed"), sorted(probes()))
 async def test_probes_are_answered(tmp_path: Path, path: str, host: str, allowed: str) -> None:
-    """Each is 200 once the service is ready; the same question under another host is refused."""
+    """Each probe is 200 once the service is ready; the same request with another host is refused."""
     project = Project(tmp_path / "project")
     environ = {"CONTROL_ROOM_HOST": "0.0.0.0", "CONTROL_ROOM_API_TOKEN": TOKEN, "CONTROL_ROOM_ALLOWED_HOSTS": allowed}
     chosen = settings.load(environ, project=project.root, home=project.root / "home")

@@ -1,4 +1,4 @@
-"""The events of all runs: one stream with filters, from where a client was, or a reset."""
+"""The events of all runs: one stream with filters, which continues at a client's place, or resets the client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READ_SECONDS = 20
 
 
 class Stream:
-    """What a client hears."""
+    """The stream of a client."""
 
     def __init__(self, answer: httpx.Response) -> None:
         self.answer = answer
@@ -27,7 +27,7 @@ class Stream:
         self._lines = answer.aiter_lines()
 
     async def hear(self) -> tuple[str, dict[str, Any]]:
-        """Return the next event and its data; lines without data only move the place."""
+        """Return the next event and its data; lines without data only move the place of the stream."""
         name, data = "", None
         async with asyncio.timeout(READ_SECONDS):
             while True:
@@ -55,7 +55,7 @@ class Stream:
 
 @asynccontextmanager
 async def following(service: served.Served, query: str = "", last_id: str | None = None) -> AsyncIterator[Stream]:
-    """Follow all runs from a time at which the stream is known to be open."""
+    """Follow all runs, and wait until the stream is open."""
     headers = {} if last_id is None else {"Last-Event-ID": last_id}
     async with service.http.stream("GET", f"/api/events{query}", headers=headers) as answer:
         assert answer.status_code == 200, await answer.aread()
@@ -66,7 +66,7 @@ async def following(service: served.Served, query: str = "", last_id: str | None
 
 
 async def test_all_runs_are_told(project: Project) -> None:
-    """A client hears every event of every run with its number, and the row says so when it hears of an ending."""
+    """A client receives every numbered event of every run; at a `run.ended`, the run's row already shows the end."""
     async with served.on_a_port(project) as service, following(service) as stream:
         first = await service.start("quick")
         heard = await stream.until("run.ended")
@@ -87,7 +87,7 @@ async def test_all_runs_are_told(project: Project) -> None:
 
 
 async def test_a_stream_goes_on_where_it_was(project: Project) -> None:
-    """A client that comes back hears what it missed, once; a cursor of another process is answered by a reset."""
+    """A returning client receives each missed event once; a cursor of another process is answered by a reset."""
     async with served.on_a_port(project) as service:
         async with following(service) as stream:
             await service.start("quick")
@@ -110,7 +110,7 @@ async def test_a_stream_goes_on_where_it_was(project: Project) -> None:
 
 @pytest.mark.parametrize("cursor", ["x", "-", "%", "0", "x-1", "-1", "9" * 150])
 async def test_a_foreign_cursor_is_reset(project: Project, cursor: str) -> None:
-    """A cursor that this process did not give is no error: the client reads its lists again, and hears what follows."""
+    """A cursor of another process is not an error: the client receives a reset, and then later events."""
     async with served.on_a_port(project) as service, following(service, last_id=cursor) as stream:
         reset = await stream.hear()
         await service.start("quick")
@@ -121,7 +121,7 @@ async def test_a_foreign_cursor_is_reset(project: Project, cursor: str) -> None:
 
 
 async def test_filters_choose_events(project: Project) -> None:
-    """Only events of the types and runs that are asked for come."""
+    """The stream contains only events of the requested types and runs."""
     async with served.on_a_port(project) as service:
         query = "?type=run.ended&type=run.created&label=book:one"
         async with following(service, query) as stream, following(service, "?recipe_id=none") as silent:
@@ -146,14 +146,14 @@ async def test_filters_choose_events(project: Project) -> None:
     ],
 )
 async def test_absurd_filters_are_refused(service: served.Served, query: str, path: str) -> None:
-    """A filter that cannot be meant is a problem that names its place, before a stream begins."""
+    """A filter that makes no sense is refused with its place, before a stream begins."""
     answer = await service.http.get(f"/api/events?{query}")
 
     assert (answer.status_code, answer.json()["flaws"][0]["path"]) == (400, path)
 
 
 async def test_a_ticket_opens_the_stream_once(project: Project) -> None:
-    """A browser follows all runs with a ticket in place of the token, and no ticket opens two streams."""
+    """A browser follows all runs with a ticket instead of the token, and a ticket opens only one stream."""
     async with served.on_a_port(project, api_token="a-token-of-some-length") as service:
         headers = {"Authorization": "Bearer a-token-of-some-length"}
         ticket = (await service.http.post("/api/tickets", headers=headers)).json()["ticket"]
@@ -166,7 +166,7 @@ async def test_a_ticket_opens_the_stream_once(project: Project) -> None:
 
 
 async def test_a_client_that_was_away_too_long_is_reset(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client whose place is not kept any more reads its lists again."""
+    """A client whose place is no longer kept receives a reset."""
     monkeypatch.setattr(event_feed, "KEPT_EVENTS", 3)
     async with served.on_a_port(project) as service:
         async with following(service) as stream:

@@ -1,4 +1,4 @@
-"""Evidence over HTTP: steps that are held to it, with real files and real receipts."""
+"""Evidence over HTTP: steps that require it, with real files and real receipts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def project(project: Project) -> Project:
 
 
 async def proven(service: served.Served, reply: str, **body: Any) -> dict[str, Any]:
-    """Return the ended run in which the writer replied so."""
+    """Run the recipe with this reply of the writer, and return the ended run."""
     service.project.say("draft", text=reply)
     return await service.run("proven", **body)
 
 
 async def test_a_quote_of_a_file_is_looked_up(service: served.Served) -> None:
-    """Words that stand in the scene let the run go on, and the check is a step that tells the file's hash."""
+    """A quote that is in the scene lets the run continue, and the check is a step with the file's path and hash."""
     run = await proven(service, f'Dark.\nEvidence: "the harbour before dawn. Nobody waited" ({SCENE_PATH})')
     steps = (await service.http.get(f"/api/runs/{run['run_id']}/steps")).json()
 
@@ -57,7 +57,7 @@ async def test_a_quote_of_a_file_is_looked_up(service: served.Served) -> None:
     ],
 )
 async def test_a_rejected_reply_fails_the_run(service: served.Served, reply: str, code: str) -> None:
-    """The run fails at the check, with the reason, as a failure of evidence and of no tool."""
+    """A rejected reply fails the run at the check, with the reason `evidence_rejected`."""
     run = await proven(service, reply)
 
     assert (run["status"], run["error"]["code"], run["error"]["key"]) == ("failed", code, "draft.evidence")
@@ -67,7 +67,7 @@ async def test_a_rejected_reply_fails_the_run(service: served.Served, reply: str
 
 
 async def test_a_receipt_counts_in_its_session(service: served.Served) -> None:
-    """A receipt of an earlier run of the session is evidence; in another session it is none."""
+    """A receipt of an earlier run is evidence in the same session, and not in another one."""
     first = await proven(service, f'Evidence: "dawn" ({SCENE_PATH})', session_id="book-one")
     slot = (await service.http.get(f"/api/runs/{first['run_id']}/cache/discovery")).json()
     reply = f"Seen.\nEvidence: receipt_id: {slot['receipt_id']}"
@@ -79,7 +79,7 @@ async def test_a_receipt_counts_in_its_session(service: served.Served) -> None:
 
 
 async def test_a_resume_asks_the_agent_again(service: served.Served) -> None:
-    """After a rejection a resume repeats the prompt, and its new reply is checked anew."""
+    """After a rejection, a resume repeats the prompt, and checks the new reply."""
     run = await proven(service, "It is dark.")
     service.project.say("draft", text=f'Evidence: "before dawn" ({SCENE_PATH})')
     await service.http.post(f"/api/runs/{run['run_id']}/resume", json={})
@@ -90,7 +90,7 @@ async def test_a_resume_asks_the_agent_again(service: served.Served) -> None:
 
 
 async def test_a_receipt_that_was_changed_by_hand_counts_no_more(service: served.Served) -> None:
-    """A payload edited in the session's file, with its hash or without, is refused, also of a deleted run."""
+    """A receipt with an edited payload is refused, with or without a new hash, even if its run is deleted."""
     first = await service.run("quick", session_id="book-one")
     slot = (await service.http.get(f"/api/runs/{first['run_id']}/cache/discovery")).json()
     reply = f"Seen.\nEvidence: receipt_id: {slot['receipt_id']}"
@@ -114,7 +114,7 @@ async def test_a_receipt_that_was_changed_by_hand_counts_no_more(service: served
 
 
 async def test_markdown_around_an_abstention_makes_it_no_reply(service: served.Served) -> None:
-    """An agent that abstains in bold letters has said nothing that could fill a slot."""
+    """An abstention in bold letters counts as an abstention, not as a reply that fills a slot."""
     run = await proven(service, "**ABSTAIN:** not my field")
 
     assert (run["status"], run["error"]["code"]) == ("failed", "abstained")
@@ -122,7 +122,7 @@ async def test_markdown_around_an_abstention_makes_it_no_reply(service: served.S
 
 
 async def test_a_check_that_was_not_needed_leaves_its_step_done(service: served.Served) -> None:
-    """In the graph a step is what it came to, also where its role needs no evidence and the check is skipped."""
+    """In the graph a step whose evidence check was skipped has its own result, and not that of the check."""
     recipe = draft() | {"recipe_id": "exempt", "task_patterns": []}
     recipe["phase_b"][0].update(evidence=True, agent_archetype="editor")
     service.project.add_recipe(recipe)

@@ -17,14 +17,14 @@ WATCH: dict[str, Any] = {"recipe_id": "draft", "args_from": {"scene_path": "/pat
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Return a project with a folder `in` that holds one scene."""
+    """Return a project with a folder `in` that contains one scene."""
     project = Project(tmp_path)
     project.write("in/old.md", SCENE)
     return project
 
 
 async def test_each_new_file_starts_one_run(project: Project) -> None:
-    """Files that are there are left alone; a new one starts a run with its path, once, also after restarts."""
+    """Existing files are ignored; a new file starts one run with its path, also across restarts."""
     time = clock.FakeClock(scheduled.BEGIN)
     async with scheduled.in_process(project, time) as service:
         added = await service.add(**WATCH)
@@ -35,7 +35,7 @@ async def test_each_new_file_starts_one_run(project: Project) -> None:
         (first,) = await service.results(added["trigger_id"], 1)
         await service.until(first["run_id"], "done")
         args = await service.args(first["run_id"])
-    # Dropped while no service runs.
+    # Dropped while the service is stopped.
     project.write("in/later.md", SCENE)
     async with scheduled.in_process(project, time) as service:
         for _ in range(4):
@@ -52,7 +52,7 @@ async def test_each_new_file_starts_one_run(project: Project) -> None:
 
 
 async def test_a_file_that_still_grows_waits(project: Project) -> None:
-    """A file starts its run only when it has been the same for the settling time; changed later it is new."""
+    """A file starts its run only after it has not changed for the settling time; a later change starts another run."""
     async with scheduled.in_process(project) as service:
         added = await service.add(**WATCH | {"files": {"pattern": "in/*.md", "settle_seconds": 5}})
         for part in range(4):
@@ -73,7 +73,7 @@ async def test_a_file_that_still_grows_waits(project: Project) -> None:
 
 
 async def test_existing_files_can_start_runs(project: Project) -> None:
-    """With `existing: start`, the files that are there start runs, too."""
+    """With `existing: start`, existing files start runs, too."""
     async with scheduled.in_process(project) as service:
         added = await service.add(**WATCH | {"files": {"pattern": "in/*.md", "existing": "start"}})
         for _ in range(3):
@@ -86,8 +86,9 @@ async def test_existing_files_can_start_runs(project: Project) -> None:
 async def test_links_lead_nowhere_outside_and_a_missing_folder_forgets_nothing(
     project: Project, tmp_path: Path
 ) -> None:
-    """What a link outside of the workspace names starts nothing, and is noted once beside files that start runs; a
-    folder that is away for a while starts nothing again.
+    """A link out of the workspace starts no run, and is recorded once beside the files that start runs.
+
+    A folder that is missing for a while starts no run again.
     """
     outside = tmp_path.parent / f"{tmp_path.name}-outside.md"
     outside.write_text(SCENE)

@@ -1,6 +1,4 @@
-"""Issues of findings over HTTP: a check that runs again updates, closes and opens them, and a resume closes failed
-checks.
-"""
+"""Issues of findings over HTTP: a repeated check updates, closes and opens them, and a resume closes failed checks."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ def _prepare(service: served.Served) -> None:
 
 
 async def test_a_finding_lives_as_long_as_it_is_found(service: served.Served) -> None:
-    """Two runs make one issue; a run over the mended scene closes its own, and leaves that of the other scene."""
+    """Two runs create one issue; a run on the corrected scene closes its issue and leaves the other scene's."""
     _prepare(service)
     for scene in (*SCENES, SCENES[0]):
         assert (await _look(service, scene))["status"] == "done"
@@ -66,7 +64,7 @@ async def test_a_finding_lives_as_long_as_it_is_found(service: served.Served) ->
 
 
 async def test_a_failed_run_closes_no_finding_and_its_resume_does(service: served.Served) -> None:
-    """Where the definition of done is not met the finding stays open; a resume that meets it closes both issues."""
+    """A failed definition of done leaves the finding open; a resume that satisfies it closes both issues."""
     _prepare(service)
     await _look(service, SCENES[0])
     service.project.write(SCENES[0], "# Scene\n\nThe bell rang.\n")
@@ -82,7 +80,7 @@ async def test_a_failed_run_closes_no_finding_and_its_resume_does(service: serve
 
 
 async def test_a_retried_task_closes_what_its_failure_left(tmp_path: Any) -> None:
-    """When a failed task of a plan is done in a fresh run, the issues of its first run are closed."""
+    """When a failed task of a plan succeeds in a fresh run, the issues of its first run are closed."""
     made = project.Project(tmp_path / "project")
     made.add_recipe(PROSE)
     made.write(SCENES[0], "# Scene\n\nThe bell rang.\n")
@@ -104,7 +102,7 @@ async def test_a_retried_task_closes_what_its_failure_left(tmp_path: Any) -> Non
 
 
 async def test_severity_is_set_changed_and_asked_for(service: served.Served) -> None:
-    """A person gives an issue a severity and changes it; another word is refused with those there are."""
+    """A person sets and changes the severity of an issue; an unknown severity is refused with the valid ones."""
     made = (await service.http.post("/api/issues", json={"title": "x", "severity": "hint"})).json()
     changed = await service.http.patch(f"/api/issues/{made['issue_id']}", json={"severity": "error"})
     refused = await service.http.get("/api/issues?severity=bad")

@@ -1,4 +1,4 @@
-"""The first answers about a new run agree with one another."""
+"""The first answers about a new run are consistent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.integration import served
 
 
 async def test_a_run_that_was_told_to_run_is_never_pending_afterwards(service: served.Served) -> None:
-    """However soon it is asked for, a run whose start was answered with running does not fall back to pending."""
+    """A run whose start was answered as `running` is never shown as `pending` afterwards."""
     await service.http.get("/readyz")
     told: list[tuple[str, str]] = []
     for _ in range(25):

@@ -11,7 +11,7 @@ from tests.integration import served
 from tests.integration.project import Project
 
 PAYLOAD = {"matches": [{"path": "Story/Scenes/SCN-the-arrival.md"}]}
-"""What the first tool is said to have found."""
+"""Payload of the first tool."""
 
 
 def recipe() -> dict[str, Any]:
@@ -68,7 +68,7 @@ def write(project: Project, run_id: str, **facts: Any) -> None:
 
 
 async def test_defaults_of_the_recipe_are_arguments(project: Project) -> None:
-    """A manifest holds what somebody gave; the recipe's defaults count as in every run."""
+    """A manifest contains the given arguments; the recipe's defaults apply as in every run."""
     project.add_recipe(recipe())
     write(project, "run_abc123")
     async with served.in_process(project) as service:
@@ -79,7 +79,7 @@ async def test_defaults_of_the_recipe_are_arguments(project: Project) -> None:
 
 
 async def test_a_paused_folder_stays_paused(project: Project) -> None:
-    """A folder whose manifest says paused is not started unasked; unpaused, it goes on from its steps."""
+    """A run whose manifest contains `paused` does not start by itself; after an unpause it continues from its steps."""
     project.add_recipe(recipe())
     write(project, "run_paused", status="paused")
     async with served.in_process(project) as service:
@@ -93,7 +93,7 @@ async def test_a_paused_folder_stays_paused(project: Project) -> None:
 
 
 async def test_a_folder_whose_recipe_is_gone_can_be_looked_at(project: Project) -> None:
-    """Its run is shown as parked, with the reason, and others go on; with the recipe back, it continues."""
+    """A run without its recipe is parked with the reason while others run; with the recipe back, it continues."""
     write(project, "run_orphan")
     async with served.in_process(project) as service:
         other = await service.run("quick")
@@ -109,7 +109,7 @@ async def test_a_folder_whose_recipe_is_gone_can_be_looked_at(project: Project) 
 
 
 async def test_an_unknown_run_has_one_code(service: served.Served) -> None:
-    """Whatever an id looks like and whatever is asked of it, a run that is not there is `run_not_found`."""
+    """Every request for an unknown run returns `run_not_found`, whatever the form of the id."""
     asked = [("GET", ""), ("GET", "/steps"), ("GET", "/cache/x"), ("GET", "/logs"), ("POST", "/cancel"), ("DELETE", "")]
     answers = [
         await service.http.request(method, f"/api/runs/{run_id}{part}")
@@ -121,7 +121,7 @@ async def test_an_unknown_run_has_one_code(service: served.Served) -> None:
 
 
 async def test_list_and_detail_tell_the_same_end(service: served.Served) -> None:
-    """The list, the detail and the manifest agree on when a run was completed."""
+    """The list, the detail and the manifest agree on the time when a run ended."""
     shown = await service.run("quick")
     listed = (await service.http.get("/api/runs")).json()[0]
 

@@ -21,13 +21,13 @@ ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 @pytest.fixture
 async def service(project: projects.Project) -> AsyncIterator[served.Served]:
-    """Return the service over the project, on a loopback port."""
+    """Return the service of the project, on a loopback port."""
     async with served.on_a_port(project) as service:
         yield service
 
 
 class Stream:
-    """Events read from a stream, as a browser would."""
+    """Events that are read from a stream as a browser does."""
 
     def __init__(self, answer: httpx.Response) -> None:
         self._lines = _lines(answer)
@@ -40,7 +40,7 @@ class Stream:
         return self.seen
 
     async def next(self) -> dict[str, Any] | None:
-        """Return the next event, None at the end of the stream."""
+        """Return the next event; None at the end of the stream."""
         fields: dict[str, str] = {}
         async for line in self._lines:
             if line.startswith(":"):
@@ -54,7 +54,7 @@ class Stream:
 
 
 async def _lines(answer: httpx.Response) -> AsyncIterator[str]:
-    # By line feeds alone, as the standard has it.
+    # Lines end at line feeds only, as the standard requires.
     rest = ""
     async for part in answer.aiter_text():
         *lines, rest = (rest + part).split("\n")
@@ -78,7 +78,7 @@ async def whole(service: served.Served, run_id: str, query: str = "", **headers:
 
 
 async def test_a_stream_tells_everything_and_ends_with_the_run(service: served.Served) -> None:
-    """A stream opened while the run lives has every event from the first on, in order, and ends with the run."""
+    """A stream that is opened during a run contains every event from the first on, in order, and ends with the run."""
     service.project.say("draft", text=projects.REPLY, delay_seconds=0.2)
     run_id = await service.start("draft", args=ARRIVAL)
     events = await whole(service, run_id)
@@ -93,7 +93,7 @@ async def test_a_stream_tells_everything_and_ends_with_the_run(service: served.S
 
 
 async def test_events_come_while_the_run_lives(service: served.Served) -> None:
-    """An event is told as soon as it is written, not when the run has ended."""
+    """The stream sends an event as soon as it is written, and not at the end of the run."""
     service.project.say("draft", hang=True)
     run_id = await service.start("draft", args=ARRIVAL)
     async with service.http.stream("GET", f"/api/runs/{run_id}/events") as answer:
@@ -110,7 +110,7 @@ async def test_events_come_while_the_run_lives(service: served.Served) -> None:
 
 
 async def test_a_stream_goes_on_where_it_broke_off(service: served.Served) -> None:
-    """With `Last-Event-ID`, or `after`, only later events are told; behind the last one, none are."""
+    """With `Last-Event-ID` or `after`, the stream contains later events only, and after the last one none."""
     run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
     events = await whole(service, run_id)
     third = str(events[2]["seq"])
@@ -123,7 +123,7 @@ async def test_a_stream_goes_on_where_it_broke_off(service: served.Served) -> No
 
 
 async def test_a_stream_of_a_resumed_run_goes_on(service: served.Served) -> None:
-    """A stream opened after a resume tells the first ending too and ends with the last."""
+    """A stream that is opened after a resume contains the first ending too, and ends with the last one."""
     run_id = (await service.run("draft", args={"scene_path": "Story/late.md"}))["run_id"]
     service.project.write("Story/late.md", projects.SCENE)
     service.project.say("draft", text=projects.REPLY, delay_seconds=0.2)
@@ -136,7 +136,7 @@ async def test_a_stream_of_a_resumed_run_goes_on(service: served.Served) -> None
 
 @pytest.mark.parametrize("header", ["-1", "x", "99999999999999999999"])
 async def test_a_wrong_event_id_is_refused(service: served.Served, header: str) -> None:
-    """A number that no event can have is refused before the stream begins."""
+    """A number that an event cannot have is refused before the stream begins."""
     run_id = (await service.run("quick"))["run_id"]
     answer = await service.http.get(f"/api/runs/{run_id}/events", headers={"Last-Event-ID": header})
 
@@ -145,7 +145,7 @@ async def test_a_wrong_event_id_is_refused(service: served.Served, header: str) 
 
 
 async def test_many_may_follow_and_leave(service: served.Served) -> None:
-    """A follower that goes away disturbs neither the run nor the others."""
+    """A follower that disconnects disturbs neither the run nor other followers."""
     service.project.say("draft", text=projects.REPLY, delay_seconds=0.3)
     run_id = await service.start("draft", args=ARRIVAL)
     async with service.http.stream("GET", f"/api/runs/{run_id}/events") as answer:
@@ -157,7 +157,7 @@ async def test_many_may_follow_and_leave(service: served.Served) -> None:
 
 
 async def test_a_deleted_run_ends_its_streams(service: served.Served) -> None:
-    """Streams and polls of a run that is deleted under them come to an end."""
+    """When a run is deleted, its streams and polls end."""
     service.project.say("draft", hang=True)
     run_id = await service.start("draft", args=ARRIVAL)
     await service.until(run_id, step="draft")
@@ -171,7 +171,7 @@ async def test_a_deleted_run_ends_its_streams(service: served.Served) -> None:
 
 
 async def test_a_stopping_service_lets_nobody_wait(project: projects.Project) -> None:
-    """When the service stops, streams and waiting polls are answered at once, and the run goes on at the next start."""
+    """A stopping service answers streams and waiting polls at once, and the next start continues the run."""
     project.say("draft", hang=True)
     async with served.on_a_port(project, stop_grace_seconds=0) as service:
         run_id = await service.start("draft", args=ARRIVAL)
@@ -195,7 +195,7 @@ async def test_a_stopping_service_lets_nobody_wait(project: projects.Project) ->
 
 
 async def test_real_clients_wait_without_a_slot_of_the_service(service: served.Served) -> None:
-    """Fifty waiting polls keep no other request from being answered, and all of them hear of the change."""
+    """Fifty waiting polls do not delay another request, and all of them receive the change."""
     service.project.say("draft", hang=True)
     run_id = await service.start("draft", args=ARRIVAL)
     await service.until(run_id, step="draft")
@@ -214,7 +214,7 @@ async def test_real_clients_wait_without_a_slot_of_the_service(service: served.S
 
 
 async def test_a_command_reads_events_that_hold_ends_of_lines(service: served.Served) -> None:
-    """A command that follows a run of a service reads every event, also those with line ends of Unicode in them."""
+    """A command that follows a run receives every event, also events that contain Unicode line ends."""
     run_id = await service.start("draft", args={"scene_path": "Story/a\u2028b\x85c.md"})
     async with http_client.HttpClient(str(service.http.base_url), None) as client:
         read = [event async for event in client.follow(run_id)]
@@ -228,7 +228,7 @@ LATE_SECONDS = 0.2
 
 
 class LateStream(http_client.HttpClient):
-    """A client whose stream brings its first event later than others of a run that rests are waited for."""
+    """A client whose stream sends its first event later than the command waits for further ones."""
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the run's events."""
@@ -240,7 +240,7 @@ class LateStream(http_client.HttpClient):
 async def test_an_ended_run_is_shown_however_late_its_stream_begins(
     service: served.Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command that follows an ended run shows its events, although it is looked meanwhile whether the run rests."""
+    """A command that follows an ended run shows its events, even if the stream begins late."""
     monkeypatch.setattr(following, "_FIRST_SECONDS", LATE_SECONDS / 10)
     run_id = (await service.run("quick"))["run_id"]
     async with LateStream(str(service.http.base_url), None) as client:
@@ -271,7 +271,7 @@ async def test_a_paused_run_is_shown_however_late_its_stream_begins(
 
 
 async def test_a_command_tells_that_a_stream_is_none(project: projects.Project) -> None:
-    """What is no stream of events, though it says so, is told as an answer of something else."""
+    """A command reports a malformed stream of events as an error of the server."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -288,7 +288,7 @@ async def test_a_command_tells_that_a_stream_is_none(project: projects.Project) 
 
 
 async def test_events_have_the_fields_of_the_catalogue(service: served.Served) -> None:
-    """Every event of finished, failed, cancelled and resumed runs has exactly the fields that its type documents."""
+    """Every event of finished, failed, cancelled and resumed runs has exactly the documented fields of its type."""
     service.project.say("draft", hang=True)
     done, failed = await service.run("quick"), await service.run("picky", args={"scene_path": "no", "other_path": "no"})
     stopped = await service.start("unguarded")

@@ -1,4 +1,4 @@
-"""Forks: runs that begin with the steps of others, in any state, and previews of what they would do."""
+"""Forks: runs that begin with the steps of another run in any state, and previews of forks and resumes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BRIDGE = {"scene_path": "Story/Scenes/SCN-the-bridge.md"}
 
 
 async def forked(service: served.Served, run_id: str, **body: Any) -> dict[str, Any]:
-    """Fork a run, and return the answer once the new run has ended, with what it shows."""
+    """Fork a run, wait for the end of the new run, and return the answer and the run."""
     answer = await service.http.post(f"/api/runs/{run_id}/fork", json=body)
     assert answer.status_code == 201, answer.text
     assert answer.headers["location"] == f"/api/runs/{answer.json()['run_id']}"
@@ -30,7 +30,7 @@ async def forked(service: served.Served, run_id: str, **body: Any) -> dict[str, 
 
 
 async def previewed(service: served.Served, run_id: str, order: str, **body: Any) -> dict[str, Any]:
-    """Preview an order."""
+    """Return the preview of an order."""
     answer = await service.http.post(f"/api/runs/{run_id}/preview", json={"order": order} | body)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
@@ -48,7 +48,7 @@ def files(project: Project) -> dict[str, bytes]:
 
 
 async def test_a_done_run_is_forked_from_a_step_with_another_prompt(project: Project) -> None:
-    """Steps before are taken over and cost nothing, the step speaks the new words, and receipts are the source's."""
+    """Earlier steps are taken over at no cost, the step uses the new prompt, and receipts are those of the source."""
     project.say("*", text="The lantern was dark.", usage={"input_tokens": 5, "output_tokens": 7})
     async with served.in_process(project) as service:
         source = await service.run("draft", args=ARRIVAL, labels={"book": "one"})
@@ -82,7 +82,7 @@ async def test_a_done_run_is_forked_from_a_step_with_another_prompt(project: Pro
 
 
 async def test_a_fork_writes_a_file_of_its_own(project: Project) -> None:
-    """A file named by its run is not in the way of forks: each writes one, and the source keeps its own."""
+    """An output file named by its run does not block forks: each writes its own, and the source keeps its file."""
     recipe = projects.draft("kept")
     recipe["outputs"] = [{"slot": "edited_draft", "path": "Drafts/{{task.run_id}}.md"}]
     recipe["dod"] = [{"check": "file_exists", "path": {"$ref": "task.outputs.edited_draft"}}]
@@ -106,7 +106,7 @@ async def test_a_fork_writes_a_file_of_its_own(project: Project) -> None:
 
 @pytest.mark.parametrize("is_changed", [False, True])
 async def test_a_resumed_run_replaces_its_own_file_alone(project: Project, is_changed: bool) -> None:
-    """What a run has written is not in its way when it is sent on from an earlier step; what a person wrote is kept."""
+    """A resume from an earlier step replaces the file that the run wrote, but not one that a person has changed."""
     recipe = projects.draft("kept")
     recipe["outputs"] = [{"slot": "edited_draft", "path": "Drafts/it.md"}]
     recipe["dod"] = [{"check": "file_exists", "path": "wanted.md"}]
@@ -128,7 +128,7 @@ async def test_a_resumed_run_replaces_its_own_file_alone(project: Project, is_ch
 
 
 async def test_changed_arguments_take_over_what_they_leave_alike(project: Project) -> None:
-    """The driver decides: the first step that would differ is performed, and all behind it."""
+    """With changed arguments, the driver performs the first step that differs and all later ones."""
     async with served.in_process(project) as service:
         source = await service.run("draft", args=ARRIVAL)
         same = await forked(service, source["run_id"])
@@ -146,7 +146,7 @@ async def test_changed_arguments_take_over_what_they_leave_alike(project: Projec
 
 
 async def test_a_preview_tells_what_will_happen_and_writes_nothing(project: Project) -> None:
-    """It names each step with its reason, calls and costs at most, and what happens to files."""
+    """A preview names each step with its reason, calls, cost and effect on files, and writes no file."""
     project.say("draft", error={"code": "agent_failed", "message": "No."})
     async with served.in_process(project) as service:
         failed = await service.run("draft", args=ARRIVAL)
@@ -179,7 +179,7 @@ async def test_a_preview_tells_what_will_happen_and_writes_nothing(project: Proj
 
 
 async def test_a_running_run_is_forked(project: Project) -> None:
-    """A source that works goes on undisturbed, and the fork performs what the source has not finished."""
+    """A running source continues undisturbed, and the fork performs the steps that the source has not finished."""
     project.say("draft", hang=True)
     async with served.in_process(project) as service:
         source = await service.start("draft", args=ARRIVAL)
@@ -197,7 +197,7 @@ async def test_a_running_run_is_forked(project: Project) -> None:
 
 @pytest.mark.parametrize("policy", ["queue", "cancel_running", "cancel_waiting", "reject"])
 async def test_a_fork_waits_for_its_concurrency_key(project: Project, policy: str) -> None:
-    """A fork holds the key of its source without cancelling it: it waits until that has ended, or is refused."""
+    """A fork with its source's concurrency key waits until the source has ended, or is refused, and cancels no run."""
     project.write(".control-room/recipes/amplifier/publish.yaml", blocks(WHY, "yaml")[0])
     key = {"key": "press", "limit": 1, "policy": policy}
     async with served.in_process(project) as service:
@@ -218,7 +218,7 @@ async def test_a_fork_waits_for_its_concurrency_key(project: Project, policy: st
 
 
 async def test_a_fork_in_the_process_of_a_command_waits_for_no_key(project: Project) -> None:
-    """Where no service would let the fork begin later, a key that its paused source holds refuses it."""
+    """In a command's process, a fork is refused if its paused source has its key: no service would start it later."""
     project.write(".control-room/recipes/amplifier/publish.yaml", blocks(WHY, "yaml")[0])
     async with served.in_process(project) as service:
         asked = {"recipe_id": "publish", "concurrency": {"key": "press"}}
@@ -232,7 +232,7 @@ async def test_a_fork_in_the_process_of_a_command_waits_for_no_key(project: Proj
 
 
 async def test_a_large_output_is_copied_and_outlives_its_source(project: Project) -> None:
-    """Blobs are the fork's own: it is sound and readable after the source is deleted."""
+    """A fork has its own blobs: it is valid and readable after the source is deleted."""
     project.say("draft", text=" ".join(f"Kael passed lantern number {n}." for n in range(4000)))
     async with served.in_process(project) as service:
         source = await service.run("draft", args=ARRIVAL)
@@ -264,7 +264,7 @@ async def test_a_large_output_is_copied_and_outlives_its_source(project: Project
 async def test_bad_forks_are_refused_with_their_place(
     service: served.Served, body: dict[str, Any], code: str, path: str | None
 ) -> None:
-    """Nothing is made of them, and a preview says the same."""
+    """Invalid forks are refused with their place and create no run, as a preview reports."""
     source = (await service.run("draft", args=ARRIVAL))["run_id"]
     answer = await service.http.post(f"/api/runs/{source}/fork", json=body)
     rows = (await service.http.get("/api/runs")).json()
@@ -275,7 +275,7 @@ async def test_bad_forks_are_refused_with_their_place(
 
 
 async def test_a_repeated_fork_is_the_same_run(service: served.Served) -> None:
-    """The same request with a key makes one run, also at the same moment; another request with it is refused."""
+    """Repeated requests with one key create one run, even at the same time; another request with the key is refused."""
     source = (await service.run("draft", args=ARRIVAL))["run_id"]
     path, headers = f"/api/runs/{source}/fork", {"Idempotency-Key": "once"}
     both = await asyncio.gather(*(service.http.post(path, json={"from": "draft"}, headers=headers) for _ in range(2)))
@@ -292,7 +292,7 @@ async def test_a_repeated_fork_is_the_same_run(service: served.Served) -> None:
 
 
 async def test_another_agent_is_asked(project: Project) -> None:
-    """The step asks the agent that the fork names, with its role; all others stay."""
+    """The step calls the agent that the fork names, with its role; the other steps keep their agents."""
     async with served.in_process(project) as service:
         source = await service.run("draft", args=ARRIVAL)
         found = await forked(service, source["run_id"], **{"from": "draft", "agent": "editor-1"})
@@ -303,7 +303,7 @@ async def test_another_agent_is_asked(project: Project) -> None:
 
 
 async def test_limits_of_the_run_bound_a_preview(project: Project) -> None:
-    """A fork may spend the whole limit, a resume what is left of it."""
+    """A preview allows a fork the whole limit, and a resume the rest of it."""
     project.say("discover", error={"code": "agent_failed", "message": "No."})
     project.say("polish", error={"code": "agent_failed", "message": "No."})
     usage = {"input_tokens": 5, "output_tokens": 7, "cost_usd": 0.5}

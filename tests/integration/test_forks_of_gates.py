@@ -1,4 +1,4 @@
-"""Forks of runs with gates: an answer is taken over, unless approvals must be given for every run."""
+"""Forks of runs with gates: answers are taken over, unless every run needs approvals of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.dialects.amplifier import recipe_harness as flows
 
 
 async def test_answers_are_taken_over_or_asked_again(project: Project) -> None:
-    """Steps behind a gate are kept with its answer; where gates are asked anew, nothing behind the first is."""
+    """Steps after a gate are taken over with its answer, unless the run needs approvals of its own."""
     project.say("*", text="The lantern was dark.")
     first = {"name": "one", "steps": [flows.step("a", agent="writer")]}
     gate = {"approval": {"required": True, "prompt": "Go on?"}}
@@ -44,7 +44,7 @@ async def test_answers_are_taken_over_or_asked_again(project: Project) -> None:
 
 
 async def test_changed_limits_are_those_of_forks_and_previews(project: Project) -> None:
-    """A fork has the limits in force of its source, not those of its start; a preview of a resume counts with them."""
+    """A fork has the current limits of its source, not those of its start, and the preview of a resume uses them."""
     project.say("*", text="The lantern was dark.", usage={"input_tokens": 5, "output_tokens": 7, "cost_usd": 0.5})
     gate = {"approval": {"required": True, "prompt": "Go on?"}}
     first = {"name": "one", "steps": [flows.step("a", agent="writer")]}

@@ -1,4 +1,4 @@
-"""Forks of all four languages, and conversations, which a fork never shares with its source."""
+"""Forks in all four languages, and conversations, which a fork never shares with its source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ print(json.dumps(result | {"usage": {"input_tokens": 5, "output_tokens": 3}, "to
 
 
 async def forked(service: served.Served, run_id: str, **body: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Fork a run, and return what it shows when it has ended, and its journal."""
+    """Fork a run, wait for its end, and return the run and its journal."""
     answer = await service.http.post(f"/api/runs/{run_id}/fork", json=body)
     assert answer.status_code == 201, answer.text
     shown = await service.until(answer.json()["run_id"], "done", "failed")
@@ -34,7 +34,7 @@ async def forked(service: served.Served, run_id: str, **body: Any) -> tuple[dict
 
 
 async def test_a_conversation_is_begun_from_the_journal(project: Project) -> None:
-    """A fork speaks in a conversation of its own, which begins with what the steps that it took over said."""
+    """A fork has its own conversation, which begins with the prompts and replies of the steps that it took over."""
     project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(machines.recipe()))
     command = [sys.executable, "-IS", str(project.write("agent.py", SAYING)), str(project.root)]
     backend = {"type": "claude-code", "command": command, "allowed_tools": ["Bash"]}
@@ -58,7 +58,7 @@ async def test_a_conversation_is_begun_from_the_journal(project: Project) -> Non
 
 
 async def test_a_flow_of_amplifier(project: Project) -> None:
-    """Variables that are made of the run's identity stay as they were, so that later steps are taken over, too."""
+    """Variables that contain the run's identity keep their values, so that later steps are taken over, too."""
     project.say("*", text="The lantern was dark.")
     document = flows.recipe(
         flows.step("first", agent="writer", prompt="Write of {{session.id}}.", output="one"),
@@ -77,7 +77,7 @@ async def test_a_flow_of_amplifier(project: Project) -> None:
 
 
 async def test_a_workflow_of_orchestrate(project: Project) -> None:
-    """Programs before the step do not run again; the folder of the run is the fork's own."""
+    """Programs before the step do not run again; the fork has a run folder of its own."""
     count = f"{sys.executable} -c \"open('ran','a').write('x')\""
     document = {
         "version": "1.1",
@@ -101,7 +101,7 @@ async def test_a_workflow_of_orchestrate(project: Project) -> None:
 
 
 async def test_what_continues_another_conversation_is_refused(project: Project) -> None:
-    """A run whose conversation began in other runs cannot be forked: nothing tells the fork how it began."""
+    """A run in a conversation that other runs began cannot be forked, since the fork would not know its beginning."""
     project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(machines.recipe()))
     for name, outcome in (("review", "no-issues"), ("commit", "committed")):
         project.say(name, text=machines.says(outcome))

@@ -1,4 +1,4 @@
-"""A full disk, a real one: new runs are refused, nothing accepted is lost, reads go on, and room heals everything."""
+"""A full disk, a real one: new runs are refused, accepted runs are kept, reads work, and free space restores all."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ class SmallDisk:
         self._ballast = root / "ballast"
 
     def fill(self) -> None:
-        """Use up every byte that is left."""
+        """Use up all free bytes."""
         with self._ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(b"\0" * 4096)
 
     def change(self, how: str) -> None:
-        """Let nothing be written (`ro`), or again (`rw`)."""
+        """Remount the disk read-only (`ro`) or writable (`rw`)."""
         subprocess.run(["mount", "-o", f"remount,{how}", str(self.root)], check=True)
 
     def free(self) -> None:
-        """Make room again."""
+        """Free the space again."""
         self._ballast.unlink()
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """Return a small disk; the test is skipped where none can be mounted."""
+    """Return a small disk; skip the test if it cannot be mounted."""
     root = tmp_path / "disk"
     root.mkdir()
     options = ["-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", str(root)]
@@ -60,7 +60,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 async def test_a_full_disk_refuses_new_runs_and_loses_none(disk: SmallDisk) -> None:
-    """With a full disk a start is a 507, finished runs can be read, and with room a start is accepted again."""
+    """With a full disk a start is a 507 and finished runs can be read; with free space a start is accepted again."""
     project = projects.Project(disk.root / "project")
     async with served.in_process(project) as service:
         before = await service.run("draft", args=ARRIVAL)
@@ -80,7 +80,7 @@ async def test_a_full_disk_refuses_new_runs_and_loses_none(disk: SmallDisk) -> N
 
 
 async def test_a_run_that_meets_a_full_disk_waits_for_room(disk: SmallDisk, held: Held) -> None:
-    """A run whose result cannot be written is parked with the reason, and goes on by itself once there is room."""
+    """A run whose result cannot be written is parked with the reason, and continues by itself once there is space."""
     project = projects.Project(disk.root / "project")
     text = "\n".join(f"{number * 7919 % 9973} {projects.REPLY}" for number in range(200))
     project.say("draft", text=text, delay_seconds=DELAY_SECONDS)
@@ -105,7 +105,7 @@ async def test_a_run_that_meets_a_full_disk_waits_for_room(disk: SmallDisk, held
 
 
 async def test_an_order_that_cannot_be_written_changes_nothing(disk: SmallDisk) -> None:
-    """An order that cannot be made durable is a 507; once there is room, the run still takes orders."""
+    """An order that cannot be written is a 507; once there is space, the run takes orders again."""
     project = projects.Project(disk.root / "project")
     project.say("draft", hang=True)
     async with served.in_process(project) as service:
@@ -123,7 +123,7 @@ async def test_an_order_that_cannot_be_written_changes_nothing(disk: SmallDisk) 
 
 @pytest.mark.parametrize("used", [True, False])
 def test_a_command_tells_what_is_full(disk: SmallDisk, capsys: pytest.CaptureFixture[str], used: bool) -> None:
-    """A command of a project on a full disk names what has no room and what to do, before anything is changed."""
+    """A command on a full disk names the full folder and the remedy, before it changes a file."""
     project = projects.Project(disk.root / "project")
     place = ["--project", str(project.root)]
     if used:
@@ -132,7 +132,7 @@ def test_a_command_tells_what_is_full(disk: SmallDisk, capsys: pytest.CaptureFix
     capsys.readouterr()
     told = dict[str, str]()
     for command in (["run", "quick"], ["recipes", "list"], ["plan", "create", "sweep"], ["config", "check"]):
-        # A command that only reads writes nothing.
+        # A command that only reads does not write.
         looks_only = command[0] == "recipes"
         assert root.execute([*command, *place]) == (0 if looks_only else 5)
         said = "".join(capsys.readouterr())
@@ -159,7 +159,7 @@ async def order_until_refused(service: served.Served, run_id: str) -> httpx.Resp
 
 
 async def test_a_full_workspace_is_waited_for(disk: SmallDisk, tmp_path: Path) -> None:
-    """Only the workspace is full: the text that was paid for waits, the path is named, and it is written with room."""
+    """If only the workspace is full, the run waits with its paid text, names the path, and later writes the file."""
     project = projects.Project(tmp_path / "project")
     recipe = projects.draft("written") | {"outputs": [{"slot": "edited_draft", "path": "Drafts/scene.md"}]}
     project.add_recipe(recipe)
@@ -186,7 +186,7 @@ async def test_a_full_workspace_is_waited_for(disk: SmallDisk, tmp_path: Path) -
 
 
 async def test_a_command_waits_for_its_output_file(disk: SmallDisk, tmp_path: Path) -> None:
-    """A file that cannot be made is waited for before the command begins, which runs once."""
+    """A command waits until its output file can be created, and then runs once."""
     project = projects.Project(tmp_path / "project")
     steps = {
         "name": "Say",

@@ -1,4 +1,4 @@
-"""A fuzzer that knows only the OpenAPI document, against the running service: no 5xx, every answer as documented."""
+"""A fuzzer with the OpenAPI document and the running service: no answer is a 5xx, and every answer is as documented."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ KNOWN: dict[str, list[Any]] = {
     "session_id": [],
     "task_id": [1, 2, 3, 9],
 }
-"""Values that exist, so that not every generated path leads to nothing."""
+"""Existing values, so that some generated paths have a target."""
 
 KNOWN_VARIABLE = "FUZZED_IDS"
-"""Variable that tells the same to the program that tries every phase."""
+"""Variable that passes the existing values to the program that tries every phase."""
 
 TOKEN = "a-token-of-the-fuzzer"
 PHASES = ("Examples", "Coverage", "Fuzzing", "Stateful")
@@ -41,10 +41,10 @@ PHASES = ("Examples", "Coverage", "Fuzzing", "Stateful")
 PUBLISHED = Path(__file__).parents[2] / "openapi" / "openapi.json"
 
 ENDLESS = "/api/events"
-"""Left out: a client that reads answers whole never comes to the end of this stream."""
+"""Left out: this stream has no end, so a client that reads whole answers would wait for ever."""
 
 UNCHECKED = "positive_data_acceptance"
-"""Left out: the document cannot say which recipes, arguments and cursors there are, so good form may still be a 400."""
+"""Left out: the document does not list valid recipes, arguments and cursors, so a well-formed request may be a 400."""
 
 BOUNDS = settings(
     max_examples=60 if SEARCHING else 2,
@@ -53,17 +53,17 @@ BOUNDS = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-"""A sample that is the same every time; `scripts/check.py --long` takes a larger one."""
+"""A sample that is the same each time; `scripts/check.py --long` takes a larger one."""
 
 EVERY = 1 if SEARCHING else 16
-"""One in so many operations is tried."""
+"""The test tries one in this many operations."""
 
 
-# Its cases are made when it runs: as tests of their own each worker would make all of them to collect them.
+# The test generates its cases when it runs: as separate tests, each worker would generate all of them to collect them.
 @pytest.mark.timeout(1800)
 def test_every_answer_is_as_documented(address: str, subtests: pytest.Subtests) -> None:
-    """Whatever is sent, the answer has a documented status, type and form, and what is invalid is refused."""
-    # Not at the top: each worker collects this file, and loading the fuzzer takes a second.
+    """Every answer has a documented status, type and form, and invalid requests are refused."""
+    # Not at the top: each worker collects this file, and importing the fuzzer takes a second.
     import schemathesis
     from schemathesis.core import result
     from schemathesis.pytest import lazy
@@ -73,7 +73,7 @@ def test_every_answer_is_as_documented(address: str, subtests: pytest.Subtests) 
     document = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     paths = [item for path, item in document["paths"].items() if path != ENDLESS]
     named = [operation["operationId"] for item in paths for operation in item.values()][::EVERY]
-    # Chosen first: making the cases of an operation takes longer than trying them.
+    # Chosen first, since generating the cases of an operation takes longer than trying them.
     schema = schemathesis.openapi.from_dict(document).include(operation_id=named)
     schema.hook(map_path_parameters)
     schema.hook(map_query)
@@ -94,7 +94,7 @@ def test_every_answer_is_as_documented(address: str, subtests: pytest.Subtests) 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("token", [None, TOKEN])
 def test_every_phase(tmp_path: Path, token: str | None, caplog: pytest.LogCaptureFixture) -> None:
-    """Examples, edges of every field, chance, and chains of requests find nothing, with and without a token."""
+    """Examples, boundary values, random values and chains of requests find no fault, with and without a token."""
     environ = {
         **os.environ,
         "SCHEMATHESIS_HOOKS": "tests.integration.fuzz_hooks",
@@ -120,7 +120,7 @@ def test_every_phase(tmp_path: Path, token: str | None, caplog: pytest.LogCaptur
 
 
 def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Put something that exists in place of half of the generated path parameters, but delete none of it."""
+    """Replace half of the generated path parameters with existing values, except in deletions."""
     chance = random.Random(json.dumps(path_parameters, sort_keys=True, default=str))
     if context.operation.method == "delete":
         return path_parameters
@@ -132,7 +132,7 @@ def map_path_parameters(context: Any, path_parameters: dict[str, Any] | None) ->
 
 
 def map_query(context: Any, query: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Let nobody wait long for a list in which nothing happens."""
+    """Shorten long waits for a list that does not change."""
     wait = (query or {}).get("wait")
     if query is not None and isinstance(wait, int | float) and 0.1 < wait <= 60:
         query["wait"] = 0.1
@@ -141,7 +141,7 @@ def map_query(context: Any, query: dict[str, Any] | None) -> dict[str, Any] | No
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the address of a service with a few runs in several states."""
+    """Return the address of a service with some runs in several states."""
     with _served(tmp_path_factory.mktemp("fuzzed")) as address:
         yield address
 

@@ -1,4 +1,4 @@
-"""Gates over HTTP: the inbox, the answers, and what makes an answer count or not."""
+"""Gates over HTTP: the inbox, the answers, and when an answer is valid."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.integration.project import Project
 
 @pytest.fixture
 async def asked(project: Project) -> AsyncIterator[asking.Asked]:
-    """Return the service over a project whose recipe `ship` asks."""
+    """Return the service of a project whose recipe `ship` asks a person."""
     asking.add(project, "ship", *SHIP)
     async with asking.in_process(project) as service:
         yield service
 
 
 async def test_an_unpause_of_a_waiting_run_names_its_state(asked: asking.Asked) -> None:
-    """A run that waits for an answer refuses an unpause as waiting, which it is, and not as running."""
+    """A run that waits for an answer refuses an unpause and names its state `waiting`."""
     run_id = await asked.start("ship")
     await asked.asks(run_id)
     answer = await asked.http.post(f"/api/runs/{run_id}/unpause")
@@ -36,7 +36,7 @@ async def test_an_unpause_of_a_waiting_run_names_its_state(asked: asking.Asked) 
 async def test_a_run_waits_before_the_service_has_put_it_back(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a start with many gates it takes a while until all rest again; each is shown as waiting from the start."""
+    """After a start with many gates, each run is shown as waiting from the start, before the service has loaded it."""
     asking.add(project, "ship", *SHIP)
     async with asking.in_process(project) as service:
         run_id = await service.start("ship")
@@ -64,7 +64,7 @@ async def test_a_run_waits_before_the_service_has_put_it_back(
 
 
 async def test_a_question_is_shown_and_answered(asked: asking.Asked) -> None:
-    """The run waits and shows the gate's id; the answer is told back, durable, and the run goes on to its end."""
+    """The run waits and shows the gate's id; the answer is confirmed and durable, and the run continues to its end."""
     run_id = await asked.start("ship", labels={"book": "one"})
     shown = await asked.until(run_id, "waiting")
     (gate,) = await asked.gates()
@@ -115,7 +115,7 @@ async def _shown(asked: asking.Asked, gate_id: str) -> dict[str, Any]:
 
 
 async def test_the_first_answer_counts(asked: asking.Asked) -> None:
-    """Of ten answers that race one is taken; the others are told which one it was."""
+    """One of ten concurrent answers is accepted; the refusals name the accepted one."""
     gate = await asked.asks(await asked.start("ship"))
     decisions = ["approve", "deny"] * 5
     answers = await asyncio.gather(*(asked.answer(gate, decision) for decision in decisions))
@@ -128,7 +128,7 @@ async def test_the_first_answer_counts(asked: asking.Asked) -> None:
 
 
 async def test_the_same_answer_may_come_twice(asked: asking.Asked) -> None:
-    """Under one key the same answer is taken again, at the same time or later; another one is a conflict."""
+    """Under one key the same answer is accepted again, at once or later; another answer is a conflict."""
     gate = await asked.asks(await asked.start("ship"))
     twice = await asyncio.gather(*(asked.answer(gate, "approve", key="k", message="yes") for _ in range(2)))
     again = await asked.answer(gate, "approve", key="k", message="yes")
@@ -157,7 +157,7 @@ async def test_the_same_answer_may_come_twice(asked: asking.Asked) -> None:
     ],
 )
 async def test_what_is_no_answer_is_refused(asked: asking.Asked, body: Any, status: int, code: str) -> None:
-    """A wrong answer is refused with the reason, and the gate stays open."""
+    """An invalid answer is refused with the reason, and the gate stays open."""
     gate = await asked.asks(await asked.start("ship"))
     answer = await asked.http.post(f"/api/gates/{gate['gate_id']}", json=body)
 
@@ -170,7 +170,7 @@ async def test_what_is_no_answer_is_refused(asked: asking.Asked, body: Any, stat
 
 @pytest.mark.parametrize("gate_id", ["x", "x.000000000000", "..000000000000", "20260210T143000Z-k3x9af.738619ff239d"])
 async def test_what_is_no_gate_is_not_found(asked: asking.Asked, gate_id: str) -> None:
-    """Whatever its form, an unknown id is a 404, for reading and for answering."""
+    """An unknown gate id is a 404 in any form, for reading and for answering."""
     run_id = await asked.start("ship")
     await asked.until(run_id, "waiting")
     for unknown in (gate_id, f"{run_id}.000000000000"):
@@ -183,7 +183,7 @@ async def test_what_is_no_gate_is_not_found(asked: asking.Asked, gate_id: str) -
 
 
 async def test_the_inbox_is_filtered_and_paged(asked: asking.Asked) -> None:
-    """Run, recipe, label and session narrow it; pages follow one another without gap, also within a run."""
+    """Run, recipe, label and session filter the inbox; pages follow one another without gap, also within a run."""
     branches = {name: [{"gate": name}] for name in ("a", "b", "c")}
     asking.add(asked.project, "many", {"gather": branches})
     first = await asked.start("ship", labels={"book": "one"}, session_id="one")
@@ -212,7 +212,7 @@ async def test_the_inbox_is_filtered_and_paged(asked: asking.Asked) -> None:
 
 
 async def test_a_paused_run_does_not_ask(asked: asking.Asked) -> None:
-    """Its gate leaves the inbox, is refused an answer with the reason, and comes back as it was."""
+    """The gate of a paused run leaves the inbox, refuses answers with the reason, and comes back unchanged."""
     run_id = await asked.start("ship")
     gate = await asked.asks(run_id)
     await asked.http.post(f"/api/runs/{run_id}/pause")
@@ -230,7 +230,7 @@ async def test_a_paused_run_does_not_ask(asked: asking.Asked) -> None:
 
 
 async def test_an_answer_lapses_with_what_came_before(asked: asking.Asked) -> None:
-    """Sent on from an earlier step the run asks anew; the old gate shows its answer and takes none any more."""
+    """A resume from an earlier step asks again; the old gate shows its answer and refuses further ones."""
     asking.add(asked.project, "late", *SHIP[:2], {"check": "x", "path": "X"})
     run_id = await asked.start("late")
     old = await asked.asks(run_id)
@@ -253,7 +253,7 @@ async def test_an_answer_lapses_with_what_came_before(asked: asking.Asked) -> No
 
 
 async def test_a_gate_lapses_with_its_run(asked: asking.Asked) -> None:
-    """The gate of a cancelled run is in no inbox, and an answer to it is refused."""
+    """The gate of a cancelled run is not in the inbox, and refuses an answer."""
     run_id = await asked.start("ship")
     gate = await asked.asks(run_id)
     await asked.http.post(f"/api/runs/{run_id}/cancel")
@@ -268,7 +268,7 @@ async def test_a_gate_lapses_with_its_run(asked: asking.Asked) -> None:
 async def test_an_answer_that_a_cancel_overtakes_has_lapsed(
     asked: asking.Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A gate that is open when an answer is read, and not when it is written down, has lapsed: it is not unknown."""
+    """A gate that a cancel closes between the reading and the writing of an answer is lapsed, and not unknown."""
     run_id = await asked.start("ship")
     gate = await asked.asks(run_id)
     votes = asked.application.gates._votes
@@ -286,7 +286,7 @@ async def test_an_answer_that_a_cancel_overtakes_has_lapsed(
 
 
 async def test_a_denial_is_final(asked: asking.Asked) -> None:
-    """A run that was denied fails, and no resume sends it on past its gate."""
+    """A run whose gate was denied fails, and a resume does not pass the gate."""
     run_id = await asked.start("ship")
     gate = await asked.asks(run_id)
     denied = await asked.answer(gate, "deny", message="not yet")
@@ -302,7 +302,7 @@ async def test_a_denial_is_final(asked: asking.Asked) -> None:
 
 
 async def test_questions_are_streamed(asked: asking.Asked) -> None:
-    """Whoever follows the run's events hears of the question and of the answer."""
+    """The event stream of a run contains the question and the answer."""
     run_id = await asked.start("ship")
     gate = await asked.asks(run_id)
     await asked.answer(gate, "approve", message="well done")
@@ -317,7 +317,7 @@ async def test_questions_are_streamed(asked: asking.Asked) -> None:
 
 
 async def test_gates_are_there_after_a_restart(project: Project) -> None:
-    """Another service over the same folder has the same inbox at once, and takes answers before its seats are free."""
+    """After a restart the inbox is the same at once, and accepts answers while no capacity is free."""
     asking.add(project, "ship", *SHIP)
     async with asking.in_process(project) as asked:
         run_ids = [await asked.start("ship") for _ in range(3)]
@@ -338,7 +338,7 @@ async def test_gates_are_there_after_a_restart(project: Project) -> None:
 
 
 async def test_a_default_is_taken_in_time_after_a_restart(project: Project) -> None:
-    """The time of a gate goes on while nobody serves; its default is on record as one."""
+    """The time limit of a gate continues while no service runs; its default is recorded as a default."""
     steps = ({"gate": "ship", "default": "deny", "expires_seconds": 4},)
     asking.add(project, "timed", *steps)
     async with asking.in_process(project) as asked:

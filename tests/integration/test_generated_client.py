@@ -1,4 +1,4 @@
-"""A client that is generated from the published OpenAPI document, and every operation called with it."""
+"""A client that is generated from the published OpenAPI document, and calls of every operation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TASKS = [
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """Generate the client, and import it."""
+    """Generate the client and import it."""
     folder = tmp_path_factory.mktemp("generated")
     generator = Path(sys.executable).with_name("openapi-python-client")
     made = ("--meta", "none", "--output-path", str(folder / PACKAGE))
@@ -57,7 +57,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
 
 
 class Generated:
-    """The generated client towards a service, and which of its operations were called."""
+    """The generated client of a service, and the operations that it has not called yet."""
 
     def __init__(self, package: ModuleType, address: str) -> None:
         self._package = package
@@ -67,7 +67,7 @@ class Generated:
         self.uncalled = set(self._operations)
 
     def call(self, operation: str, /, *, body: Mapping[str, Any] | None = None, **parameters: Any) -> Any:
-        """Call an operation, and return what the client has made of its answer, which is no refusal."""
+        """Call an operation, check that it succeeds, and return the parsed answer."""
         self.uncalled.discard(operation)
         module = self._operations[operation]
         if body is not None:
@@ -79,7 +79,7 @@ class Generated:
         return answer.parsed
 
     def sign_in(self, secret: str) -> None:
-        """Send the secret of a key from now on."""
+        """Send the secret of a key in later requests."""
         self._client = self._package.AuthenticatedClient(**self._place, token=secret)
 
     def until(self, run_id: str, *statuses: str) -> Any:
@@ -97,7 +97,7 @@ class Generated:
 
 @pytest.mark.slow
 def test_every_operation_can_be_called_with_a_generated_client(package: ModuleType, tmp_path: Path) -> None:
-    """A client that is generated from the published document parses what every operation answers."""
+    """A client that is generated from the published document parses the answer of every operation."""
     project = conferring.made(tmp_path)
     project.write(".control-room/recipes/amplifier/asks.yaml", RECIPE)
     project.propose("sp_proposed", {}, {})
@@ -115,7 +115,7 @@ def test_every_operation_can_be_called_with_a_generated_client(package: ModuleTy
         client.call("delete_run", run_id=run_id)
         _people(client)
 
-    # The stream of all runs has no end, and this client reads answers whole. A delivery's body has no form.
+    # The stream of all runs has no end, and this client reads whole answers. A delivery's body has no schema.
     assert client.uncalled == {"follow_all", "deliver"}
 
 

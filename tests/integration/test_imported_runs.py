@@ -1,4 +1,4 @@
-"""Imported runs that had not ended: they continue on request, and repeat nothing that is recorded."""
+"""Imported runs that had not ended: they continue on request, and repeat no recorded step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS = {
 
 
 async def test_an_imported_parent_continues_its_child(project: Project, tmp_path: Path) -> None:
-    """Its step finds the child that it had started, and starts no other; runs are not copied beside their service."""
+    """An imported parent finds the child that it had started; runs are not copied while their service runs."""
     for name, steps in STEPS.items():
         whole = {"schema": "1.7", "name": name, "description": name, "version": "1.0.0", "steps": steps}
         project.write(f".control-room/recipes/amplifier/{name}.yaml", json.dumps(whole))

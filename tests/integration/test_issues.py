@@ -1,4 +1,4 @@
-"""Issues over HTTP: made by runs and by hand, listed in pages, changed against lost updates, kept in files."""
+"""Issues over HTTP: created by runs and persons, listed in pages, protected against lost updates, stored in files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LISTED = set(engine_issues.IssueSummary.__slots__)
 
 
 async def add(service: served.Served, **body: Any) -> dict[str, Any]:
-    """Write an issue down and return it."""
+    """Create an issue and return it."""
     answer = await service.http.post("/api/issues", json={"title": "Look here"} | body)
     assert answer.status_code == 201, answer.text
     assert answer.headers["etag"] == '"1"'
@@ -41,7 +41,7 @@ async def listed(service: served.Served, **query: Any) -> list[dict[str, Any]]:
 
 
 async def test_a_failed_check_opens_an_issue(service: served.Served) -> None:
-    """A run whose definition of done is not met leaves an issue that names run, session, step and what failed."""
+    """A failed definition of done creates an issue that names the run, the session, the step and the failed check."""
     args = {"scene_path": "Story/Scenes/SCN-the-arrival.md", "other_path": "Story/Scenes/SCN-the-bridge.md"}
     run = await service.run("picky", args=args, session_id="book-one")
     (issue,) = await listed(service, run_id=run["run_id"])
@@ -75,7 +75,7 @@ async def test_an_issue_found_again_keeps_what_a_person_wrote(service: served.Se
 
 
 async def test_an_issue_is_written_by_hand(service: served.Served) -> None:
-    """It is linked to a run and its receipts, belongs to their session, and is listed by each of its links."""
+    """An issue of a person is linked to a run and its receipts, belongs to their session, and is found by each link."""
     run = await service.run("quick", session_id="book-one")
     receipt = (await service.http.get(f"/api/runs/{run['run_id']}/cache/discovery")).json()["receipt_id"]
     issue = await add(service, body="See it.", kind="continuity", run_id=run["run_id"], receipts=[receipt, receipt])
@@ -122,7 +122,7 @@ async def test_an_issue_is_written_by_hand(service: served.Served) -> None:
     ],
 )
 async def test_what_is_no_issue_is_refused(service: served.Served, body: Any, code: str, path: str) -> None:
-    """A wrong or unknown field, and a link to what is not there, is a 400 with its place; nothing is written."""
+    """A wrong or unknown field, and a link without a target, is a 400 with its place, and creates no issue."""
     answer = await service.http.post("/api/issues", json={"title": "x"} | body)
     problem = answer.json()
 
@@ -143,7 +143,7 @@ async def test_links_must_belong_together(service: served.Served) -> None:
 
 
 async def test_an_issue_is_changed_and_closed(service: served.Served) -> None:
-    """Title, body, status and notes change; each change counts once, and one that changes nothing does not."""
+    """Title, body, status and notes can be changed; each change raises the revision once, an empty change does not."""
     issue = await add(service)
     address = f"/api/issues/{issue['issue_id']}"
     edited = (await service.http.patch(address, json={"title": "New", "body": "Text"})).json()
@@ -185,7 +185,7 @@ async def test_an_issue_is_changed_and_closed(service: served.Served) -> None:
 async def test_what_is_no_change_is_refused(
     service: served.Served, body: Any, headers: dict[str, str], status: int, code: str
 ) -> None:
-    """A change that is none, or that did not see the present issue, leaves it as it is."""
+    """An invalid change, or one of an older revision, leaves the issue unchanged."""
     issue = await add(service)
     answer = await service.http.patch(f"/api/issues/{issue['issue_id']}", json=body, headers=headers)
 
@@ -196,7 +196,7 @@ async def test_what_is_no_change_is_refused(
 
 
 async def test_a_repetition_finds_its_issue(service: served.Served) -> None:
-    """The same key and body find the issue that the first request made, as it is by now, be its run deleted since."""
+    """The same key and body find the issue in its present form, even after its run was deleted."""
     run = await service.run("quick")
     body, headers = {"title": "Once", "body": "Only.", "run_id": run["run_id"]}, {"Idempotency-Key": "key 1"}
     made = await service.http.post("/api/issues", json=body, headers=headers)
@@ -218,7 +218,7 @@ async def test_a_repetition_finds_its_issue(service: served.Served) -> None:
 
 
 async def test_repetitions_that_race_make_one_issue(service: served.Served) -> None:
-    """Of many requests under one key one makes the issue, and all are answered with it; other keys are their own."""
+    """Concurrent requests with one key create one issue and receive it; other keys create their own."""
     headers = {"Idempotency-Key": "race"}
     posts = [service.http.post("/api/issues", json={"title": "x"}, headers=headers) for _ in range(20)]
     posts += [service.http.post("/api/issues", json={"title": "y"}, headers=headers) for _ in range(5)]
@@ -233,7 +233,7 @@ async def test_repetitions_that_race_make_one_issue(service: served.Served) -> N
 
 
 async def test_a_key_survives_a_restart(project: Project) -> None:
-    """The record itself tells what made it."""
+    """A key is stored in the issue, and is valid after a restart."""
     headers = {"Idempotency-Key": "k"}
     async with served.in_process(project) as service:
         first = await service.http.post("/api/issues", json={"title": "x"}, headers=headers)
@@ -248,7 +248,7 @@ async def test_a_key_survives_a_restart(project: Project) -> None:
 
 @pytest.mark.parametrize("key", ["", " ", "x" * 256, "a\tb", "\u00e4"])
 async def test_what_is_no_key_is_refused(service: served.Served, key: str) -> None:
-    """A key that is no line of printable characters is a 400, and nothing is written."""
+    """A key that is not a line of printable characters is a 400, and creates no issue."""
     answer = await service.http.post("/api/issues", json={"title": "x"}, headers={b"Idempotency-Key": key.encode()})
 
     assert (answer.status_code, answer.json()["code"]) == (400, "request_invalid"), answer.text
@@ -256,7 +256,7 @@ async def test_what_is_no_key_is_refused(service: served.Served, key: str) -> No
 
 
 async def test_a_damaged_issue_is_not_made_again(service: served.Served) -> None:
-    """A repetition that finds a file it cannot read is told, and leaves it alone."""
+    """A repetition that finds a damaged file is refused, and does not change the file."""
     headers = {"Idempotency-Key": "k"}
     made = (await service.http.post("/api/issues", json={"title": "x"}, headers=headers)).json()
     file = service.project.data / "issues" / f"{made['issue_id']}.json"
@@ -268,7 +268,7 @@ async def test_a_damaged_issue_is_not_made_again(service: served.Served) -> None
 
 
 async def test_changes_that_race_lose_nothing(service: served.Served) -> None:
-    """Of two changes of one revision one is refused; of changes that name none each is there in the end."""
+    """Of two changes to one revision, one is refused; changes without a revision are all applied."""
     issue = await add(service)
     address = f"/api/issues/{issue['issue_id']}"
     seen = [{"title": title, "revision": 1} for title in ("One", "Two")]
@@ -286,7 +286,7 @@ async def test_changes_that_race_lose_nothing(service: served.Served) -> None:
 
 @pytest.mark.parametrize("issue_id", ["iss_none", "..", "%2e%2e%2fagents", "x" * 3000, "iss%00", "ä"])
 async def test_an_issue_that_is_not_there(service: served.Served, issue_id: str) -> None:
-    """No name leads to anything but an issue."""
+    """An unknown or malformed issue id never reaches another file."""
     for answer in (
         await service.http.get(f"/api/issues/{issue_id}"),
         await service.http.patch(f"/api/issues/{issue_id}", json={"note": "x"}),
@@ -297,7 +297,7 @@ async def test_an_issue_that_is_not_there(service: served.Served, issue_id: str)
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"issue_id": "other"}', "[" * 100_000, "\ud800"])
 async def test_a_damaged_file_is_told(service: served.Served, content: str) -> None:
-    """A file that is no issue is neither shown nor changed nor in the way of the others."""
+    """A damaged file is neither shown nor changed, and does not affect other issues."""
     issue = await add(service)
     file = service.project.data / "issues" / f"{issue['issue_id']}.json"
     file.write_text(content, encoding="utf-8", errors="surrogatepass")
@@ -313,7 +313,7 @@ async def test_a_damaged_file_is_told(service: served.Served, content: str) -> N
 
 
 async def test_a_record_of_any_age_is_shown_whole(service: served.Served) -> None:
-    """What an older release or a person wrote has every field when it is shown, and can be changed."""
+    """An issue of an older release or a person is shown with every field, and can be changed."""
     folder = service.project.data / "issues"
     old = {"issue_id": "iss_old", "title": "Old", "facts": {"kind": "dod"}, "status": "odd", "created_at": "yesterday"}
     (folder / "iss_old.json").write_text(json.dumps(old), encoding="utf-8")
@@ -329,7 +329,7 @@ async def test_a_record_of_any_age_is_shown_whole(service: served.Served) -> Non
     "query", [{"status": "odd"}, {"limit": 0}, {"limit": 1001}, {"cursor": "x"}, {"cursor": "W10"}, {"label": "a:b"}]
 )
 async def test_what_is_no_list_is_refused(service: served.Served, query: dict[str, Any]) -> None:
-    """Unknown filters and broken cursors are a 400."""
+    """Unknown filters and invalid cursors are a 400."""
     answer = await service.http.get("/api/issues", params=query)
 
     assert (answer.status_code, answer.json()["code"]) in [(400, "request_invalid"), (400, "bad_cursor")]
@@ -357,13 +357,13 @@ async def index(tmp_path: Path) -> AsyncIterator[sql_index.SqlIndex]:
 
 
 async def test_pages_are_read_from_an_index(index: sql_index.SqlIndex, tmp_path: Path) -> None:
-    """Each filter has an index in the order of the list: no page scans the table or sorts."""
+    """Each filter of the list has an index in the same order: no page scans the table or sorts."""
     for query in ({}, {"kind": "dod"}, {"status": "closed"}, {"run_id": "r7"}, {"session_id": "none"}):
         await check_pages(index, query, tmp_path)
 
 
 async def check_pages(index: sql_index.SqlIndex, query: dict[str, Any], tmp_path: Path) -> None:
-    """Read every page of a list, and ask how the database reads them."""
+    """Read every page of a list, and check how the database reads it."""
     import sqlite3
 
     clause = " AND ".join(f"{name} = '{value}'" for name, value in query.items()) or "1"
@@ -389,7 +389,7 @@ async def check_pages(index: sql_index.SqlIndex, query: dict[str, Any], tmp_path
 
 
 async def test_many_files_are_read_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files without rows are listed, page by page; the next start reads only the one whose row it cannot trust."""
+    """Files without rows are listed in pages; the next start reads only the file whose row is not reliable."""
     folder = project.data / "issues"
     folder.mkdir(parents=True)
     for number in range(450):
@@ -397,7 +397,7 @@ async def test_many_files_are_read_once(project: Project, monkeypatch: pytest.Mo
         (folder / f"iss_{number:04}.json").write_text(json.dumps(record), encoding="utf-8")
     async with served.in_process(project) as service:
         first = await listed(service, limit=300)
-        # Waits for the end of what the start compares, too; else files that it had begun to read are noted below.
+        # Wait for the comparison of the start, too: files that it had begun to read would be counted below.
         assert (await service.http.get("/api/runs")).json() == []
     read: list[str] = []
     reading = os_disk.OsDisk.read
@@ -417,7 +417,7 @@ async def test_many_files_are_read_once(project: Project, monkeypatch: pytest.Mo
 
 
 def test_the_store_is_the_port() -> None:
-    """The issues of a disk have everything that the use cases ask for."""
+    """The issue store has every method of its port."""
     names = [name for name in vars(engine_issues.IssueStore) if not name.startswith("_")]
 
     assert [name for name in names if not callable(getattr(stored.Issues, name, None))] == []

@@ -1,4 +1,4 @@
-"""The how-to pages about keeping and forking runs: every command works as it stands, on runs of the project."""
+"""The how-to pages about keeping and forking runs: every command works as written, on runs of the project."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARRIVAL = ["--arg", "scene_path=Story/Scenes/SCN-the-arrival.md"]
 
 
 def commands(page: str) -> list[list[str]]:
-    """Return the commands of a page, in blocks and in tables, without the program's name."""
+    """Return the commands in the blocks and tables of a page, without the program's name."""
     text = (HOW_TO / page).read_text(encoding="utf-8")
     blocks = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)).replace("\\\n", " ")
     lines = [line for line in blocks.splitlines() if line.startswith("control-room ")]
@@ -26,19 +26,19 @@ def commands(page: str) -> list[list[str]]:
 
 
 def run_id(capsys: pytest.CaptureFixture[str], *command: str) -> str:
-    """Execute a command that ends in a run's answer, and return its id."""
+    """Execute a command that prints a run, and return the run's id."""
     root.execute([*command, "--json"])
     return str(json.loads(capsys.readouterr().out)["run_id"])
 
 
 @pytest.fixture(autouse=True)
 def folder(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give commands in the project's folder."""
+    """Change to the project's folder."""
     monkeypatch.chdir(project.root)
 
 
 def test_the_page_on_keeping(project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Label, pin and prune a run, set rules, copy the project, and make another one of the copy."""
+    """The page's commands label, pin and prune a run, set rules, copy the project, and make another of the copy."""
     names = {"RUN_ID": run_id(capsys, "run", "draft", *ARRIVAL), "/path/to/new/project": str(tmp_path / "new")}
     found = [[names.get(word, word) for word in command] for command in commands("keep-and-clean.md")]
     codes = {" ".join(command[:2]): root.execute(command) for command in found}
@@ -53,7 +53,7 @@ def test_the_page_on_keeping(project: Project, tmp_path: Path, capsys: pytest.Ca
 
 
 def test_the_page_on_forks(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    """Resume a failed run; fork a finished one with other words, another agent and another argument."""
+    """The page's commands resume a failed run, and fork one with another prompt, another agent, another argument."""
     failed = run_id(capsys, "run", "draft", "--arg", "scene_path=Story/Scenes/SCN-the-cellar.md")
     project.write("Story/Scenes/SCN-the-cellar.md", SCENE)
     ended = run_id(capsys, "run", "draft", *ARRIVAL)

@@ -1,4 +1,4 @@
-"""Keys: several people use a service, each with a role, a scope and an end."""
+"""Keys: several people use a service, each with a role, a scope and an expiry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = ("viewer", "runner", "approver", "admin")
 
 
 def bearer(secret: str) -> dict[str, str]:
-    """Return the header of a secret."""
+    """Return the authorization header of a secret."""
     return {"Authorization": f"Bearer {secret}"}
 
 
@@ -50,12 +50,12 @@ async def ended(service: served.Served, run_id: str) -> None:
 
 
 def code(answer: httpx.Response) -> tuple[int, str]:
-    """Return status and code of a refusal."""
+    """Return the status and the code of a refusal."""
     return answer.status_code, answer.json()["code"]
 
 
 async def test_each_role_may_do_what_it_includes(project: Project) -> None:
-    """A viewer reads, a runner starts and stops, an approver answers, an admin configures; the code names the role."""
+    """A viewer reads, a runner starts and stops, an approver answers, an admin configures; refusals name the role."""
     async with served.in_process(project, api_token=TOKEN) as service:
         holders = {name: await add(service, name, role=name) for name in NAMES}
         run_id = await started(service, "quick")
@@ -84,7 +84,7 @@ async def test_each_role_may_do_what_it_includes(project: Project) -> None:
 
 
 async def test_orders_with_a_key_have_its_name(project: Project) -> None:
-    """The author of a start, an order and a change is the key's name, whatever the request claims."""
+    """The author of a start, an order and a change is the key's name, even if the request claims another."""
     project.say("draft", hang=True)
     async with served.in_process(project, api_token=TOKEN) as service:
         ada = await add(service, "ada", role="runner") | {"X-Control-Room-Author": "Mallory"}
@@ -108,7 +108,7 @@ async def test_orders_with_a_key_have_its_name(project: Project) -> None:
 
 
 async def test_only_hashes_are_kept(project: Project) -> None:
-    """Secrets are in no file and in no list; the file of the keys is its owner's alone."""
+    """No file or list contains secrets, and only the owner can read the file of keys."""
     async with served.in_process(project, api_token=TOKEN) as service:
         secret = (await add(service, "ada", labels=["book:one"]))["Authorization"].removeprefix("Bearer ")
         listed = (await service.http.get("/api/keys", headers=bearer(TOKEN))).text
@@ -120,7 +120,7 @@ async def test_only_hashes_are_kept(project: Project) -> None:
 
 
 async def test_a_key_without_a_token_closes_the_service(project: Project) -> None:
-    """A service without a token and keys is open; the first key closes it at once, and its end does not open it."""
+    """A service without a token and keys is open; the first key closes it at once, and its removal does not open it."""
     async with served.in_process(project) as service:
         before = await service.http.get("/api/runs")
         made = (await service.http.post("/api/keys", json={"name": "ada", "role": "admin"})).json()
@@ -132,7 +132,7 @@ async def test_a_key_without_a_token_closes_the_service(project: Project) -> Non
 
 @pytest.mark.parametrize("fields", [{"role": "viewer"}, {"role": "admin", "recipes": ["quick"]}])
 async def test_the_first_key_is_one_that_manages_keys(project: Project, fields: dict[str, Any]) -> None:
-    """A first key that would lock everybody out is refused and changes nothing; with a token it is taken."""
+    """A first key that cannot manage keys is refused and not stored; with a token, it is accepted."""
     new = {"name": "vic", **fields}
     async with served.in_process(project) as service:
         refused = await service.http.post("/api/keys", json=new)
@@ -146,7 +146,7 @@ async def test_the_first_key_is_one_that_manages_keys(project: Project, fields: 
 
 
 async def test_the_last_key_that_manages_keys_stays(project: Project) -> None:
-    """Limited and lesser keys do not replace an admin's; another admin's key does, and so does a token."""
+    """The last admin key stays beside limited and lesser keys; with another admin key or a token, it can be revoked."""
     path = "/api/keys/ada"
     async with served.in_process(project) as service:
         made = (await service.http.post("/api/keys", json={"name": "ada", "role": "admin"})).json()
@@ -167,7 +167,7 @@ async def test_the_last_key_that_manages_keys_stays(project: Project) -> None:
 
 
 async def test_a_service_without_its_last_key_stays_closed(project: Project, caplog: pytest.LogCaptureFixture) -> None:
-    """A file of keys without one that counts keeps the service closed at its next start, which reports the way in."""
+    """A file without a valid key keeps the service closed at its next start, which reports how to add a key."""
     (project.data / key_files.FILE).write_text('{"version": 1, "keys": []}')
     async with served.in_process(project) as service:
         closed = await service.http.get("/api/runs")
@@ -190,7 +190,7 @@ async def test_a_service_without_its_last_key_stays_closed(project: Project, cap
 
 
 async def test_rotation_keeps_the_old_secret_for_its_grace(project: Project) -> None:
-    """After a rotation the new secret counts at once, the old one not at all, or for the grace that was asked."""
+    """After a rotation the new secret is valid at once, and the old one not at all, or for the given grace period."""
     async with served.in_process(project, api_token=TOKEN) as service:
         first = await add(service, "ada")
         path, token = "/api/keys/ada/rotate", bearer(TOKEN)
@@ -208,7 +208,7 @@ async def test_rotation_keeps_the_old_secret_for_its_grace(project: Project) -> 
 
 
 async def test_a_key_expires(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An expired key is refused by its own code, with its sign-in; one that would expire in the past is not added."""
+    """An expired key is refused with its own code, like its sign-in; an expiry in the past is refused."""
     later = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
     async with served.in_process(project, api_token=TOKEN) as service:
         ada = await add(service, "ada", expires_at=later.isoformat())
@@ -231,7 +231,7 @@ async def test_a_key_expires(project: Project, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_a_revoked_key_ends_what_it_opened(project: Project) -> None:
-    """With its key end a sign-in, a ticket that was not used yet, and a stream and WebSockets, also silent ones."""
+    """Revoking a key ends its sign-in, unused tickets, streams and WebSockets, also silent ones."""
     async with listening.on_a_port(project, api_token=TOKEN) as service:
         ada = await add(service, "ada", role="runner")
         secret = ada["Authorization"].removeprefix("Bearer ")
@@ -251,7 +251,7 @@ async def test_a_revoked_key_ends_what_it_opened(project: Project) -> None:
             async with asyncio.timeout(served.WAIT_SECONDS):
                 heard = [line async for line in lines]
                 await socket.socket.wait_closed()
-            async with asyncio.timeout(30):  # Sooner than the poll ends by itself.
+            async with asyncio.timeout(30):  # Before the poll ends by itself.
                 polled = await polling
         after = await service.http.get("/api/runs", headers=browser)
         used = await service.http.get(f"/api/events?ticket={ticket}")
@@ -263,7 +263,7 @@ async def test_a_revoked_key_ends_what_it_opened(project: Project) -> None:
 
 
 async def test_keys_of_another_process_count_without_a_restart(project: Project) -> None:
-    """What a command writes beside the service is noticed within a second; a file that is broken changes nothing."""
+    """The service reads keys that a command writes within a second; a damaged file does not change the keys."""
     async with served.in_process(project, api_token=TOKEN) as service:
         await add(service, "ada")
         beside = key_files.KeyRing(project.data, clock.SystemClock())
@@ -288,7 +288,7 @@ LIMITED = {"recipes": ["quick"], "labels": ["book:one"]}
 
 
 async def test_a_limited_key_sees_its_runs_only(project: Project) -> None:
-    """In lists, sums, streams and by id there is nothing but the runs of the scope; the rest is 404 or not counted."""
+    """A limited key sees only runs of its scope in lists, sums, streams and by id; others are 404 or not counted."""
     async with served.in_process(project, api_token=TOKEN) as service:
         http, token = service.http, bearer(TOKEN)
         ada = await add(service, "ada", role="admin", **LIMITED)
@@ -380,7 +380,7 @@ async def test_a_limited_key_sees_its_runs_only(project: Project) -> None:
 
 
 async def test_a_limited_key_starts_its_runs_only(project: Project) -> None:
-    """A start within the scope gets the label of the scope; any other, and a plan, is refused before it is anything."""
+    """A start within the scope gets the scope's label; any other start, and a plan, is refused and creates no run."""
     async with served.in_process(project, api_token=TOKEN) as service:
         http = service.http
         ada = await add(service, "ada", role="runner", **LIMITED)
@@ -425,7 +425,7 @@ async def test_a_limited_key_starts_its_runs_only(project: Project) -> None:
 
 
 async def test_a_limited_key_follows_its_runs_only(project: Project) -> None:
-    """The stream of all events holds events of the scope only."""
+    """The stream of all events contains only events of the scope."""
     async with served.on_a_port(project, api_token=TOKEN) as service:
         ada = await add(service, "ada", **LIMITED)
         async with service.http.stream("GET", "/api/events", headers=ada) as stream:
@@ -447,7 +447,7 @@ async def test_a_limited_key_follows_its_runs_only(project: Project) -> None:
 
 
 async def test_a_limited_key_speaks_in_its_conversations_only(project: Project) -> None:
-    """On the WebSocket roles and scopes hold for each message."""
+    """Roles and scopes apply to each message on the WebSocket."""
     async with listening.on_a_port(project, api_token=TOKEN) as service:
         viewer = await add(service, "vi")
         limited = await add(service, "li", role="runner", recipes=["quick"])

@@ -1,4 +1,4 @@
-"""The service as a process, killed while clients speak to it."""
+"""The service as a process that is killed while clients use it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ENOUGH = 15
 
 
 def post(http: httpx.Client, key: str) -> tuple[int, str]:
-    """Ask for a run under a key, and return what was answered."""
+    """Start a run with a key, and return the answer."""
     body = {"recipe_id": "small", "args": {"words": "gate"}}
     answer = http.post("/api/runs", json=body, headers={"Idempotency-Key": key})
     return answer.status_code, str(answer.json().get("run_id"))
 
 
 def accepted_before_the_kill(service: programs.Service) -> dict[str, str]:
-    """Post from several threads, kill the service in the middle of it, and return the runs that were accepted."""
+    """Post from several threads, kill the service meanwhile, and return the accepted runs."""
     accepted: dict[str, str] = {}
     enough = threading.Event()
 
@@ -53,7 +53,7 @@ def accepted_before_the_kill(service: programs.Service) -> dict[str, str]:
 
 
 def test_what_was_accepted_is_never_lost_and_never_doubled(tmp_path: Path) -> None:
-    """After a kill in the middle of many requests, every accepted run is there once, and repetitions find it."""
+    """After a kill during many requests, every accepted run exists once, and repetitions find it."""
     project = programs.make_project(tmp_path / "project")
     with programs.service(project) as service:
         accepted = accepted_before_the_kill(service)
@@ -76,7 +76,7 @@ def events(answer: httpx.Response) -> Iterator[dict[str, Any]]:
 
 
 def test_a_stream_goes_on_behind_a_kill(tmp_path: Path) -> None:
-    """A follower that comes back with its last event misses nothing and hears nothing twice."""
+    """After a kill, a follower with the id of its last event receives each later event exactly once."""
     project = programs.make_project(tmp_path / "project")
     project.say(draft={"hang": True})
     with programs.service(project) as service, service.http() as http:

@@ -1,4 +1,4 @@
-"""Labels and pins that are changed by an order: shown, found and counted everywhere, whatever the run's state."""
+"""Orders that change labels and pins: shown, found and counted everywhere, in any state of the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AUTHOR = {"X-Control-Room-Author": "Ada"}
 
 
 async def labelled(service: served.Served, run_id: str, **body: Any) -> tuple[int, Any]:
-    """Change a run's labels and its pin, and return what was answered."""
+    """Change a run's labels and its pin, and return the answer."""
     answer = await service.http.patch(f"/api/runs/{run_id}", json=body, headers=AUTHOR)
     return answer.status_code, answer.json()
 
@@ -61,7 +61,7 @@ async def test_an_ended_run_is_labelled(project: Project) -> None:
 
 
 async def test_a_run_is_labelled_while_it_works_and_while_it_waits_in_the_queue(project: Project) -> None:
-    """A live run shows its labels at once and goes on as before; a queued one keeps its turn."""
+    """A running run shows its labels at once and continues; a queued one keeps its place."""
     project.say("draft", hang=True)
     async with served.in_process(project, max_running=1) as service:
         working = await service.start("unguarded")
@@ -83,7 +83,7 @@ async def test_a_run_is_labelled_while_it_works_and_while_it_waits_in_the_queue(
 
 
 async def test_many_runs_are_labelled_by_one_order(service: served.Served) -> None:
-    """The bulk order takes labels and pins, of runs in any state."""
+    """A bulk order changes labels and pins of runs in any state."""
     runs = [(await service.run("quick", labels={"book": "one"}))["run_id"] for _ in range(2)]
     body = {
         "action": "label",
@@ -112,7 +112,7 @@ async def test_many_runs_are_labelled_by_one_order(service: served.Served) -> No
     ],
 )
 async def test_malformed_changes_are_refused(service: served.Served, body: dict[str, Any], path: str) -> None:
-    """The place of the fault is named, and nothing is written."""
+    """A malformed change is refused with its place, and is not written."""
     run_id = (await service.run("quick"))["run_id"]
     answer = await service.http.patch(
         f"/api/runs/{run_id}", content=json.dumps(body), headers={"Content-Type": "application/json"}
@@ -125,7 +125,7 @@ async def test_malformed_changes_are_refused(service: served.Served, body: dict[
 
 
 async def test_a_run_has_a_limited_number_of_labels(service: served.Served) -> None:
-    """Labels that would be too many with those that the run has are refused; removing some makes room."""
+    """Labels that exceed the limit together with existing ones are refused; after a removal, they are accepted."""
     run_id = (await service.run("quick", labels={f"a{number}": "x" for number in range(32)}))["run_id"]
     refused = await labelled(service, run_id, labels={"more": "x"})
     taken = await labelled(service, run_id, labels={"more": "x", "a0": None})

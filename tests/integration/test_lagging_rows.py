@@ -1,4 +1,4 @@
-"""After a power cut that took a row's last move, a run has ended all the same, for everybody and at once."""
+"""Runs whose row lost its last change in a power cut: all requests show them as ended at once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 
 async def made(project: projects.Project) -> tuple[str, str]:
-    """Return a run at work, which takes the only capacity of the next service, and one whose row does not say that
-    it is done.
+    """Return a working run, and a finished run whose row shows another state.
+
+    The working run takes the only capacity of the next service.
     """
     project.say("draft", hang=True)
     async with served.in_process(project) as service:
@@ -38,7 +39,7 @@ def _revert_row(project: projects.Project, run_id: str) -> None:
 
 
 async def test_it_is_never_shown_as_unfinished(project: projects.Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """List, detail, events and `why` agree before the service has opened it once more."""
+    """List, detail, events and `why` show the run as done before the service has opened it again."""
     opening, later = asyncio.Event(), asyncio.Event()
     open_at_once = disk_store.DiskStore.open
 
@@ -63,7 +64,7 @@ async def test_it_is_never_shown_as_unfinished(project: projects.Project, monkey
 
 
 async def test_it_is_completed_though_no_capacity_is_free(project: projects.Project) -> None:
-    """It needs none, is not in the queue, and its row follows while another run takes all there is."""
+    """The row is updated without capacity and without the queue, while another run takes all capacity."""
     busy, ended = await made(project)
     async with served.in_process(project, max_running=1) as service:
         with sqlite3.connect(project.data / "index.db") as index:
@@ -81,7 +82,7 @@ async def test_it_is_completed_though_no_capacity_is_free(project: projects.Proj
 async def test_the_row_of_another_process_comes_before_its_ending_is_told(
     project: projects.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that ends a run writes its row last: until then the detail does not tell what the list denies."""
+    """The detail does not show the end of a run of another process before that process has written its row."""
     moving, later = asyncio.Event(), asyncio.Event()
     move = folder_log.FolderLog.move
 
@@ -111,13 +112,13 @@ async def test_the_row_of_another_process_comes_before_its_ending_is_told(
 async def test_the_row_of_a_process_that_died_before_it_is_written(
     project: projects.Project, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
-    """List and detail show the end of its run at once, and the row follows."""
+    """List and detail show the end of a run at once if its process died before it wrote the row."""
     async with served.in_process(project) as service:
         async with bootstrap.build(served.chosen(project)) as beside:
             ended = (await beside.runs.start(requests.StartRequest(recipe_id="quick", owner="process"))).run_id
             await service.until(ended, "done")
         _revert_row(project, ended)
-        # A wait for its row would not end.
+        # A wait for the row would not end.
         monkeypatch.setattr(run_reader, "ENDING_SECONDS", 1e9)
         if asked == "detail":
             assert (await asyncio.wait_for(service.show(ended), served.WAIT_SECONDS))["status"] == "done"

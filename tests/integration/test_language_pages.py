@@ -1,4 +1,4 @@
-"""The first example on the page of each language, put where the page says, runs."""
+"""The first example on the page of each language runs in the folder that the page names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AGENTS = ("writer", "reviewer", "reporter")
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[served.Served]:
-    """Return the service over a project whose agents say what a file holds."""
+    """Return the service of a project with scripted agents."""
     agents = [{"id": name, "archetype": name, "tier": "t3"} for name in AGENTS]
     backends = {"said": {"type": "scripted", "file": "replies.json"}}
     document = {"default_backend": "said", "agents": agents, "backends": backends}
@@ -56,7 +56,7 @@ async def test_control_room(service: served.Served) -> None:
 
 
 async def test_agent_recipes(service: served.Served) -> None:
-    """The smallest machine ends; the other one goes round its loop once and leaves by its exit."""
+    """The smallest machine ends; the other one repeats its loop once and leaves by its exit."""
     folder = ".control-room/recipes/agent_recipes"
     service.project.write(f"{folder}/tidy.json", _example("agent_recipes.md", "json"))
     service.project.write(f"{folder}/proofread.json", _example("agent_recipes.md", "json", '{\n  "id": "proofread"'))
@@ -71,7 +71,7 @@ async def test_agent_recipes(service: served.Served) -> None:
 
 
 async def test_amplifier(service: served.Served) -> None:
-    """The loop collects a reply for each file, and the last step has its variable."""
+    """The loop collects a reply for each file, and the last step uses its variable."""
     service.project.write(
         ".control-room/recipes/amplifier/review-changes.yaml",
         _example("amplifier.md", "yaml", 'name: "review-changes"'),
@@ -85,7 +85,7 @@ async def test_amplifier(service: served.Served) -> None:
 
 
 async def test_orchestrate(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The workflow reviews what the last commit changed, by a program of that name."""
+    """The workflow reviews the changes of the last commit with a program of that name."""
     _commit(project, "a", "b")
     program = tmp_path / "bin" / "reviewer"
     program.parent.mkdir()

@@ -1,4 +1,4 @@
-"""The largest and worst bodies for every address: refused or taken at bounded work, with the loop free."""
+"""The largest and worst bodies for every address: refused or accepted with bounded work and a free loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.integration.project import Project
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[served.Served]:
-    """Return the service over the project."""
+    """Return the service of the project."""
     async with served.in_process(project, inline_recipes=True) as service:
         yield service
 
@@ -31,14 +31,14 @@ MANY = [
     (b'{"tasks":[{"deps":[' + b",".join([b"1"] * 5_001) + b"]}]}", "$.tasks"),
     (b'{"a":' + b'{"a":' * 50 + b"[" + b",".join([b"1"] * 6_000) + b"]" + b"}" * 51, "$.a"),
 ]
-"""Bodies with more values than are looked at, and the place that is told."""
+"""Bodies with too many values, and the place in the refusal."""
 
 
 @pytest.mark.parametrize(("content", "place"), MANY)
 async def test_values_are_counted_before_they_are_validated(
     service: served.Served, content: bytes, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A body of too many values is a 413 with its place, and no model sees any of it."""
+    """A body with too many values is a 413 with its place, and is not validated by any model."""
     monkeypatch.setattr("fastapi.dependencies.utils.request_body_to_args", None)
     answer = await service.http.post("/api/sessions", content=content, headers={"Content-Type": "application/json"})
     problem = answer.json()
@@ -48,7 +48,7 @@ async def test_values_are_counted_before_they_are_validated(
 
 
 def test_what_is_counted_is_bounded_by_what_is_read() -> None:
-    """Commas and brackets inside of texts do not count, and the bound is exact."""
+    """Commas and brackets within texts do not count, and the limit is exact."""
     values = request_models.MOST_VALUES
     request_models.check(json.dumps({"args": {"a": "[,{" * 100_000}}).encode())
     request_models.check(json.dumps({"args": {"a": [1] * (values - 4)}}).encode())
@@ -60,7 +60,7 @@ def test_what_is_counted_is_bounded_by_what_is_read() -> None:
 async def test_large_bodies_are_checked_beside_the_loop(
     service: served.Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large bodies are read on a thread, one at a time; small ones where they are."""
+    """A thread reads large bodies, one at a time; the loop reads small ones itself."""
     loop_thread, threads, at_once, most = threading.get_ident(), [], 0, 0
     check = request_models.check
 
@@ -83,7 +83,7 @@ async def test_large_bodies_are_checked_beside_the_loop(
 
 
 def test_a_sound_text_is_not_walked_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a text without flaws no value is looked at a second time."""
+    """No value of a valid text is examined a second time."""
     monkeypatch.setattr(json_text, "_found", None)
     value = {"a": [{"b": 1.5, "c": "é"}, [], {}], "d": [[["deep"]]]}
 

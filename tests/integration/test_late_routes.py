@@ -1,4 +1,4 @@
-"""Routes are loaded beside the loop: what needs none is answered before, and everything else waits for them."""
+"""Routes are loaded beside the loop: some requests are answered without them, and all others wait for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.project import Project
 
 
 class Loads:
-    """Counts how often routes are loaded."""
+    """Counts loads of the routes."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -23,7 +23,7 @@ class Loads:
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    """Return how often routes have been loaded."""
+    """Return the counter of loads."""
     found, usual = Loads(), late_routes.LateRoutes._load
 
     def load(routes: late_routes.LateRoutes) -> fastapi.FastAPI:
@@ -36,7 +36,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
 
 
 async def test_probes_and_polls_need_no_routes(project: Project, loads: Loads) -> None:
-    """A service that is ready answers liveness, readiness and polls of runs before its routes are loaded."""
+    """A ready service answers liveness, readiness and polls of runs before its routes are loaded."""
     async with served.in_process(project) as service:
         answers = [
             await service.http.get(path) for path in ("/healthz", "/readyz", "/api/runs/20260210T143000Z-abc123")
@@ -55,7 +55,7 @@ async def test_probes_and_polls_need_no_routes(project: Project, loads: Loads) -
 
 
 async def test_requests_wait_for_the_routes(project: Project, loads: Loads) -> None:
-    """Requests that come before the routes are loaded get the answers that they get afterwards; one load serves all."""
+    """Requests before the load of the routes get the same answers as later ones, and share one load."""
     paths = ("/api/runs", "/api/agents", "/api/gates", "/api/nothing", "/openapi.json", "/api/runs?limit=x")
     async with served.in_process(project) as service:
         gone = asyncio.create_task(service.http.get("/api/tools"))
@@ -72,7 +72,7 @@ async def test_requests_wait_for_the_routes(project: Project, loads: Loads) -> N
 
 
 async def test_a_load_that_fails_is_repeated(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Routes that cannot be read now are a 500 for the requests that wait, and are loaded with the next one."""
+    """If the routes cannot be loaded, waiting requests get a 500, and the next request loads them."""
     usual = late_routes.LateRoutes._load
 
     def fails(_: late_routes.LateRoutes) -> fastapi.FastAPI:

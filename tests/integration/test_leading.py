@@ -1,4 +1,4 @@
-"""Leading: a service works without a person while it leads, and again after it has lost the lead."""
+"""Leading: a service does unattended work while it leads, and again after it has lost the lead."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.integration.project import Project
 
 
 class _Unattended:
-    """What works without a person, as its starts and stops."""
+    """Unattended work that records its starts and stops."""
 
     def __init__(self) -> None:
         self.orders: list[str] = []
 
     def start(self) -> None:
-        """Begin; nothing when begun already."""
+        """Start, unless started already."""
         if self.orders[-1:] != ["start"]:
             self.orders.append("start")
 
@@ -51,7 +51,7 @@ def _answers(*given: bool | OSError) -> tuple[Callable[[], Awaitable[bool]], asy
 
 
 async def test_a_service_leads_again_after_it_has_lost_the_lead(monkeypatch: pytest.MonkeyPatch):
-    """It stops when another one leads, not when that is unknown, and starts when it leads again."""
+    """Unattended work stops if another service leads, but not if this is unknown, and starts with the next lead."""
     monkeypatch.setattr(leading, "LOOK_SECONDS", 0.0)
     unattended = _Unattended()
     ask, over = _answers(False, True, OSError("away"), True, False, OSError("away"), False, True)
@@ -64,7 +64,7 @@ async def test_a_service_leads_again_after_it_has_lost_the_lead(monkeypatch: pyt
 
 
 async def test_triggers_start_runs_again_after_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """What was stopped because another service led takes each occurrence once when it is started again."""
+    """Triggers that stopped with the lead start each occurrence once after they start again."""
     caught: list[Unattended] = []
     lead = leading.lead
 

@@ -12,7 +12,7 @@ from tests.integration import served
 
 
 async def test_recipes_are_listed(service: served.Served) -> None:
-    """Every recipe is listed with what routes to it and whether it can be started."""
+    """Every recipe is listed with its task patterns and its validity."""
     listed = {entry["recipe_id"]: entry for entry in (await service.http.get("/api/recipes")).json()}
     draft = listed["draft"]
 
@@ -23,7 +23,7 @@ async def test_recipes_are_listed(service: served.Served) -> None:
 
 
 async def test_bundled_recipes_can_be_started(service: served.Served) -> None:
-    """The recipes that come with the program are listed, and none of them is broken by itself."""
+    """The bundled recipes are listed, and none of them has a fault of its own."""
     listed = (await service.http.get("/api/recipes")).json()
     bundled = {entry["recipe_id"]: entry for entry in listed if entry["layer"] == "bundled"}
 
@@ -59,7 +59,7 @@ async def test_an_unknown_recipe_is_not_found(service: served.Served) -> None:
 
 @pytest.mark.parametrize("as_text", [False, True])
 async def test_a_good_recipe_is_found_valid(service: served.Served, as_text: bool) -> None:
-    """A recipe is validated as an object or as the text of its file, and is not kept."""
+    """A recipe is validated as an object or as the text of its file, and is not stored."""
     whole = projects.draft("elsewhere")
     answer = await service.http.post("/api/recipes/validate", json={"recipe": json.dumps(whole) if as_text else whole})
     gone = await service.http.get("/api/recipes/elsewhere")
@@ -83,7 +83,7 @@ async def test_every_fault_of_a_recipe_is_told(service: served.Served) -> None:
 
 
 async def test_what_is_unknown_to_the_project_is_told(service: served.Served) -> None:
-    """A recipe that parses is held against the project's tools, agents and prompts."""
+    """A recipe that parses is checked against the project's tools, agents and prompts."""
     broken = projects.draft("broken")
     broken["phase_b"][0] |= {"agent_archetype": "chief", "prompt_type": "rhyme"}
     broken["phase_a"][1]["tool"] = "prose_analyser"
@@ -94,7 +94,7 @@ async def test_what_is_unknown_to_the_project_is_told(service: served.Served) ->
 
 
 async def test_a_syntax_error_is_told_with_its_line(service: served.Served) -> None:
-    """The text of a file with a syntax error is answered with the line."""
+    """A text with a syntax error is answered with the line of the error."""
     answer = (await service.http.post("/api/recipes/validate", json={"recipe": '{\n "recipe_id": \n}'})).json()
 
     assert (answer["valid"], answer["recipe_id"], answer["args_schema"]) == (False, None, None)
@@ -111,14 +111,14 @@ async def test_a_syntax_error_is_told_with_its_line(service: served.Served) -> N
     ],
 )
 async def test_a_wrong_validation_is_refused(service: served.Served, body: Any, code: str) -> None:
-    """A request that brings no recipe is itself refused."""
+    """A request without a recipe is refused."""
     answer = await service.http.post("/api/recipes/validate", json=body)
 
     assert (answer.status_code, answer.json()["code"]) == (400, code)
 
 
 async def test_a_task_is_routed(service: served.Served) -> None:
-    """The router answers with a recipe, what it found in the text, and why; or that nothing fits."""
+    """The router answers with a recipe, the arguments it found and the reason, or that no recipe fits."""
     found = (await service.http.post("/api/route", json={"description": "jot down scene two"})).json()
     nothing = await service.http.post("/api/route", json={"description": "fix the plumbing"})
 
@@ -150,7 +150,7 @@ async def test_tools_are_listed_with_their_arguments(service: served.Served) -> 
 
 
 async def test_agents_are_listed_with_what_they_are_at(service: served.Served) -> None:
-    """An agent that works on a prompt is processing, in a run and a step; the others are idle."""
+    """An agent that works on a prompt is `processing`, with its run and step; the others are idle."""
     service.project.say("draft", hang=True)
     run_id = await service.start("unguarded")
     await service.until(run_id, step="draft")
@@ -168,7 +168,7 @@ async def test_agents_are_listed_with_what_they_are_at(service: served.Served) -
 
 
 async def test_files_that_an_argument_could_name_are_listed(service: served.Served) -> None:
-    """The visible files of the working folder are listed by path; a folder outside of the project is refused."""
+    """The visible files of the working folder are listed by path; a folder outside the project is refused."""
     service.project.write("Story/Notes/Übersicht.md", "notes")
     service.project.write("Story/.hidden/secret.md", "no")
     every = (await service.http.get("/api/files")).json()

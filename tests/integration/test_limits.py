@@ -1,4 +1,4 @@
-"""`limits` of a new run: what is accepted, kept and refused, over HTTP and on the command line."""
+"""`limits` of a new run: accepted, stored and refused values, over HTTP and on the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITS: dict[str, Any] = {"cost_usd": 0.5, "tokens": 20_000, "calls": 40, "wall_
 
 
 async def test_limits_are_frozen(service: served.Served) -> None:
-    """The limits of a request are in start.json, and read from there."""
+    """The limits of a request are stored in start.json and read from there."""
     answer = await service.http.post("/api/runs", json={"recipe_id": "quick", "limits": LIMITS})
     folder = service.project.data / "runs" / answer.json()["run_id"]
     kept = json.loads((folder / "start.json").read_text())
@@ -27,7 +27,7 @@ async def test_limits_are_frozen(service: served.Served) -> None:
 
 
 async def test_a_run_without_limits_has_none(service: served.Served) -> None:
-    """start.json of a run without limits is as it was before there were any."""
+    """start.json of a run without limits does not contain `limits`."""
     answer = await service.http.post("/api/runs", json={"recipe_id": "quick"})
     folder = service.project.data / "runs" / answer.json()["run_id"]
 
@@ -48,7 +48,7 @@ async def test_a_run_without_limits_has_none(service: served.Served) -> None:
     ],
 )
 async def test_a_wrong_limit_is_refused_at_its_place(service: served.Served, given: Any, place: str) -> None:
-    """A limit of another kind, out of its range or of another name is refused, naming the field."""
+    """A limit of a wrong type, range or name is refused with its field."""
     answer = await service.http.post("/api/runs", json={"recipe_id": "quick", "limits": given})
 
     assert answer.status_code == 400
@@ -56,14 +56,14 @@ async def test_a_wrong_limit_is_refused_at_its_place(service: served.Served, giv
 
 
 def test_limits_of_the_command_line_are_checked() -> None:
-    """A request that comes from no body is checked for the same ranges."""
+    """A request without a body is checked for the same ranges."""
     wrong = limits.RunLimits(cost_usd=float("nan"), calls=-1)
 
     assert [flaw.path for flaw in limits.flaws(wrong)] == ["$.limits.cost_usd", "$.limits.calls"]
 
 
 def test_a_request_without_limits_keeps_its_hash() -> None:
-    """A request that an earlier release made is repeated under its key; limits make it another one."""
+    """Without limits, a request has the same hash as in earlier releases, and with limits another one."""
     plain = requests.StartRequest(recipe_id="quick")
     limited = requests.StartRequest(recipe_id="quick", limits=limits.RunLimits(calls=3))
 
@@ -75,12 +75,12 @@ def test_a_request_without_limits_keeps_its_hash() -> None:
     ("text", "seconds"), [("90", 90), ("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), ("1d", 86_400)]
 )
 def test_a_duration_is_read(text: str, seconds: int) -> None:
-    """Options take durations with units, and plain seconds."""
+    """Options accept durations with units, and plain seconds."""
     assert arguments.duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "h", "2x", "-3", "1.5h", "5m1h"])
 def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
-    """What is not a duration is refused with the forms that are."""
+    """A text that is not a duration is refused with the valid forms."""
     with pytest.raises(click.BadParameter, match="write it as"):
         arguments.duration(text)

@@ -1,4 +1,4 @@
-"""Lists: entity tags, long polls, progress, and the heads of everything that can be got."""
+"""Lists: entity tags, long polls, progress, and HEAD for every GET."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LISTS = (
 
 @pytest.mark.parametrize("path", [*LISTS, "/api/runs/{run_id}/logs", "/api/runs/{run_id}/steps"])
 async def test_an_unchanged_list_is_not_sent_again(service: served.Served, path: str) -> None:
-    """Every list has an entity tag, and answers 304 to who names it."""
+    """Every list has an entity tag, and answers 304 to a request with this tag."""
     run_id = (await service.run("quick"))["run_id"]
     first = await service.http.get(path.format(run_id=run_id))
     again = await service.http.get(path.format(run_id=run_id), headers={"If-None-Match": first.headers["ETag"]})
@@ -40,7 +40,7 @@ async def test_an_unchanged_list_is_not_sent_again(service: served.Served, path:
 
 
 async def test_a_list_is_waited_for(service: served.Served) -> None:
-    """A poll that knows the present list is answered when a run has come, and says which."""
+    """A poll with the present entity tag is answered when a run starts, and contains it."""
     known = (await service.http.get("/api/runs")).headers["ETag"]
     waiting = asyncio.create_task(service.http.get("/api/runs?wait=20", headers={"If-None-Match": known}))
     blind = asyncio.create_task(service.http.get("/api/runs?wait=20"))
@@ -52,7 +52,7 @@ async def test_a_list_is_waited_for(service: served.Served) -> None:
 
 
 async def test_a_list_without_news_is_a_304(service: served.Served) -> None:
-    """A poll is answered when its time is over, or at once where the service stops."""
+    """A poll without a change is answered when its time is over, or at once if the service stops."""
     known = {"If-None-Match": (await service.http.get("/api/issues")).headers["ETag"]}
     over = await service.http.get("/api/issues?wait=0.1", headers=known)
     service.release()
@@ -62,7 +62,7 @@ async def test_a_list_without_news_is_a_304(service: served.Served) -> None:
 
 
 async def test_rows_tell_how_far_runs_have_come(project: Project) -> None:
-    """A row shows the finished and all steps of a run, while it works, when it has ended and after a restart."""
+    """A row shows the finished and total steps of a run while it works, at its end and after a restart."""
     project.say("draft", hang=True)
     async with served.in_process(project) as service:
         done = (await service.run("quick"))["run_id"]
@@ -85,7 +85,7 @@ async def _progress(service: served.Served) -> dict[str, tuple[int, int]]:
 
 @pytest.mark.timeout(60)
 async def test_every_get_has_a_head(project: Project) -> None:
-    """HEAD has status and headers of GET and no body, also of polls, refusals and of streams that go on."""
+    """HEAD has status and headers of GET without a body, also for polls, refusals and streams without an end."""
     project.say("draft", hang=True)
     async with served.on_a_port(project) as service:
         run_id = await service.start("unguarded")
@@ -105,7 +105,7 @@ async def test_every_get_has_a_head(project: Project) -> None:
 
 
 async def test_a_head_needs_no_server_to_drop_the_body() -> None:
-    """What answers in process, too, sees no body."""
+    """A HEAD in process returns no body either."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -121,7 +121,7 @@ def _told(answer: httpx.Response) -> dict[str, str]:
 
 
 async def test_rows_show_time_usage_and_the_live_step(project: Project) -> None:
-    """A row shows what its run performs now, since when, what it cost, and why it rests; after a restart too."""
+    """A row shows the present step of its run, its start, its cost, and why it rests, also after a restart."""
     project.say("draft", hang=True)
     async with served.in_process(project) as service:
         done = (await service.run("quick"))["run_id"]
@@ -145,7 +145,7 @@ async def test_rows_show_time_usage_and_the_live_step(project: Project) -> None:
 
 
 async def test_rows_of_the_release_before_are_completed(project: Project) -> None:
-    """A service reads the folders of runs whose rows lack what this release shows, and finds them by search then."""
+    """A service completes rows of an earlier release from the folders of their runs, and then finds them by search."""
     async with served.in_process(project) as service:
         run_id = (await service.run("quick", description="Look at the Arrival"))["run_id"]
         before = await _rows(service)
@@ -180,7 +180,7 @@ async def test_rows_of_the_release_before_are_completed(project: Project) -> Non
     ],
 )
 async def test_absurd_filters_are_refused(service: served.Served, query: str, path: str) -> None:
-    """A filter that cannot be meant is a problem that names its place."""
+    """A filter that makes no sense is refused with its place."""
     answer = await service.http.get(f"/api/runs?{query}")
 
     assert answer.status_code == 400
@@ -188,7 +188,7 @@ async def test_absurd_filters_are_refused(service: served.Served, query: str, pa
 
 
 async def test_several_states_are_listed_together(service: served.Served) -> None:
-    """Repeated states mean runs in any of them, and the next page keeps them."""
+    """Repeated states list runs in any of them, and the next page keeps the filter."""
     run_id = (await service.run("quick"))["run_id"]
     found = await service.http.get("/api/runs?status=failed&status=done&limit=1")
     others = await service.http.get("/api/runs?status=failed&status=paused")
@@ -198,7 +198,7 @@ async def test_several_states_are_listed_together(service: served.Served) -> Non
 
 
 async def test_runs_of_one_starter_are_listed(service: served.Served, cli: Any) -> None:
-    """The filter names an author, or the way in of those without a name; the command has it, too."""
+    """The filter accepts an author, or the way in of authors without a name; the command has the filter, too."""
     ours = (await service.run("quick"))["run_id"]
     answer = await service.http.post("/api/runs", json={"recipe_id": "quick"}, headers={"X-Control-Room-Author": "ada"})
     hers = answer.json()["run_id"]

@@ -1,6 +1,7 @@
-"""A conference on the local model: its chief is bound by a schema, so that it calls a tool whatever it thinks.
+"""A conference on the local model: a schema binds its chief, so that it calls a tool in any case.
 
-What 135 million parameters make of the evidence is not always sensible; that the round is held and closed, is certain.
+The opinions of 135 million parameters on the evidence are not always sensible; the test checks that the round is held
+and closed.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ pytestmark = [
 ]
 
 LOCAL_SECONDS = 100
-"""Time within which it is over, on a machine that does much beside."""
+"""Time limit of the conference, on a busy machine."""
 
 UNUSABLE = ("empty_reply", "reply_degenerate", "reply_refused")
-"""What else a reply of this model can be."""
+"""Other results of a reply of this model."""
 
 
 async def test_the_local_model_confers(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chief calls the one tool that it may, an agent is held to evidence for what it says, and all is kept."""
+    """The chief calls the one allowed tool, an agent must give evidence for its opinion, and all results are kept."""
     monkeypatch.setattr(served, "WAIT_SECONDS", LOCAL_SECONDS)
     document = conferring.agents("local", writer="none")
-    # The model often stops at its longest reply, which is judged like any other then.
+    # The model often stops at its longest reply, which is then judged like any other.
     document["agents"] = [agent | {"on_cut_off": "keep"} for agent in document["agents"]]
     project.write(".control-room/agents.json", json.dumps(document))
     body = {
@@ -49,7 +50,7 @@ async def test_the_local_model_confers(project: Project, monkeypatch: pytest.Mon
     assert list(steps)[:3] == ["chief", "tool", "opinion.writer-1"]
     assert run["status"] == "done" or run["error"]["code"] == "no_opinion", run["error"]
     if steps["opinion.writer-1"]["status"] == "failed":
-        # A reply without end or sense is asked for again by a resume, so the round is not closed.
+        # A resume asks again after a reply without end or sense, so the round is not closed.
         assert steps["opinion.writer-1"]["error"]["code"] in UNUSABLE
         assert shown.status_code == 404
     else:

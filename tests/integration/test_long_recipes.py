@@ -1,4 +1,4 @@
-"""A recipe that takes long to be read holds nobody up: whoever asks for something else meanwhile is answered."""
+"""A recipe that takes long to read delays no other request: the service answers others meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECIPE = {"recipe_id": NAME, "phase_a": [STEP], "phase_b": [], "dod": []}
 
 
 class Reading:
-    """What reads the texts of a project, which comes to the end of this recipe, and of prompts, only when it is let."""
+    """Reader of recipes and prompts that finishes this recipe, and the prompts, only when the test allows it."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -59,7 +59,7 @@ class Reading:
 async def test_others_are_answered_meanwhile(
     project: projects.Project, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any] | None
 ) -> None:
-    """While a new recipe is read for one request, another one is answered; then the first one is, too."""
+    """While the service reads a new recipe for one request, it answers another one; later it answers the first."""
     reading = Reading()
     async with served.in_process(project, inline_recipes=True) as service:
         await service.run("quick")
@@ -79,7 +79,7 @@ async def test_others_are_answered_meanwhile(
 async def test_others_are_answered_while_prompts_are_read(
     project: projects.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that is started after a prompt was changed waits until all are read; whoever asks beside it does not."""
+    """A start after a change of prompts waits until all prompts are read; another request does not wait."""
     reading = Reading()
     async with served.in_process(project) as service:
         await service.run("quick")

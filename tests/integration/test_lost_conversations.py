@@ -1,4 +1,4 @@
-"""Lost conversations: a program that has forgotten what it was told, and a person who has it told again."""
+"""Lost conversations: a program that has lost its conversation, and a person who orders a new one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def _resume(service: served.Served, run_id: str, **body: Any) -> httpx.Res
 
 
 async def test_a_lost_conversation_is_begun_again_by_order(service: served.Served, forgetful: Path) -> None:
-    """The error names the way out; only by that order is it begun again, and what was said before is told once."""
+    """Only an order, which the error names, begins a lost conversation again, and repeats its earlier content once."""
     failed = await service.run("small", args={"backend": "forgetful"})
     await _resume(service, failed["run_id"])
     again = await service.until(failed["run_id"], "failed", "done")
@@ -76,7 +76,7 @@ async def test_a_lost_conversation_is_begun_again_by_order(service: served.Serve
 
 
 async def test_a_run_without_a_conversation_has_none_to_begin_again(service: served.Served) -> None:
-    """The order is refused where it means nothing, with a code and its place."""
+    """For a run without a conversation, the order is refused with a code and its place."""
     scenes = {"scene_path": "Story/Scenes/SCN-the-arrival.md", "other_path": "Story/Scenes/SCN-the-bridge.md"}
     run_id = await service.start("picky", args=scenes)
     failed = await service.until(run_id, "failed", "done")

@@ -1,4 +1,4 @@
-"""Journals that lost whole lines at their end, as a copy that is put back does: no recorded step runs again unasked."""
+"""Journals without their last lines, as in a restored copy: no recorded step runs again without an order."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 
 def cut(file: Path, lines: int) -> None:
-    """Keep the first lines of a file."""
+    """Truncate a file to its first lines."""
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:lines]))
 
 
 def cut_behind(folder: Path, key: str) -> None:
-    """Put both journals back to the moment at which a step had begun."""
+    """Restore both journals to the moment at which a step began."""
     lines = (folder / "control.jsonl").read_bytes().splitlines(keepends=True)
     count = next(number for number, line in enumerate(lines, 1) if json.loads(line).get("key") == key)
     cut(folder / "control.jsonl", count)
@@ -32,17 +32,17 @@ def cut_behind(folder: Path, key: str) -> None:
 
 
 def only_steps(folder: Path) -> None:
-    """Take two lines of steps.jsonl away: later decisions tell how many there were."""
+    """Remove two lines of steps.jsonl; later decisions show how many there were."""
     cut(folder / "steps.jsonl", 1)
 
 
 def both(folder: Path) -> None:
-    """Put both journals back to their beginning: the events tell of more."""
+    """Restore both journals to their beginning; the events show the later lines."""
     cut_behind(folder, "discover")
 
 
 def all_but_the_manifest(folder: Path) -> None:
-    """Put the journals back and take the events away: run.json tells of more."""
+    """Restore the journals and remove the events; run.json shows the later lines."""
     cut_behind(folder, "discover")
     (folder / "events.jsonl").unlink()
 
@@ -55,7 +55,7 @@ LOSSES: dict[str, Callable[[Path], None]] = {
 
 
 async def interrupted(project: Project) -> tuple[str, Path]:
-    """Leave a run behind whose fourth step was in flight when its service stopped."""
+    """Return a run whose fourth step was in flight when its service stopped."""
     project.say("polish", hang=True)
     async with served.in_process(project, stop_grace_seconds=0) as service:
         run_id = await service.start("draft", args=ARRIVAL)
@@ -66,7 +66,7 @@ async def interrupted(project: Project) -> tuple[str, Path]:
 
 @pytest.mark.parametrize("told_by", LOSSES)
 async def test_a_run_with_lost_lines_waits_for_a_person(project: Project, told_by: str) -> None:
-    """It is parked with the place and the way on, in list and detail, over restarts, and goes on once it is let."""
+    """The run is parked with the place and the remedy, in list and detail, over restarts; an order continues it."""
     run_id, folder = await interrupted(project)
     LOSSES[told_by](folder)
     left = (folder / "steps.jsonl").read_bytes()
@@ -89,7 +89,7 @@ async def test_a_run_with_lost_lines_waits_for_a_person(project: Project, told_b
 
 
 async def test_a_lost_ending_is_not_undone(project: Project) -> None:
-    """A run that had ended, and whose journal lost its end, is not taken up again though its row is lost, too."""
+    """An ended run whose journal and row lost the end is not taken up again."""
     async with served.in_process(project) as service:
         run_id = (await service.run("quick"))["run_id"]
     folder = project.data / "runs" / run_id
@@ -104,7 +104,7 @@ async def test_a_lost_ending_is_not_undone(project: Project) -> None:
 
 
 def test_a_command_parks_too(project: Project) -> None:
-    """A run that is sent on at the terminal, in the command's own process, is parked all the same."""
+    """A run with lost lines is also parked if a command resumes it in its own process."""
     run_id, folder = asyncio.run(interrupted(project))
     only_steps(folder)
     place = programs.Project(project.root)
@@ -117,7 +117,7 @@ def test_a_command_parks_too(project: Project) -> None:
 
 
 def test_the_commit_log_is_asked(tmp_path: Path) -> None:
-    """After a kill at the same boot the log knows of lines that were taken away; nothing is put back, the run waits."""
+    """After a kill in the same boot, the commit log shows the removed lines; the run is parked without them."""
     project = programs.make_project(tmp_path / "project")
     project.write("replies.json", [{"key": "draft", "hang": True}, {"key": "*", "text": "Kael arrives."}])
     with programs.service(project) as service:
@@ -138,18 +138,18 @@ def test_the_commit_log_is_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("begun", [True, False])
 async def test_a_run_that_lost_its_start_is_not_adopted(project: Project, begun: bool) -> None:
-    """A folder with journals of ours is damaged without start.json: nothing runs again, and it can be deleted."""
+    """A folder with journals but without start.json is damaged: no step runs again, and the run can be deleted."""
     run_id, folder = await interrupted(project)
     (folder / "start.json").unlink()
     if not begun:
-        # As a run that was only accepted.
+        # Like a run that was only accepted.
         for name in ("steps.jsonl", "control.jsonl"):
             (folder / name).write_bytes(b"")
     before = {file.name: file.read_bytes() for file in folder.glob("*.jsonl")}
     async with served.in_process(project) as service:
         rows = {}
         async with asyncio.timeout(served.WAIT_SECONDS):
-            # The run is opened beside the requests.
+            # The service opens the run beside the requests.
             while run_id not in rows:
                 found = (await service.http.get("/api/runs?status=failed")).json()
                 rows = {row["run_id"]: row for row in found}

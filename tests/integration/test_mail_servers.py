@@ -1,4 +1,4 @@
-"""E-mail: what a mail server says is bounded in time and size, and repeats neither mails nor passwords."""
+"""E-mail: the replies of a mail server are bounded in time and size, and cause no repeated mails or shown passwords."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ async def _endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def test_an_endless_reply_is_not_read_to_its_end() -> None:
-    """A server that keeps talking does not fill the memory."""
+    """A server that never ends its reply does not fill the memory."""
     async with _sender(_endless) as sender:
         with pytest.raises(senders.NotDelivered, match="more than 65,536 bytes"):
             await sender.send(ENDPOINT, MESSAGE)
 
 
 async def test_a_reply_that_comes_in_drops_ends_with_the_time_of_a_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte comes in time, and the whole does not."""
+    """A reply whose bytes come one by one ends at the time limit of a try."""
     monkeypatch.setattr(mail_sender, "SEND_SECONDS", 0.2)
 
     async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -63,7 +63,7 @@ async def test_a_reply_that_comes_in_drops_ends_with_the_time_of_a_try(monkeypat
 
 @pytest.mark.parametrize("farewell", [b"421 busy\r\n", b"", b"what?\r\n"])
 async def test_a_mail_that_was_taken_is_delivered_whatever_follows(farewell: bytes) -> None:
-    """A repetition would be a second mail to a person."""
+    """A mail that the server took counts as delivered even if an error follows: a repetition would be a second mail."""
     async with _sender(_taking(farewell)) as sender:
         assert await sender.send(ENDPOINT, MESSAGE) == "the server took it"
 

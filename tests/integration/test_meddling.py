@@ -1,4 +1,4 @@
-"""Meddling: a folder that is deleted or made read-only under a run, and a journal that was edited by hand."""
+"""Meddling: a run's folder that is deleted or made read-only, and a journal that a person edited."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 @pytest.fixture
 def freeze(tmp_path: Path) -> Iterator[Callable[[Path, str], None]]:
-    """Return what makes a folder with all in it read-only (`+i`) or writable (`-i`), even for root;
-    or skip the test.
+    """Return a function that makes a folder and its content read-only (`+i`) or writable (`-i`), even for root.
+
+    Skip the test if this is not possible.
     """
 
     def change(folder: Path, how: str) -> None:
@@ -37,7 +38,7 @@ def freeze(tmp_path: Path) -> Iterator[Callable[[Path, str], None]]:
 async def test_a_read_only_folder_parks_its_run_alone(
     tmp_path: Path, freeze: Callable[[Path, str], None], held: Held
 ) -> None:
-    """A run whose folder became read-only is parked with the reason, others go on, and it heals when it is writable."""
+    """A run whose folder becomes read-only is parked with the reason; others run, and it continues once it can."""
     project = projects.Project(tmp_path / "project")
     project.say("draft", text=projects.REPLY, delay_seconds=DELAY_SECONDS)
     async with served.in_process(project) as service:
@@ -59,7 +60,7 @@ async def test_a_read_only_folder_parks_its_run_alone(
 
 
 async def test_a_folder_deleted_under_a_run_stops_that_run_alone(tmp_path: Path, held: Held) -> None:
-    """A run whose folder is deleted while it runs comes to no false end, and others and the service go on."""
+    """If its folder is deleted, a running run does not end falsely, and other runs and the service continue."""
     project = projects.Project(tmp_path / "project")
     project.say("draft", text=projects.REPLY, delay_seconds=DELAY_SECONDS)
     async with served.in_process(project, stop_grace_seconds=0) as service:
@@ -84,7 +85,7 @@ async def test_a_folder_deleted_under_a_run_stops_that_run_alone(tmp_path: Path,
 
 
 async def test_a_journal_edited_by_hand_is_named(tmp_path: Path) -> None:
-    """A run whose journal was edited is failed with the place, and a repair keeps what is before the edit."""
+    """A run whose journal was edited is failed with the place, and a repair keeps the lines before the edit."""
     project = projects.Project(tmp_path / "project")
     project.say("draft", hang=True)
     async with served.in_process(project, stop_grace_seconds=0) as service:

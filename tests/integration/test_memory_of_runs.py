@@ -1,4 +1,4 @@
-"""Memory of runs: what a run held is free as soon as it has ended, without a look for garbage."""
+"""Memory of runs: the memory of a run is free as soon as it has ended, without a garbage collection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.integration import project as projects
 from tests.integration import served
 
 HELD = (runner.Runner, folder_log.FolderLog, driver_context.DriverContext, driver_scheduler.DriverScheduler)
-"""What holds all steps of a run."""
+"""Types that refer to all steps of a run."""
 
 AMPLIFIER = """\
 schema: "1.7"
@@ -34,7 +34,7 @@ context:
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """Let nothing look for garbage."""
+    """Disable garbage collection."""
     gc.collect()
     gc.disable()
     yield
@@ -42,7 +42,7 @@ def uncollected() -> Iterator[None]:
 
 
 def held() -> list[Any]:
-    """Return the objects of runs that are in memory, their records included."""
+    """Return the objects of runs in memory, including their records."""
     return [one for one in gc.get_objects() if type(one) in (*HELD, records.Record)]
 
 
@@ -51,7 +51,7 @@ def held() -> list[Any]:
 )
 @pytest.mark.usefixtures("uncollected")
 async def test_a_run_that_has_ended_holds_nothing(project: projects.Project, recipe: str, end: str) -> None:
-    """No cycle keeps its journal; a busy service makes full collections seldom, and would grow meanwhile."""
+    """No cycle keeps the journal of an ended run in memory; a busy service rarely makes the full collections for it."""
     for name, command in (("staged", "echo"), ("broken", "false"), ("slow", "sleep 600; echo")):
         text = AMPLIFIER.replace("echo", command).replace("staged", name)
         project.write(f".control-room/recipes/amplifier/{name}.yaml", text)
@@ -70,7 +70,7 @@ async def test_a_run_that_has_ended_holds_nothing(project: projects.Project, rec
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that no event announces."""
+    """Poll until a condition is true, since no event reports it."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while not holds():  # noqa: ASYNC110 - no event announces it
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""No file can be opened any more, no lock file either: every address answers with a problem that says so, and heals."""
+"""No descriptor is left, not even for a lock file: every address answers with a problem, and later recovers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def no_descriptors() -> Iterator[None]:
 
 
 async def test_a_lack_of_descriptors_is_no_internal_error(project: Project) -> None:
-    """Locks of runs, issues, plans and conversations that cannot be opened are 503 or 507 with a code, never a 500."""
+    """If locks of runs, issues, plans and conversations cannot be opened, the answer is a 503 or 507, never a 500."""
     tasks = [{"description": "look around"}]
     async with served.in_process(project) as service:
         done = (await service.run("quick"))["run_id"]

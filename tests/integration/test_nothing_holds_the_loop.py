@@ -1,4 +1,4 @@
-"""Nothing holds the loop: whatever a client, recipe or file does, one turn of the event loop does bounded work.
+"""A free event loop: whatever a client, recipe or file does, each turn of the loop does a bounded amount of work.
 
 The fast suite tries one of each kind; the marker `slow` tries all, in their largest sizes.
 """
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(1200)
 DOCUMENT = json.loads(Path("openapi/openapi.json").read_text(encoding="utf-8"))
 PATHS = sorted(nastiest.paths(DOCUMENT))
 IDS = {"run_id": "20260101T000000Z-abcdef", "session_id": "sp_1", "task_id": "1"}
-"""Ids that must have a form; for all others any word does."""
+"""Ids of a required form; any word is valid for the others."""
 SMOKES = ("long text", "names", "objects", "deep lists", "unknown fields")
 """Kinds of bodies that the fast suite sends to one address."""
 
@@ -40,7 +40,7 @@ SLOW = pytest.mark.slow
 
 
 def both(values: list[Any], fast: Any) -> list[Any]:
-    """Return test cases of which only one is part of the fast suite."""
+    """Return test cases, only one of which belongs to the fast suite."""
     return [pytest.param(value, marks=() if value == fast else SLOW) for value in values]
 
 
@@ -52,7 +52,7 @@ def service(project: Project) -> Iterator[slices.Watched]:
 
 
 def test_the_instrument_sees_work() -> None:
-    """A turn that calls too much is found, with its place; the turns beside it are not."""
+    """The instrument reports a turn with too many calls and its place, and not the turns beside it."""
 
     def work() -> None:
         for _ in range(slices.MOST_CALLS + 10):
@@ -78,7 +78,7 @@ def test_the_instrument_sees_work() -> None:
 
 @pytest.mark.parametrize("path", both(PATHS, "/api/sessions"))
 def test_bodies(service: slices.Watched, path: str, request: pytest.FixtureRequest) -> None:
-    """Every address takes or refuses the largest and worst bodies in short turns."""
+    """Every address accepts or refuses the largest and worst bodies in short turns."""
     is_fast = not request.node.get_closest_marker("slow")
     for body in nastiest.bodies(DOCUMENT, path):
         if not is_fast or body.name.endswith(SMOKES):
@@ -92,7 +92,7 @@ def test_bodies(service: slices.Watched, path: str, request: pytest.FixtureReque
 
 @pytest.mark.parametrize("kind", both(sorted(ws_messages.TYPES), "subscribe"))
 def test_messages(service: slices.Watched, kind: str) -> None:
-    """Every type of message with every nasty content is answered in short turns."""
+    """Every type of message is answered in short turns with every nasty content."""
     schema = ws_messages.TYPES[kind].model_json_schema()
     address = f"ws://127.0.0.1:{service.http.base_url.port}/ws"
     with websockets.sync.client.connect(address, proxy=None, compression=None, max_size=None) as socket:
@@ -107,7 +107,7 @@ def test_messages(service: slices.Watched, kind: str) -> None:
 
 @pytest.mark.parametrize("path", ["/api/runs", "/api/issues", "/api/recipes", "/api/receipts"])
 def test_queries(service: slices.Watched, path: str) -> None:
-    """A head as large as is let in is read, and a query refused, in short turns."""
+    """A head of the largest allowed size is read, and its query refused, in short turns."""
     for query in ("&".join(f"a{number}=1" for number in range(6_000)), "status=" + "x" * 60_000, "label=%00" * 6_000):
         answer = service.http.get(f"{path}?{query[:60_000]}")
 
@@ -116,7 +116,7 @@ def test_queries(service: slices.Watched, path: str) -> None:
 
 
 def chained(count: int) -> dict[str, Any]:
-    """Return steps that each wait for the one before."""
+    """Return steps that each depend on the one before."""
     steps = [
         {**amplifier.step(f"s{number}", agent="writer"), "depends_on": [f"s{number - 1}"] if number else []}
         for number in range(count)
@@ -141,7 +141,7 @@ def nested(count: int) -> dict[str, Any]:
 
 
 def iterating(count: int) -> dict[str, Any]:
-    """Return a step that is repeated as long as a condition holds."""
+    """Return a step that is repeated while a condition is true."""
     again = amplifier.step(
         "again", agent="writer", while_condition="{{go}} == 'on'", max_while_iterations=count, on_error="continue"
     )
@@ -149,14 +149,14 @@ def iterating(count: int) -> dict[str, Any]:
 
 
 def machine(count: int) -> dict[str, Any]:
-    """Return a machine that asks again and again until its guardrail ends it."""
+    """Return a machine that calls its agent repeatedly until its guardrail ends it."""
     again = {"prompt": "Go on.", "outcomes": ["more"], "onOutcome": {"more": {"nextStep": "again"}}}
     guards = {"maxTotalSteps": count, "maxStepVisits": count}
     return agent_recipes.recipe(id="largest", initialStep="again", steps={"again": again}, guardrails=guards)
 
 
 def ring(count: int) -> dict[str, Any]:
-    """Return a machine with a circle within a circle, which its guardrail ends."""
+    """Return a machine with a cycle within a cycle, which its guardrail ends."""
     steps = {
         "outer": {"prompt": "Begin.", "outcomes": ["more"], "onOutcome": {"more": {"nextStep": "inner"}}},
         "inner": {
@@ -186,7 +186,7 @@ def jumps(count: int) -> dict[str, Any]:
 
 
 def circle(count: int) -> dict[str, Any]:
-    """Return a step that goes back to itself until a file has as many lines as it should."""
+    """Return a step that jumps back to itself until a file has a number of lines."""
     counted = f"echo x >> rounds && test $(wc -l < rounds) -ge {count}"
     ways = {"success": {"goto": "_end"}, "failure": {"goto": "Count"}}
     return {
@@ -221,7 +221,7 @@ FEW = 40
 @pytest.mark.parametrize("name", smoke.only("a foreach in sequence", FORMS))
 @pytest.mark.parametrize("is_largest", [False, pytest.param(True, marks=SLOW)])
 def test_loops(project: Project, name: str, is_largest: bool) -> None:
-    """The largest recipe of every form is read, run, shown and taken over by the next service in short turns."""
+    """The largest recipe of every form is read, run, shown and recovered by the next service in short turns."""
     dialect, make, count = FORMS[name]
     suffix = "json" if dialect in ("", "agent_recipes") else "yaml"
     project.write(f".control-room/recipes/{dialect}/largest.{suffix}", json.dumps(make(count if is_largest else FEW)))
@@ -247,7 +247,7 @@ def test_loops(project: Project, name: str, is_largest: bool) -> None:
 
 @SLOW
 def test_lists_of_many_runs(tmp_path: Path) -> None:
-    """Lists over 10,000 runs are read and followed in short turns."""
+    """Lists of 10,000 runs are read and followed in short turns."""
     root = asyncio.run(crowds.make(tmp_path / "crowd", finished=10_000, whole=False))
     with slices.watching(Project(root)) as service:
         for query in ("", "?limit=500", "?status=failed", "?label=book:one", "?limit=500&order=oldest"):
@@ -259,7 +259,7 @@ def test_lists_of_many_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [30, pytest.param(1_000, marks=SLOW)])
 def test_many_recipe_files(project: Project, count: int) -> None:
-    """A thousand recipe files are read, listed and routed over in short turns, and again after one has changed."""
+    """A thousand recipe files are read, listed and routed in short turns, and again after one has changed."""
     for number in range(count):
         project.add_recipe(projects.draft(f"draft-{number}"))
     with slices.watching(project) as service:
@@ -291,7 +291,7 @@ def test_long_logs(project: Project, megabytes: int) -> None:
 
 @pytest.mark.parametrize("count", [200, pytest.param(100_000, marks=SLOW)])
 def test_long_event_streams(project: Project, count: int) -> None:
-    """A stream of 100,000 events, and the end of it alone, is sent in short turns."""
+    """A stream of 100,000 events, and its end alone, is sent in short turns."""
     with slices.watching(project) as service:
         run_id = service.run("quick")["run_id"]
     file = project.data / "runs" / run_id / "events.jsonl"
@@ -309,7 +309,7 @@ def test_long_event_streams(project: Project, count: int) -> None:
 
 
 def test_options(service: slices.Watched) -> None:
-    """Options of 80,000 names, and as many as a body may have, are refused in short turns."""
+    """Options with 80,000 names, and with as many as a body may contain, are refused in short turns."""
     for count, status in ((80_000, 413), (10_000, 400)):
         options = ",".join(f'"{number:x}":1' for number in range(count))
         content = f'{{"recipe_id":"quick","options":{{{options}}}}}'
@@ -320,5 +320,5 @@ def test_options(service: slices.Watched) -> None:
 
 
 def test_settings_are_those_of_a_service() -> None:
-    """The largest body that loads send is just within what a service takes by default."""
+    """The largest body that loads send is just below the default limit of a service."""
     assert nastiest.BYTES < settings.load({}).server.max_body_bytes <= 2 * nastiest.BYTES

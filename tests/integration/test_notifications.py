@@ -1,4 +1,4 @@
-"""Notifications: what happens to runs is told to webhooks, by e-mail and to commands."""
+"""Notifications: webhooks, e-mail and commands receive the events of runs."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ async def _listed(service: served.Served, endpoint_id: str) -> dict[str, Any]:
 
 
 async def _delivered(service: served.Served) -> None:
-    """Wait until every message is known to be delivered: a stop before repeats it."""
+    """Wait until every message is recorded as delivered, since a restart before that repeats it."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while any(one["waiting"] for one in (await service.http.get(ADDRESS)).json()):
             await served.moment()
 
 
 async def test_endings_are_told_signed_and_filtered(tmp_path: Path) -> None:
-    """Each endpoint is told what it asked for, once, with a signature of Standard Webhooks."""
+    """Each endpoint receives the events it asked for, once, with a signature of Standard Webhooks."""
     project = Project(tmp_path)
     async with endpoints.receiver() as all_, endpoints.receiver() as failed, endpoints.receiver() as labelled:
         async with served.in_process(project, **ALLOWED) as service:
@@ -89,7 +89,7 @@ async def test_endings_are_told_signed_and_filtered(tmp_path: Path) -> None:
 
 
 async def test_a_gate_is_told_once_also_after_restarts(tmp_path: Path) -> None:
-    """A question tells its prompt and options; a restart asks it again and tells nobody twice."""
+    """A message contains the prompt and options of a question; a restart asks again, but sends no second message."""
     project = Project(tmp_path)
     project.write(".control-room/recipes/amplifier/ask.yaml", ASKING)
     async with endpoints.receiver() as receiver:
@@ -112,7 +112,7 @@ async def test_a_gate_is_told_once_also_after_restarts(tmp_path: Path) -> None:
 
 
 async def test_questions_of_plans_are_told(tmp_path: Path) -> None:
-    """A task that asks is told with what answers it, and each question has one id, also after a restart."""
+    """The message about a task's question contains the place of its answer and one id, also after a restart."""
     project, allowed = Project(tmp_path), ALLOWED
     async with endpoints.receiver() as receiver, endpoints.receiver() as failed:
         async with served.in_process(project, **allowed) as service:
@@ -124,7 +124,7 @@ async def test_questions_of_plans_are_told(tmp_path: Path) -> None:
             session_id = made.json()["session_id"]
             (first,) = await receiver.until(1)
         async with served.in_process(project, **allowed) as service:
-            # The next message comes behind whatever the start would tell again.
+            # The next message comes after those that the start would repeat.
             run = await service.run("quick")
             await _told(receiver, 2)
             path = f"/api/sessions/{session_id}/tasks"
@@ -143,7 +143,7 @@ async def test_questions_of_plans_are_told(tmp_path: Path) -> None:
 
 
 async def _told(receiver: endpoints.Receiver, count: int) -> dict[str, endpoints.Post]:
-    """Wait until so many different messages were received, and return them by their ids, in order."""
+    """Wait until this number of different messages has arrived, and return them by their ids, in order."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while len(found := {post.headers["webhook-id"]: post for post in receiver.posts}) < count:
             await served.moment()
@@ -151,7 +151,7 @@ async def _told(receiver: endpoints.Receiver, count: int) -> dict[str, endpoints
 
 
 async def test_refusals_are_retried_in_the_order_of_the_run_and_given_up(tmp_path: Path) -> None:
-    """Tries have growing pauses; after the last one the message is a dead letter, which a replay delivers."""
+    """Pauses between tries grow; after the last one the message is a dead letter, which a replay delivers."""
     async with endpoints.receiver() as receiver:
         receiver.statuses = [500]
         async with scheduled.in_process(Project(tmp_path), **ALLOWED) as service:
@@ -211,7 +211,7 @@ async def test_a_person_ends_the_tries_of_a_message(tmp_path: Path) -> None:
 
 
 async def test_runs_of_other_processes_are_told(tmp_path: Path) -> None:
-    """A dispatcher whose feed hears nothing finds endings in the store, and repeats none when it looks again."""
+    """A dispatcher finds the endings of other processes in the store, and repeats none when it reads it again."""
     heard: list[str] = []
 
     class Listener:
@@ -250,7 +250,7 @@ async def test_runs_of_other_processes_are_told(tmp_path: Path) -> None:
 
 
 async def test_what_was_refused_before_a_restart_is_told_after_it(tmp_path: Path) -> None:
-    """Runs that ended before a restart are read again; what was delivered is not repeated, and order stays."""
+    """Runs that ended before a restart are read again; delivered messages are not repeated, and the order is kept."""
     project = Project(tmp_path)
     async with endpoints.receiver() as receiver:
         async with scheduled.in_process(project, **ALLOWED) as service:
@@ -276,7 +276,7 @@ async def test_what_was_refused_before_a_restart_is_told_after_it(tmp_path: Path
 
 
 async def test_tries_are_counted_over_restarts(tmp_path: Path) -> None:
-    """A start tries at once what waits; that counts once the next try was due, and what fails is shown."""
+    """A start tries waiting messages at once; only a try that was due counts, and failures are shown."""
     project = Project(tmp_path)
     async with endpoints.receiver() as receiver:
         receiver.statuses = [503]
@@ -314,7 +314,7 @@ async def _failing(service: served.Served, endpoint_id: str, attempts: int) -> d
 async def test_a_run_that_cannot_be_read_is_told_later_under_its_own_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a restart the events of one run cannot be read for a while: others are told, and then it is, once."""
+    """If a run's events cannot be read after a restart, other runs' messages are sent first, then its own, once."""
     project, read_events = Project(tmp_path), folder_store.FolderStore.read_events
     monkeypatch.setattr(dispatcher, "_RETRY_STORAGE_SECONDS", 0.01)
     async with endpoints.receiver() as receiver:
@@ -343,7 +343,7 @@ async def test_a_run_that_cannot_be_read_is_told_later_under_its_own_id(
 
 
 async def test_an_ending_whose_event_is_lost_keeps_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The journal numbers an ending: announced without its event, it has the id that it had with it."""
+    """The journal numbers an ending, so that its message has the same id without its event."""
     project, read_events = Project(tmp_path), folder_store.FolderStore.read_events
     async with endpoints.receiver() as receiver:
         receiver.statuses = [503]
@@ -366,7 +366,7 @@ async def test_an_ending_whose_event_is_lost_keeps_its_id(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("back_seconds", [30 * 60, 3 * 3600])
 async def test_a_run_is_told_in_its_order_when_the_clock_is_set_back(tmp_path: Path, back_seconds: float) -> None:
-    """A question and the ending that the clock puts before it are told as they came, also after a restart."""
+    """If the clock is set back, a question and the later ending are sent in their order, also after a restart."""
     project, time = Project(tmp_path), clock.FakeClock()
     project.write(".control-room/recipes/amplifier/ask.yaml", ASKING)
     async with endpoints.receiver() as receiver:
@@ -394,8 +394,9 @@ async def test_a_run_is_told_in_its_order_when_the_clock_is_set_back(tmp_path: P
 async def test_runs_are_told_although_the_clock_was_set_back_before_the_endpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_seconds: float
 ) -> None:
-    """A run that begins and ends after the clock was set back is told; so is one over whose ending the service dies,
-    by the next.
+    """Messages are sent for a run that begins and ends after the clock was set back.
+
+    The same is true for a run at whose ending the service dies; the next service sends its message.
     """
     project, time = Project(tmp_path), clock.FakeClock()
     async with endpoints.receiver() as receiver:
@@ -429,7 +430,7 @@ async def test_runs_are_told_although_the_clock_was_set_back_before_the_endpoint
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=12))
 def test_messages_of_a_run_are_never_put_into_another_order(came: list[tuple[str, int]]) -> None:
-    """Whatever the clock said: each run's messages stay as they came, and without jumps all are in order of time."""
+    """The messages of each run keep their order in spite of the clock; without jumps, all are in order of time."""
     messages = [
         notifications.Message(
             message_id=str(number),
@@ -451,7 +452,7 @@ def test_messages_of_a_run_are_never_put_into_another_order(came: list[tuple[str
 
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
 async def test_every_ending_is_told_whenever_the_power_is_lost(tmp_path: Path, step: int) -> None:
-    """Lost at any write or sync: each run that is done after the restart is told, each under one id."""
+    """After a power loss at any write or sync, the message of each done run is sent, under one id."""
     project = Project(tmp_path)
     problems, count = await powercuts.sweep(
         "outbox", step, partial(_first_life, project), partial(_second_life, project)
@@ -475,7 +476,7 @@ async def _first_life(project: Project, disk: powercuts.PowerCut) -> bool:
 
 
 async def _second_life(project: Project, disk: powercuts.PowerCut, was_acknowledged: bool) -> str | None:
-    """Start again from what the disk has kept, with a receiver in the place of the first, and return what is wrong."""
+    """Start again from the content of the disk with another receiver, and return the problems."""
     assert disk.left is not None
     files = [name for name in disk.left.names("outbox") if not name.startswith(".")]
     if not files:
@@ -523,12 +524,12 @@ async def _second_life(project: Project, disk: powercuts.PowerCut, was_acknowled
     ],
 )
 def test_private_addresses_are_not_contacted(address: str, allowed: bool) -> None:
-    """Only public addresses are contacted, and those of networks that the settings name."""
+    """Only public addresses are contacted, and addresses of networks that the settings name."""
     assert webhook_sender.AddressGuard(("192.168.7.0/24",)).allows("hooks.example.org", address) is allowed
 
 
 async def test_a_name_is_checked_by_the_address_that_it_leads_to(tmp_path: Path) -> None:
-    """A name of loopback is refused unless a setting allows it, and redirects are not followed."""
+    """A name that resolves to loopback is refused unless a setting allows it, and redirects are not followed."""
     async with endpoints.receiver() as receiver:
         url = receiver.url.replace("127.0.0.1", "localhost")
         async with served.in_process(Project(tmp_path / "one")) as service:
@@ -549,7 +550,7 @@ async def test_a_name_is_checked_by_the_address_that_it_leads_to(tmp_path: Path)
 
 
 async def test_a_receiver_that_never_answers_is_named_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that is taken, and never answered, ends with the time that it was given."""
+    """A connection that is accepted but never answered ends at its time limit, and the error names this."""
     monkeypatch.setattr(webhook_sender, "SEND_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         async with served.in_process(Project(tmp_path), notify_allowed=("127.0.0.1",)) as service:
@@ -559,7 +560,7 @@ async def test_a_receiver_that_never_answers_is_named_as_one(tmp_path: Path, mon
 
 
 async def test_messages_travel_by_e_mail(tmp_path: Path) -> None:
-    """A mail has the sentence as its subject and an id of the message; a password is not sent without TLS."""
+    """A mail has the sentence as its subject and the message's id; a password is not sent without TLS."""
     project = Project(tmp_path)
     async with endpoints.mailbox() as mailbox:
         mail: dict[str, Any] = {"smtp_url": mailbox.url, "mail_from": "room@example.org"}
@@ -585,7 +586,7 @@ async def test_messages_travel_by_e_mail(tmp_path: Path) -> None:
 
 
 async def test_messages_are_given_to_commands(tmp_path: Path) -> None:
-    """A program reads the message as JSON; one that fails has not taken it."""
+    """A program reads the message as JSON; if it fails, the message is not delivered."""
     project = Project(tmp_path)
     async with served.in_process(project) as service:
         added = await _add(service, argv=["sh", "-c", "cat >> out.jsonl"])
@@ -629,7 +630,7 @@ async def test_messages_are_given_to_commands(tmp_path: Path) -> None:
     ],
 )
 async def test_an_endpoint_of_a_wrong_form_is_refused(tmp_path: Path, body: dict[str, Any], path: str) -> None:
-    """The refusal names the place of the fault, and nothing is added."""
+    """The refusal names the place of the fault, and no endpoint is added."""
     async with served.in_process(Project(tmp_path)) as service:
         answer = await service.http.post(ADDRESS, json=body)
         found = (await service.http.get(ADDRESS)).json()
@@ -640,7 +641,7 @@ async def test_an_endpoint_of_a_wrong_form_is_refused(tmp_path: Path, body: dict
 
 
 async def test_an_endpoint_for_no_recipe_is_refused(tmp_path: Path) -> None:
-    """The nearest recipe is named, as triggers do; runs of a recipe that is removed later are still told."""
+    """An endpoint for an unknown recipe is refused with the nearest name; runs of a removed recipe are reported."""
     project = Project(tmp_path)
     async with endpoints.receiver() as receiver, scheduled.in_process(project, **ALLOWED) as service:
         added = await _add(service, url=receiver.url, recipe_id="quick")
@@ -664,7 +665,7 @@ async def test_an_endpoint_for_no_recipe_is_refused(tmp_path: Path) -> None:
 
 
 async def test_adding_is_repeated_safely_and_removing_ends_it(tmp_path: Path) -> None:
-    """A repetition finds the endpoint without its secret; a removed one is told nothing more."""
+    """A repetition finds the endpoint without its secret; a removed endpoint receives no more messages."""
     project, once = Project(tmp_path), {"Idempotency-Key": "one"}
     async with endpoints.receiver() as receiver, served.in_process(project, **ALLOWED) as service:
         first = await service.http.post(ADDRESS, json={"url": receiver.url}, headers=once)
@@ -698,7 +699,7 @@ async def _tried(service: served.Served, url: str) -> dict[str, Any]:
 
 
 async def _after(time: clock.FakeClock, seconds: float, found: Sized, count: int) -> None:
-    """Wait until so many are found, and end every sleep of exactly so long: others may sleep as long by chance."""
+    """Wait until this number is found, and end every sleep of exactly this length, also those of others."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while len(found) < count:
             ends = [end for end, _, waiter in time._sleepers if not waiter.done()]

@@ -1,4 +1,4 @@
-"""Notifications over TLS: certificates are checked, by webhooks, by smtps and by STARTTLS."""
+"""Notifications over TLS: webhooks, smtps and STARTTLS check certificates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOM = "room@example.org"
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make an authority, and a certificate of it for 127.0.0.1."""
+    """Create an authority, and a certificate of it for 127.0.0.1."""
     if shutil.which("openssl") is None:
         pytest.skip("needs the program openssl")
     folder = tmp_path_factory.mktemp("tls")
@@ -44,7 +44,7 @@ def tls(certificates: Path) -> ssl.SSLContext:
 
 
 async def tried(project: Project, body: dict[str, Any], **settings: Any) -> dict[str, Any]:
-    """Return what comes of a test message."""
+    """Return the result of a test message."""
     async with served.in_process(project, notify_allowed=("127.0.0.1",), **settings) as service:
         added = await service.http.post(ADDRESS, json=body)
         assert added.status_code == 201, added.text
@@ -55,7 +55,7 @@ async def tried(project: Project, body: dict[str, Any], **settings: Any) -> dict
 async def test_a_webhook_is_posted_only_where_the_certificate_is_trusted(
     project: Project, tls: ssl.SSLContext, certificates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An authority that is not known is refused before anything is sent; `SSL_CERT_FILE` names a known one."""
+    """An unknown authority is refused before any data is sent; `SSL_CERT_FILE` adds a known one."""
     async with endpoints.receiver(tls) as receiver:
         refused = await tried(project, {"url": receiver.url})
         sent_before = len(receiver.posts)
@@ -72,7 +72,7 @@ async def test_a_webhook_is_posted_only_where_the_certificate_is_trusted(
 async def test_mail_is_sent_only_where_the_certificate_is_trusted(
     project: Project, tls: ssl.SSLContext, certificates: Path, monkeypatch: pytest.MonkeyPatch, upgrades: bool
 ) -> None:
-    """Neither the password nor a mail reaches a server whose authority is not known."""
+    """Neither the password nor a mail reaches a server whose authority is unknown."""
     body = {"to": ["a@example.org"]}
     async with endpoints.mailbox(tls, upgrades=upgrades) as mailbox:
         mail = {"smtp_url": mailbox.url.replace("//", "//user:hunter2hunter2@"), "mail_from": ROOM}
@@ -91,7 +91,7 @@ async def test_mail_is_sent_only_where_the_certificate_is_trusted(
 async def test_the_words_of_a_refused_sign_in_are_not_shown(
     project: Project, tls: ssl.SSLContext, certificates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some servers repeat what they were sent, which holds the password."""
+    """The words of a refused sign-in are not shown, since some servers repeat the password in them."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "ca.pem"))
     async with endpoints.mailbox(tls) as mailbox:
         mailbox.refuses = True

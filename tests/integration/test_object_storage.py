@@ -1,4 +1,4 @@
-"""Blobs and logs in object storage, as services and commands use them."""
+"""Blobs and logs in object storage, as services and commands use it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGE = " ".join(f"The lantern {number} was dark." for number in range(10_000))
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[object_server.ObjectServer]:
-    """Give a server that the environment leads to."""
+    """Return a server to which the environment refers."""
     with object_server.serving() as made:
         for name, value in made.environ.items():
             monkeypatch.setenv(name, value)
@@ -30,7 +30,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[object_server.ObjectServ
 
 @pytest.fixture
 def large(project: Project) -> Project:
-    """Give a project with a recipe whose draft is too large for a journal line."""
+    """Return a project with a recipe whose draft is too large for a journal line."""
     project.say("*", text=LARGE)
     step = agent_step("write", "writer", "write", ["discovery"], "draft")
     project.add_recipe({"recipe_id": "large", "label": "L", "phase_a": [dict(DISCOVER)], "phase_b": [step], "dod": []})
@@ -38,7 +38,7 @@ def large(project: Project) -> Project:
 
 
 def command(project: Project, *words: str, url: str | None = URL, code: int = 0) -> str:
-    """Call the command line on a project, and return what it says; secrets are never in it."""
+    """Execute a command on a project, check that its output contains no secrets, and return the output."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CONTROL_ROOM_")}
     if url is not None:
         environ["CONTROL_ROOM_BLOBS_URL"] = url
@@ -49,7 +49,7 @@ def command(project: Project, *words: str, url: str | None = URL, code: int = 0)
 
 
 async def test_a_run_keeps_its_blobs_and_logs_in_a_bucket(large: Project, server: object_server.ObjectServer) -> None:
-    """A run is shown from objects, and a copy without the bucket is whole: by export and by backup."""
+    """A run is shown from objects, and a copy by export or backup is complete without the bucket."""
     async with served.in_process(large, blobs_url=URL) as service:
         run_id = (await service.run("large"))["run_id"]
         shown = await service.http.get(f"/api/runs/{run_id}/cache/draft")
@@ -84,7 +84,7 @@ async def test_a_run_keeps_its_blobs_and_logs_in_a_bucket(large: Project, server
 
 
 async def test_commands_need_the_bucket_of_the_store(large: Project, server: object_server.ObjectServer) -> None:
-    """Commands read and verify what is in the bucket, and are refused by name without it."""
+    """Commands read and verify runs in the bucket; without it they are refused with its name."""
     async with served.in_process(large, blobs_url=URL) as service:
         run_id = (await service.run("large"))["run_id"]
     verified = json.loads(command(large, "runs", "verify", run_id, "--json"))
@@ -102,7 +102,7 @@ async def test_commands_need_the_bucket_of_the_store(large: Project, server: obj
 
 
 async def test_a_wrong_address_keeps_the_service_from_starting(large: Project) -> None:
-    """The setting is named, and what may be a secret in the address is not repeated."""
+    """The refusal names the setting, and does not repeat possible secrets of the address."""
     for url in ("ftp://key:word@host/x", "s3://key:word@runs/x"):
         said = command(large, "serve", "--blobs", url, code=5)
         assert "--blobs" in said

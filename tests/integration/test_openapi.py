@@ -1,4 +1,4 @@
-"""The OpenAPI document: equal to the code, complete, and true."""
+"""The OpenAPI document: equal to the code, complete, and correct."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def operations() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_the_published_document_is_the_codes() -> None:
-    """`openapi/openapi.json` is what the code says; `scripts/publish_openapi.py` writes it anew."""
+    """`openapi/openapi.json` equals the document of the code; `scripts/publish_openapi.py` writes it."""
     assert PUBLISHED.read_text(encoding="utf-8") == routes.openapi_text()
 
 
 def test_the_methods_of_an_address_are_told_without_the_document() -> None:
-    """A 405 lists the methods that the document has, and does not compose it, which would hold up all other answers."""
+    """A 405 lists the methods of the document without composing the document, which would delay all other answers."""
     app = routes.create()
     told = {path: set(document.methods_at(app, path)) - {"HEAD"} for path in DOCUMENT["paths"]}
 
@@ -38,7 +38,7 @@ def test_the_methods_of_an_address_are_told_without_the_document() -> None:
 
 
 def test_every_address_of_the_contract_is_documented() -> None:
-    """The six addresses of appendix D and those of the issue are all there."""
+    """The document contains exactly the six addresses of appendix D and the listed others."""
     assert {name for name, _ in operations()} == {
         "POST /api/runs",
         "GET /api/runs",
@@ -148,7 +148,7 @@ def test_every_address_of_the_contract_is_documented() -> None:
 
 @pytest.mark.parametrize(("name", "operation"), list(operations()))
 def test_an_operation_is_documented_whole(name: str, operation: dict[str, Any]) -> None:
-    """Every operation says what it does and what each answer means; refusals are problem documents with examples."""
+    """Every operation describes itself and each answer; refusals are problem documents with examples."""
     refused = {status: answer for status, answer in operation["responses"].items() if int(status) >= 400}
 
     assert operation["summary"]
@@ -163,14 +163,14 @@ def test_an_operation_is_documented_whole(name: str, operation: dict[str, Any]) 
 
 
 def test_only_unroutable_tasks_are_a_422() -> None:
-    """No operation but the start of a run answers 422, and FastAPI's own form of it appears nowhere."""
+    """Only the start of a run answers 422, and FastAPI's own form of a 422 is never used."""
     assert [name for name, operation in operations() if "422" in operation["responses"]] == ["POST /api/runs"]
     assert "HTTPValidationError" not in DOCUMENT["components"]["schemas"]
 
 
 @pytest.mark.parametrize("code", sorted(refusals.EXAMPLES))
 def test_an_example_is_a_problem_document(code: str) -> None:
-    """Every example of a refusal has the documented form, and some operation uses it."""
+    """Every example of a refusal has the documented form, and at least one operation uses it."""
     example = DOCUMENT["components"]["examples"][code]["value"]
     jsonschema.validate(example, DOCUMENT["components"]["schemas"]["Problem"])
 
@@ -178,7 +178,7 @@ def test_an_example_is_a_problem_document(code: str) -> None:
 
 
 def test_references_lead_somewhere() -> None:
-    """Every reference in the document names a component that there is."""
+    """Every reference in the document names an existing component."""
     text = json.dumps(DOCUMENT)
     for kind, named in DOCUMENT["components"].items():
         for reference in _references(text, kind):

@@ -15,13 +15,13 @@ ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 
 async def order(service: served.Served, run_id: str, verb: str, body: Any = None) -> tuple[int, Any]:
-    """Give an order and return what was answered."""
+    """Send an order and return the answer."""
     answer = await service.http.post(f"/api/runs/{run_id}/{verb}", json=body)
     return answer.status_code, answer.json()
 
 
 async def speaking(service: served.Served) -> str:
-    """Start a run and return its id once its writer is speaking, for ever."""
+    """Start a run, wait until its writer works without end, and return its id."""
     service.project.say("draft", hang=True)
     run_id = await service.start("draft", args=ARRIVAL)
     await service.until(run_id, step="draft")
@@ -41,7 +41,7 @@ async def test_a_running_run_is_cancelled(service: served.Served) -> None:
 
 
 async def test_a_pending_run_is_cancelled(project: projects.Project) -> None:
-    """A run that waits for a slot is cancelled without ever running."""
+    """A run that waits for capacity is cancelled without ever running."""
     async with served.in_process(project, max_running=1) as service:
         first = await speaking(service)
         second = await service.start("quick")
@@ -54,7 +54,7 @@ async def test_a_pending_run_is_cancelled(project: projects.Project) -> None:
 
 
 async def test_orders_to_an_ended_run_are_refused(service: served.Served) -> None:
-    """A run that is done is not cancelled, paused, unpaused or resumed: 409, with its state."""
+    """A done run cannot be cancelled, paused, unpaused or resumed: the answer is a 409 with its state."""
     run_id = (await service.run("quick"))["run_id"]
     answered = {verb: await order(service, run_id, verb) for verb in ("cancel", "pause", "unpause", "resume")}
 
@@ -79,7 +79,7 @@ async def test_orders_to_nobody_are_not_found(service: served.Served, verb: str,
 
 
 async def test_a_paused_run_starts_no_new_step(service: served.Served, held: Held) -> None:
-    """A paused run stops behind the step in flight, keeps still, and goes on when it may."""
+    """A paused run stops after the step in flight, starts no other, and continues after an unpause."""
     service.project.say("draft", text=projects.REPLY, delay_seconds=DELAY_SECONDS)
     run_id = await service.start("draft", args=ARRIVAL)
     await service.until(run_id, step="draft")
@@ -101,7 +101,7 @@ async def test_a_paused_run_starts_no_new_step(service: served.Served, held: Hel
 
 
 async def test_a_paused_run_can_be_cancelled(service: served.Served, held: Held) -> None:
-    """A paused run is unfinished, so it can be ended."""
+    """A paused run is unfinished, so it can be cancelled."""
     service.project.say("draft", text=projects.REPLY, delay_seconds=DELAY_SECONDS)
     run_id = await service.start("draft", args=ARRIVAL)
     await service.until(run_id, step="draft")
@@ -115,7 +115,7 @@ async def test_a_paused_run_can_be_cancelled(service: served.Served, held: Held)
 
 
 async def test_a_failed_run_is_resumed_from_its_failed_step(service: served.Served) -> None:
-    """A resumed run keeps what it had, repeats what failed, and can end well."""
+    """A resumed run keeps its finished steps, repeats the failed one, and can end as `done`."""
     run_id = (await service.run("draft", args={"scene_path": "Story/Scenes/SCN-late.md"}))["run_id"]
     failed = await service.show(run_id)
     service.project.write("Story/Scenes/SCN-late.md", projects.SCENE)
@@ -135,7 +135,7 @@ async def test_a_failed_run_is_resumed_from_its_failed_step(service: served.Serv
 
 
 async def test_a_cancelled_run_is_resumed(service: served.Served) -> None:
-    """A cancelled run can be sent on, and what it had is not done again."""
+    """A cancelled run can be resumed, and does not repeat its finished steps."""
     run_id = await speaking(service)
     await order(service, run_id, "cancel")
     await service.until(run_id, "cancelled")
@@ -149,7 +149,7 @@ async def test_a_cancelled_run_is_resumed(service: served.Served) -> None:
 
 
 async def test_a_resume_may_go_back_to_an_earlier_step(service: served.Served) -> None:
-    """With `from`, the named step and what follows are done again."""
+    """With `from`, the named step and the later ones run again."""
     service.project.say("polish", error={"code": "agent_failed", "message": "no"})
     run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
     service.project.say("polish", text="Polished.")
@@ -162,7 +162,7 @@ async def test_a_resume_may_go_back_to_an_earlier_step(service: served.Served) -
 
 
 async def test_a_resume_may_change_the_arguments(service: served.Served) -> None:
-    """With `args`, the run goes on with what is put over its arguments, if its finished steps allow that."""
+    """With `args`, the run continues with changed arguments, if its finished steps allow that."""
     run_id = (await service.run("draft", args={"scene_path": "Story/none.md", "words": 20}))["run_id"]
     answered = await order(service, run_id, "resume", {"args": ARRIVAL})
     ended = await service.until(run_id, "done", "failed")
@@ -172,7 +172,7 @@ async def test_a_resume_may_change_the_arguments(service: served.Served) -> None
 
 
 async def test_a_resume_may_take_the_recipe_as_it_is_now(service: served.Served) -> None:
-    """With `recipe: current`, a mended recipe is frozen anew; without it the run keeps the one that it began with."""
+    """With `recipe: current`, a changed recipe is frozen again; without it, the run keeps its first one."""
     whole = projects.draft("mended")
     service.project.add_recipe(whole | {"dod": [{"check": "file_exists", "path": "Story/none.md"}]})
     run_id = (await service.run("mended", args=ARRIVAL))["run_id"]
@@ -187,7 +187,7 @@ async def test_a_resume_may_take_the_recipe_as_it_is_now(service: served.Served)
 
 
 async def test_a_recipe_that_does_not_fit_is_refused(service: served.Served) -> None:
-    """A recipe whose finished steps have changed is refused before anything happens, and the run stays as it was."""
+    """A recipe whose finished steps have changed is refused, and the run stays failed."""
     whole = projects.draft("changed")
     service.project.add_recipe(whole)
     run_id = (await service.run("changed", args={"scene_path": "Story/none.md"}))["run_id"]
@@ -212,7 +212,7 @@ async def test_a_recipe_that_does_not_fit_is_refused(service: served.Served) -> 
     ],
 )
 async def test_a_wrong_resume_is_refused(service: served.Served, body: Any, code: str) -> None:
-    """A resume that names no step, or does not fit, changes nothing."""
+    """A resume from an unknown step, or with an invalid body, is refused and leaves the run failed."""
     run_id = (await service.run("draft", args={"scene_path": "Story/none.md"}))["run_id"]
     status, problem = await order(service, run_id, "resume", body)
     shown = await service.show(run_id)
@@ -222,7 +222,7 @@ async def test_a_wrong_resume_is_refused(service: served.Served, body: Any, code
 
 
 async def test_a_finished_run_is_deleted(service: served.Served) -> None:
-    """A deleted run is gone from lists and disk; its receipts stay."""
+    """A deleted run is removed from lists and disk; its receipts remain."""
     run_id = (await service.run("quick"))["run_id"]
     receipt_id = (await service.http.get(f"/api/runs/{run_id}/cache/discovery")).json()["receipt_id"]
     deleted = await service.http.delete(f"/api/runs/{run_id}")
@@ -238,7 +238,7 @@ async def test_a_finished_run_is_deleted(service: served.Served) -> None:
 
 
 async def test_an_unfinished_run_is_not_deleted(service: served.Served) -> None:
-    """A run that has not ended is not deleted: 409."""
+    """The deletion of a run that has not ended is refused with a 409."""
     run_id = await speaking(service)
     refused = await service.http.delete(f"/api/runs/{run_id}")
     shown = await service.show(run_id)
@@ -248,7 +248,7 @@ async def test_an_unfinished_run_is_not_deleted(service: served.Served) -> None:
 
 
 async def test_a_failed_check_opens_an_issue(service: served.Served) -> None:
-    """A definition of done that is not met fails the run and leaves one issue for each failed check."""
+    """A definition of done that fails, fails the run and creates one issue for each failed check."""
     bridge = "Story/Scenes/SCN-the-bridge.md"
     ended = await service.run("picky", args=ARRIVAL | {"other_path": bridge})
     issues = [json.loads(path.read_text()) for path in (service.project.data / "issues").glob("*.json")]

@@ -1,4 +1,4 @@
-"""The UI's files: what is served where, and that nothing in them needs another server, a build or much room."""
+"""The UI's files: which are served at which address, without another server, a build or much space."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IMPORTED = re.compile(r"""^(?:import|export)\b[^;"'=(]*?\bfrom\s*["']([^"']+)["'
 
 
 class Document(HTMLParser):
-    """Collects what a strict policy would refuse."""
+    """Collects parts of a document that a strict policy would refuse."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Document(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note attributes that execute or style."""
+        """Note attributes that contain code or style."""
         self.inline += [name for name, _ in attrs if name.startswith("on") or name == "style"]
         self._in = dict(attrs) if tag in ("script", "style") else None
 
@@ -57,7 +57,7 @@ class Document(HTMLParser):
     ["/", "/runs", "/runs/20260210T143000Z-k3x9af", "/inbox", "/start", "/plans/sp_x", "/cost", "/conferences/x"],
 )
 async def test_every_page_has_one_document(service: served.Served, path: str) -> None:
-    """A page's address can be loaded anew; its policy admits the import map by its hash, and nothing inline."""
+    """The address of a page can be reloaded; the policy allows the import map by its hash, and no inline code."""
     answer = await service.http.get(path)
     document = Document(answer.text)
     digest = base64.b64encode(hashlib.sha256(document.import_map.encode()).digest()).decode()
@@ -72,7 +72,7 @@ async def test_every_page_has_one_document(service: served.Served, path: str) ->
 
 
 async def test_a_file_is_sent_once(service: served.Served) -> None:
-    """A browser asks again each time, and gets the file only when it has changed."""
+    """A browser asks again each time, and receives the file only when it has changed."""
     first = await service.http.get("/ui/js/main.js")
     again = await service.http.get("/ui/js/main.js", headers={"If-None-Match": first.headers["etag"]})
 
@@ -95,13 +95,13 @@ async def test_a_file_is_sent_once(service: served.Served) -> None:
     ],
 )
 async def test_nothing_else_is_served(service: served.Served, method: str, path: str, status: int) -> None:
-    """Only the files of the UI have an address, and they are only read."""
+    """Only the files of the UI have an address, and they can only be read."""
     assert (await service.http.request(method, path)).status_code == status
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/run/x", "/api", "/metrics", "/healthz"])
 async def test_a_browser_at_an_unknown_address_gets_a_page(service: served.Served, path: str) -> None:
-    """A browser that asks for an address that does not exist gets the pages, as 404; data stays data for everyone."""
+    """A browser at an unknown address receives the pages with a 404; addresses of data return data to every client."""
     answer = await service.http.get(path, headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     is_page = answer.headers["content-type"].startswith("text/html")
 
@@ -111,7 +111,7 @@ async def test_a_browser_at_an_unknown_address_gets_a_page(service: served.Serve
 
 
 async def test_pages_need_no_token(project: Project) -> None:
-    """Pages hold no data: with a token they are open, so that a browser can sign in, and the interface is not."""
+    """Pages contain no data and need no token, so that a browser can sign in; the API needs the token."""
     async with served.in_process(project, api_token="t" * 32) as service:
         page, data = [await service.http.get(path) for path in ("/runs", "/api/runs")]
 
@@ -119,7 +119,7 @@ async def test_pages_need_no_token(project: Project) -> None:
 
 
 def imports(name: str) -> Iterator[str]:
-    """Return the files that a module imports, as names below the folder of the UI's files."""
+    """Return the files that a module imports, as names below the UI's folder."""
     imported = json.loads(Document((STATIC / "index.html").read_text()).import_map)["imports"]
     for target in IMPORTED.findall((STATIC / name).read_text()):
         path = imported.get(target) or posixpath.join("/ui", posixpath.dirname(name), target)
@@ -128,33 +128,33 @@ def imports(name: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_import_is_a_file(name: str) -> None:
-    """Modules import one another by relative paths, and libraries by the names of the import map."""
+    """Modules import one another by relative paths, and libraries by names of the import map."""
     missing = [target for target in imports(name) if not (STATIC / target).is_file()]
 
     assert missing == []
 
 
 def pages() -> list[str]:
-    """Return the modules of pages that are loaded when one is opened."""
+    """Return the modules of pages that are loaded when a page is opened."""
     return [f"js/{target.removeprefix('./')}" for target in LATER.findall((STATIC / "js/main.js").read_text())]
 
 
 def test_every_module_is_imported() -> None:
-    """No module is left behind: each is imported, and the first by the document."""
+    """Each module is imported, and the document imports the first one."""
     imported = {target for name in MODULES for target in imports(name)} | {"js/main.js", *pages()}
 
     assert [name for name in MODULES if name not in imported] == []
 
 
 def test_no_script_is_long() -> None:
-    """A script has at most 400 lines, as a module of the service has."""
+    """A script has at most 400 lines, like a module of the service."""
     lengths = {str(path.relative_to(STATIC)): len(path.read_text().splitlines()) for path in STATIC.rglob("*.js")}
 
     assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
 def test_the_files_are_small() -> None:
-    """All scripts together, libraries included, and all styles stay within their budget, compressed."""
+    """All scripts with libraries, and all styles, keep within their budget of compressed bytes."""
     sizes = {"js": 0, "css": 0}
     for path in STATIC.rglob("*"):
         kind = {".mjs": "js", ".js": "js", ".css": "css"}.get(path.suffix)
@@ -165,7 +165,7 @@ def test_the_files_are_small() -> None:
 
 
 def test_libraries_are_as_published() -> None:
-    """Each vendored file is the one that its package published, with its licence beside it."""
+    """Each vendored file equals the published file of its package, and its licence is beside it."""
     vendored = json.loads((STATIC / "vendor" / "vendored.json").read_text())
 
     assert sorted(each["file"] for each in vendored) == sorted(path.name for path in (STATIC / "vendor").glob("*.mjs"))

@@ -1,4 +1,4 @@
-"""Pauses of backends: a service that was refused with `Retry-After` is left alone, also after a restart."""
+"""Pauses of backends: a backend that answered with `Retry-After` gets no prompt before then, also after a restart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.agents import http_service
 
 
 async def test_retry_after_counts_after_a_restart(project: Project) -> None:
-    """The first run's prompt is refused for ten minutes; the next service holds another run's prompt until then."""
+    """A backend refuses a prompt for ten minutes; the next service holds another run's prompt until then."""
     if util.find_spec("openai") is None:
         pytest.skip("the package openai is not installed")
     refusal = http_service.said_json({"error": {"message": "No."}}, 429, retry_after="600", x_should_retry="false")
@@ -41,7 +41,7 @@ async def test_retry_after_counts_after_a_restart(project: Project) -> None:
 
 
 async def test_a_refused_prompt_is_explained_by_its_service(project: Project) -> None:
-    """The run whose own prompt was refused does not seem to be at work: `why` says when the service is asked again."""
+    """For a run with a refused prompt, `why` shows when the service asks the backend again."""
     if util.find_spec("openai") is None:
         pytest.skip("the package openai is not installed")
     refusal = http_service.said_json({"error": {"message": "No."}}, 429, retry_after="90")

@@ -1,4 +1,4 @@
-"""Pauses: an order is answered with the state that is shown, and may cut off what is in flight, in every language."""
+"""Pauses: an order returns the state that is shown, and may interrupt steps in flight, in every language."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.dialects.amplifier import recipe_harness as amplifier
 
 SCENE = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
-# A command whose first try never ends, and neither does the process that it starts.
+# A command whose first attempt never ends, with a process that never ends either.
 SLEEP = f"sleep {30_000 + os.getpid()}"
 STUCK = f"[ -e again ] && exit 0; {SLEEP} & touch again; wait"
 WORKFLOW = {"version": "1.1", "name": "stuck", "steps": [{"name": "Work", "command": ["sh", "-c", STUCK]}]}
@@ -51,7 +51,7 @@ def mend(project: projects.Project) -> None:
 
 
 def sleeping() -> list[str]:
-    """Return the processes that a stuck command has started."""
+    """Return the processes that a hanging command has started."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -61,20 +61,20 @@ def sleeping() -> list[str]:
 
 
 async def told(service: served.Served, run_id: str, verb: str, body: Any = None) -> tuple[int, Any]:
-    """Give an order and return what was answered."""
+    """Send an order and return the answer."""
     answer = await service.http.post(f"/api/runs/{run_id}/{verb}", json=body)
     return answer.status_code, answer.json()
 
 
 def shown(run: dict[str, Any]) -> dict[str, Any]:
-    """Return what an order answers, as a poll shows it."""
+    """Return the fields of a polled run that an order's answer contains."""
     names = ("run_id", "status") if run["reason"] is None else ("run_id", "status", "reason")
     return {name: run[name] for name in names}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_pause_may_cut_off_what_is_in_flight(project: projects.Project, language: str) -> None:
-    """Nothing is recorded of a step that a pause cuts off, and it runs again as its next attempt."""
+    """A step that a pause interrupts leaves no record, and runs again as its next attempt."""
     recipe_id, args, key = LANGUAGES[language]
     prepare(project, language)
     async with served.in_process(project) as service:
@@ -105,7 +105,7 @@ async def test_a_pause_may_cut_off_what_is_in_flight(project: projects.Project, 
 
 
 async def test_an_order_answers_what_is_shown(service: served.Served) -> None:
-    """A pause that waits for its step is `pausing`, which a pause at once makes `paused`, and a cancel is over."""
+    """A pause waiting for its step is `pausing`, an immediate one makes it `paused`, and a cancel is `cancelled`."""
     service.project.say("draft", hang=True)
     run_id = await service.start("draft", args=SCENE)
     await service.until(run_id, step="draft")
@@ -122,7 +122,7 @@ async def test_an_order_answers_what_is_shown(service: served.Served) -> None:
 
 
 async def test_a_run_that_waits_for_its_turn_is_paused(project: projects.Project) -> None:
-    """What nobody performs is paused when the order is answered, queued again when it is unpaused."""
+    """A run without a performer is `paused` in the answer of the order, and queued again after an unpause."""
     project.say("draft", hang=True)
     async with served.in_process(project, max_running=1) as service:
         first = await service.start("draft", args=SCENE)
@@ -136,7 +136,7 @@ async def test_a_run_that_waits_for_its_turn_is_paused(project: projects.Project
 
 @pytest.mark.parametrize("body", [{"interrupt": "yes"}, {"now": True}, [], 3])
 async def test_a_wrong_pause_is_refused(service: served.Served, body: Any) -> None:
-    """A body that means nothing changes nothing."""
+    """An invalid body of a pause is refused, and the run does not change."""
     service.project.say("draft", hang=True)
     run_id = await service.start("draft", args=SCENE)
     await service.until(run_id, step="draft")

@@ -1,6 +1,4 @@
-"""The chief's role in plans over HTTP, line by line: decompose, scope, define what is done,
-sequence, and nothing else.
-"""
+"""The chief's role in plans over HTTP, as specified: decompose, scope, define what is done, sequence, and no more."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ DONE = {"deps": [], "dod": "It is done."}
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Return a project whose chief speaks from the script, too."""
+    """Return a project whose chief has scripted replies, too."""
     made = planning.make_project(tmp_path / "project")
     document = json.loads((made.data / "agents.json").read_text(encoding="utf-8"))
     chief = {"id": "chief-001", "archetype": "chief", "tier": "t3", "backend": "said", "role": "The chief."}
@@ -31,7 +29,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[Planned]:
-    """Return the service over it, in process."""
+    """Return the service of the project, in process."""
     async with planning.in_process(project) as service:
         yield service
 
@@ -44,18 +42,18 @@ def says(project: Project, *tasks: dict[str, Any], key: str = "chief") -> None:
 
 
 async def asked(service: Planned, **more: Any) -> planning.Plan:
-    """Ask for a plan of the intent."""
+    """Request a plan of the intent."""
     return planning.answered(await service.ask(intent=INTENT, **more), 201)
 
 
 async def drafted(service: Planned) -> planning.Plan:
-    """Ask for a plan of the intent, and return it with the chief's tasks, or as failed."""
+    """Request a plan of the intent, and return it with the chief's tasks, or as failed."""
     plan = await asked(service)
     return await service.plan_until(plan, lambda shown: bool(shown["tasks"]) or shown["status"] == "failed")
 
 
 async def test_the_chief_decomposes_sequences_and_defines_done(service: Planned) -> None:
-    """An intent becomes a draft of the chief's tasks, dependencies and definitions of done; a person approves it."""
+    """An intent becomes a draft with the chief's tasks, dependencies and definitions of done; a person approves it."""
     says(service.project, task("sweep the hall", dod="No dust"), task("paint the hall", 1, dod="Blue"))
     plan = await drafted(service)
     (run,) = await service.runs_of(plan)
@@ -77,7 +75,7 @@ async def test_the_chief_decomposes_sequences_and_defines_done(service: Planned)
 
 
 async def test_the_chief_scopes(service: Planned) -> None:
-    """A question of the chief is its task's; what fits no recipe, or has wrong arguments, is asked about, too."""
+    """The chief's question belongs to its task; a task without a recipe or valid arguments gets a question, too."""
     says(
         service.project,
         task("sweep something", scoping_question="What is to be swept?"),
@@ -107,7 +105,7 @@ async def test_the_chief_scopes(service: Planned) -> None:
     ],
 )
 async def test_one_correction(service: Planned, reply: str) -> None:
-    """A reply that is no plan, or that chooses a recipe, is told to the chief once; the second one counts."""
+    """The chief gets one correction of a reply that is not a plan or chooses a recipe; the second reply counts."""
     service.project.say("chief", text=reply)
     says(service.project, task("sweep the hall"), key="chief.correction")
     plan = await drafted(service)
@@ -118,7 +116,7 @@ async def test_one_correction(service: Planned, reply: str) -> None:
 
 
 async def test_then_a_clear_failure(service: Planned) -> None:
-    """After the correction the plan has failed with the chief's error, and its run with the same; a start asks anew."""
+    """After the correction, plan and run fail with the chief's error; a start asks the chief again."""
     service.project.say("chief*", text="No.")
     failed = await drafted(service)
     run = await service.show(failed["chief_run_id"])
@@ -134,7 +132,7 @@ async def test_then_a_clear_failure(service: Planned) -> None:
 
 
 async def test_while_the_chief_is_at_work(service: Planned) -> None:
-    """Nothing of the plan can be changed or begun until the chief's tasks are there; a cancel of its run fails it."""
+    """Until the chief's tasks arrive, changes and starts of the plan are refused; a cancel of the run fails it."""
     service.project.say("chief", hang=True)
     plan = await asked(service)
     run = await service.until(plan["chief_run_id"], step="chief")
@@ -157,7 +155,7 @@ async def test_while_the_chief_is_at_work(service: Planned) -> None:
 
 
 async def test_the_chief_is_asked_once_for_a_key(service: Planned) -> None:
-    """The same intent under the same key is one plan and one run of the chief."""
+    """The same intent under the same key creates one plan and one run of the chief."""
     says(service.project, task("sweep the hall"))
     first = await asked(service, key="house")
     again = await service.ask(intent=INTENT, key="house")
@@ -168,7 +166,7 @@ async def test_the_chief_is_asked_once_for_a_key(service: Planned) -> None:
 
 
 async def test_an_intent_beside_tasks_is_a_title(service: Planned) -> None:
-    """With tasks given nobody is asked; the plan is its user's."""
+    """With tasks given, the chief is not called, and the plan belongs to its user."""
     plan = await service.plan(task("sweep the hall"), intent=INTENT)
 
     assert (plan["created_by"], plan["intent"], plan["chief_run_id"]) == ("user", INTENT, None)
@@ -179,7 +177,7 @@ async def test_an_intent_beside_tasks_is_a_title(service: Planned) -> None:
 
 
 async def test_a_person_decides_where_the_chief_is_unsure(service: Planned) -> None:
-    """Over HTTP: approve says who reviews, the plan shows the gate, and its answer fails the task or ends it well."""
+    """The approval names who reviews, the plan shows the gate, and its answer fails the task or ends it as done."""
     unsure = {
         "verdict": "unsure",
         "why": "I see no paint.",

@@ -1,6 +1,6 @@
-"""Session plans over HTTP, line by line as they are specified: structure, task states, user controls, the file's shape.
+"""Session plans over HTTP, as specified: structure, task states, user controls, the shape of the file.
 
-Each part is named for the part of execution-modes that it takes the lines from.
+Each part is named for the part of execution-modes that contains its lines.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[Planned]:
-    """Return the service over it, in process."""
+    """Return the service of the project, in process."""
     async with planning.in_process(project) as service:
         yield service
 
 
 def letter(session_id: str, *tasks: dict[str, Any], **fields: Any) -> str:
-    """Return a plan as appendix G writes it, with no field of ours."""
+    """Return a plan as in appendix G, without the service's own fields."""
     plan = {"session_id": session_id, "created_by": "chief", "status": "draft", "created_at": "2026-02-10T14:00:00Z"}
     return json.dumps(plan | fields | {"tasks": list(tasks)})
 
 
 def lettered(number: int, *deps: int, **fields: Any) -> dict[str, Any]:
-    """Return a task as appendix G writes it."""
+    """Return a task as in appendix G."""
     usual = {"recipe_id": "sweep", "dod": "It is clean", "status": "pending", "run_id": None}
     return {"id": number, "description": f"sweep room {number}", "deps": list(deps)} | usual | fields
 
@@ -52,7 +52,7 @@ def lettered(number: int, *deps: int, **fields: Any) -> dict[str, Any]:
 
 
 async def test_storage(service: Planned) -> None:
-    """A plan is `.control-room/sessions/{session_id}/plan.json`, and its file is what is answered."""
+    """A plan is stored in `.control-room/sessions/{session_id}/plan.json`, and answers equal the file."""
     plan = await service.plan(*sweeping(2), intent="A clean house")
 
     assert service.file(plan).is_file()
@@ -61,7 +61,7 @@ async def test_storage(service: Planned) -> None:
 
 
 async def test_shape(service: Planned) -> None:
-    """A plan has the fields of the appendix; one made of tasks is a user's, a draft, and its id begins with `sp_`."""
+    """A plan has the fields of the appendix; a plan of tasks is a user's draft, and its id begins with `sp_`."""
     plan = await service.plan(task("sweep the hall", dod="It is clean"), task("sweep the stairs", 1))
     first, second = plan["tasks"]
 
@@ -73,7 +73,7 @@ async def test_shape(service: Planned) -> None:
 
 
 async def test_shape_written_by_hand(project: Project) -> None:
-    """A file in the letter of the appendix is listed, shown and executed; what it holds beside our fields stays."""
+    """A file as in the appendix is listed, shown and executed; unknown fields in it are kept."""
     tasks = [
         lettered(1, status="done", run_id="run_abc"),
         lettered(2, 1, status="blocked", note="mine"),
@@ -101,7 +101,7 @@ async def test_shape_written_by_hand(project: Project) -> None:
 
 
 async def test_shape_of_a_running_plan_written_by_hand(project: Project) -> None:
-    """A file that says `running` goes on when a service starts, as one that an earlier service left."""
+    """A service continues a plan whose file contains `running`, as one of an earlier service."""
     tasks = [lettered(1, status="done", run_id="run_abc"), lettered(2, 1, status="blocked")]
     project.write(".control-room/sessions/by-hand/plan.json", letter("by-hand", *tasks, status="running"))
     async with planning.in_process(project) as service:
@@ -116,7 +116,7 @@ async def test_shape_of_a_running_plan_written_by_hand(project: Project) -> None
 
 
 async def test_each_task_is_one_run(service: Planned) -> None:
-    """A task's run is one like any other: listed, of the plan's session, and it names the task that it is for."""
+    """The run of a task is like any other: listed, of the plan's session, and it names its task."""
     plan = await service.started(task("sweep the hall"), CARRY, labels={"book": "one"}, priority=3)
     ended = await service.ends(plan)
     runs = {run["run_id"]: run for run in await service.runs_of(plan)}
@@ -131,7 +131,7 @@ async def test_each_task_is_one_run(service: Planned) -> None:
 
 
 async def test_a_pending_task_is_begun(service: Planned) -> None:
-    """As soon as a task is pending in a running plan its run is made, and `run_id` names it while it runs."""
+    """A pending task of a running plan gets a run at once, and `run_id` names the run."""
     service.toolbox.hold(1, 2)
     plan = await service.started(task("sweep the hall"), task("paint the door", 1))
     await service.toolbox.begun(1)
@@ -148,7 +148,7 @@ async def test_a_pending_task_is_begun(service: Planned) -> None:
 
 
 async def test_independent_tasks_run_together(project: Project) -> None:
-    """Tasks that need nothing of one another run at once, in the order of the list, as many as the pool takes."""
+    """Independent tasks run together, in the order of the list, as many as the capacity allows."""
     async with planning.in_process(project, max_running=2) as service:
         service.toolbox.hold(1, 2, 3, 4)
         plan = await service.started(*sweeping(4))
@@ -164,11 +164,11 @@ async def test_independent_tasks_run_together(project: Project) -> None:
     assert service.toolbox.busiest == 2
 
 
-# -- Mode B, what the agents see
+# -- Mode B, what agents receive
 
 
 async def test_agents_see_their_task_alone(tmp_path: Path) -> None:
-    """A prompt of a task's run holds its own description and answers, and nothing of the plan or of other tasks."""
+    """A prompt of a task's run contains its own description and answers, but no part of the plan or other tasks."""
     project = Project(tmp_path / "project")
     args = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
     tasks = [
@@ -208,7 +208,7 @@ async def test_pending_when_all_deps_are_satisfied(service: Planned) -> None:
 
 
 async def test_blocked_waits_for_its_dependencies(service: Planned) -> None:
-    """A task is blocked as long as one of those that it depends on is not done, and not begun."""
+    """A task is blocked, and does not run, while one of its dependencies is not done."""
     service.toolbox.hold(1, 2)
     plan = await service.started(task("sweep the hall"), task("sweep the stairs"), task("paint the door", 1, 2))
     await service.toolbox.begun(1, 2)
@@ -222,7 +222,7 @@ async def test_blocked_waits_for_its_dependencies(service: Planned) -> None:
 
 
 async def test_needs_scoping_before_it_can_be_routed(service: Planned) -> None:
-    """A task that no recipe fits asks which one to take; nothing of it is begun, and the rest goes on."""
+    """A task without a fitting recipe asks for one and does not start, and the other tasks run."""
     plan = await service.started(planning.NOT_A_TASK, task("sweep the hall"))
     stuck = await service.comes_to(plan, "needs_scoping", "done", status="running")
     unknown = the(stuck, 1)
@@ -233,7 +233,7 @@ async def test_needs_scoping_before_it_can_be_routed(service: Planned) -> None:
 
 
 async def test_needs_scoping_for_missing_arguments(service: Planned) -> None:
-    """A task whose recipe needs an argument that nobody gave asks for it, by name and with what it is for."""
+    """A task whose recipe needs a missing argument asks for it, by name and purpose."""
     plan = await service.plan(task("carry it upstairs"))
     unknown = the(plan, 1)
 
@@ -244,7 +244,7 @@ async def test_needs_scoping_for_missing_arguments(service: Planned) -> None:
 
 
 async def test_running_while_its_run_is_not_at_its_end(service: Planned) -> None:
-    """A task is running from the start of its run, through a pause of that run, to its end."""
+    """A task is running from the start of its run to its end, also while the run is paused."""
     service.toolbox.hold(1)
     plan = await service.started(task("sweep the hall"))
     await service.toolbox.begun(1)
@@ -264,7 +264,7 @@ async def test_running_while_its_run_is_not_at_its_end(service: Planned) -> None
 
 @pytest.mark.parametrize(("decision", "ending"), [("approve", "done"), ("deny", "failed")])
 async def test_running_while_a_person_is_asked(project: Project, decision: str, ending: str) -> None:
-    """A task whose run waits at a gate is running, also after a restart; the rest goes on, and the answer ends it."""
+    """A task whose run waits at a gate is running, also after a restart; others run, and the answer ends it."""
     asking.add(project, "ship", {"gate": "ship", "prompt": "Ship it?"})
     toolbox = chores.Toolbox()
     platform = chores.platform(toolbox)
@@ -285,7 +285,7 @@ async def test_running_while_a_person_is_asked(project: Project, decision: str, 
 
 
 async def test_done_when_its_definition_of_done_is_satisfied(tmp_path: Path) -> None:
-    """With the checks of its recipe met a task is done; with one not met it is failed, and an issue is there."""
+    """A task is done when the checks of its recipe pass; otherwise it fails, and an issue is created."""
     project = Project(tmp_path / "project")
     scenes = {"scene_path": "Story/Scenes/SCN-the-arrival.md", "other_path": "Story/Scenes/SCN-the-bridge.md"}
     async with served.in_process(project) as plain:
@@ -302,7 +302,7 @@ async def test_done_when_its_definition_of_done_is_satisfied(tmp_path: Path) -> 
 
 
 async def test_failed_for_another_reason_opens_one_issue(service: Planned) -> None:
-    """A task whose run failed otherwise says why, and one issue of kind `task` is linked to run and session."""
+    """A task whose run failed otherwise shows the reason, and one issue of kind `task` is linked to run and session."""
     service.toolbox.fail(1)
     plan = await service.started(task("sweep the hall"))
     failed = await service.ends(plan, "failed")
@@ -316,7 +316,7 @@ async def test_failed_for_another_reason_opens_one_issue(service: Planned) -> No
 
 
 async def test_no_issue_of_a_task_tells_a_secret(tmp_path: Path) -> None:
-    """What a task was told stands in the issue of its failure without secrets, also where it is shortened."""
+    """The issue of a failed task contains its arguments without secrets, also in shortened texts."""
     token = "sesame-that-nobody-may-read"
     project = planning.make_project(tmp_path / "project")
     async with planning.in_process(project, api_token=token) as service:
@@ -332,7 +332,7 @@ async def test_no_issue_of_a_task_tells_a_secret(tmp_path: Path) -> None:
 
 
 async def test_cancelled_run_fails_its_task(service: Planned) -> None:
-    """A run that a person cancels makes its task failed, without an issue: nobody need be told."""
+    """A run that a person cancels fails its task, without an issue."""
     service.toolbox.hold(1)
     plan = await service.started(task("sweep the hall"))
     await service.toolbox.begun(1)
@@ -346,7 +346,7 @@ async def test_cancelled_run_fails_its_task(service: Planned) -> None:
 
 
 async def test_a_failed_task_stops_what_depends_on_it_and_nothing_else(service: Planned) -> None:
-    """What depends on a failed task, directly or not, stays blocked; all else goes on to its end."""
+    """Tasks that depend on a failed task, directly or not, remain blocked; all others run to their end."""
     service.toolbox.fail(1)
     plan = await service.started(
         task("sweep the hall"),
@@ -365,7 +365,7 @@ async def test_a_failed_task_stops_what_depends_on_it_and_nothing_else(service: 
 
 
 async def test_approve_and_start(service: Planned) -> None:
-    """Nothing runs before a plan is approved and started; a draft is not started, and twice is once."""
+    """No task runs before a plan is approved and started; a draft cannot be started, and a second start is refused."""
     service.toolbox.hold(1)
     plan = await service.plan(task("sweep the hall"))
     early = await service.call(plan, "start")
@@ -386,7 +386,7 @@ async def test_approve_and_start(service: Planned) -> None:
 
 
 async def test_pause_and_resume_at_task_boundaries(service: Planned) -> None:
-    """A pause begins no task but lets those that run come to their end; a resume goes on with the next."""
+    """During a pause, running tasks end and no task begins; a resume continues with the next."""
     service.toolbox.hold(1)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
     await service.toolbox.begun(1)
@@ -407,7 +407,7 @@ async def test_pause_and_resume_at_task_boundaries(service: Planned) -> None:
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "start"])
 async def test_what_a_draft_cannot_be_told(service: Planned, verb: str) -> None:
-    """A draft is approved first; anything else is a 409 that says where the plan stands."""
+    """A draft must be approved first; another order is a 409 that names the state of the plan."""
     plan = await service.plan(task("sweep the hall"))
     problem = refused(await service.call(plan, verb), 409, "wrong_state")
 
@@ -416,7 +416,7 @@ async def test_what_a_draft_cannot_be_told(service: Planned, verb: str) -> None:
 
 
 async def test_reorder_within_dependencies(service: Planned) -> None:
-    """Tasks are put in another order, by which they are begun; not before what they depend on, and all of them."""
+    """Tasks begin in a changed order; an order before dependencies, or without all tasks, is refused."""
     plan = await service.plan(task("sweep the hall"), task("paint the hall", 1), task("sweep the yard"))
     reordered = planning.answered(await service.order(plan, 3, 1, 2), 200)
     broken = await service.order(plan, 3, 2, 1)
@@ -435,7 +435,7 @@ async def test_reorder_within_dependencies(service: Planned) -> None:
 
 
 async def test_the_order_is_the_order_of_beginning(project: Project) -> None:
-    """With one seat tasks are begun in the order of the list, not of their numbers."""
+    """With a capacity of one, tasks begin in the order of the list, not of their numbers."""
     async with planning.in_process(project, max_running=1) as service:
         plan = await service.plan(*sweeping(3))
         await service.order(plan, 3, 1, 2)
@@ -447,7 +447,7 @@ async def test_the_order_is_the_order_of_beginning(project: Project) -> None:
 
 
 async def test_add_a_task(service: Planned) -> None:
-    """A task is added to a plan at work, gets the next number, and is begun; numbers are never given twice."""
+    """A task that is added to a running plan gets the next number and begins; numbers are never reused."""
     service.toolbox.hold(1)
     plan = await service.started(*sweeping(2))
     await service.toolbox.begun(1)
@@ -463,7 +463,7 @@ async def test_add_a_task(service: Planned) -> None:
 
 
 async def test_edit_a_task(service: Planned) -> None:
-    """What is not begun is changed in everything; a changed description is routed anew, a chosen recipe stays."""
+    """All fields of a task can change before it begins; a new description is routed again, a chosen recipe stays."""
     plan = await service.plan(task("sweep the hall"), task("whatever", recipe_id="paint"))
     routed = planning.answered(await service.edit(plan, 1, description="paint the hall", dod="Blue"), 200)
     chosen = planning.answered(await service.edit(plan, 2, description="sweep the yard", deps=[1]), 200)
@@ -475,7 +475,7 @@ async def test_edit_a_task(service: Planned) -> None:
 
 
 async def test_a_new_description_drops_what_only_the_old_recipe_took(service: Planned) -> None:
-    """Arguments of a recipe that the task is routed away from leave no question that no answer could close."""
+    """A new description that changes the recipe removes the arguments that only the old recipe accepted."""
     plan = await service.plan(task("carry it upstairs"))
     await service.do(plan, "answer", 1, answer="The piano.", args={"what": "piano"})
     edited = planning.answered(await service.edit(plan, 1, description="paint it"), 200)
@@ -484,7 +484,7 @@ async def test_a_new_description_drops_what_only_the_old_recipe_took(service: Pl
 
 
 async def test_begun_tasks_are_not_edited(service: Planned) -> None:
-    """A running or done task is a 409 `task_begun`; a failed one is changed, and a retry does what it says now."""
+    """An edit of a running or done task is a 409 `task_begun`; an edited failed task runs as edited in a retry."""
     service.toolbox.hold(1)
     service.toolbox.fail(2)
     plan = await service.started(*sweeping(3))
@@ -507,7 +507,7 @@ async def test_begun_tasks_are_not_edited(service: Planned) -> None:
 
 
 async def test_remove_a_task(service: Planned) -> None:
-    """A task is removed unless another one needs it, which is a 409 that names that one."""
+    """A task is removed unless another one depends on it, which is a 409 that names the other."""
     plan = await service.plan(task("sweep the hall"), task("paint the hall", 1), task("sweep the yard"))
     needed = refused(await service.remove(plan, 1), 409, "task_needed")
     left = planning.answered(await service.remove(plan, 2), 200)
@@ -520,7 +520,7 @@ async def test_remove_a_task(service: Planned) -> None:
 
 
 async def test_answer_scoping_questions(service: Planned) -> None:
-    """An answer lets a task go on: it is routed by description and answer, and its run is told both."""
+    """An answer continues a task: it is routed by description and answer, and its run receives both."""
     plan = await service.started(task("sweep it", scoping_question="Which room?"), planning.NOT_A_TASK)
     await service.comes_to(plan, "needs_scoping", "needs_scoping", status="running")
     await service.do(plan, "answer", 1, answer="The attic.")
@@ -536,7 +536,7 @@ async def test_answer_scoping_questions(service: Planned) -> None:
 
 
 async def test_an_answer_that_leaves_something_open(service: Planned) -> None:
-    """What an answer leaves open is the next question; the answered one is kept before it."""
+    """Open points of an answer become the next question; the answered one is kept before it."""
     plan = await service.plan(planning.NOT_A_TASK)
     asked = await service.do(plan, "answer", 1, answer="carry something")
     still = the(asked, 1)
@@ -562,7 +562,7 @@ async def test_an_answer_names_the_recipe(service: Planned) -> None:
 
 
 async def test_force_start_a_blocked_task(service: Planned) -> None:
-    """A blocked task is started at the user's own risk while the plan runs, and nothing else with it."""
+    """A forced start runs a blocked task of a running plan, and no other task."""
     service.toolbox.hold(1)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1), task("paint the stairs", 1))
     await service.toolbox.begun(1)
@@ -577,7 +577,7 @@ async def test_force_start_a_blocked_task(service: Planned) -> None:
 
 
 async def test_force_start_behind_a_failed_task(service: Planned) -> None:
-    """In a plan that has failed a forced task makes it run again, and its own dependents follow it."""
+    """A forced task makes a failed plan run again, and its own dependents follow it."""
     service.toolbox.fail(1)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1), task("paint the stairs", 2))
     await service.ends(plan, "failed")
@@ -590,7 +590,7 @@ async def test_force_start_behind_a_failed_task(service: Planned) -> None:
 
 @pytest.mark.parametrize("verb", ["force-start", "retry"])
 async def test_forcing_and_retrying_need_a_plan_at_work(service: Planned, verb: str) -> None:
-    """In a draft, and in a paused plan, no task is begun by any order."""
+    """In a draft, and in a paused plan, no order starts a task."""
     plan = await service.plan(task("sweep the hall"), task("paint the hall", 1))
     refused(await service.call(plan, verb, 2), 409, "wrong_state")
 
@@ -599,7 +599,7 @@ async def test_forcing_and_retrying_need_a_plan_at_work(service: Planned, verb: 
 
 
 async def test_retry_a_failed_task(service: Planned) -> None:
-    """A retry sends the failed run on, paid steps are not repeated, and what waited for the task goes on."""
+    """A retry resumes the failed run without repeating paid steps, and the dependents of the task run."""
     service.toolbox.fail(1)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
     failed = await service.ends(plan, "failed")
@@ -617,7 +617,7 @@ async def test_retry_a_failed_task(service: Planned) -> None:
 
 
 async def test_retry_afresh(service: Planned) -> None:
-    """Asked for, a retry is a new run from its first step; the one before is remembered."""
+    """A fresh retry starts a new run from its first step; the task remembers the earlier run."""
     service.toolbox.fail(1)
     plan = await service.started(task("sweep the hall"))
     failed = await service.ends(plan, "failed")
@@ -631,7 +631,7 @@ async def test_retry_afresh(service: Planned) -> None:
 
 @pytest.mark.parametrize("number", [1, 2])
 async def test_only_failed_tasks_are_retried(service: Planned, number: int) -> None:
-    """A task that is done, or that was not begun, is no case for a retry."""
+    """The retry of a task that is done, or has not begun, is refused."""
     service.toolbox.fail(3)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 3), task("sweep the yard"))
     failed = await service.ends(plan, "failed")
@@ -641,7 +641,7 @@ async def test_only_failed_tasks_are_retried(service: Planned, number: int) -> N
 
 
 async def test_start_again_where_something_can_go_on(service: Planned) -> None:
-    """A plan that has failed or is done is started only when something in it can go on."""
+    """A failed or done plan starts only if one of its tasks can continue."""
     service.toolbox.fail(1)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
     await service.ends(plan, "failed")
@@ -660,7 +660,7 @@ async def test_start_again_where_something_can_go_on(service: Planned) -> None:
 
 
 async def test_a_run_sent_on_by_hand_takes_its_task_along(service: Planned) -> None:
-    """A failed run that somebody resumes makes its task running, and then done, and its dependents follow."""
+    """When a person resumes the failed run of a task, the task runs and ends as done, and its dependents follow."""
     service.toolbox.fail(1)
     service.toolbox.hold(3)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1), task("sweep the yard"))
@@ -719,7 +719,7 @@ async def test_a_deleted_run(service: Planned) -> None:
     ],
 )  # fmt: skip
 async def test_what_is_no_plan(service: Planned, tasks: list[Any], path: str, code: str | None) -> None:
-    """Every flaw is a 400 with the path of the place; nothing is written."""
+    """Every flaw of a plan is a 400 with its path, and no plan is written."""
     problem = (answer := await service.ask(*tasks)).json()
 
     assert answer.status_code == 400, answer.text
@@ -747,7 +747,7 @@ async def test_what_is_no_plan(service: Planned, tasks: list[Any], path: str, co
     ],
 )
 async def test_what_is_no_request(service: Planned, body: dict[str, Any]) -> None:
-    """A body that can be no plan is a 400 with the places of what is wrong."""
+    """A malformed body is a 400 with the places of its faults."""
     answer = await service.http.post("/api/sessions", json=body)
 
     assert answer.status_code == 400, answer.text
@@ -756,7 +756,7 @@ async def test_what_is_no_request(service: Planned, body: dict[str, Any]) -> Non
 
 
 async def test_edits_make_no_impossible_graph(service: Planned) -> None:
-    """An edit or an added task that would close a cycle or depend on nothing is refused, and changes nothing."""
+    """An edit or an added task with a cycle or an unknown dependency is refused, and the plan does not change."""
     plan = await service.plan(task("sweep the hall"), task("paint the hall", 1))
     for answer in (
         await service.edit(plan, 1, deps=[2]),
@@ -775,7 +775,7 @@ async def test_edits_make_no_impossible_graph(service: Planned) -> None:
 
 
 async def test_no_chief_no_plan(project: Project) -> None:
-    """An intent needs an agent that plays the chief: without one it is a 400 `no_chief`."""
+    """An intent needs an agent with the archetype chief: without one, the answer is a 400 `no_chief`."""
     document = json.loads((project.data / "agents.json").read_text(encoding="utf-8"))
     document["agents"].append({"id": "chief-001", "archetype": "critic"})
     project.write(".control-room/agents.json", json.dumps(document))
@@ -787,7 +787,7 @@ async def test_no_chief_no_plan(project: Project) -> None:
 
 @pytest.mark.parametrize("session_id", ["sp_none", "..", "%2e%2e%2fagents", "x" * 3000, "ä"])
 async def test_a_plan_that_is_not_there(service: Planned, session_id: str) -> None:
-    """No name leads to anything but a plan."""
+    """An unknown or malformed session id never reaches another file."""
     for method, more in (("GET", ""), ("POST", "/start"), ("DELETE", "/tasks/1"), ("POST", "/tasks/1/retry")):
         answer = await service.http.request(method, f"/api/sessions/{session_id}{more}")
 
@@ -797,7 +797,7 @@ async def test_a_plan_that_is_not_there(service: Planned, session_id: str) -> No
 
 @pytest.mark.parametrize("task_id", ["0", "-1", "9", "99999999999999999999", "one"])
 async def test_a_task_that_is_not_there(service: Planned, task_id: str) -> None:
-    """An unknown number is a 404, what is not a number a 400 or a 404, never a fault of the service."""
+    """An unknown task number is a 404, a malformed one a 400 or a 404, and neither is an error of the service."""
     plan = await service.started(task("sweep the hall"))
     await service.ends(plan)
     place = f"/api/sessions/{plan['session_id']}/tasks/{task_id}"
@@ -817,7 +817,7 @@ async def test_a_task_that_is_not_there(service: Planned, task_id: str) -> None:
 
 
 async def test_plans_are_listed_newest_first(service: Planned) -> None:
-    """A list has a line for each plan with the number of tasks in each state, in pages, and by state."""
+    """The list shows each plan with the number of tasks in each state, in pages, and by state."""
     service.toolbox.fail(1)
     plans = [await service.plan(*sweeping(2), intent=f"House {number}") for number in range(3)]
     await service.do(plans[0], "approve")
@@ -838,7 +838,7 @@ async def test_plans_are_listed_newest_first(service: Planned) -> None:
 
 
 async def test_each_change_counts_once(service: Planned) -> None:
-    """The revision rises by one with every change, a person's or the planner's; an ETag names it."""
+    """The revision rises by one with every change of a person or the planner; an ETag names it."""
     plan = await service.plan(*sweeping(2))
     approved = await service.do(plan, "approve")
     edited = planning.answered(await service.edit(plan, 1, dod="Clean"), 200)
@@ -853,7 +853,7 @@ async def test_each_change_counts_once(service: Planned) -> None:
 async def test_a_change_of_something_older_is_refused(
     service: Planned, body: dict[str, Any], headers: dict[str, str]
 ) -> None:
-    """A change that names an older revision, in its body or by `If-Match`, is a 409 with the plan as it is now."""
+    """A change with an older revision, in its body or by `If-Match`, is a 409 with the present plan."""
     plan = await service.plan(*sweeping(2))
     now = await service.do(plan, "approve")
     address = f"/api/sessions/{plan['session_id']}"
@@ -871,7 +871,7 @@ async def test_a_change_of_something_older_is_refused(
 
 
 async def test_a_key_makes_one_plan(service: Planned) -> None:
-    """The same request under the same key finds the plan that it made; another request under it is a 409."""
+    """The same request under the same key finds its plan; another request under the key is a 409."""
     first = await service.ask(*sweeping(2), key="house")
     again = await service.ask(*sweeping(2), key="house")
     other = await service.ask(*sweeping(3), key="house")
@@ -884,7 +884,7 @@ async def test_a_key_makes_one_plan(service: Planned) -> None:
 
 
 async def test_a_key_adds_one_task(service: Planned) -> None:
-    """The same task under the same key is there once, whatever becomes of it and of its plan; another is a 409."""
+    """The same task under the same key is added once, whatever happens to it and its plan; another one is a 409."""
     plan = await service.plan(*sweeping(1), review="off")
     address, more = f"/api/sessions/{plan['session_id']}/tasks", {"description": "sweep more", "revision": 1}
 
@@ -914,7 +914,7 @@ async def test_a_key_adds_one_task(service: Planned) -> None:
 
 
 async def test_a_key_adds_one_task_even_if_asked_ten_times_at_once(service: Planned) -> None:
-    """Of ten requests under one key that come together one adds the task, and all are answered with the plan."""
+    """One of ten concurrent requests under one key adds the task, and all are answered with the plan."""
     plan = await service.plan(*sweeping(1))
     address, headers = f"/api/sessions/{plan['session_id']}/tasks", {"Idempotency-Key": "more"}
     asked = (service.http.post(address, json={"description": "sweep more"}, headers=headers) for _ in range(10))
@@ -925,7 +925,7 @@ async def test_a_key_adds_one_task_even_if_asked_ten_times_at_once(service: Plan
 
 
 async def test_a_plan_is_deleted(service: Planned) -> None:
-    """A plan of which nothing is under way is deleted with a 204; its runs stay, a second time is a 404."""
+    """A plan without running tasks is deleted with a 204; its runs remain, and a second deletion is a 404."""
     service.toolbox.hold(1)
     plan = await service.started(task("sweep the hall"))
     await service.toolbox.begun(1)
@@ -950,7 +950,7 @@ async def test_a_plan_is_deleted(service: Planned) -> None:
 
 
 async def test_a_damaged_plan_is_not_deleted(service: Planned) -> None:
-    """Of a file that cannot be read nobody knows what is under way: it is left to whoever mends or removes it."""
+    """A damaged plan is not deleted, since its running tasks are unknown; a person must repair or remove it."""
     plan = await service.plan(*sweeping(1))
     service.file(plan).write_text("{")
 
@@ -959,7 +959,7 @@ async def test_a_damaged_plan_is_not_deleted(service: Planned) -> None:
 
 
 async def test_waiting_for_a_change(service: Planned) -> None:
-    """A poll with the known ETag waits until the plan differs; a plan in which nothing will change answers at once."""
+    """A poll with the known ETag waits for a change; for a plan that cannot change it is answered at once."""
     service.toolbox.hold(1)
     plan = await service.started(task("sweep the hall"))
     await service.toolbox.begun(1)
@@ -984,7 +984,7 @@ async def test_waiting_for_a_change(service: Planned) -> None:
 
 
 async def test_a_restarted_service_continues(project: Project) -> None:
-    """A plan at work goes on with the next service: the run in flight once more, what was done not again."""
+    """The next service continues a running plan: the run in flight once more, finished ones not again."""
     toolbox = chores.Toolbox()
     toolbox.hold(2)
     async with planning.in_process(project, toolbox) as service:
@@ -1005,7 +1005,7 @@ async def test_a_restarted_service_continues(project: Project) -> None:
 
 @pytest.mark.parametrize("status", ["draft", "approved", "paused"])
 async def test_a_restarted_service_begins_nothing_unasked(project: Project, status: str) -> None:
-    """A plan that nobody has started, or that somebody has paused, stays as it was."""
+    """A plan that was not started, or that a person paused, does not change at a restart."""
     toolbox = chores.Toolbox()
     async with planning.in_process(project, toolbox) as service:
         plan = await service.plan(planning.NOT_A_TASK, task("sweep the hall", 1))
@@ -1022,7 +1022,7 @@ async def test_a_restarted_service_begins_nothing_unasked(project: Project, stat
 
 
 async def test_a_retry_keeps_to_dependencies(service: Planned) -> None:
-    """A failed task that was made to depend on something unfinished waits for that, though it is retried before."""
+    """A failed task that depends on an unfinished one since an edit waits for it, even after a retry."""
     service.toolbox.fail(1)
     service.toolbox.hold(2)
     plan = await service.started(*sweeping(2))
@@ -1034,5 +1034,5 @@ async def test_a_retry_keeps_to_dependencies(service: Planned) -> None:
     await service.ends(plan)
 
     assert states(retried) == {2: "running", 1: "blocked"}
-    # The first two were begun side by side.
+    # The first two began side by side.
     assert [number for number, *_ in service.toolbox.asked[2:]] == [1]

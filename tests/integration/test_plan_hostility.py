@@ -1,6 +1,4 @@
-"""Session plans in a hostile world: clients that race, files that are edited or damaged by hand,
-disks that are full.
-"""
+"""Session plans under attack: concurrent clients, files that a person edits or damages, and full disks."""
 
 from __future__ import annotations
 
@@ -32,16 +30,16 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[Planned]:
-    """Return the service over it, in process."""
+    """Return the service of the project, in process."""
     async with planning.in_process(project) as service:
         yield service
 
 
-# -- clients that race
+# -- concurrent clients
 
 
 async def test_of_twenty_edits_of_one_revision_one_counts(service: Planned) -> None:
-    """Of twenty clients that saw the same plan one changes it; the others are told what it is now."""
+    """One of twenty edits of one revision succeeds; the refusals contain the present plan."""
     plan = await service.plan(*sweeping(2))
     address, seen = f"/api/sessions/{plan['session_id']}/tasks/1", {"If-Match": '"1"'}
     answers = await asyncio.gather(
@@ -56,7 +54,7 @@ async def test_of_twenty_edits_of_one_revision_one_counts(service: Planned) -> N
 
 
 async def test_twenty_clients_lose_nothing(service: Planned) -> None:
-    """Of twenty clients that each add a task, and read again when somebody was faster, every task is there once."""
+    """Twenty clients that each add a task, and repeat refused requests, add every task exactly once."""
     plan = await service.plan(task("sweep the hall"))
 
     async def add(number: int) -> None:
@@ -76,7 +74,7 @@ async def test_twenty_clients_lose_nothing(service: Planned) -> None:
 
 
 async def test_one_answer_counts(service: Planned) -> None:
-    """Of two clients that answer one question one is heard, and the task's run is told that answer."""
+    """One of two answers to a question is accepted, and the run of the task receives it."""
     plan = await service.started(task("sweep it", scoping_question="Which room?"))
     answers = await asyncio.gather(
         *(service.call(plan, "answer", 1, answer=f"room {number}") for number in range(CLIENTS))
@@ -93,7 +91,7 @@ async def test_one_answer_counts(service: Planned) -> None:
 
 @pytest.mark.parametrize("verb", ["retry", "force-start"])
 async def test_one_order_begins_a_task_once(service: Planned, verb: str) -> None:
-    """Twenty orders to begin a task begin it once."""
+    """Twenty orders to start a task start it once."""
     service.toolbox.fail(1)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
     await service.ends(plan, "failed")
@@ -110,7 +108,7 @@ async def test_one_order_begins_a_task_once(service: Planned, verb: str) -> None
 
 
 async def test_one_key_makes_one_plan_under_twenty_clients(service: Planned) -> None:
-    """Twenty requests under one key at once make one plan."""
+    """Twenty concurrent requests under one key create one plan."""
     answers = await asyncio.gather(*(service.ask(*sweeping(3), key="house") for _ in range(CLIENTS)))
 
     assert sorted(answer.status_code for answer in answers) == [200] * (CLIENTS - 1) + [201]
@@ -120,7 +118,7 @@ async def test_one_key_makes_one_plan_under_twenty_clients(service: Planned) -> 
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_edits_that_race_with_the_planner(project: Project, seed: int) -> None:
-    """While tasks begin and end, edits are made or refused whole: each run did what its task said when it began."""
+    """While tasks begin and end, an edit applies or is refused as a whole; each run matches its task at its start."""
     chance = random.Random(seed)
     async with planning.in_process(project, max_running=2) as service:
         plan = await service.started(*sweeping(12))
@@ -150,11 +148,11 @@ async def test_edits_that_race_with_the_planner(project: Project, seed: int) -> 
 
 
 async def test_removing_races_with_beginning(service: Planned) -> None:
-    """A task that is removed while the plan is started is either gone and was never begun, or there and done."""
+    """A task that is removed during the start of its plan is either gone and never began, or kept and done."""
     for _ in range(5):
         plan = await service.plan(*sweeping(3))
         await service.do(plan, "approve")
-        # A task that is done may be removed.
+        # A done task may be removed.
         service.toolbox.hold(1, 2, 3)
         _, removed = await asyncio.gather(service.do(plan, "start"), service.remove(plan, 2))
         service.toolbox.release(1, 2, 3)
@@ -172,7 +170,7 @@ async def test_removing_races_with_beginning(service: Planned) -> None:
     "content", ["", "{", "[]", "null", '{"session_id": "other", "tasks": []}', "[" * 100_000, "\ud800"]
 )
 async def test_a_damaged_file_is_told_and_stays(service: Planned, content: str) -> None:
-    """A file that is no plan is a 409 `plan_damaged` for whoever asks for it; lists show it as it was, and why."""
+    """A file that is not a plan is a 409 `plan_damaged` for every request; lists show its last state and the reason."""
     plan, other = await service.plan(*sweeping(2)), await service.plan(*sweeping(1))
     whole = service.file(plan).read_bytes()
     service.by_hand(plan, content)
@@ -221,7 +219,7 @@ async def test_a_damaged_file_is_told_and_stays(service: Planned, content: str) 
     ],
 )
 async def test_a_plan_edited_into_nonsense(service: Planned, field: str, value: Any) -> None:
-    """A field that cannot be meant is told as `plan_damaged`, or read as something sound; the service does not fall."""
+    """A nonsensical field is `plan_damaged` or read as a valid value, and the service keeps working."""
     plan = await service.plan(*sweeping(2))
     service.by_hand(plan, json.dumps(plan | {field: value}))
     answers = [
@@ -239,7 +237,7 @@ async def test_a_plan_edited_into_nonsense(service: Planned, field: str, value: 
 
 
 async def test_an_edit_by_hand_at_rest_counts(service: Planned) -> None:
-    """What a person writes into the file of a plan that rests is shown, and the next change builds on it."""
+    """A manual edit of the file of an idle plan is shown, and the next change builds on it."""
     plan = await service.plan(*sweeping(2))
     changed = plan | {"tasks": [plan["tasks"][0] | {"description": "paint the hall", "recipe_id": "paint"}]}
     service.by_hand(plan, json.dumps(changed, indent=2))
@@ -254,7 +252,7 @@ async def test_an_edit_by_hand_at_rest_counts(service: Planned) -> None:
 
 
 async def test_an_edit_by_hand_at_work_counts(service: Planned) -> None:
-    """What a person writes into the file of a plan at work is not overwritten by the planner's next change."""
+    """The planner's next change does not overwrite a manual edit of the file of a running plan."""
     service.toolbox.hold(1)
     plan = await service.started(task("sweep the hall"), task("sweep the yard", 1))
     await service.toolbox.begun(1)
@@ -269,7 +267,7 @@ async def test_an_edit_by_hand_at_work_counts(service: Planned) -> None:
 
 
 async def test_a_file_that_is_damaged_while_its_plan_runs(service: Planned) -> None:
-    """The plan stands still and is told as damaged; put right, it goes on at a start, and no run is made twice."""
+    """A plan with a damaged file stops and is shown as damaged; a repair and a start continue it without new runs."""
     service.toolbox.hold(1, 2)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
     await service.toolbox.begun(1)
@@ -294,7 +292,7 @@ async def test_a_file_that_is_damaged_while_its_plan_runs(service: Planned) -> N
 
 
 async def test_a_file_that_is_damaged_at_a_start(project: Project) -> None:
-    """The plan is listed with the reason, and goes on by itself once its file is put right."""
+    """The plan is listed with the reason, and continues by itself once its file is repaired."""
     toolbox = chores.Toolbox()
     toolbox.hold(1)
     async with planning.in_process(project, toolbox) as service:
@@ -319,7 +317,7 @@ async def test_a_file_that_is_damaged_at_a_start(project: Project) -> None:
 
 
 async def test_a_run_of_a_plan_that_is_damaged_can_go(project: Project) -> None:
-    """The plan continues in another run; the damaged one is told, can be deleted, and does not come back."""
+    """The plan continues in another run; the damaged run is reported, can be deleted, and does not come back."""
     async with planning.in_process(project) as service:
         plan = await service.plan(task("sweep the hall"), task("paint the hall", 1))
         await service.do(plan, "approve")
@@ -348,7 +346,7 @@ async def test_a_run_of_a_plan_that_is_damaged_can_go(project: Project) -> None:
 
 
 async def test_a_plan_deleted_by_hand_is_gone(service: Planned) -> None:
-    """Without its file a plan is a 404, its runs come to their end, and no file comes back."""
+    """Without its file a plan is a 404, its runs end, and the service does not write the file again."""
     service.toolbox.hold(1)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
     await service.toolbox.begun(1)
@@ -370,7 +368,7 @@ async def test_a_plan_deleted_by_hand_is_gone(service: Planned) -> None:
 
 
 async def test_a_link_in_place_of_a_plan(service: Planned, tmp_path: Path) -> None:
-    """A folder or a file of sessions that leads out of the data directory is not followed to write there."""
+    """The service does not write through a link to a folder or a file outside the data directory."""
     outside = tmp_path / "outside"
     outside.mkdir()
     plan = await service.plan(*sweeping(1))
@@ -389,7 +387,7 @@ async def test_a_link_in_place_of_a_plan(service: Planned, tmp_path: Path) -> No
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Any:
-    """Return a folder on a file system of a few megabytes; the test is skipped where none can be mounted."""
+    """Return a folder on a file system of a few megabytes; skip the test if it cannot be mounted."""
     root = tmp_path / "disk"
     root.mkdir()
     options = ["-t", "tmpfs", "-o", "size=8m", "tmpfs", str(root)]
@@ -402,12 +400,12 @@ def small_disk(tmp_path: Path) -> Any:
 
 
 def rests(plan: planning.Plan) -> bool:
-    """Tell whether a plan is over, or was paused and has nothing under way."""
+    """Return whether a plan has ended, or is paused without a running task."""
     return plan["status"] in ("done", "failed", "paused") and "running" not in states(plan).values()
 
 
 def fill(root: Path) -> Path:
-    """Use up every byte that is left, and return the file to remove for room."""
+    """Use up all free bytes, and return the file whose removal frees them."""
     ballast = root / "ballast"
     with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
         while True:
@@ -416,7 +414,7 @@ def fill(root: Path) -> Path:
 
 
 async def test_a_full_disk_refuses_changes_and_loses_none(small_disk: Path) -> None:
-    """Without room a new plan and each change is a 507 that leaves the file whole; with room all goes on."""
+    """Without space a new plan and each change is a 507 that keeps the file whole; with space, all work again."""
     project = planning.make_project(small_disk / "project")
     async with planning.in_process(project) as service:
         service.toolbox.hold(1)
@@ -442,7 +440,7 @@ async def test_a_full_disk_refuses_changes_and_loses_none(small_disk: Path) -> N
 
 
 async def test_a_plan_waits_for_room(small_disk: Path) -> None:
-    """A task whose run cannot be made for want of room is begun, once, as soon as there is some."""
+    """A task whose run cannot be created for lack of space starts once as soon as there is space."""
     project = planning.make_project(small_disk / "project")
     async with planning.in_process(project) as service:
         service.toolbox.hold(1)
@@ -462,7 +460,7 @@ async def test_a_plan_waits_for_room(small_disk: Path) -> None:
 
 
 async def test_the_next_service_goes_on_after_a_full_disk(small_disk: Path) -> None:
-    """A service that stops while its disk is full leaves a plan that the next one, with room, brings to its end."""
+    """A plan of a service that stops while its disk is full is completed by the next one, once it has space."""
     project, toolbox = planning.make_project(small_disk / "project"), chores.Toolbox()
     toolbox.hold(1)
     async with planning.in_process(project, toolbox) as service:
@@ -480,12 +478,12 @@ async def test_the_next_service_goes_on_after_a_full_disk(small_disk: Path) -> N
 
 
 def changed_attributes(folder: Path, how: str) -> bool:
-    """Make a folder read-only even for root (`+i`), or writable (`-i`); tell whether that could be done."""
+    """Make a folder read-only even for root (`+i`), or writable (`-i`), and return whether this succeeded."""
     return subprocess.run(["chattr", how, str(folder)], check=False, capture_output=True).returncode == 0
 
 
 async def test_a_folder_that_cannot_be_written(service: Planned) -> None:
-    """While a plan's folder is read-only its changes are refused and it stands still; writable again, it goes on."""
+    """While a plan's folder is read-only, changes are refused and the plan stops; once writable, it continues."""
     service.toolbox.hold(1)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1), review="off")
     await service.toolbox.begun(1)
@@ -509,11 +507,11 @@ async def test_a_folder_that_cannot_be_written(service: Planned) -> None:
     assert len(await service.runs_of(plan)) == 2
 
 
-# -- a service that finds strange things at its start
+# -- a service that finds unknown files at its start
 
 
 async def test_a_service_starts_over_anything(project: Project) -> None:
-    """Damaged plans and strange files keep no service from starting, nor a sound plan from going on."""
+    """Neither the start of a service nor a valid plan is affected by damaged plans and unknown files."""
     folder = project.data / "sessions"
     running = {"created_by": "user", "status": "running", "created_at": "2026-02-10T14:00:00Z"}
     tasks = [{"id": 1, "description": "sweep the hall", "recipe_id": "sweep", "deps": [], "status": "pending"}]
@@ -548,7 +546,7 @@ async def test_a_service_starts_over_anything(project: Project) -> None:
 
 
 async def test_a_recipe_that_goes_away(service: Planned) -> None:
-    """A task whose recipe is gone when its turn comes fails with that reason; put back, a retry does it."""
+    """A task whose recipe is missing at its start fails with that reason; with the recipe back, a retry succeeds."""
     service.toolbox.hold(1)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1), task("sweep the yard"))
     await service.toolbox.begun(1)
@@ -568,7 +566,7 @@ async def test_a_recipe_that_goes_away(service: Planned) -> None:
 
 
 async def test_a_plan_can_be_only_so_long(service: Planned) -> None:
-    """Two hundred tasks are a plan; one more is refused, and changes nothing."""
+    """A plan may have two hundred tasks; one more is refused, and the plan does not change."""
     plan = await service.plan(*sweeping(200))
     more = await service.add(plan, task("sweep more"))
 
@@ -578,7 +576,7 @@ async def test_a_plan_can_be_only_so_long(service: Planned) -> None:
 
 @pytest.mark.slow
 async def test_the_longest_plan(service: Planned) -> None:
-    """Two hundred tasks, each behind the one before, are done in their order."""
+    """Two hundred tasks, each dependent on the one before, are done in their order."""
     tasks = [task(f"sweep step {number}", *([number - 1] if number > 1 else [])) for number in range(1, 201)]
     plan = await service.started(*tasks)
     ended = await service.plan_until(plan, lambda shown: shown["status"] != "running", 100)

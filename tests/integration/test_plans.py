@@ -1,4 +1,4 @@
-"""Session plans on real files, from one life of a service to the next, and in the process of a command."""
+"""Session plans on real files: continued by later services, and in the process of a command."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def project(tmp_path: Path) -> Project:
 async def life(
     project: Project, toolbox: chores.Toolbox, use: bootstrap.OpenMode = SERVE
 ) -> AsyncIterator[bootstrap.Application]:
-    """Build a project's room, as the service or as a command, and take it down without grace."""
+    """Build the application of a project, as the service or as a command, and close it without a grace period."""
     chosen = served.chosen(project, stop_grace_seconds=0.0)
     async with bootstrap.build(chosen, use, chores.platform(toolbox)) as application:
         yield application
 
 
 async def started(application: bootstrap.Application) -> str:
-    """Make and start a plan of three tasks, one behind the other."""
+    """Create and start a plan of three tasks, each dependent on the one before."""
     session_id = (await application.plans.create(requests.NewPlan(tasks=CHAIN))).plan.session_id
     await application.plans.approve(session_id)
     await application.plans.start(session_id)
@@ -58,12 +58,12 @@ async def ends(application: bootstrap.Application, session_id: str) -> plans.Pla
 
 
 async def runs(application: bootstrap.Application, session_id: str, number: int) -> plans.Plan:
-    """Wait until a task of a plan runs, and the plan names its run."""
+    """Wait until a task of a plan runs and the plan names its run."""
     return await until(application, session_id, lambda plan: plan.tasks[number - 1].run_id is not None)
 
 
 async def until(application: bootstrap.Application, session_id: str, holds: Callable[[plans.Plan], bool]) -> plans.Plan:
-    """Wait, by polls, until something holds of a plan."""
+    """Poll until a condition is true for a plan."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         plan = await application.plans.show(session_id)
         while not holds(plan):
@@ -72,7 +72,7 @@ async def until(application: bootstrap.Application, session_id: str, holds: Call
 
 
 async def test_a_plan_goes_on_in_the_next_life(project: Project) -> None:
-    """A service that stops in the middle of a task leaves it running; the next one ends it and goes on, unasked."""
+    """A task that runs when a service stops is completed by the next service, which continues the plan by itself."""
     toolbox = chores.Toolbox()
     toolbox.hold(2)
     async with life(project, toolbox) as application:
@@ -95,7 +95,7 @@ async def test_a_plan_goes_on_in_the_next_life(project: Project) -> None:
 
 
 async def test_a_command_goes_on_with_the_plan_it_is_told(project: Project) -> None:
-    """Without a service a command brings one interrupted plan to its end; another one waits for its own."""
+    """Without a service, a command completes the named interrupted plan, and no other plan."""
     toolbox = chores.Toolbox()
     toolbox.hold(1)
     async with life(project, toolbox) as application:
@@ -117,7 +117,7 @@ async def test_a_command_goes_on_with_the_plan_it_is_told(project: Project) -> N
 
 
 async def test_looking_at_plans_takes_no_lock(project: Project) -> None:
-    """While a service has the folder, plans are listed and shown beside it, and nothing is begun there."""
+    """A command lists and shows plans beside a service, and starts no task."""
     toolbox = chores.Toolbox()
     toolbox.hold(1)
     async with life(project, toolbox) as application:
@@ -137,7 +137,7 @@ async def test_looking_at_plans_takes_no_lock(project: Project) -> None:
 
 
 async def test_many_plans_go_on_at_a_start(project: Project) -> None:
-    """A start with forty plans to go on with is ready at once, and brings all of them to their end."""
+    """A service with forty unfinished plans is ready at once, and completes all of them."""
     toolbox = chores.Toolbox()
     async with life(project, toolbox) as application:
         made = [(await application.plans.create(requests.NewPlan(tasks=CHAIN[:1]))).plan for _ in range(40)]
@@ -156,7 +156,7 @@ async def test_many_plans_go_on_at_a_start(project: Project) -> None:
 
 
 async def test_outputs_of_earlier_tasks_over_http(project: Project) -> None:
-    """An argument that names an output is refused at its place where it cannot be, and read when its task begins."""
+    """An argument that names an output is refused at an invalid place, and otherwise read when its task begins."""
     said = {"$task": "t1", "output": "work.said"}
     async with planning.in_process(project) as planned:
         aside = planning.task("carry it", recipe_id="carry", args={"what": [said, {"$task": 1}]})
@@ -180,7 +180,7 @@ async def test_outputs_of_earlier_tasks_over_http(project: Project) -> None:
 
 
 async def test_a_task_is_done_when_its_file_is_there(project: Project) -> None:
-    """A check of a file looks into the workspace of the task's run; written afterwards, a retry finds it."""
+    """A check of a file reads the workspace of the task's run; if the file is written later, a retry finds it."""
     async with planning.in_process(project) as planned:
         wanted = {"check": "file_exists", "path": "Drafts/room 1.md"}
         planning.refused(

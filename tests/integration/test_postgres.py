@@ -1,4 +1,4 @@
-"""An index in a real Postgres, where its programs and its driver are installed."""
+"""An index in a real Postgres, if its programs and its driver are installed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.postgres_server import Postgres
 
 @pytest.fixture
 def postgres() -> Iterator[Postgres]:
-    """Return a server that does not run yet."""
+    """Return a server that is not started yet."""
     with postgres_server.installed() as server:
         yield server
 
 
 async def test_a_database_that_comes_later_is_waited_for(project: Project, postgres: Postgres) -> None:
-    """The process answers and names the database; as soon as that is there it takes runs, which the next start has."""
+    """Before the database starts, the service answers and names it; then it accepts runs that outlive a restart."""
     async with served.in_process(project, database_url=postgres.url) as service:
         alive = await service.http.get("/healthz")
         away = [await service.http.get(path) for path in ("/readyz", "/api/runs")]
@@ -42,7 +42,7 @@ async def test_a_database_that_comes_later_is_waited_for(project: Project, postg
 
 
 async def test_a_role_named_like_the_schema_of_the_store(project: Project, postgres: Postgres) -> None:
-    """The index and the store both have a table `runs`; Postgres looks first in the schema with the role's name."""
+    """Index and store work together for a role named like the store's schema, which Postgres searches first."""
     postgres.start()
     postgres.wait()
     postgres.execute("CREATE ROLE control_room LOGIN SUPERUSER PASSWORD 'secret'")

@@ -1,4 +1,4 @@
-"""A service whose runs are in a real Postgres, where its programs and its driver are installed."""
+"""A service whose runs are in a real Postgres, if its programs and its driver are installed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def url(postgres: Postgres, request: pytest.FixtureRequest) -> str:
 
 
 def command(project: Project, *words: str, url: str | None) -> programs.Ended:
-    """Call the command line on a project."""
+    """Execute a command on a project."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CONTROL_ROOM_")}
     if url is not None:
         environ["CONTROL_ROOM_STORE_URL"] = url
@@ -42,7 +42,7 @@ def command(project: Project, *words: str, url: str | None) -> programs.Ended:
 
 
 async def test_runs_outlive_the_service_in_the_database(project: Project, url: str) -> None:
-    """A run is done, and is shown again after a restart with its steps and events; no folder of it exists."""
+    """A done run is shown again after a restart with its steps and events, and does not have a folder."""
     async with served.in_process(project, store_url=url) as service:
         run_id = (await service.run("quick"))["run_id"]
         before = [(await service.http.get(f"/api/runs/{run_id}{path}")).text for path in ("/steps", "/events")]
@@ -56,7 +56,7 @@ async def test_runs_outlive_the_service_in_the_database(project: Project, url: s
 
 
 async def test_a_row_that_another_process_writes_meanwhile_is_replaced(url: str) -> None:
-    """A service that finds a new run's folder may write its row before the one that creates the run does."""
+    """The process that creates a run replaces the row of a service that found the run's folder first."""
     index = SqlIndex(url)
     await index.start()
     start = store_harness.start("r1")
@@ -87,7 +87,7 @@ async def _one_waits(url: str) -> bool:
 
 
 async def test_commands_look_into_the_database(project: Project, url: str) -> None:
-    """Lists, details and checks need no service and no ownership, and a run can be started without one."""
+    """Lists, details and checks need neither a service nor ownership; a command can start a run without one."""
     async with served.in_process(project, store_url=url) as service:
         run_id = (await service.run("quick"))["run_id"]
         listed = command(project, "runs", "list", "--json", url=url)
@@ -100,7 +100,7 @@ async def test_commands_look_into_the_database(project: Project, url: str) -> No
 
 
 async def test_another_store_than_the_last_is_refused_by_name(project: Project, url: str, postgres: Postgres) -> None:
-    """A data directory says where its runs are: neither folders nor another database are begun beside them."""
+    """A data directory records the store of its runs: neither folders nor another database can be used beside it."""
     async with served.in_process(project, store_url=url) as service:
         await service.run("quick")
     postgres.execute("CREATE DATABASE other_store")
@@ -115,7 +115,7 @@ async def test_another_store_than_the_last_is_refused_by_name(project: Project, 
 
 
 async def test_a_database_is_not_begun_beside_folders(project: Project, url: str) -> None:
-    """Whoever has runs in folders is told how to go on, and keeps them."""
+    """A project with runs in folders refuses a database, names the remedy, and keeps the runs."""
     async with served.in_process(project) as service:
         run_id = (await service.run("quick"))["run_id"]
     refused = command(project, "run", "quick", url=url)
@@ -127,7 +127,7 @@ async def test_a_database_is_not_begun_beside_folders(project: Project, url: str
 
 
 async def test_a_store_has_one_owner(project: Project, url: str) -> None:
-    """A second process that would write is told which one owns the store."""
+    """A second process that would write is refused with the name of the store's owner."""
     async with served.in_process(project, store_url=url):
         second = command(project, "run", "quick", url=url)
 
@@ -136,7 +136,7 @@ async def test_a_store_has_one_owner(project: Project, url: str) -> None:
 
 
 async def test_a_server_that_comes_later_is_waited_for(project: Project, tmp_path: Path) -> None:
-    """The service answers and names the store; as soon as that is there it takes runs."""
+    """Before the server starts, the service answers and names the store; then it accepts runs."""
     with postgres_server.installed() as late:
         async with served.in_process(project, store_url=late.url) as service:
             away = await service.http.get("/api/runs")
@@ -150,7 +150,7 @@ async def test_a_server_that_comes_later_is_waited_for(project: Project, tmp_pat
 
 
 async def test_a_server_that_goes_away_is_named_as_the_cause(project: Project) -> None:
-    """No answer speaks of a disk or of a failed write; once the server is back, the service takes runs again."""
+    """No answer blames a disk or a failed write; once the server is back, the service accepts runs again."""
     with postgres_server.running() as server:
         async with served.in_process(project, store_url=server.url) as service:
             run_id = (await service.run("quick"))["run_id"]
@@ -184,7 +184,7 @@ async def test_a_server_that_goes_away_is_named_as_the_cause(project: Project) -
 async def test_an_address_that_cannot_work_is_told_at_once(
     project: Project, url: str, change: object, code: str
 ) -> None:
-    """What no waiting helps is said with its reason, and the password is not."""
+    """A permanent fault of the address is reported at once with its reason, and without the password."""
     assert callable(change)
     answer = command(project, "run", "quick", url=change(url))
 
@@ -195,7 +195,7 @@ async def test_an_address_that_cannot_work_is_told_at_once(
 
 
 async def test_a_database_of_a_later_version_is_left_alone(project: Project, url: str, postgres: Postgres) -> None:
-    """Tables that this version does not know are not touched, and the message says which they are."""
+    """Tables of a later version are not changed, and the message names the version."""
     async with served.in_process(project, store_url=url) as service:
         await service.run("quick")
     database = url.rpartition("/")[2]
@@ -229,7 +229,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 async def test_runs_move_between_folders_and_database_byte_for_byte(project: Project, url: str, tmp_path: Path) -> None:
-    """A run from folders is imported, exported and imported again: its files, receipts and state stay as they are."""
+    """A run that is imported from folders, exported and imported again keeps its files, receipts and state."""
     async with served.in_process(project) as service:
         shown = await service.run("draft", args={"scene_path": "Story/Scenes/SCN-the-arrival.md"})
         run_id = shown["run_id"]
@@ -257,7 +257,7 @@ async def test_runs_move_between_folders_and_database_byte_for_byte(project: Pro
 
 
 async def test_a_damaged_run_is_not_imported(project: Project, url: str, tmp_path: Path) -> None:
-    """What cannot be believed stays where it is, and the message names the place."""
+    """A damaged run is not imported, and the message names the place of the damage."""
     async with served.in_process(project) as service:
         run_id = (await service.run("quick"))["run_id"]
     kept = tmp_path / "kept"
@@ -277,7 +277,7 @@ async def test_a_damaged_run_is_not_imported(project: Project, url: str, tmp_pat
 async def test_a_dump_and_a_backup_are_restored_and_verified(
     project: Project, url: str, postgres: Postgres, tmp_path: Path
 ) -> None:
-    """A dump made while the service works, and the backup of the data directory, make a project that verifies whole."""
+    """A dump of a working service and a backup of the data directory restore a project that passes verification."""
     dump, file, other = tmp_path / "runs.sql", tmp_path / "data.tar.gz", Project(tmp_path / "other")
     shutil.rmtree(other.data)
     async with served.in_process(project, store_url=url) as service:
@@ -298,7 +298,7 @@ async def test_a_dump_and_a_backup_are_restored_and_verified(
 
 
 async def test_files_of_a_machine_are_taken_over_by_the_store(project: Project, url: str) -> None:
-    """Budgets of a project with folders move into the database; a machine with other ones is refused by name."""
+    """Budgets of a project with folders move into the database; a machine with other budgets is refused by name."""
     limits = {"limits": {"calls": 3}}
     async with served.in_process(project) as service:
         await service.http.put("/api/budgets/all", json=limits)

@@ -1,4 +1,4 @@
-"""Preflight over HTTP: what a request would run, what is missing, and how often agents are asked at most."""
+"""Preflight over HTTP: what a request would run, which parts are missing, and how often agents are called at most."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def examined(service: served.Served, **body: Any) -> dict[str, Any]:
 
 
 async def test_a_request_is_examined_without_a_trace(service: served.Served) -> None:
-    """Steps, agents and the worst case are told, and no run is there afterwards."""
+    """The report names steps, agents and the worst case, and no run or file is created."""
     folder = service.project.root / ".control-room"
     before = sorted(str(path) for path in folder.rglob("*") if path.is_file() and "index.db" not in path.name)
     report = await examined(service, recipe_id="draft", args=ARRIVAL)
@@ -51,7 +51,7 @@ async def test_a_request_is_examined_without_a_trace(service: served.Served) -> 
 
 
 async def test_problems_are_told(service: served.Served) -> None:
-    """What a start would refuse is told with its places; what is no request for a run is refused."""
+    """The problems of a start are reported with their places; a malformed request is refused."""
     missing = await examined(service, recipe_id="draft")
     unknown = await examined(service, recipe_id="drafts")
     unroutable = await examined(service, description="qwertz")
@@ -65,7 +65,7 @@ async def test_problems_are_told(service: served.Served) -> None:
 
 
 async def test_an_agent_that_cannot_be_asked_is_told(service: served.Served) -> None:
-    """A backend that is missing is a problem with the reason, and its agents are not ready."""
+    """A missing backend is a problem with the reason, and its agents are not ready."""
     report = await examined(service, recipe_id="rebase", args={"backend": "claude-code"})
 
     assert report["dialect"] == "agent_recipes"
@@ -74,7 +74,7 @@ async def test_an_agent_that_cannot_be_asked_is_told(service: served.Served) -> 
 
 
 def machine(target: dict[str, str], **guardrails: Any) -> dict[str, Any]:
-    """Return a machine whose second step leads somewhere."""
+    """Return a machine whose second step leads to this target."""
     done = {"action": "exit_recipe", "reason": "done"}
     return {
         "id": "m",
@@ -101,7 +101,7 @@ def machine(target: dict[str, str], **guardrails: Any) -> dict[str, Any]:
 def test_calls_of_machines(
     target: dict[str, str], guardrails: dict[str, Any], args: dict[str, Any], most: int | None
 ) -> None:
-    """Guardrails bound a machine, with a reminder for each step; restarts without a limit do not."""
+    """Guardrails bound a machine's calls, with a reminder for each step; restarts without a limit are unbounded."""
     limit = machine_bounds.calls(machine(target, **guardrails), {}, args)
 
     assert limit.most == most
@@ -121,7 +121,7 @@ def test_calls_of_machines(
     ],
 )
 def test_calls_of_recipes(steps: list[dict[str, Any]], most: int | None) -> None:
-    """Loops and retries multiply; a recipe that runs another one has no limit of its own."""
+    """Loops and retries multiply the calls; a recipe that runs another one is unbounded."""
     limit = recipe_bounds.most_calls({"steps": steps}, {})
 
     assert limit.most == most
@@ -129,7 +129,7 @@ def test_calls_of_recipes(steps: list[dict[str, Any]], most: int | None) -> None
 
 
 def test_lists_of_arguments_bound_their_loops() -> None:
-    """A loop over a list that is an argument asks once for each item, unless a step assigns to that name."""
+    """A loop over a list argument calls once for each item, unless a step assigns to that name."""
     step = {"id": "a", "agent": "x", "foreach": "{{files}}"}
     once = recipe_bounds.most_calls({"steps": [step]}, {}, {"files": ["one", "two", "three"]})
     assigned = [{"id": "find", "agent": "x", "output": "files"}, step]
@@ -153,7 +153,7 @@ ASK: dict[str, Any] = {"name": "Ask", "provider": "claude"}
     ],
 )
 def test_calls_of_workflows(steps: list[dict[str, Any]], most: int | None) -> None:
-    """Retries and lists multiply; jumps back and lists made by steps have no limit."""
+    """Retries and lists multiply the calls; jumps back and lists from steps are unbounded."""
     limit = workflow_bounds.calls({"steps": steps}, {})
 
     assert isinstance(limit, limits.CallLimit)
@@ -163,7 +163,7 @@ def test_calls_of_workflows(steps: list[dict[str, Any]], most: int | None) -> No
 
 
 async def test_the_worst_case_of_cost_is_told_or_why_there_is_none(service: served.Served) -> None:
-    """Limits bound what a run costs, or its calls and what each may cost; otherwise the agent is named."""
+    """Limits bound the cost of a run, or its calls and the cost of each; otherwise the report names the agent."""
     unknown = await examined(service, recipe_id="draft", args=ARRIVAL)
     limited = await examined(service, recipe_id="draft", args=ARRIVAL, limits={"cost_usd": 5, "tokens": 1000})
     once = await examined(service, recipe_id="draft", args=ARRIVAL, limits={"calls": 1})
@@ -177,7 +177,7 @@ async def test_the_worst_case_of_cost_is_told_or_why_there_is_none(service: serv
 
 
 async def test_calls_and_what_each_may_cost_bound_the_cost(project: Project) -> None:
-    """With `max_cost_per_call` of each backend the worst case is that of all calls."""
+    """With `max_cost_per_call` of each backend, the worst case is the cost of all calls."""
     path = project.data / "agents.json"
     document = json.loads(path.read_text())
     document["backends"]["said"]["max_cost_per_call"] = 0.5
@@ -189,7 +189,7 @@ async def test_calls_and_what_each_may_cost_bound_the_cost(project: Project) -> 
 
 
 async def test_paths_are_checked_as_steps_would(service: served.Served) -> None:
-    """A path out of the workspace and a file that is missing are told with their argument; the start is accepted."""
+    """A path out of the workspace and a missing file are warnings with their argument; the start is accepted."""
     recipe = project.draft("look")
     recipe["args_schema"]["properties"] |= {
         "scenes": {"type": "array", "items": {"type": "string"}, "default": []},
@@ -238,8 +238,9 @@ steps: [{id: look, type: bash, command: "ls {{words}}", cwd: "{{place}}"}]
 
 
 async def test_files_that_other_languages_declare_are_looked_for(service: served.Served) -> None:
-    """Files of a workflow and the folder of a command are warned of; what texts of a prompt or command name is not
-    checked, which the report says.
+    """Missing files of a workflow and a missing folder of a command are warnings.
+
+    The report states that paths within the text of prompts and commands are not checked.
     """
     service.project.write(".control-room/recipes/orchestrate/files.yaml", WORKFLOW)
     service.project.write(".control-room/recipes/amplifier/folders.yaml", STAGE)

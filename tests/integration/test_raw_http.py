@@ -1,4 +1,4 @@
-"""Whatever bytes a stranger writes on a socket: a refusal or the end of the connection, soon, and others are served."""
+"""Any bytes on a socket: the service refuses them or closes the connection soon, and still serves other clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration import listening, raw_http, served
 from tests.integration.project import Project
 
 WAIT = {"head_seconds": 2, "body_seconds": 2}
-"""Settings under which what never comes to its end is not waited for long, and what is slow by chance is."""
+"""Settings that end incomplete requests soon, but not requests that are slow by chance."""
 
 AT_ONCE = 64
 """Connections at a time."""
@@ -29,8 +29,8 @@ _HEAD = re.compile(rb"HTTP/1\.1 \d{3} [^\r]*\r\n(?:[^\r\n]+\r\n)*\r\n")
 async def service(
     project: Project, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[listening.Listening]:
-    """Return the service on a loopback port; at its end its log holds nothing worse than refusals."""
-    # What is answered is read until the connection is closed.
+    """Return the service on a loopback port, and check at its end that its log contains only refusals."""
+    # The test reads answers until the connection is closed.
     monkeypatch.setattr(main, "KEEP_ALIVE_SECONDS", 1)
     caplog.set_level(logging.WARNING)
     async with listening.on_a_port(project, **WAIT) as service:
@@ -40,7 +40,7 @@ async def service(
 
 
 async def told(service: listening.Listening, sent: bytes, *, byte_by_byte: bool = False) -> bytes:
-    """Return all that is answered until the service closes the connection."""
+    """Return all bytes that the service sends until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
     answer = b""
     with contextlib.suppress(ConnectionError):
@@ -49,7 +49,7 @@ async def told(service: listening.Listening, sent: bytes, *, byte_by_byte: bool 
             await writer.drain()
     with contextlib.suppress(ConnectionError):
         async with asyncio.timeout(served.WAIT_SECONDS):
-            # A WebSocket that was opened is not talked to.
+            # The test sends no messages on an opened WebSocket.
             while not answer.startswith(_OPENED) and (part := await reader.read(65536)):
                 answer += part
     writer.close()
@@ -59,9 +59,7 @@ async def told(service: listening.Listening, sent: bytes, *, byte_by_byte: bool 
 
 
 async def served_in_the_end(service: listening.Listening, sent: bytes, *, byte_by_byte: bool = False) -> list[int]:
-    """Return the statuses of the answers to a request, which on a busy machine may come too slowly
-    and is sent again.
-    """
+    """Return the statuses of the answers to a request, which is repeated if a busy machine was too slow."""
     async with asyncio.timeout(served.WAIT_SECONDS * 3):
         while (found := statuses(await told(service, sent, byte_by_byte=byte_by_byte))) in ([], [408]):
             pass
@@ -69,7 +67,7 @@ async def served_in_the_end(service: listening.Listening, sent: bytes, *, byte_b
 
 
 async def all_told(service: listening.Listening, cases: Iterable[bytes], *, byte_by_byte: bool = False) -> list[bytes]:
-    """Return what is answered to each of many; others are answered meanwhile."""
+    """Return the answers to all cases, several at a time, and check that other requests are answered meanwhile."""
     application = asyncio.Semaphore(AT_ONCE)
 
     async def one(sent: bytes) -> bytes:
@@ -82,13 +80,13 @@ async def all_told(service: listening.Listening, cases: Iterable[bytes], *, byte
 
 
 def statuses(answer: bytes) -> list[int]:
-    """Return the statuses of all answers on a connection, interim ones left out."""
+    """Return the statuses of all answers on a connection, without interim ones."""
     return [status for status in map(int, _STATUS.findall(answer)) if status >= 200]
 
 
 @pytest.mark.parametrize("byte_by_byte", [False, True])
 async def test_every_kind_of_junk_is_refused(service: listening.Listening, byte_by_byte: bool) -> None:
-    """One refusal or none ends the connection; what is only unusual is served, however the bytes come."""
+    """At most one refusal ends the connection; unusual requests are served, in whichever pieces the bytes arrive."""
     refused = await all_told(service, raw_http.REFUSED.values(), byte_by_byte=byte_by_byte)
     answered = {
         name: await served_in_the_end(service, sent, byte_by_byte=byte_by_byte)
@@ -107,7 +105,7 @@ async def test_every_kind_of_junk_is_refused(service: listening.Listening, byte_
 
 @pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
 async def test_what_breaks_off_is_not_waited_for(service: listening.Listening, step: int) -> None:
-    """A request that is cut off anywhere ends with the time that it has, whatever it would have become."""
+    """A request that is cut off at any place ends at its time limit."""
     cut = [
         sent[:place]
         for sent in (raw_http.WHOLE, raw_http.CHUNKED, raw_http.UPGRADE)
@@ -122,7 +120,7 @@ async def test_what_breaks_off_is_not_waited_for(service: listening.Listening, s
     ("seed", "count"), [(1, 100), pytest.param(2, 5_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
 )
 async def test_broken_requests_break_nothing(service: listening.Listening, seed: int, count: int) -> None:
-    """Requests with bytes lost, doubled, changed and mixed get no answer worse than a refusal."""
+    """Requests with lost, doubled, changed and mixed bytes receive no answer worse than a refusal."""
     cases = list(raw_http.changed(seed, count))
     answers = await all_told(service, cases)
     worse = [

@@ -1,4 +1,4 @@
-"""Nothing that is known to be missing is found after paid work: starts, checks and plans look at the backends first."""
+"""Missing backends are found before paid work: starts, checks and plans examine the backends first."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ steps:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """A project of four languages, each with a recipe whose last agent cannot be reached."""
+    """Return a project of four languages, each with a recipe whose last agent cannot be reached."""
     made = Project(tmp_path)
     agents = json.loads((made.data / "agents.json").read_text())
     agents["agents"].append(
@@ -108,7 +108,7 @@ CASES = [
 async def test_a_start_without_its_backend_is_refused(
     service: served.Served, recipe_id: str, args: dict[str, Any], path: str, words: str
 ) -> None:
-    """A start is refused with the place and the lack, although the step in question is the last one."""
+    """A start is refused with the place and the missing backend, even if only the last step needs it."""
     answer = await service.http.post("/api/runs", json={"recipe_id": recipe_id, "args": args})
     problem = answer.json()
 
@@ -119,7 +119,7 @@ async def test_a_start_without_its_backend_is_refused(
 
 
 async def test_recipes_say_whether_they_are_ready(service: served.Served) -> None:
-    """Lists, details and checks of texts say what a run would lack, and that the text itself is valid."""
+    """Lists, details and checks of texts name the missing backends, and report that the recipe itself is valid."""
     listed = {entry["recipe_id"]: entry for entry in (await service.http.get("/api/recipes")).json()}
     body = {"dialect": "amplifier", "recipe": PROMPTS.replace("late-prompt", "another")}
     examined = (await service.http.post("/api/recipes/validate", json=body)).json()
@@ -131,7 +131,7 @@ async def test_recipes_say_whether_they_are_ready(service: served.Served) -> Non
 
 
 async def test_a_plan_is_not_begun_without_a_backend(service: served.Served) -> None:
-    """A plan may be written down anywhere, and is not approved where the run of a task would lack its backend."""
+    """A plan can be created without a backend, but not approved while a task's run would lack it."""
     tasks = [{"description": "first", "recipe_id": "quick"}, {"description": "then", "recipe_id": "late", "deps": [1]}]
     made = await service.http.post("/api/sessions", json={"tasks": tasks})
     refused = await service.http.post(f"/api/sessions/{made.json()['session_id']}/approve")
@@ -142,7 +142,7 @@ async def test_a_plan_is_not_begun_without_a_backend(service: served.Served) -> 
 
 
 async def test_a_conference_with_an_absent_agent_is_refused(service: served.Served) -> None:
-    """An agent that cannot be asked is named before anybody is."""
+    """A conference with an unreachable agent is refused with its program before any agent is called."""
     answer = await service.http.post("/api/conferences", json={"message": "Well?", "agents": ["absent-1"]})
 
     assert (answer.status_code, answer.json()["code"]) == (409, "backend_not_ready")
@@ -150,7 +150,7 @@ async def test_a_conference_with_an_absent_agent_is_refused(service: served.Serv
 
 
 async def test_a_backend_that_appears_is_found(service: served.Served, project: Project, monkeypatch: Any) -> None:
-    """A program that is installed after a refusal is found by the next start."""
+    """The next start finds a program that is installed after a refusal."""
     refused = await service.http.post("/api/runs", json={"recipe_id": "late-provider"})
     program = project.write("bin/no-such-agent-program", "#!/bin/sh\necho here\n")
     program.chmod(0o755)
@@ -161,7 +161,7 @@ async def test_a_backend_that_appears_is_found(service: served.Served, project: 
 
 
 async def test_the_list_of_agents_says_who_cannot_be_used(service: served.Served) -> None:
-    """It names the missing program for the agent that needs it, and for no other."""
+    """The list names the missing program for the agent that needs it, and for no other agent."""
     faults = {agent["id"]: agent["fault"] for agent in (await service.http.get("/api/agents")).json()}
     broken = {agent_id for agent_id, fault in faults.items() if fault and "no-such-agent-program" in fault}
 

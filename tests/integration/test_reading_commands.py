@@ -1,4 +1,4 @@
-"""Commands that look at a folder without a service: counts, sums, and what every reading use case needs."""
+"""Commands that read a folder without a service: counts, sums, and the dependencies of each reading use case."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ stages:
 
 
 def test_counts_and_sums_of_a_folder(tmp_path: Path, cli: Any) -> None:
-    """Without a service, `stats` counts what waits in the files and `usage` adds up what runs cost."""
+    """Without a service, `stats` counts waiting runs from the files and `usage` adds up the costs of runs."""
     made = Project(tmp_path)
     made.write(".control-room/recipes/amplifier/asks.yaml", ASKS)
     project = ("--project", str(made.root))
@@ -54,7 +54,7 @@ def test_counts_and_sums_of_a_folder(tmp_path: Path, cli: Any) -> None:
 
 
 def test_a_run_that_failed_names_its_resume(tmp_path: Path, cli: Any) -> None:
-    """Behind its reason, a failed run prints the command that continues it, and how an argument is replaced."""
+    """After the reason of a failed run, the command prints how to continue it and how to replace an argument."""
     project = ("--project", str(Project(tmp_path).root))
     code, _, err = cli("run", "picky", "--arg", "scene_path=a.md", "--arg", "other_path=b.md", *project)
 
@@ -66,7 +66,7 @@ def test_a_run_that_failed_names_its_resume(tmp_path: Path, cli: Any) -> None:
 
 
 def test_a_folder_without_project_is_named(tmp_path: Path, cli: Any) -> None:
-    """An empty list in a folder where nothing has ever run says so; the folder stays as it is."""
+    """In a folder without runs, an empty list names this, and no file is created."""
     code, out, err = cli("gates", "--project", str(tmp_path))
 
     assert (code, out) == (0, "nothing waits for an answer\n")
@@ -75,7 +75,7 @@ def test_a_folder_without_project_is_named(tmp_path: Path, cli: Any) -> None:
 
 
 async def test_a_service_that_dies_is_named() -> None:
-    """A stream that breaks off says that the service stopped, and how to go on."""
+    """When a stream breaks off, the error states that the service stopped, and how to continue."""
 
     async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -92,8 +92,8 @@ async def test_a_service_that_dies_is_named() -> None:
 
 
 async def test_a_service_that_does_not_run_is_told_with_how_it_is_started() -> None:
-    """An address at which nothing listens is refused with the command that starts a service."""
-    # Bound and not listening: nothing else can take the port meanwhile.
+    """An address without a listener is refused with the command that starts a service."""
+    # Bound but not listening, so that no other process can take the port meanwhile.
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         async with http_client.HttpClient(f"http://127.0.0.1:{bound.getsockname()[1]}", None) as client:
@@ -102,7 +102,7 @@ async def test_a_service_that_does_not_run_is_told_with_how_it_is_started() -> N
 
 
 def test_reading_use_cases_ask_for_what_reading_offers() -> None:
-    """A use case that only reads a folder asks for nothing that is put together only for a service."""
+    """A use case that only reads a folder uses no part that only a service has."""
     lacking = [
         (path.name, function.name, name)
         for path in COMMANDS.rglob("*.py")

@@ -1,4 +1,4 @@
-"""Retention: finished runs are removed by age, state, label and size, after a look, and never what is pinned."""
+"""Retention: a person removes finished runs by age, state, label and size after a preview; pinned runs remain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL = {"older_than_seconds": 0}
 
 
 async def pruned(service: served.Served, **body: Any) -> dict[str, Any]:
-    """Give an order to prune."""
+    """Send an order to prune."""
     answer = await service.http.post("/api/runs/prune", json=body)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
@@ -29,7 +29,7 @@ async def there(service: served.Served) -> list[str]:
 
 
 async def test_a_look_comes_first(service: served.Served) -> None:
-    """By default nothing is removed; a removal needs the number that was seen, and leaves an entry with its author."""
+    """By default no run is removed; a removal needs the previewed number, and leaves an entry with its author."""
     runs = [(await service.run("quick", labels={"book": book}))["run_id"] for book in ("one", "one", "two")]
     looked = await pruned(service, **ALL, labels={"book": "one"})
     before = await there(service)
@@ -49,7 +49,7 @@ async def test_a_look_comes_first(service: served.Served) -> None:
 
 
 async def test_pinned_and_needed_runs_are_kept(project: Project) -> None:
-    """A pinned run stays whatever its age, and so does a finished child of a run that works."""
+    """A pinned run of any age stays, and so does a finished child of a working run."""
     project.say("draft", hang=True)
     async with served.in_process(project) as service:
         pinned = (await service.run("quick"))["run_id"]
@@ -70,7 +70,7 @@ async def test_pinned_and_needed_runs_are_kept(project: Project) -> None:
 
 
 async def test_age_state_and_size_choose(service: served.Served) -> None:
-    """Runs that are too young stay; of a size, the newest stay."""
+    """Runs that are too young remain; within a size, the newest remain."""
     runs = [(await service.run("quick"))["run_id"] for _ in range(3)]
     failed = (await service.run("picky", args={"scene_path": "no", "other_path": "no"}))["run_id"]
     young = await pruned(service, older_than_seconds=2**53)
@@ -84,7 +84,7 @@ async def test_age_state_and_size_choose(service: served.Served) -> None:
 
 
 async def test_a_policy_is_applied(project: Project) -> None:
-    """It is kept durably, survives a restart, and removes in its own name."""
+    """A policy is stored durably, survives a restart, and removes runs in its own name."""
     body = {"rules": [{"older_than_seconds": 0, "status": ["done"], "labels": {"book": "one"}}]}
     async with served.in_process(project) as service:
         empty = (await service.http.get("/api/retention")).json()
@@ -106,7 +106,7 @@ async def test_a_policy_is_applied(project: Project) -> None:
 
 
 async def test_a_damaged_policy_removes_nothing(project: Project) -> None:
-    """A file that holds no policy is told with the way on, and stays as it is."""
+    """A damaged policy file is reported with the remedy, and is not changed."""
     file = project.write(".control-room/retention/policy.json", json.dumps({"rules": [{"older_than_seconds": -1}]}))
     async with served.in_process(project) as service:
         answer = await service.http.get("/api/retention")
@@ -131,7 +131,7 @@ async def test_a_damaged_policy_removes_nothing(project: Project) -> None:
     ],
 )
 async def test_bad_rules_are_refused_with_their_place(service: served.Served, body: Any, path: str) -> None:
-    """For an order and for a policy alike."""
+    """Bad rules of an order or a policy are refused with their place."""
     order = await service.http.post("/api/runs/prune", json=body)
     policy = await service.http.put("/api/retention", json={"rules": [body]})
 
@@ -141,7 +141,7 @@ async def test_bad_rules_are_refused_with_their_place(service: served.Served, bo
 
 
 async def test_runs_are_pinned_while_others_are_removed(service: served.Served) -> None:
-    """A pin that comes between the look and the removal counts."""
+    """A pin that is set between the preview and the removal keeps its run."""
     runs = [(await service.run("quick"))["run_id"] for _ in range(6)]
     retention = service.app.state.services.retention  # type: ignore[union-attr]
     removing = asyncio.ensure_future(retention.prune(rules.Rule(older_than_seconds=0), dry_run=False))
@@ -175,7 +175,7 @@ async def test_runs_are_pinned_while_others_are_removed(service: served.Served) 
     ],
 )
 def test_a_file_that_is_not_a_policy_is_refused_with_every_place(document: Any, places: list[str]) -> None:
-    """`retention set FILE` and a policy changed by hand are read by the same rules as a request."""
+    """`retention set FILE` and a policy that a person changed are checked by the same rules as a request."""
     with pytest.raises(errors.RequestInvalid) as refused:
         rules.Policy.of(document)
 

@@ -1,4 +1,4 @@
-"""Graphs over HTTP: the recipe as a run froze it, with the state of each node; large ones are cut off."""
+"""Graphs over HTTP: the recipe that a run froze, with the state of each node; large graphs are cut off."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.integration.test_showing import ARRIVAL
 
 
 async def test_a_graph_shows_how_far_a_run_is(service: served.Served, held: holding.Held) -> None:
-    """While an agent is asked, the steps before it are done, it runs, and what follows is not reached."""
+    """While an agent is called, its step is running, earlier steps are done, and later ones not reached."""
     service.project.say("draft", text=projects.REPLY, delay_seconds=holding.DELAY_SECONDS)
     run_id = await service.start("draft", args=ARRIVAL)
     await service.until(run_id, step="draft")
@@ -39,7 +39,7 @@ async def test_a_graph_shows_how_far_a_run_is(service: served.Served, held: hold
 
 
 async def test_a_graph_is_that_of_the_frozen_recipe(service: served.Served) -> None:
-    """A recipe that changes after a run began changes its own graph, and not that of the run."""
+    """A recipe that changes after a run began changes its own graph, but not that of the run."""
     run_id = (await service.run("quick"))["run_id"]
     before = (await service.http.get(f"/api/runs/{run_id}/graph")).json()
     changed = projects.quick()
@@ -55,7 +55,7 @@ async def test_a_graph_is_that_of_the_frozen_recipe(service: served.Served) -> N
 
 
 async def test_a_resume_withdraws_what_it_declares_dead(service: served.Served) -> None:
-    """After a resume the nodes show the steps that count, as for a run that never did the others."""
+    """After a resume the nodes show only the valid steps, as in a run without the others."""
     run_id = (await service.run("picky", args={"scene_path": "a.md", "other_path": "b.md"}))["run_id"]
     failed = (await service.http.get(f"/api/runs/{run_id}/graph")).json()
     await service.http.post(f"/api/runs/{run_id}/resume", json={})
@@ -67,7 +67,7 @@ async def test_a_resume_withdraws_what_it_declares_dead(service: served.Served) 
 
 
 async def test_a_check_that_does_not_hold_has_failed(service: served.Served) -> None:
-    """The detail says that a check of the definition of done does not hold, and the graph that it failed."""
+    """The detail shows that a check of the definition of done did not pass, and the graph shows it as failed."""
     demanding = projects.quick() | {"recipe_id": "demanding", "dod": [{"check": "file_exists", "path": "none.md"}]}
     service.project.add_recipe(demanding)
     run = await service.run("demanding")
@@ -95,7 +95,7 @@ async def test_what_has_no_graph_is_refused(service: served.Served) -> None:
 
 
 async def test_a_huge_graph_is_cut_off(service: served.Served) -> None:
-    """A recipe of more nodes than an answer holds shows the first ones, and how many there are."""
+    """A recipe with more nodes than an answer may contain shows the first ones and their total number."""
     inner = [{"name": f"S{number}", "command": ["true"]} for number in range(900)]
     loops = [{"name": f"L{number}", "for_each": {"items": ["x"], "steps": inner}} for number in range(3)]
     folder = service.project.root / ".control-room" / "recipes" / "orchestrate"
@@ -123,7 +123,7 @@ async def test_the_text_of_a_graph_names_each_state(service: served.Served) -> N
 
 
 def test_text_of_others_steers_no_terminal() -> None:
-    """Labels and ids in print are made visible, and ways that were taken differ from the others."""
+    """Control characters in labels and ids are made visible, and taken branches are drawn differently."""
     node = {"id": "a\x1b[2J", "label": "a\x1b[2J", "kind": "agent", "group": None, "status": None, "visits": 3}
     edge = {"source": "a\x1b[2J", "target": "b\nc", "label": "x\u202e", "kind": "outcome"}
     edges = [edge | {"taken": True}, edge | {"taken": False, "label": "y"}]

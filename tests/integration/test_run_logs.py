@@ -1,4 +1,4 @@
-"""Logs over HTTP: in parts, and while they grow; signs of life of the steps that write them."""
+"""Logs over HTTP, in parts and while they grow, and signs of life of the steps that write them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ say("last line\\n")
 
 @pytest.fixture
 def speaking(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """Return a project with a workflow that speaks, in an environment with a secret."""
+    """Return a project with a workflow that prints, in an environment with a secret."""
     monkeypatch.setenv("DEPLOY_TOKEN", SECRET)
     folder = project.root / ".control-room" / "recipes" / "orchestrate"
     folder.mkdir()
@@ -46,7 +46,7 @@ def speaking(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 @pytest.fixture
 async def service(speaking: Project) -> AsyncIterator[served.Served]:
-    """Return the service over that project, in process."""
+    """Return the service of that project, in process."""
     async with served.in_process(speaking) as service:
         yield service
 
@@ -62,7 +62,7 @@ async def until_logged(service: served.Served, run_id: str, name: str, text: str
 
 
 async def test_a_command_is_heard_while_it_runs(service: served.Served) -> None:
-    """Its output is in its log before it ends, masked also where a secret came in two pieces, and the step shows it."""
+    """A running command's output is in its log, with a split secret masked as well, and the step shows its time."""
     run_id = await service.start("speak")
     await service.until(run_id, "running", step="Say")
     (service.project.root / "go").touch()
@@ -83,7 +83,7 @@ async def test_a_command_is_heard_while_it_runs(service: served.Served) -> None:
 
 
 async def test_an_agent_is_heard_while_it_works(speaking: Project) -> None:
-    """What a program says is in the log of its step before it ends, masked, as the words of its agent."""
+    """The output of a working agent is in the log of its step, masked, as text of the agent."""
     said = json.dumps({"type": "message", "text": f"Looking at {SECRET}."})
     reply = "A reply of some length that says what there is to say."
     script = f"""
@@ -114,7 +114,7 @@ print({json.dumps({"done": reply})!r})
 
 
 async def test_signs_of_life_change_the_answer_once_a_second_at_most(service: served.Served) -> None:
-    """However often a step writes, an answer with the same second keeps its entity tag."""
+    """Answers within the same second keep their entity tag, even if a step writes often."""
     run_id = await service.start("speak")
     await service.until(run_id, "running", step="Say")
     (service.project.root / "go").touch()
@@ -145,7 +145,7 @@ async def followed(service: served.Served, address: str, **headers: str) -> Asyn
 
 
 async def test_a_log_is_streamed_while_it_grows(speaking: Project) -> None:
-    """A follower gets each piece with its offset, continues where it was cut off, and is told the end."""
+    """A follower receives each piece with its offset, continues after an interruption, and receives the end."""
     async with served.on_a_port(speaking) as listening:
         run_id = await listening.start("speak")
         await listening.until(run_id, "running", step="Say")
@@ -205,7 +205,7 @@ def write_log(service: served.Served, run_id: str, content: bytes) -> None:
 async def test_parts_of_a_log(
     service: served.Served, log: str, query: str, wanted: str | None, status: int, text: str | None, part: str | None
 ) -> None:
-    """One range of bytes or a tail is a part, one behind the end is refused with the size, anything else is ignored."""
+    """One range of bytes or a tail is a part, one after the end is refused with the size, and others are ignored."""
     headers = {} if wanted is None else {"Range": wanted.encode()}
     answer = await service.http.get(log + query, headers=headers)  # type: ignore[arg-type]
 
@@ -218,7 +218,7 @@ async def test_parts_of_a_log(
 
 
 async def test_a_log_is_read_once(service: served.Served, log: str) -> None:
-    """A log that has not changed is a 304, and a range of another version is the whole log."""
+    """An unchanged log is a 304, and a range of another version returns the whole log."""
     whole = await service.http.get(log)
     tag = whole.headers["etag"]
     same = await service.http.get(log, headers={"If-None-Match": tag})
@@ -234,7 +234,7 @@ async def test_a_log_is_read_once(service: served.Served, log: str) -> None:
 
 
 async def test_large_and_binary_logs(service: served.Served, log: str) -> None:
-    """A large log is sent in parts, byte for byte, and a stream of it replaces what is no text."""
+    """A large log is sent in parts, byte for byte, and a stream of it replaces bytes that are not text."""
     content = bytes(range(256)) * 2_800
     write_log(service, log.split("/")[3], content)
     whole = await service.http.get(log)
@@ -249,7 +249,7 @@ async def test_large_and_binary_logs(service: served.Served, log: str) -> None:
 
 
 async def test_a_stream_of_a_log_that_is_gone_ends(service: served.Served, log: str) -> None:
-    """A deleted run has no logs, and a name that leads elsewhere is not found."""
+    """A deleted run has no logs, and a name outside the folder of logs is not found."""
     run_id = log.split("/")[3]
     empty = await service.http.get(f"/api/runs/{run_id}/logs/none/stream")
     outside = await service.http.get(f"/api/runs/{run_id}/logs/..%2Fstart.json/stream")
@@ -267,7 +267,7 @@ async def test_a_stream_of_a_log_that_is_gone_ends(service: served.Served, log: 
 
 
 async def test_earlier_attempts_are_shown(service: served.Served) -> None:
-    """A step that was resumed shows its earlier attempts with their errors, and what it cost."""
+    """A resumed step shows its earlier attempts with their errors, and its cost."""
     service.project.say("draft", error={"code": "agent_error", "message": "no credit"})
     run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
     usage = {"input_tokens": 10, "output_tokens": 5, "cost_usd": 0.25}

@@ -1,4 +1,4 @@
-"""Schedules: triggers that start runs by the clock."""
+"""Schedules: triggers that start runs at set times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERY_FIVE_MINUTES = {"cron": "*/5 * * * *"}
 
 
 async def test_an_occurrence_starts_one_run(tmp_path: Path) -> None:
-    """A run of the recipe begins when it is due, with the trigger's arguments and labels, and says who started it."""
+    """A due run of the recipe begins with the trigger's arguments and labels, and names the trigger as its starter."""
     async with scheduled.in_process(Project(tmp_path)) as service:
         args = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
         added = await service.add(
@@ -36,7 +36,7 @@ async def test_an_occurrence_starts_one_run(tmp_path: Path) -> None:
 
 
 async def test_nothing_wakes_up_where_there_is_nothing_to_do(tmp_path: Path) -> None:
-    """With a webhook and a paused schedule the scheduler sleeps on while time passes; a schedule wakes it up."""
+    """With a webhook and a paused schedule the scheduler sleeps while time passes; a schedule wakes it up."""
     async with scheduled.in_process(Project(tmp_path)) as service:
         await service.add(webhook={})
         await service.add(schedule={"every_seconds": 60}, paused=True)
@@ -56,7 +56,7 @@ async def test_nothing_wakes_up_where_there_is_nothing_to_do(tmp_path: Path) -> 
 
 
 async def test_cron_follows_its_time_zone_over_both_changes_of_the_clock(tmp_path: Path) -> None:
-    """A local time that is left out comes right after the gap; one that comes twice starts one run."""
+    """A skipped local time comes right after the gap; one that comes twice starts one run."""
     night = {"cron": "30 2 * * *", "timezone": "Europe/Berlin"}
     spring, autumn = clock.instant("2026-03-28T00:00:00Z"), clock.instant("2026-10-24T00:00:00Z")
     shown = []
@@ -69,7 +69,7 @@ async def test_cron_follows_its_time_zone_over_both_changes_of_the_clock(tmp_pat
 
 
 async def test_a_single_instant_starts_one_run_and_no_more(tmp_path: Path) -> None:
-    """A trigger with `at` fires once, also where the service was down at that time, and has no next time."""
+    """A trigger with `at` fires once, even if the service was down at that time, and has no next time."""
     project, time = Project(tmp_path), clock.FakeClock(scheduled.BEGIN)
     async with scheduled.in_process(project, time) as service:
         added = await service.add(schedule={"at": "2026-02-10T16:00:00+01:00"})
@@ -94,7 +94,7 @@ async def test_a_single_instant_starts_one_run_and_no_more(tmp_path: Path) -> No
 async def test_missed_occurrences_are_made_up_for_as_asked(
     tmp_path: Path, catch_up: str, started: int, missed: str | None
 ) -> None:
-    """After ten occurrences without a service none, the newest or all start runs; what is left out is noted."""
+    """After ten occurrences without a service, none, the newest or all start runs; omitted ones are recorded."""
     project, time = Project(tmp_path), clock.FakeClock(scheduled.BEGIN)
     async with scheduled.in_process(project, time) as service:
         added = await service.add(schedule=EVERY_FIVE_MINUTES, catch_up=catch_up, overlap="allow")
@@ -142,7 +142,7 @@ async def test_overlap_decides_while_a_run_is_unfinished(
 
 
 async def test_a_queued_occurrence_starts_when_the_run_before_has_ended(tmp_path: Path) -> None:
-    """What waits survives a restart, and starts in order, each after the one before."""
+    """Queued occurrences survive a restart, and start in order, each after the one before."""
     project, time = _slow(tmp_path), clock.FakeClock(scheduled.BEGIN)
     async with scheduled.in_process(project, time) as service:
         added = await service.add(recipe_id="unguarded", schedule={"every_seconds": 60}, overlap="queue")
@@ -164,7 +164,7 @@ async def test_a_queued_occurrence_starts_when_the_run_before_has_ended(tmp_path
 
 @pytest.mark.parametrize("overlap", ["skip", "queue", "cancel"])
 async def test_overlap_counts_every_unfinished_run(tmp_path: Path, overlap: str) -> None:
-    """A run that was fired by hand and has ended hides no earlier one that still executes."""
+    """A run that was fired by hand and has ended does not hide an earlier unfinished run."""
     project = Project(tmp_path)
     project.say("draft", hang=True)
     async with scheduled.in_process(project) as service:
@@ -192,7 +192,7 @@ async def test_overlap_counts_every_unfinished_run(tmp_path: Path, overlap: str)
 async def test_overlap_counts_runs_that_the_history_has_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many results came since, a run that executes again after a resume is unfinished; its fork is not one."""
+    """A run that executes again after a resume counts as unfinished, even without history; its fork does not."""
     monkeypatch.setattr(triggers, "MOST_HISTORY", 1)
     project = Project(tmp_path)
     project.say("draft", hang=True)
@@ -217,7 +217,7 @@ async def test_overlap_counts_runs_that_the_history_has_forgotten(
 
 
 async def _fired(service: scheduled.Scheduled, trigger_id: str) -> str:
-    """Return a run that was fired by hand, and cancelled."""
+    """Fire a run by hand, cancel it, and return it."""
     run_id = str((await service.http.post(f"/api/triggers/{trigger_id}/fire", json={})).json()["run_id"])
     await service.http.post(f"/api/runs/{run_id}/cancel")
     await service.until(run_id, "cancelled")
@@ -225,7 +225,7 @@ async def _fired(service: scheduled.Scheduled, trigger_id: str) -> str:
 
 
 async def test_the_wall_clock_may_be_set_back_and_forth(tmp_path: Path) -> None:
-    """Set back, occurrences come again and find the runs that they made; set forth, they were missed."""
+    """If the clock is set back, repeated occurrences find their runs; if set forward, skipped ones are missed."""
     async with scheduled.in_process(Project(tmp_path)) as service:
         added = await service.add(schedule={"cron": "0 * * * *"}, overlap="allow")
         await service.advance(1800)
@@ -250,7 +250,7 @@ async def test_the_wall_clock_may_be_set_back_and_forth(tmp_path: Path) -> None:
 
 
 async def test_a_paused_trigger_starts_nothing_and_makes_nothing_up(tmp_path: Path) -> None:
-    """While it is paused it shows when it would start; unpaused it continues with the next occurrence."""
+    """A paused trigger shows its next time; after an unpause it continues with the next occurrence."""
     async with scheduled.in_process(Project(tmp_path)) as service:
         added = await service.add(schedule=EVERY_FIVE_MINUTES, catch_up="all")
         address = f"/api/triggers/{added['trigger_id']}"
@@ -267,7 +267,7 @@ async def test_a_paused_trigger_starts_nothing_and_makes_nothing_up(tmp_path: Pa
 
 
 async def test_fire_starts_a_run_now_once_for_each_key(tmp_path: Path) -> None:
-    """A person starts a run of a paused trigger; a repetition with the same key finds it."""
+    """A person starts a run of a paused trigger, and a repetition with the same key finds the run."""
     async with scheduled.in_process(Project(tmp_path)) as service:
         added = await service.add(schedule=EVERY_FIVE_MINUTES, paused=True, labels={"by": "clock"})
         address, once = f"/api/triggers/{added['trigger_id']}/fire", {"Idempotency-Key": "once"}
@@ -285,7 +285,7 @@ async def test_fire_starts_a_run_now_once_for_each_key(tmp_path: Path) -> None:
 
 
 async def test_an_occurrence_that_starts_no_run_says_why(tmp_path: Path) -> None:
-    """A recipe that is gone by then leaves a refusal with its reason, and the next occurrence is tried again."""
+    """A missing recipe leaves a refusal with its reason, and the next occurrence is tried again."""
     project = Project(tmp_path)
     async with scheduled.in_process(project) as service:
         added = await service.add(schedule={"every_seconds": 60})
@@ -339,7 +339,7 @@ async def test_an_occurrence_that_starts_no_run_says_why(tmp_path: Path) -> None
 async def test_a_trigger_that_could_start_nothing_is_refused(
     tmp_path: Path, body: dict[str, Any], code: str, path: str | None
 ) -> None:
-    """The refusal has a code and names the place of the fault, and nothing is created."""
+    """The refusal has a code and names the place of the fault, and no trigger is created."""
     async with scheduled.in_process(Project(tmp_path)) as service:
         answer = await service.http.post("/api/triggers", json={"recipe_id": "quick"} | body)
         found = (await service.http.get("/api/triggers")).json()
@@ -350,7 +350,7 @@ async def test_a_trigger_that_could_start_nothing_is_refused(
 
 
 async def test_creating_is_repeated_safely_and_removing_ends_it(tmp_path: Path) -> None:
-    """A repetition with the same key finds the trigger, another request is refused; removed it is gone for good."""
+    """A repetition with the same key finds the trigger, another request is refused; a removed trigger is gone."""
     project, once = Project(tmp_path), {"Idempotency-Key": "nightly"}
     body = {"recipe_id": "quick", "schedule": EVERY_FIVE_MINUTES}
     async with scheduled.in_process(project) as service:

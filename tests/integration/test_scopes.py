@@ -1,4 +1,4 @@
-"""Scopes: a limited key reaches runs outside of its scope by no detour."""
+"""Scopes: a limited key has no indirect access to runs outside its scope."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONE, TWO = {"book": "one"}, {"book": "two"}
 
 @pytest.fixture(autouse=True)
 def recipes(project: Project) -> None:
-    """Add a recipe that asks a person, and one that speaks in a conversation."""
+    """Add a recipe that asks a person, and one whose agent uses a conversation."""
     project.write(".control-room/recipes/amplifier/publish.yaml", blocks(WHY, "yaml")[0])
     project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(recipe()))
     project.say("review", text=says("issues-found"))
@@ -33,7 +33,7 @@ async def until(service: served.Served, run_id: str, *statuses: str) -> None:
 
 
 async def test_why_ends_before_runs_outside(project: Project) -> None:
-    """The chain names the run in the way by its id, and says nothing of what that run asks."""
+    """The chain names the blocking run outside by its id, but does not contain that run's question."""
     held = {"concurrency": {"key": "press"}}
     async with served.in_process(project, api_token=TOKEN) as service:
         limited = await add(service, "ada", labels=["book:one"])
@@ -50,7 +50,7 @@ async def test_why_ends_before_runs_outside(project: Project) -> None:
 
 
 async def test_a_policy_cancels_no_runs_outside(project: Project) -> None:
-    """A start whose policy would cancel runs of others is refused; runs of the scope are cancelled; a fork waits."""
+    """A start that would cancel runs outside is refused; runs of the scope are cancelled; a fork waits."""
     taken = {"recipe_id": "publish", "concurrency": {"key": "press", "policy": "cancel_running"}}
     async with served.in_process(project, api_token=TOKEN) as service:
         limited = await add(service, "ada", role="runner", labels=["book:one"])
@@ -85,13 +85,13 @@ async def test_a_policy_cancels_no_runs_outside(project: Project) -> None:
 
 
 def _concurrency(project: Project, run_id: str) -> dict[str, Any]:
-    """Return what a run froze about its key."""
+    """Return the concurrency setting that a run froze."""
     return dict(json.loads((project.data / "runs" / run_id / "start.json").read_text())["concurrency"])
 
 
 @pytest.mark.parametrize("path", ["/api/runs", "/api/runs/{run_id}/fork", "/api/conferences"])
 async def test_no_request_takes_the_place_of_a_run_that_control_room_starts(project: Project, path: str) -> None:
-    """Keys that triggers, plans and runs give to the runs they start are refused, and start nothing."""
+    """Keys with the form that triggers, plans and runs use for their own runs are refused, and start no run."""
     async with served.in_process(project) as service:
         run_id = await service.start("quick")
         body = {"/api/runs": {"recipe_id": "quick"}, "/api/conferences": {"message": "What now?"}}.get(path, {})
@@ -110,8 +110,9 @@ async def test_no_request_takes_the_place_of_a_run_that_control_room_starts(proj
 
 
 async def test_no_run_outside_becomes_a_parent(project: Project) -> None:
-    """Neither a run nor a plan is put below a run outside, whose limits it would use up; one of another project may be
-    above.
+    """Neither a run nor a plan can have a parent outside the scope, since it would use up the parent's limits.
+
+    A parent in another project is accepted.
     """
     async with served.in_process(project, api_token=TOKEN) as service:
         limited = await add(service, "ada", role="runner", labels=["book:one"])
@@ -132,12 +133,12 @@ async def test_no_run_outside_becomes_a_parent(project: Project) -> None:
 
 
 def above_body(above: int | None) -> dict[str, int]:
-    """Return how many runs a request says are above."""
+    """Return the body's field for the number of runs above."""
     return {} if above is None else {"runs_above": above}
 
 
 async def test_no_conversation_outside_is_continued(project: Project) -> None:
-    """A start, a resume and a fork in the conversation of a run outside are refused as if there were none."""
+    """A start, a resume and a fork in the conversation of a run outside are refused as for an unknown conversation."""
     said = {"args": {"backend": "said"}}
     async with served.in_process(project, api_token=TOKEN) as service:
         limited = await add(service, "ada", role="runner", labels=["book:one"])
@@ -165,7 +166,7 @@ async def test_no_conversation_outside_is_continued(project: Project) -> None:
 
 
 async def test_no_address_shows_anything_of_a_run_outside(project: Project) -> None:
-    """Every address that reads, asked with the ids of what is outside, answers without its ids and words."""
+    """An address that reads never answers with the ids or words of runs outside the scope."""
     words = "A-secret-of-book-two"
     async with served.in_process(project, api_token=TOKEN) as service:
         limited = await add(service, "ada", role="admin", labels=["book:one"])
@@ -210,7 +211,7 @@ async def test_no_address_shows_anything_of_a_run_outside(project: Project) -> N
 
 
 def every_filling(path: str, names: dict[str, list[str]]) -> list[str]:
-    """Return an address with each of the names that its parameters may have; without any, as it is."""
+    """Return an address with every combination of names for its parameters; without parameters, the address itself."""
     filled = [path]
     for name, values in names.items():
         filled = [each.replace(f"{{{name}}}", value) for each in filled for value in values]

@@ -15,7 +15,7 @@ from tests.integration.project import Project
 
 @pytest.mark.parametrize("stopping", [False, True])
 def test_a_second_service_on_the_same_port_names_the_first(project: Project, *, stopping: bool) -> None:
-    """The owner of the data directory is reported, not "another program", also while it stops."""
+    """The owner of the data directory is named, and not "another program", also while the owner stops."""
     chosen = served.chosen(project)
     directory = data_directory.DataDirectory(
         chosen.project.data_directory, clock=clock.SystemClock(), ids=clock.RandomIds()

@@ -1,4 +1,4 @@
-"""What watchers of the service ask: is it alive, is it ready, how busy is it."""
+"""Answers for monitoring: whether the service is alive and ready, and how busy it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.integration import served
 
 
 async def test_a_service_is_alive_and_ready(service: served.Served) -> None:
-    """A service that serves says so, and how many runs it can execute."""
+    """A working service reports that it is alive and ready, and how many runs it can execute."""
     alive = await service.http.get("/healthz")
     ready = await service.http.get("/readyz")
 
@@ -21,7 +21,7 @@ async def test_a_service_is_alive_and_ready(service: served.Served) -> None:
 
 
 async def test_a_busy_service_tells_how_busy(project: projects.Project) -> None:
-    """Running and queued runs are counted."""
+    """The service reports the numbers of running and queued runs."""
     project.say("draft", hang=True)
     async with served.in_process(project, max_running=1) as service:
         first = await service.start("unguarded")
@@ -57,7 +57,7 @@ async def test_metrics_count_requests_by_route(service: served.Served) -> None:
 
 
 async def test_the_document_is_served(service: served.Served) -> None:
-    """The OpenAPI document can be asked for."""
+    """The service serves its OpenAPI document."""
     answer = await service.http.get("/openapi.json")
 
     assert answer.status_code == 200

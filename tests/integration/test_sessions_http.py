@@ -1,4 +1,4 @@
-"""The HTTP face of session plans: addresses, revisions, pages, waiting, and what hostile requests are told."""
+"""Session plans over HTTP: addresses, revisions, pages, waiting, and answers to hostile requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANSWERS = {"POST /api/sessions": "201", "POST /api/sessions/{session_id}/tasks":
 
 
 async def make(service: served.Served, *tasks: dict[str, Any], key: str | None = None, **fields: Any) -> dict[str, Any]:
-    """Make a plan and return it."""
+    """Create a plan and return it."""
     headers = {"Idempotency-Key": key} if key else {}
     answer = await service.http.post("/api/sessions", json={"tasks": list(tasks) or [LOOK]} | fields, headers=headers)
     assert answer.status_code in (200, 201), answer.text
@@ -38,23 +38,23 @@ def at(plan: dict[str, Any], *parts: object) -> str:
 async def until(
     service: served.Served, plan: dict[str, Any], holds: Callable[[dict[str, Any]], object]
 ) -> dict[str, Any]:
-    """Wait by long polls until something holds of a plan."""
+    """Wait by long polls until a condition is true for a plan."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         etag = ""
         while True:
-            # What stands already is not waited for: the next change may be past it.
+            # The first request does not wait: the state may be there already, and the next change may leave it.
             wait = {"wait": 5 if etag else 0}
             answer = await service.http.get(at(plan), params=wait, headers={"If-None-Match": etag})
             if answer.status_code == 200:
                 etag, shown = answer.headers["etag"], dict(answer.json())
                 if holds(shown):
                     return shown
-            # A plan at rest is not waited for.
+            # A poll of an idle plan does not wait.
             await asyncio.sleep(0)
 
 
 def fits(answer: httpx.Response, name: str, status: str = "200") -> None:
-    """See that an answer has the documented form."""
+    """Check that an answer has the documented form."""
     method, path = name.split()
     operation = DOCUMENT["paths"][path][method.lower()]
     schema = operation["responses"][status]["content"]["application/json"]["schema"]
@@ -63,7 +63,7 @@ def fits(answer: httpx.Response, name: str, status: str = "200") -> None:
 
 
 def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """Return the problem that an answer tells."""
+    """Check the status and code of a problem document, and return it."""
     told: dict[str, Any] = answer.json()
     assert (answer.status_code, told["code"]) == (status, code), answer.text
     assert answer.headers["content-type"].startswith("application/problem+json")
@@ -71,7 +71,7 @@ def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
 
 
 async def test_every_address_answers_the_whole_plan(service: served.Served) -> None:
-    """Each change answers the plan as it is then, with its revision as ETag, in the documented form."""
+    """Each change answers the plan as changed, with its revision as ETag, in the documented form."""
     made = await service.http.post(
         "/api/sessions", json={"intent": "Look", "tasks": [LOOK, LOOK], "labels": {"a": "b"}}
     )
@@ -103,7 +103,7 @@ async def test_every_address_answers_the_whole_plan(service: served.Served) -> N
 
 
 async def test_a_plan_is_brought_to_its_end(service: served.Served) -> None:
-    """Approved and started, a plan's tasks become runs of its session, and it is done when they are."""
+    """The tasks of an approved and started plan become runs of its session, and the plan is done when they are."""
     plan = await make(service, LOOK, LOOK | {"deps": [1]})
     await service.http.post(at(plan, "approve"))
     await service.http.post(at(plan, "start"))
@@ -116,7 +116,7 @@ async def test_a_plan_is_brought_to_its_end(service: served.Served) -> None:
 
 
 async def test_a_failed_task_is_retried(service: served.Served) -> None:
-    """A task whose run has failed fails its plan, and a fresh retry makes another run."""
+    """A task whose run failed fails its plan, and a fresh retry starts another run."""
     task = {"description": "jot down", "args": {"scene_path": "Story/none.md"}}
     plan = await make(service, task)
     await service.http.post(at(plan, "approve"))
@@ -133,7 +133,7 @@ async def test_a_failed_task_is_retried(service: served.Served) -> None:
 
 
 async def test_an_issue_belongs_to_a_plan(service: served.Served) -> None:
-    """The session of a plan is known from the moment that it is made, before any run of it."""
+    """The session of a plan is known as soon as the plan is created, before it has a run."""
     plan = await make(service)
     issue = await service.http.post("/api/issues", json={"title": "Look here", "session_id": plan["session_id"]})
     listed = await service.http.get("/api/issues", params={"session_id": plan["session_id"]})
@@ -143,7 +143,7 @@ async def test_an_issue_belongs_to_a_plan(service: served.Served) -> None:
 
 
 async def test_polls_are_held_against_the_revision(service: served.Served) -> None:
-    """What is known is a 304, by whichever tag; a plan at rest is not waited for."""
+    """A known revision is a 304, with any form of its tag; a poll of an idle plan does not wait."""
     plan = await make(service)
     first = await service.http.get(at(plan))
     known = {"If-None-Match": first.headers["etag"]}
@@ -160,7 +160,7 @@ async def test_polls_are_held_against_the_revision(service: served.Served) -> No
 
 
 async def test_a_waiting_poll_hears_of_a_change(service: served.Served, project: Project) -> None:
-    """A poll of a plan at work is answered when a task has come to its end."""
+    """A poll of a running plan is answered when a task has ended."""
     project.say("draft", hang=True)
     plan = await make(service, {"description": "jot down", "args": {"scene_path": "Story/Scenes/SCN-the-arrival.md"}})
     await service.http.post(at(plan, "approve"))
@@ -178,7 +178,7 @@ async def test_a_waiting_poll_hears_of_a_change(service: served.Served, project:
 
 
 async def test_a_wait_that_is_none_is_refused(service: served.Served) -> None:
-    """A wait is a number of seconds, at most 60."""
+    """An invalid wait is refused: it must be a number of seconds, at most 60."""
     for wait in ("-1", "61", "x", "nan", "inf", ""):
         answer = await service.http.get("/api/sessions/sp_none", params={"wait": wait})
 
@@ -186,7 +186,7 @@ async def test_a_wait_that_is_none_is_refused(service: served.Served) -> None:
 
 
 async def test_a_repeated_request_finds_its_plan(service: served.Served) -> None:
-    """The same request under the same key is a 200 with the plan that it made; another one is a 409."""
+    """The same request under the same key is a 200 with its plan; another request under the key is a 409."""
     plan = await make(service, key="one")
     again = await service.http.post("/api/sessions", json={"tasks": [LOOK]}, headers={"Idempotency-Key": "one"})
     other = await service.http.post("/api/sessions", json={"tasks": [LOOK] * 2}, headers={"Idempotency-Key": "one"})
@@ -199,7 +199,7 @@ async def test_a_repeated_request_finds_its_plan(service: served.Served) -> None
 
 
 async def test_plans_are_listed_in_pages(service: served.Served) -> None:
-    """Pages lead through all plans, newest first, each once; filters and limits hold on every page."""
+    """Pages lead through all plans, newest first, each once; filters and limits apply to every page."""
     made = [await make(service, intent=f"Plan {number}") for number in range(7)]
     await service.http.post(at(made[3], "approve"))
     found: list[dict[str, Any]] = []
@@ -229,11 +229,11 @@ NO_QUERIES = [
     ("cursor=%00", "request_invalid"),
     ("cursor=" + "x" * 3000, "request_invalid"),
 ]
-"""Queries that list nothing."""
+"""Invalid queries for a list."""
 
 
 async def test_a_query_that_is_none_is_refused(service: served.Served) -> None:
-    """Unknown filters, values out of range and strange cursors are a 400."""
+    """Unknown filters, values out of range and invalid cursors are a 400."""
     for query, code in NO_QUERIES:
         problem(await service.http.get(f"/api/sessions?{query}"), 400, code)
 
@@ -296,11 +296,11 @@ NO_PLANS: list[tuple[Any, str]] = [
     ({"tasks": [LOOK], "working_dir": 5}, "$.working_dir"),
     ({"tasks": [LOOK], "parent_run_id": "none"}, "$.parent_run_id"),
 ]
-"""Bodies that are no plan, and where."""
+"""Bodies that are not plans, and the place of the fault."""
 
 
 async def test_what_is_no_plan_is_refused(service: served.Served) -> None:
-    """Each wrong, unknown or impossible field is a 400 with its place, and nothing is kept."""
+    """Each wrong, unknown or impossible field is a 400 with its place, and no plan is stored."""
     for body, path in NO_PLANS:
         answer = await service.http.post("/api/sessions", json=body)
 
@@ -319,11 +319,11 @@ NO_JSON = [
     b"\xff",
     b'{"tasks": [{"description": "x", "args": ' + b"[" * 70 + b"]" * 70 + b"}]}",
 ]
-"""Bodies that are no strict JSON."""
+"""Bodies that are not strict JSON."""
 
 
 async def test_a_malformed_plan_is_refused(service: served.Served) -> None:
-    """A body that is no strict JSON is a 400 `malformed_body`, wherever it goes."""
+    """A body that is not strict JSON is a 400 `malformed_body` at every address."""
     plan, headers = await make(service), {"Content-Type": "application/json"}
     for content in NO_JSON:
         for method, address in (("POST", "/api/sessions"), ("PATCH", at(plan)), ("POST", at(plan, "tasks"))):
@@ -334,11 +334,11 @@ async def test_a_malformed_plan_is_refused(service: served.Served) -> None:
 
 
 NO_NUMBERS = ["0", "-1", str(HUGE), "1.0", "+1", "01", "1_0", "x", "%201", "१", "1000000", "1" * 5000]
-"""What is not a number of a task."""
+"""Values that are not task numbers."""
 
 
 async def test_a_task_that_is_no_number_is_refused(service: served.Served) -> None:
-    """A number in an address is written plainly; anything else is a 400 with its place."""
+    """A task number in an address must have its plain form; other forms are a 400 with the place."""
     plan = await make(service)
     for method, verb, body in (
         ("PATCH", "", {"dod": "x"}),
@@ -354,7 +354,7 @@ async def test_a_task_that_is_no_number_is_refused(service: served.Served) -> No
 
 
 async def test_a_task_that_is_not_there_is_not_found(service: served.Served) -> None:
-    """A number that no task has is a 404 for every address of a task."""
+    """An unknown task number is a 404 at every address of a task."""
     plan = await make(service)
     for method, verb, body in (
         ("PATCH", "", {"dod": "x"}),
@@ -368,7 +368,7 @@ async def test_a_task_that_is_not_there_is_not_found(service: served.Served) -> 
 
 
 NOWHERE = ["sp_none", "%2e%2e", "..%5c..", "a%00b", "x" * 5000, "%F0%9F%98%80", " ", ".tmp", "-"]
-"""What is no id of a plan."""
+"""Values that are not plan ids."""
 
 ADDRESSES: list[tuple[str, str, Any]] = [
     ("GET", "", None),
@@ -388,7 +388,7 @@ ADDRESSES: list[tuple[str, str, Any]] = [
 
 
 async def test_a_plan_that_is_not_there_is_not_found(service: served.Served) -> None:
-    """Whatever stands in the place of a plan's id, there is nothing there, and nothing is made."""
+    """An unknown or malformed plan id is a 404 at every address, and no plan is created."""
     before = sorted(service.project.data.rglob("*"))
     for session_id in NOWHERE:
         for method, verb, body in ADDRESSES:
@@ -415,11 +415,11 @@ SEEN: list[tuple[dict[str, str], Any, int, str | None]] = [
     ({}, {"revision": None}, 200, None),
     ({}, {"reason": "x"}, 400, "request_invalid"),
 ]
-"""Headers and bodies that name what was seen of a new plan, and what comes of it."""
+"""Headers and bodies that name a revision of a new plan, with the status and code of the answer."""
 
 
 async def test_a_change_names_what_was_seen(service: served.Served) -> None:
-    """A revision that is not the present one is a 409 that shows the plan; one that is none a 400; nothing changes."""
+    """Another revision than the present one is a 409 with the plan, an invalid one a 400, and the plan stays."""
     for headers, body, status, code in SEEN:
         plan = await make(service)
         answer = await service.http.post(at(plan, "approve"), json=body, headers=headers)
@@ -486,11 +486,11 @@ NO_CHANGES: list[tuple[str, Any, str]] = [
     ("start", {"now": True}, "$.now"),
     ("start", [], "$"),
 ]
-"""Bodies that are no change of a plan of two tasks, and where."""
+"""Bodies that are not valid changes of a plan of two tasks, and the place of the fault."""
 
 
 async def test_what_is_no_change_is_refused(service: served.Served) -> None:
-    """Each wrong, unknown or impossible field of a change is a 400 with its place, and the plan stays as it is."""
+    """Each wrong, unknown or impossible field of a change is a 400 with its place, and the plan stays."""
     plan = await make(service, LOOK | {"scoping_question": "Where?"}, LOOK | {"deps": [1]})
     for place, body, path in NO_CHANGES:
         posted = place in ("tasks", "start") or place.count("/") == 2
@@ -502,7 +502,7 @@ async def test_what_is_no_change_is_refused(service: served.Served) -> None:
 
 
 async def test_unknown_recipes_are_told_with_their_place(service: served.Served) -> None:
-    """A recipe that there is not is a 400 `unknown_recipe`, in a new plan, a new task and an edit."""
+    """An unknown recipe is a 400 `unknown_recipe`, in a new plan, a new task and an edit."""
     plan, task = await make(service), LOOK | {"recipe_id": "quik"}
     new = await service.http.post("/api/sessions", json={"tasks": [LOOK, task]})
     added = await service.http.post(at(plan, "tasks"), json=task)
@@ -514,7 +514,7 @@ async def test_unknown_recipes_are_told_with_their_place(service: served.Served)
 
 
 async def test_workspaces_are_checked_at_once(service: served.Served) -> None:
-    """A workspace outside of the allowed folders, or one that is not there, is refused when the plan is made."""
+    """A workspace that is missing, or outside the allowed folders, is refused when the plan is created."""
     outside = await service.http.post("/api/sessions", json={"tasks": [LOOK], "working_dir": "/etc"})
     missing = await service.http.post("/api/sessions", json={"tasks": [LOOK], "working_dir": "none"})
 
@@ -523,7 +523,7 @@ async def test_workspaces_are_checked_at_once(service: served.Served) -> None:
 
 
 async def test_an_intent_is_the_chiefs_to_split(project: Project) -> None:
-    """A plan of an intent is there at once, and nobody else's to change until the chief has spoken."""
+    """A plan of an intent exists at once, and cannot be changed until the chief has answered."""
     agents = json.loads((project.data / "agents.json").read_text(encoding="utf-8"))
     chief = {"id": "chief-1", "archetype": "chief", "tier": "t3", "backend": "said", "role": "You split work."}
     project.write(".control-room/agents.json", json.dumps(agents | {"agents": [*agents["agents"], chief]}))
@@ -565,11 +565,11 @@ METHODS = [
     ("GET", "/api/sessions/sp_x/tasks/1", {"DELETE", "PATCH"}),
     ("PATCH", "/api/sessions/sp_x/tasks/1/answer", {"POST"}),
 ]
-"""Methods that an address does not have, and those that it has."""
+"""Methods that an address does not have, and the methods it has."""
 
 
 async def test_another_method_is_not_allowed(service: served.Served) -> None:
-    """A method that an address of a plan does not have is a 405 that tells those it has."""
+    """A method that an address of a plan does not have is a 405 that names the allowed methods."""
     for method, path, allowed in METHODS:
         answer = await service.http.request(method, path)
 
@@ -578,7 +578,7 @@ async def test_another_method_is_not_allowed(service: served.Served) -> None:
 
 
 async def test_a_stopping_service_lets_polls_go(service: served.Served, project: Project) -> None:
-    """A poll that waits for a plan at work is answered when the service stops."""
+    """A poll that waits for a running plan is answered when the service stops."""
     project.say("draft", hang=True)
     plan = await make(service, {"description": "jot down", "args": {"scene_path": "Story/Scenes/SCN-the-arrival.md"}})
     await service.http.post(at(plan, "approve"))

@@ -1,4 +1,4 @@
-"""Several services over one store on Postgres: each shows within a moment what the others and the workers do."""
+"""Several services on one store in Postgres: each shows within a moment what the others and the workers do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ temporal_server.require()
 from app import bootstrap  # noqa: E402
 from app.services import budgets, event_streams  # noqa: E402
 
-# The engine copies the interval that is changed below when it is imported, and keeps it.
+# The engine copies the interval that is changed below when it is imported, and keeps the copy.
 from app.temporal import engine, follower  # noqa: E402, F401
 from app.worker import shared_ledger  # noqa: E402
 from tests.integration import listening, served  # noqa: E402
@@ -36,7 +36,7 @@ async def pair(
     machines: Machines,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[tuple[listening.Listening, listening.Listening]]:
-    """Serve a project on two machines, with a worker on a third; no service looks by itself for what others do."""
+    """Serve a project on two machines, with a worker on a third; no service polls for changes of the others."""
     for module, name in (
         (follower, "LOOK_SECONDS"),
         (follower, "LISTENING_LOOK_SECONDS"),
@@ -54,7 +54,7 @@ async def pair(
 
 
 async def hear(url: str) -> bool:
-    """Return whether both services listen."""
+    """Return whether both services listen for notifications."""
     async with await psycopg.AsyncConnection.connect(url) as connection:
         found = await connection.execute(f"SELECT count(*) {LISTENERS}")
         return await found.fetchone() == (2,)
@@ -68,7 +68,7 @@ async def answer(service: served.Served, run_id: str) -> None:
 
 
 async def test_each_service_shows_what_others_do(pair: tuple[listening.Listening, listening.Listening]):
-    """Streams and long polls of one service show a run that another one began and a worker executes."""
+    """Streams and long polls of one service show a run that another one started and a worker executes."""
     one, two = pair
     async with following(two) as everything:
         run_id = await one.start("asking")
@@ -95,7 +95,7 @@ async def test_each_service_shows_what_others_do(pair: tuple[listening.Listening
 
 @pytest.mark.slow
 async def test_streams_go_on_where_they_were(pair: tuple[listening.Listening, listening.Listening]):
-    """What others did meanwhile comes once: of a run at any service, of all runs at the service that gave the id."""
+    """Missed events come once: of a run at any service, of all runs at the service that gave the id."""
     one, two = pair
     async with following(two) as everything:
         run_id = await one.start("asking")
@@ -124,7 +124,7 @@ async def test_a_conversation_is_followed_at_any_service(
     pair: tuple[listening.Listening, listening.Listening],
     machines: Machines,  # noqa: F811
 ):
-    """A client hears runs that another service begins in its conversation, and comes back to any service."""
+    """A client receives runs that another service starts in its conversation, and can return to any service."""
     one, two = pair
     machines.project.say("prompt", text="Hello.")
     machines.given("worker")
@@ -150,7 +150,7 @@ async def test_a_service_that_stopped_listening_reads_again(
     pair: tuple[listening.Listening, listening.Listening],
     machines: Machines,  # noqa: F811
 ):
-    """After a lost connection clients of all runs are reset, and whatever was committed meanwhile is shown."""
+    """After a lost connection, streams of all runs are reset, and changes committed meanwhile are shown."""
     one, two = pair
     async with following(two) as everything:
         run_id = await one.start("asking")
@@ -180,7 +180,7 @@ async def keyed(service: served.Served, name: str, role: str, *, by: str | None 
 
 
 async def comes(service: served.Served, secret: str, status: int) -> None:
-    """Wait until a service answers a key as it should."""
+    """Wait until a service answers a request with this key as expected."""
 
     async def answers() -> bool:
         return (await service.http.get("/api/runs", headers=bearer(secret))).status_code == status
@@ -189,7 +189,7 @@ async def comes(service: served.Served, secret: str, status: int) -> None:
 
 
 async def test_a_key_counts_at_every_service(pair: tuple[listening.Listening, listening.Listening]):
-    """A key that one service adds opens the other; revoked at one, it is refused by the other; none is lost."""
+    """A key that one service adds is valid at the other, and so is its revocation; concurrent additions all succeed."""
     one, two = pair
     root = await keyed(one, "root", "admin")
     await comes(two, root, 200)
@@ -211,7 +211,7 @@ async def test_a_budget_is_spent_by_all_workers_together(
     machines: Machines,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Runs on two workers make no more calls than the budget has; raised at another service, it lets them go on."""
+    """Runs on two workers keep within the calls of a budget; a raise at another service continues them."""
     monkeypatch.setattr(budgets, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
     machines.project.say("*", text="Kael stepped off the last ferry and saw that the lantern was dark.", usage=USAGE)
@@ -233,7 +233,7 @@ async def test_calls_of_unknown_price_take_turns_on_all_workers(
     machines: Machines,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Under a budget of money, calls of runs on two workers never overlap, and every run is done in the end."""
+    """Under a budget of money, calls of runs on two workers never overlap, and every run ends as done."""
     monkeypatch.setattr(budgets, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.5)
     text = "Kael stepped off the last ferry and saw that the lantern was dark."

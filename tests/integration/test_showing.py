@@ -17,7 +17,7 @@ ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 
 def next_page(link: str | None) -> str | None:
-    """Return the address that a `Link` header names as the next page."""
+    """Return the address of the next page from a `Link` header."""
     found = re.fullmatch(r'<([^>]+)>; rel="next"', link or "")
     return found[1] if found else None
 
@@ -35,7 +35,7 @@ async def pages(service: served.Served, address: str) -> list[list[dict[str, Any
 
 
 async def test_runs_are_listed_newest_first(service: served.Served) -> None:
-    """The list is a plain array of runs, the newest first, each with its id, recipe, status and time."""
+    """The list is a plain array of runs, newest first, each with its id, recipe, status and time."""
     started = [(await service.run("quick"))["run_id"] for _ in range(3)]
     listed = (await service.http.get("/api/runs")).json()
 
@@ -45,7 +45,7 @@ async def test_runs_are_listed_newest_first(service: served.Served) -> None:
 
 
 async def test_runs_are_filtered(service: served.Served) -> None:
-    """Status, recipe, label, session and time narrow the list, and filters are combined."""
+    """Status, recipe, label, session and time filter the list, and filters can be combined."""
     first = (await service.run("quick", labels={"book": "one"}, session_id="one"))["run_id"]
     second = (await service.run("picky", args={"scene_path": "a.md", "other_path": "b.md"}, session_id="two"))["run_id"]
     third = (await service.run("quick", labels={"book": "two:three"}, session_id="two"))["run_id"]
@@ -68,7 +68,7 @@ async def test_runs_are_filtered(service: served.Served) -> None:
 
 
 async def test_lists_are_paged(service: served.Served) -> None:
-    """Pages follow one another by the `Link` header, keep the filters, and leave nothing out and nothing twice."""
+    """Pages follow one another by the `Link` header, keep the filters, and contain each run exactly once."""
     started = {(await service.run("quick"))["run_id"] for _ in range(5)}
     await service.run("picky", args={"scene_path": "a.md", "other_path": "b.md"})
     found = await pages(service, "/api/runs?limit=2&recipe_id=quick")
@@ -96,7 +96,7 @@ async def test_lists_are_paged(service: served.Served) -> None:
     ],
 )
 async def test_a_wrong_filter_is_refused(service: served.Served, query: str) -> None:
-    """A filter of the wrong form or name is refused with its name."""
+    """An invalid or unknown filter is refused with its name."""
     answer = await service.http.get(f"/api/runs?{query}")
 
     assert answer.status_code == 400
@@ -104,7 +104,7 @@ async def test_a_wrong_filter_is_refused(service: served.Served, query: str) -> 
 
 
 async def test_a_poll_that_knows_the_answer_gets_304(service: served.Served) -> None:
-    """The entity tag stays as long as the answer, and a poll that names it is answered without a body."""
+    """The entity tag changes only with the answer, and a poll with the present tag is answered without a body."""
     run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
     first = await service.http.get(f"/api/runs/{run_id}")
     etag = first.headers["etag"]
@@ -134,7 +134,7 @@ async def test_a_waiting_poll_answers_at_the_next_change(service: served.Served)
 
 
 async def test_a_waiting_poll_ends_with_its_time(service: served.Served) -> None:
-    """A poll that nothing changes under is answered with 304 when its time is over."""
+    """A poll of a run that does not change is answered with 304 when its time is over."""
     service.project.say("draft", hang=True)
     run_id = await service.start("unguarded")
     await service.until(run_id, step="draft")
@@ -159,7 +159,7 @@ async def test_an_ended_run_is_not_waited_for(service: served.Served) -> None:
 
 @pytest.mark.parametrize("query", ["?wait=0", "?wait=5", "?wait=0.5", "?wait=5e0", "?wait=%35", "?wait=60.0"])
 async def test_a_poll_is_answered_alike_however_it_is_written(service: served.Served, query: str) -> None:
-    """Polls are answered before a route is looked for if they have the usual form, and by the route else: the same."""
+    """Polls in the usual form are answered before routing and others by the route, with the same answer."""
     run_id = (await service.run("quick"))["run_id"]
     usual = await service.http.get(f"/api/runs/{run_id}")
     answer = await service.http.get(f"/api/runs/{run_id}{query}")
@@ -201,7 +201,7 @@ async def test_steps_are_paged(service: served.Served) -> None:
 
 
 async def test_a_pointer_slot_names_its_receipt(service: served.Served) -> None:
-    """A tool's slot is a pointer, and the receipt that it names has the full payload."""
+    """A tool's slot is a pointer, and its receipt contains the full payload."""
     run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
     slot = (await service.http.get(f"/api/runs/{run_id}/cache/discovery")).json()
     receipt = (await service.http.get(f"/api/audit/receipts/{slot['receipt_id']}")).json()
@@ -215,7 +215,7 @@ async def test_a_pointer_slot_names_its_receipt(service: served.Served) -> None:
 
 @pytest.mark.parametrize("deleted", [False, True])
 async def test_an_altered_receipt_is_told(service: served.Served, deleted: bool) -> None:
-    """A receipt says whether it is as its run wrote it; one that is not is shown as it stands, with the reason."""
+    """A receipt shows whether it is unchanged; an altered one is shown with its present payload and the reason."""
     run = await service.run("quick")
     receipt_id = (await service.http.get(f"/api/runs/{run['run_id']}/cache/discovery")).json()["receipt_id"]
     if deleted:
@@ -231,7 +231,7 @@ async def test_an_altered_receipt_is_told(service: served.Served, deleted: bool)
 
 
 async def test_an_artifact_slot_has_its_text(service: served.Served) -> None:
-    """An agent's slot has its whole text, its hash and who wrote it."""
+    """An agent's slot contains its whole text, its hash and its writer."""
     run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
     slot = (await service.http.get(f"/api/runs/{run_id}/cache/draft")).json()
 
@@ -246,7 +246,7 @@ async def test_an_artifact_slot_has_its_text(service: served.Served) -> None:
 
 
 async def test_a_large_artifact_comes_whole(service: served.Served) -> None:
-    """A text too large for a journal line is shown whole all the same, while the run lives and afterwards."""
+    """A text too large for a journal line is shown whole, while the run is active and afterwards."""
     text = "".join(f"Kael passed stone {number} and house {number * 7 % 9973}. " for number in range(4_000))
     service.project.say("draft", text=text)
     service.project.say("polish", hang=True)
@@ -263,7 +263,7 @@ async def test_a_large_artifact_comes_whole(service: served.Served) -> None:
 
 
 async def test_an_absent_slot_is_answered_with_those_there_are(service: served.Served) -> None:
-    """A slot that does not exist is a 404 that names the slots that do."""
+    """An unknown slot is a 404 that names the existing slots."""
     run_id = (await service.run("quick"))["run_id"]
     answer = await service.http.get(f"/api/runs/{run_id}/cache/discoveries")
 
@@ -287,7 +287,7 @@ async def test_logs_hold_what_agents_were_told(service: served.Served) -> None:
 
 @pytest.mark.parametrize("name", ["none.md", "%2e%2e%2fstart.json", ".hidden", "a%00b", "%5c..%5cstart.json"])
 async def test_an_absent_log_is_not_found(service: served.Served, name: str) -> None:
-    """A log that does not exist, or lies elsewhere, is a 404."""
+    """A log that does not exist, or is in another folder, is a 404."""
     run_id = (await service.run("quick"))["run_id"]
     answer = await service.http.get(f"/api/runs/{run_id}/logs/{name}")
 
@@ -297,8 +297,8 @@ async def test_an_absent_log_is_not_found(service: served.Served, name: str) -> 
 @pytest.mark.parametrize("run_id", ["20260101T000000Z-aaaaaa", "nobody", "..", "%2e%2e", "x" * 65, "a%00b", "a b", "ä"])
 @pytest.mark.parametrize("part", ["", "/steps", "/cache/draft", "/events", "/logs", "/logs/a.md"])
 async def test_an_unknown_run_is_not_found(service: served.Served, run_id: str, part: str) -> None:
-    """A run that does not exist is a 404 everywhere, whatever its id looks like."""
-    # Clients take two dots away, and ask for the events of all runs, which do not end.
+    """An unknown run is a 404 everywhere, in any form of its id."""
+    # Clients remove two dots, and would request the events of all runs, which do not end.
     if (run_id, part) == ("..", "/events"):
         return
     answer = await service.http.get(f"/api/runs/{run_id}{part}")
@@ -318,7 +318,7 @@ async def test_an_unknown_receipt_is_not_found(service: served.Served) -> None:
 
 
 async def test_a_long_run_shows_its_newest_steps(project: projects.Project) -> None:
-    """The consolidated answer lists the newest 200 steps and their number; the others are read by their index."""
+    """The consolidated answer lists the newest 200 steps and their number; others are read by their index."""
     tools = [projects.tool_step(f"s{n:03}", "file_locator", f"slot{n}", search_criteria="arrival") for n in range(190)]
     agents = [projects.agent_step(f"t{n:03}", "writer", "write", ["slot0"], f"text{n}") for n in range(20)]
     project.write(".control-room/prompts/templates/write.t3.md", "Write {{slot0}}.")

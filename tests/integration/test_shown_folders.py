@@ -1,4 +1,4 @@
-"""Commands that look into the folder of their own run, over real folders and processes."""
+"""Commands that read the folder of their own run, with real folders and processes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ STEPS = 30
 
 
 class Peeking:
-    """A driver of many quick steps, and of a command that looks into the run's folder."""
+    """A driver of many quick steps, and of a command that reads the run's folder."""
 
     name = "peeking"
     driver_version = 1
     file_suffixes: tuple[str, ...] = ()
 
     async def drive(self, ctx: Any) -> runs.Ending:
-        """Do the steps; the first command starts what commands are started by, so that the last one starts at once."""
+        """Perform the steps; the first command starts the launcher, so that the last one starts at once."""
         await ctx.perform("warm", operations.Command(argv=("true",)))
         for number in range(STEPS):
             subject = {"path": f"step{number}"}
@@ -38,7 +38,7 @@ class Peeking:
 
 @pytest.mark.parametrize("way", ["argument", "variable"])
 async def test_a_command_finds_its_runs_folder_current(project: Project, way: str) -> None:
-    """What run.json and cache.json hold for a command that is told where they lie is what has happened before it."""
+    """A command finds the state before its start in run.json and cache.json of its run."""
     platform = bootstrap.real_platform({})
     driver: Any = Peeking()
     platform = bootstrap.Platform(

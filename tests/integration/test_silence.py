@@ -1,4 +1,4 @@
-"""Steps that fall silent, in every recipe language: ended after their own `idle_seconds`."""
+"""Silent steps in every recipe language end after their own `idle_seconds`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ LANGUAGES = {
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_silent_step_is_ended(project: Project, language: str) -> None:
-    """A step of any language fails once it has been silent for its `idle_seconds`, long before its time limit."""
+    """A step of any language fails after it has been silent for its `idle_seconds`, long before its time limit."""
     file, recipe, code = LANGUAGES[language]
     project.write(f".control-room/recipes/{file}", recipe if isinstance(recipe, str) else json.dumps(recipe))
     project.say("build", text="Late.", delay_seconds=600)

@@ -1,4 +1,4 @@
-"""The how-to page about limits: its commands work as it says, in a folder and against a service."""
+"""The how-to page about limits: its commands work as described, in a folder and with a service."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "limit-what-runs-spend.m
 
 
 def commands(beginning: str) -> list[list[str]]:
-    """Return the commands of the page that begin with some words, without the program's name."""
+    """Return the commands of the page that begin with these words, without the program's name."""
     found = re.findall(rf"^control-room ({re.escape(beginning)}.*)$", PAGE, re.MULTILINE)
     return [shlex.split(command) for command in found]
 
 
 def test_a_run_in_a_folder_is_limited_and_goes_on(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    """The run of the page is paused after one call, and continues after its limit is raised and it is resumed."""
+    """The run of the page is paused after one call, and continues after a raise of its limit and a resume."""
     project.say("*", text=REPLY, usage={"input_tokens": 10, "output_tokens": 2, "cost_usd": 0.25})
     place = ["--project", str(project.root)]
     ((*start,),), ((*raise_it,),) = commands("run draft"), commands("runs limits")
@@ -60,12 +60,12 @@ async def test_budgets_are_set_listed_and_removed_at_a_service(
 
 
 def documents() -> list[dict[str, Any]]:
-    """Return the files that the page shows: policies, then prices."""
+    """Return the files on the page: policies, then prices."""
     return [json.loads(each) for each in re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
 
 
 def test_the_price_file_of_the_page_is_one() -> None:
-    """The example of prices.json is read, and finds a model by its pattern."""
+    """The example of prices.json is valid, and its pattern matches a model."""
     found = prices.Prices.of(documents()[1])
     price = found.price("anthropic", "claude-sonnet-5-5")
 

@@ -1,4 +1,4 @@
-"""A start that is put off: what cannot be read or reached is named, tried again, and ends no service."""
+"""A delayed start: the service names a file or server that it cannot reach, tries again, and keeps running."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ARRIVAL = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
 
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> ReadFaults:
-    """Return what the system refuses."""
+    """Return the switch for system calls that fail."""
     return ReadFaults(monkeypatch)
 
 
 async def left_running(project: projects.Project) -> str:
-    """Start a run whose writer hangs, stop the service, and put its commit log back, as a kill would leave it."""
+    """Leave an unfinished run and its commit log, as a kill of the service would."""
     project.say("draft", hang=True)
     async with served.in_process(project) as service:
         run_id = await service.start("draft", args=ARRIVAL)
@@ -39,7 +39,7 @@ async def left_running(project: projects.Project) -> str:
 
 
 async def until_ready(service: served.Served) -> dict[str, Any]:
-    """Wait until the service takes runs."""
+    """Wait until the service accepts runs."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while True:
             answer = await service.http.get("/readyz")
@@ -54,7 +54,7 @@ async def until_ready(service: served.Served) -> dict[str, Any]:
 async def test_a_commit_log_that_cannot_be_read_puts_the_start_off(
     project: projects.Project, faults: ReadFaults, caplog: pytest.LogCaptureFixture, file: str, code: int
 ) -> None:
-    """The process lives, everything else is a 503 that names the file, and the unfinished run continues afterwards."""
+    """The process lives, other requests are a 503 that names the file, and the unfinished run continues afterwards."""
     run_id = await left_running(project)
     faults.refuse(f"/{file}", code, ("open", "listdir"))
     async with served.in_process(project) as service:
@@ -80,7 +80,7 @@ async def test_a_commit_log_that_cannot_be_read_puts_the_start_off(
 async def test_any_other_file_of_the_start_that_fails_puts_it_off(
     project: projects.Project, faults: ReadFaults, file: str
 ) -> None:
-    """A failing disk below the data directory itself ends no service either."""
+    """A failing disk below the data directory does not end the service either."""
     async with served.in_process(project):
         pass
     faults.refuse(f"/{file}", errno.EIO)
@@ -99,7 +99,7 @@ async def test_any_other_file_of_the_start_that_fails_puts_it_off(
 async def test_agents_that_cannot_be_read_put_the_start_off(
     project: projects.Project, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    """A file of agents that fails to be read is neither wrong nor left out: the start waits for it."""
+    """If a file of agents cannot be read, the start waits for it, and neither rejects nor ignores it."""
     project.write(".amplifier/agents/helper.md", "---\nname: helper\nbackend: said\n---\nYou help.")
     refused, read = [file], Path.open
 
@@ -122,7 +122,7 @@ async def test_agents_that_cannot_be_read_put_the_start_off(
 
 
 async def test_a_database_that_is_away_puts_the_start_off(project: projects.Project) -> None:
-    """The answer names Postgres, without its password; a service that is stopped meanwhile ends at once."""
+    """The answer names Postgres without its password, and a stop of the waiting service ends it at once."""
     pytest.importorskip("psycopg", reason="the extra postgres is not installed")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""POST /api/runs: what becomes a run, and what is refused (execution-modes, appendix D)."""
+"""POST /api/runs: which requests start a run, and which are refused (execution-modes, appendix D)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUN_ID = re.compile(r"\d{8}T\d{6}Z-[a-z0-9]{6}")
 
 
 async def post(service: served.Served, body: Any, **headers: str) -> httpx.Response:
-    """Ask for a run."""
+    """Request a run."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await service.http.post("/api/runs", json=body, headers=named)
 
@@ -36,7 +36,7 @@ async def test_a_run_is_accepted(service: served.Served) -> None:
 
 
 async def test_everything_asked_for_is_kept(service: served.Served, tmp_path: Path) -> None:
-    """Description, arguments, session, labels, priority and workspace stand in the run's answer."""
+    """The answer of the run contains its description, arguments, session, labels, priority and workspace."""
     body = {
         "recipe_id": "draft",
         "description": "Draft the bridge",
@@ -59,7 +59,7 @@ async def test_everything_asked_for_is_kept(service: served.Served, tmp_path: Pa
 
 
 async def test_what_is_left_out_has_a_default(service: served.Served) -> None:
-    """Without them, the description is the recipe's label, the session is new and the workspace is the project."""
+    """By default, the description is the recipe's label, the session is new and the workspace is the project."""
     shown = await service.show(await service.start("quick"))
 
     assert shown["task"]["description"] == "Look around"
@@ -69,7 +69,7 @@ async def test_what_is_left_out_has_a_default(service: served.Served) -> None:
 
 
 async def test_the_router_chooses_by_the_description(service: served.Served) -> None:
-    """With only a description, the recipe whose pattern fits is run, and what the text names becomes its arguments."""
+    """With only a description, the recipe whose pattern fits runs with the arguments that the text names."""
     answer = await post(service, {"description": "please sketch scene one in Story/Scenes/SCN-the-arrival.md"})
     shown = await service.show(answer.json()["run_id"])
 
@@ -79,7 +79,7 @@ async def test_the_router_chooses_by_the_description(service: served.Served) -> 
 
 
 async def test_given_arguments_win_over_those_in_the_text(service: served.Served) -> None:
-    """An argument in the body is taken instead of the one that the router found."""
+    """An argument in the body overrides the one that the router found."""
     description = "sketch scene one in Story/Scenes/SCN-the-arrival.md"
     given = {"scene_path": "Story/Scenes/SCN-the-bridge.md"}
     answer = await post(service, {"description": description, "args": given})
@@ -110,7 +110,7 @@ async def test_every_missing_argument_is_named(service: served.Served) -> None:
 
 
 async def test_an_undeclared_argument_is_refused(service: served.Served) -> None:
-    """An argument that the recipe does not have is refused with the nearest name."""
+    """An argument that the recipe does not declare is refused with the nearest name."""
     answer = await post(service, {"recipe_id": "draft", "args": {"scene_path": "a.md", "word": 3}})
 
     assert answer.status_code == 400
@@ -132,7 +132,7 @@ async def test_an_argument_of_the_wrong_type_is_refused(service: served.Served) 
 
 
 async def test_an_unknown_recipe_is_refused_with_the_nearest(service: served.Served) -> None:
-    """An unknown recipe is answered with 400 and the names most like it."""
+    """An unknown recipe is answered with 400 and the most similar names."""
     answer = await post(service, {"recipe_id": "drafts"})
 
     assert answer.status_code == 400
@@ -142,7 +142,7 @@ async def test_an_unknown_recipe_is_refused_with_the_nearest(service: served.Ser
 
 
 async def test_a_file_in_place_of_a_recipe_is_refused_as_one(service: served.Served) -> None:
-    """A path where the id of a recipe belongs is refused with what belongs there."""
+    """A path instead of a recipe id is refused with a hint to give the id."""
     answer = await post(service, {"recipe_id": ".control-room/recipes/draft.json"})
 
     assert answer.status_code == 400
@@ -164,7 +164,7 @@ async def test_a_broken_recipe_keeps_no_other_from_running(service: served.Serve
 
 
 async def test_a_changed_recipe_is_used_at_once(service: served.Served) -> None:
-    """A recipe that was edited is run as it stands now, while a run that began before keeps what it began with."""
+    """A new run uses the edited recipe at once, while a run that began before keeps the earlier one."""
     service.project.say("draft", hang=True)
     before = await service.start("unguarded")
     await service.until(before, step="draft")
@@ -204,7 +204,7 @@ async def test_a_further_root_is_allowed(project: projects.Project, tmp_path: Pa
 
 
 async def test_the_same_key_and_body_find_the_same_run(service: served.Served) -> None:
-    """A repeated request with its key is answered with 200 and the run that the first one made, whatever it came to."""
+    """A repeated request with its key is answered with 200 and its run, whatever the state of the run."""
     body = {"recipe_id": "quick", "args": {}}
     first = await post(service, body, Idempotency_Key="k-1")
     await service.until(first.json()["run_id"], "done")
@@ -218,7 +218,7 @@ async def test_the_same_key_and_body_find_the_same_run(service: served.Served) -
 
 
 async def test_a_repetition_is_found_after_its_recipe_has_gone(service: served.Served) -> None:
-    """A repetition finds its run even if the recipe could not be started any more."""
+    """A repetition finds its run even if the recipe no longer exists."""
     first = await post(service, {"recipe_id": "quick"}, Idempotency_Key="k-2")
     (service.project.data / "recipes" / "quick.json").unlink()
     again = await post(service, {"recipe_id": "quick"}, Idempotency_Key="k-2")
@@ -227,7 +227,7 @@ async def test_a_repetition_is_found_after_its_recipe_has_gone(service: served.S
 
 
 async def test_the_same_key_with_another_body_is_refused(service: served.Served) -> None:
-    """A key that was used for something else is answered with 409 and the run that has it."""
+    """A key that was used for another request is answered with 409 and the run of that request."""
     first = await post(service, {"recipe_id": "quick"}, Idempotency_Key="k-3")
     other = await post(service, {"recipe_id": "quick", "priority": 1}, Idempotency_Key="k-3")
 
@@ -245,7 +245,7 @@ async def test_a_key_of_the_wrong_form_is_refused(service: served.Served, key: s
 
 
 async def test_an_exclusive_run_is_refused_while_another_is_unfinished(service: served.Served) -> None:
-    """With `exclusive`, an unfinished run of the recipe is a 409 that names it; once it has ended, all is well."""
+    """With `exclusive`, an unfinished run of the recipe is a 409 that names it; after its end, the start succeeds."""
     service.project.say("draft", hang=True)
     first = await service.start("unguarded")
     refused = await post(service, {"recipe_id": "unguarded", "exclusive": True})
@@ -260,7 +260,7 @@ async def test_an_exclusive_run_is_refused_while_another_is_unfinished(service: 
 
 
 async def test_a_run_without_a_slot_is_pending(project: projects.Project) -> None:
-    """When every slot is taken, a new run is answered `pending`, and runs once one is free."""
+    """When no capacity is free, a new run is answered `pending`, and runs once some is free."""
     project.say("draft", hang=True)
     async with served.in_process(project, max_running=1) as service:
         first = await service.start("unguarded")
@@ -275,7 +275,7 @@ async def test_a_run_without_a_slot_is_pending(project: projects.Project) -> Non
 
 
 async def test_a_run_can_name_its_parent(service: served.Served) -> None:
-    """A run that another one started belongs to its session and is found by it, so many runs deep."""
+    """A run with a parent belongs to the parent's session and is listed as its child, down to a limited depth."""
     chain = [await service.start("quick", session_id="sess_one")]
     for _ in range(3):
         chain.append(await service.start("quick", parent_run_id=chain[-1]))
@@ -291,7 +291,7 @@ async def test_a_run_can_name_its_parent(service: served.Served) -> None:
 
 
 async def test_a_recipe_may_be_brought_along_where_allowed(project: projects.Project) -> None:
-    """A request brings its own recipe, as an object or as text, only where a setting allows it."""
+    """A request may contain its own recipe, as an object or as text, only if a setting allows it."""
     whole = projects.quick("brought")
     async with served.in_process(project) as service:
         refused = await post(service, {"recipe": whole})
@@ -318,7 +318,7 @@ async def test_a_recipe_may_be_brought_along_where_allowed(project: projects.Pro
     ],
 )
 async def test_a_run_of_another_project_asks(project: projects.Project, address: str, body: dict[str, Any]) -> None:
-    """Who tells how many runs are above it may be of another project; what it asks for is as deep, and no deeper."""
+    """A request with a number of runs above may come from another project, and counts as that deep."""
     conferring.prepare(project)
     parent = {"parent_run_id": "20260210T143000Z-abc123"}
     async with served.in_process(project) as service:

@@ -1,4 +1,4 @@
-"""Statistics: counts that many clients wait for, sums of usage, and questions that make no sense."""
+"""Statistics: counts that many clients wait for, sums of usage, and invalid queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration import served
 
 
 async def test_counts_are_waited_for(service: served.Served) -> None:
-    """A client that knows the counts gets 304, and waits until a run makes them others."""
+    """A client with the present counts gets a 304, or waits until a run changes them."""
     first = await service.http.get("/api/stats")
     known = {"If-None-Match": first.headers["ETag"]}
     same = await service.http.get("/api/stats?wait=0.1", headers=known)
@@ -22,7 +22,7 @@ async def test_counts_are_waited_for(service: served.Served) -> None:
     await service.run("quick")
     heard = await waiting
     async with asyncio.timeout(served.WAIT_SECONDS):
-        # The free space of the disk, which others fill, is part of the answer.
+        # The answer contains the free space of the disk, which other processes change.
         while heard.status_code == 304 or sum(heard.json()["runs"].values()) == 0:
             heard = await service.http.get("/api/stats?wait=5", headers={"If-None-Match": heard.headers["ETag"]})
         answer = first
@@ -43,7 +43,7 @@ async def test_counts_are_waited_for(service: served.Served) -> None:
 async def test_rows_are_counted_for_all_clients_together(
     service: served.Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many polls of unchanged rows cost one count."""
+    """Many polls of unchanged rows need one count."""
     counts = 0
     counted = DiskStore.totals
 
@@ -86,7 +86,7 @@ async def test_rows_are_counted_for_all_clients_together(
     ],
 )
 async def test_what_makes_no_sense_is_refused(service: served.Served, path: str, place: str) -> None:
-    """A wrong question is a problem that names its place."""
+    """An invalid query is refused with its place."""
     answer = await service.http.get(f"/api/{path}")
 
     assert (answer.status_code, [flaw["path"] for flaw in answer.json()["flaws"]]) == (400, [place])
@@ -94,7 +94,7 @@ async def test_what_makes_no_sense_is_refused(service: served.Served, path: str,
 
 @pytest.mark.parametrize("by", ["recipe", "agent", "model", "day", "label&label_key='; DROP TABLE runs"])
 async def test_usage_without_calls_is_nothing(service: served.Served, by: str) -> None:
-    """Runs that called no agent have no row, whatever sums are told by; an unchanged answer is a 304."""
+    """Runs without agent calls have no row in any grouping; an unchanged answer is a 304."""
     await service.run("quick")
     found = await service.http.get(f"/api/usage?by={by}&q=%25_")
     same = await service.http.get(f"/api/usage?by={by}&q=%25_", headers={"If-None-Match": found.headers["ETag"]})

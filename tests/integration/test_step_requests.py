@@ -1,4 +1,4 @@
-"""What a step asks while it is performed: the prompt, the command or the arguments, and whom it asks."""
+"""Requests of a running step: the prompt, the command or the arguments, and the agent that receives them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ schema: "1.7"
 
 
 async def test_a_prompt_is_shown_with_its_agent_while_it_is_answered(project: Project, held: Held) -> None:
-    """The whole prompt is there before the reply, with agent and backend; afterwards nothing is open."""
+    """The whole prompt is shown before the reply, with agent and backend; afterwards no request is open."""
     project.say("draft", text=REPLY, delay_seconds=DELAY_SECONDS)
     async with served.in_process(project) as service:
         run_id = await service.start("unguarded", description="Write on")
@@ -42,7 +42,7 @@ async def test_a_prompt_is_shown_with_its_agent_while_it_is_answered(project: Pr
 
 
 async def test_a_command_is_shown_without_its_secrets(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line that a shell runs is shown while it runs; the value of a secret in it is masked."""
+    """The command line of a shell is shown while it runs, with the value of a secret masked."""
     monkeypatch.setenv("SOME_API_KEY", SECRET)
     project.write(".control-room/recipes/amplifier/waiting.yaml", WAITING)
     async with served.in_process(project) as service:
@@ -60,7 +60,7 @@ async def test_a_command_is_shown_without_its_secrets(project: Project, monkeypa
 async def test_the_command_prints_it_from_a_folder_and_of_a_service(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`runs request` prints whom a step asks and the text, the same with --server and beside the service."""
+    """`runs request` prints the agent and the text, with the same output with --server and beside the service."""
     project.say("draft", hang=True)
     async with served.on_a_port(project, stop_grace_seconds=0) as service:
         run_id = await service.start("unguarded", description="Write on")

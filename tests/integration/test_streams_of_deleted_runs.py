@@ -1,4 +1,4 @@
-"""Event streams of runs that are deleted while somebody reads, or whose folder somebody took away."""
+"""Event streams of runs that are deleted, or whose folder is removed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.integration import served
 
 
 async def test_a_stream_of_a_run_that_is_gone_ends(service: served.Served) -> None:
-    """A folder that was removed by hand leaves an empty stream, not a broken connection."""
+    """The stream of a run whose folder was removed is empty, and not a broken connection."""
     run_id = (await service.run("quick"))["run_id"]
     shutil.rmtree(service.project.data / "runs" / run_id)
     answer = await service.http.get(f"/api/runs/{run_id}/events")
@@ -18,7 +18,7 @@ async def test_a_stream_of_a_run_that_is_gone_ends(service: served.Served) -> No
 
 
 async def test_a_reader_that_comes_back_after_a_deletion_is_told(service: served.Served) -> None:
-    """A deleted run has no stream."""
+    """The stream of a deleted run is a 404."""
     run_id = (await service.run("quick"))["run_id"]
     await service.http.delete(f"/api/runs/{run_id}")
     answer = await service.http.get(f"/api/runs/{run_id}/events", headers={"Last-Event-ID": "1"})

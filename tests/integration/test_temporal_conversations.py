@@ -1,4 +1,4 @@
-"""Conversations of programs on Temporal: kept on their worker, and begun again by order where that has lost them."""
+"""Conversations of programs on Temporal: kept on their worker, and begun again by order if the worker has lost them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.integration.test_temporal_engine import SERVE, Scene, scene  # noqa: 
 from tests.integration.test_temporal_machines import Machines, databases, machines  # noqa: E402, F401
 from tests.unit.dialects.agent_recipes.recipe_harness import recipe  # noqa: E402
 
-# Its memory is a file for each conversation; a step can be held until the project has a file `go`.
+# Its memory is a file for each conversation; a test can hold a step until the project has a file `go`.
 PROGRAM = """
 import json, pathlib, sys, threading
 home, argv = pathlib.Path(sys.argv[1]), sys.argv[2:]
@@ -51,12 +51,12 @@ print(json.dumps(result | {"usage": {"input_tokens": 5, "output_tokens": 3}, "to
 
 @pytest.fixture
 def project(tmp_path: Path) -> projects.Project:
-    """Make a project with the program and its recipe."""
+    """Create a project with the program and its recipe."""
     return equipped(projects.Project(tmp_path / "project"))
 
 
 def equipped(project: projects.Project) -> projects.Project:
-    """Give a project the program and a recipe whose steps speak with it in one conversation."""
+    """Give a project the program and a recipe whose steps use it in one conversation."""
     project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(recipe()))
     command = [sys.executable, "-IS", str(project.write("program/agent.py", PROGRAM)), str(project.root)]
     backend = {"type": "claude-code", "command": command, "allowed_tools": ["Bash"]}
@@ -66,12 +66,12 @@ def equipped(project: projects.Project) -> projects.Project:
 
 
 def calls(project: projects.Project) -> list[dict[str, Any]]:
-    """Return what the program was asked."""
+    """Return the prompts that the program received."""
     return [json.loads(line) for line in (project.root / "calls.jsonl").read_text().splitlines()]
 
 
 async def begun_again(scene: Scene, run_id: str) -> None:  # noqa: F811
-    """Look that a run has failed for a lost conversation, order a new one, and look that the run ends with it."""
+    """Check that a run failed for a lost conversation, order a new one, and check that the run completes with it."""
     assert await scene.ended(run_id) is states.RunState.FAILED
     lost = await scene.service.store.read(run_id)
     said = calls(scene.project)
@@ -89,13 +89,13 @@ async def begun_again(scene: Scene, run_id: str) -> None:  # noqa: F811
     assert said[0]["prompt"] in asked[0]["prompt"]
     assert asked[0]["prompt"].count("WORDS") == 1
     assert asked[0]["prompt"].endswith(said[-1]["prompt"])
-    # The review before the loss is not paid for again.
+    # The review before the loss is not repeated.
     assert [record.key for record in done.records][:1] == [record.key for record in lost.records][:1]
     assert sum(call["prompt"].endswith(said[0]["prompt"]) for call in asked) <= 1
 
 
 async def test_a_lost_conversation_is_begun_again_by_order(scene: Scene):  # noqa: F811
-    """A worker whose program has forgotten the conversation fails the step; the order begins it from the journal."""
+    """If the worker's program has lost the conversation, the step fails, and an order begins it from the journal."""
     run_id = await scene.start("small", args={"backend": "remembering"})
     await scene.there("calls.jsonl", lines=2)
     shutil.rmtree(scene.project.root / "memory")
@@ -106,7 +106,7 @@ async def test_a_lost_conversation_is_begun_again_by_order(scene: Scene):  # noq
 
 @pytest.mark.slow
 async def test_a_worker_whose_disk_was_replaced_goes_on(machines: Machines):  # noqa: F811
-    """A machine that has nothing left but its identity takes its run up again, with a new conversation."""
+    """A machine that has lost all but its identity takes its run up again, with a new conversation."""
     equipped(machines.project)
     await temporal_server.connected(machines.address)
     async with bootstrap.build(machines.chosen(), SERVE) as service:

@@ -104,7 +104,7 @@ class Scene:
         await temporal_server.until(shows)
 
     async def there(self, name: str, lines: int = 1) -> str:
-        """Wait for lines in a file of the project, and return its text."""
+        """Wait until a file of the project has this number of lines, and return its text."""
 
         async def written() -> bool:
             return len(self.text(name).splitlines()) >= lines
@@ -113,7 +113,7 @@ class Scene:
         return self.text(name)
 
     def text(self, name: str) -> str:
-        """Return the text of a file of the project, nothing where there is none."""
+        """Return the text of a file of the project; empty if it does not exist."""
         path = self.project.root / name
         return path.read_text() if path.exists() else ""
 
@@ -128,7 +128,7 @@ class Scene:
 
 @pytest.fixture
 def project(tmp_path: Path) -> projects.Project:
-    """Make a project with recipes for this engine."""
+    """Create a project with recipes for this engine."""
     made = projects.Project(tmp_path / "project")
     for name, steps in RECIPES.items():
         whole = {"schema": "1.7", "name": name, "description": name, "version": "1.0.0", "steps": steps}
@@ -169,7 +169,7 @@ async def test_tools_and_agents_run_as_on_the_embedded_engine(scene: Scene, tmp_
 
 
 async def test_the_history_holds_no_content_and_replays(scene: Scene):
-    """No text of a run is on the server, and a replayer with the codec repeats the history from the store."""
+    """The server has no text of a run, and a replayer with the codec repeats the history from the store."""
     run_id = await scene.start("draft", args={"scene_path": "Story/Scenes/SCN-the-arrival.md"})
     await scene.ended(run_id)
     history = await scene.history(run_id)
@@ -181,7 +181,7 @@ async def test_the_history_holds_no_content_and_replays(scene: Scene):
 
 
 SECRET = "s3cr3t-of-the-deployment"
-# The secret comes to the drivers as data: argument, output, prompt of a gate, argument of a child, ending.
+# Drivers receive the secret as data: argument, output, prompt of a gate, argument of a child, ending.
 TELLING: dict[str, Any] = {
     "schema": "1.7",
     "name": "telling",
@@ -208,7 +208,7 @@ TOLD: dict[str, Any] = {key: value for key, value in TELLING.items() if key != "
 async def test_no_secret_is_on_the_server(
     project: projects.Project, temporal: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
 ):
-    """Whatever a driver makes of a secret, neither the server nor a line of a journal has it."""
+    """Wherever a driver uses a secret, neither the server nor a line of a journal contains it."""
     monkeypatch.setenv("DEPLOY_TOKEN", SECRET)
     project.write(".control-room/recipes/amplifier/telling.yaml", json.dumps(TELLING))
     project.write(".control-room/recipes/amplifier/told.yaml", json.dumps(TOLD))
@@ -232,7 +232,7 @@ async def test_no_secret_is_on_the_server(
 
 @pytest.mark.slow
 async def test_a_replay_refuses_lines_that_were_changed(scene: Scene):
-    """A journal that says something else than the workflow was told is not taken for it."""
+    """A replay refuses a journal whose lines are not those that the workflow received."""
     run_id = await scene.start("quick")
     await scene.ended(run_id)
     history = await scene.history(run_id)
@@ -243,7 +243,7 @@ async def test_a_replay_refuses_lines_that_were_changed(scene: Scene):
 
 
 class _Forger:
-    """A store that reads another output into the lines."""
+    """A store that returns lines with another output."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -273,7 +273,7 @@ async def test_a_child_ends_before_its_parent_goes_on(scene: Scene):
 
 
 async def test_a_gate_is_answered_once(scene: Scene):
-    """The answer is durable when it is confirmed, counts once, and lets the run go on."""
+    """A confirmed answer is durable, counts once, and lets the run continue."""
     run_id = await scene.start("asking")
     await scene.until(run_id, states.RunState.WAITING)
     [gate], _ = await scene.service.gates.page(gate_inbox.GateQuery(run_id=run_id))
@@ -282,7 +282,7 @@ async def test_a_gate_is_answered_once(scene: Scene):
     assert answered.decision == "approve"
     with pytest.raises(errors.Conflict):
         await scene.service.gates.answer(gate.gate_id, gates.Reply(decision="deny"))
-    # As from a service that read the gate before another one answered it.
+    # As from a service that read the gate before another one answered the gate.
     with pytest.raises(errors.Conflict, match="is decided"):
         await scene.service.engine.deliver(run_id, gate.key, answers.Answer(decision="deny"))
     assert await scene.ended(run_id) is states.RunState.DONE
@@ -290,9 +290,9 @@ async def test_a_gate_is_answered_once(scene: Scene):
 
 
 async def test_a_cancel_reaches_the_process_within_two_seconds(scene: Scene, monkeypatch: pytest.MonkeyPatch):
-    """The line is written first; the process of the step is gone one heartbeat and one grace later.
+    """The line is written first; the process of the step ends one heartbeat and one grace period later.
 
-    Heartbeats are counted, not seconds: on a busy machine the second hand runs on, but no more of them are sent.
+    Heartbeats are counted instead of seconds: a busy machine takes longer, but does not send more of them.
     """
     beats: list[int] = []
     heartbeat = activity.heartbeat
@@ -317,7 +317,7 @@ async def test_a_cancel_reaches_the_process_within_two_seconds(scene: Scene, mon
 
     await temporal_server.until(is_gone)
 
-    # As many as fit into two seconds, less what a process gets to end.
+    # As many as fit into two seconds, minus the time that a process gets to end.
     assert len(beats) * activities.BEAT_SECONDS < 2
     assert activities.BEAT_SECONDS + worker.BEAT.total_seconds() + jobs.GRACE_SECONDS < 2
     assert await scene.ended(run_id) is states.RunState.CANCELLED
@@ -336,7 +336,7 @@ steps:
 
 @pytest.mark.slow
 async def test_waiting_for_files_takes_no_capacity(project: projects.Project, temporal: temporal_server.DevServer):
-    """A workflow that waits for its file leaves the only place of its worker to others, and ends once it is there."""
+    """A workflow that waits for its file leaves the capacity of its worker to others, and ends once the file exists."""
     await temporal_server.connected(temporal.address)
     project.write(".control-room/recipes/orchestrate/awaiting.yaml", AWAITING)
     given = chosen(project, temporal.address)
@@ -378,7 +378,7 @@ async def serving(project: projects.Project, address: str, *workers: dict[str, A
 
 
 async def asked_for(scene: Scene, run_id: str, name: str = "perform") -> None:
-    """Wait until the workflow of a run has asked for an activity."""
+    """Wait until the workflow of a run has requested an activity."""
 
     async def has_asked() -> bool:
         try:
@@ -392,7 +392,7 @@ async def asked_for(scene: Scene, run_id: str, name: str = "perform") -> None:
 
 
 async def is_queued(scene: Scene, run_id: str, least: int) -> bool:
-    """Return whether so many activities wait in the queue of a run's last activity."""
+    """Return whether at least this number of activities waits in the queue of a run's last activity."""
     events = (await scene.history(run_id)).events
     scheduled = [each.activity_task_scheduled_event_attributes for each in events]
     asked = DescribeTaskQueueRequest(
@@ -408,7 +408,7 @@ async def is_queued(scene: Scene, run_id: str, least: int) -> bool:
 async def test_a_step_waits_for_a_worker_that_serves_its_capability(
     project: projects.Project, temporal: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
 ):
-    """`runs why` names the capability that no worker serves; the step is performed once one does, until it ends."""
+    """`runs why` names the capability that no worker serves; once a worker serves it, the step is performed."""
     monkeypatch.setattr(worker_roster, "_PARTING", timedelta(seconds=60))
     async with serving(project, temporal.address, {"serve": ("tools", "backend:said")}) as scene:
         run_id = await scene.start("child")
@@ -440,7 +440,7 @@ async def test_a_step_waits_for_a_worker_that_serves_its_capability(
 async def test_a_service_needs_no_program_of_its_workers(
     project: projects.Project, temporal: temporal_server.DevServer
 ):
-    """A run is accepted whose agent another machine may have; one whose agent is configured nowhere is not."""
+    """A run is accepted if another machine may have its agent, and not if its agent is configured nowhere."""
     absent = {"type": "template", "command": ["no-such-agent-program", "{prompt}"]}
     agents = json.loads((project.data / "agents.json").read_text())
     project.write(".control-room/agents.json", json.dumps({**agents, "backends": {"said": absent}}))
@@ -459,7 +459,7 @@ async def test_a_service_needs_no_program_of_its_workers(
 
 @pytest.mark.slow
 async def test_a_step_without_any_server_is_explained(project: projects.Project, tmp_path: Path):
-    """While the Temporal server is away, `runs why` says so."""
+    """While the Temporal server is away, `runs why` reports this."""
     own = temporal_server.DevServer(tmp_path)
     own.start()
     try:
@@ -478,7 +478,7 @@ async def test_a_step_without_any_server_is_explained(project: projects.Project,
 async def test_capacity_is_shared_by_all_queues_of_a_worker(
     project: projects.Project, temporal: temporal_server.DevServer
 ):
-    """A worker of one step at a time performs no tool while its command is at work."""
+    """A worker with a capacity of one step performs no tool while its command works."""
     narrow = chosen(project, temporal.address)
     narrow = dataclasses.replace(narrow, pool=dataclasses.replace(narrow.pool, max_running=1))
     async with serving(project, temporal.address) as scene, bootstrap.build(narrow, WORK):
@@ -497,7 +497,7 @@ async def test_capacity_is_shared_by_all_queues_of_a_worker(
 
 
 async def test_heartbeats_tell_how_old_the_last_output_is(scene: Scene):
-    """A service sees when a program that a worker performs had output last, and replays take no notice of it."""
+    """A service sees the time of the last output of a program on a worker, and the history does not contain it."""
     run_id = await scene.start("talking")
 
     async def is_told() -> bool:
@@ -513,7 +513,7 @@ async def test_heartbeats_tell_how_old_the_last_output_is(scene: Scene):
 
 
 async def test_runs_are_found_by_search_attributes(scene: Scene):
-    """The server finds a run by id, recipe, state and labels; a label that is set later counts, too."""
+    """The server finds a run by id, recipe, state and labels, also by a label that is set later."""
     engine: Any = scene.service.engine
     assert await registration.Registration(scene.client, clock.SystemClock()).register()
     await temporal_server.until(functools.partial(_is_searchable, scene))
@@ -544,7 +544,7 @@ async def _is_searchable(scene: Scene) -> bool:
 async def test_a_run_of_another_driver_version_waits_for_a_worker_that_knows_it(
     project: projects.Project, temporal: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
 ):
-    """A worker of an earlier version parks the run and writes no step; an upgraded one continues it, as older runs."""
+    """A worker of an earlier version parks the run without a line; an upgraded one continues it, like older runs."""
     driver: Any = dialects.DIALECTS["amplifier"]
     newest = driver.driver_version
     async with serving(project, temporal.address) as scene:
@@ -565,7 +565,7 @@ async def test_a_run_of_another_driver_version_waits_for_a_worker_that_knows_it(
 
 
 async def test_a_run_whose_working_folder_is_gone_waits_for_it(scene: Scene):
-    """It is parked when it is taken up again, and no step is lost to it."""
+    """A run without its working folder is parked when it is taken up again, and loses no step."""
     folder = scene.project.write("book/draft.md", "").parent
     run_id = await scene.start("asking", working_dir=str(folder))
     await scene.until(run_id, states.RunState.WAITING)
@@ -590,7 +590,7 @@ async def test_a_run_whose_working_folder_is_gone_waits_for_it(scene: Scene):
 async def test_a_server_without_search_attributes_is_named(
     temporal: temporal_server.DevServer, caplog: pytest.LogCaptureFixture
 ):
-    """The log has the command that creates them, and runs go on without."""
+    """The log contains the command that creates the attributes, and runs continue without them."""
     await temporal_server.connected(temporal.address)
     client = await Client.connect(temporal.address, namespace="nowhere")
 
@@ -608,7 +608,7 @@ async def test_a_server_without_search_attributes_is_named(
 async def test_a_worker_that_cannot_serve_what_it_is_to_is_refused(
     project: projects.Project, temporal: temporal_server.DevServer, wanted: str, code: str, words: str
 ):
-    """The message names what is missing."""
+    """The message names the missing part."""
     backends = {
         "said": {"type": "scripted", "file": "replies.json"},
         "gone": {"type": "claude-code", "command": ["no-such"]},
@@ -624,7 +624,7 @@ async def test_a_worker_that_cannot_serve_what_it_is_to_is_refused(
 
 @pytest.mark.slow
 async def test_lost_workflows_are_found_by_one_list(scene: Scene, monkeypatch: pytest.MonkeyPatch):
-    """Runs at gates cost no request each; the one whose workflow was terminated gets another, and ends as usual."""
+    """Runs at gates cost no request each; a run whose workflow was terminated gets another, and ends as usual."""
     described: list[str] = []
     describe = WorkflowHandle.describe
 
@@ -667,7 +667,7 @@ def _is(run_id: str) -> str:
 
 
 async def test_a_paused_run_goes_on_where_it_stopped(scene: Scene):
-    """A pause lets the open step finish and begins no other; after it the run repeats nothing."""
+    """A pause lets the open step finish and starts no other; afterwards the run repeats no step."""
     run_id = await scene.start("once")
     await scene.there("first")
     await scene.service.engine.pause(run_id)
@@ -682,7 +682,7 @@ async def test_a_paused_run_goes_on_where_it_stopped(scene: Scene):
 
 
 async def test_a_failed_run_is_resumed_from_its_failure(scene: Scene):
-    """What was done stays done; the step that failed is performed again."""
+    """A resume keeps finished steps and performs the failed one again."""
     scene.project.write("go", "")
     run_id = await scene.start("once")
     assert await scene.ended(run_id) is states.RunState.FAILED
@@ -696,7 +696,7 @@ async def test_a_failed_run_is_resumed_from_its_failure(scene: Scene):
 
 @pytest.mark.parametrize(("priority", "level"), [(100, 1), (1, 2), (0, 0), (-50, 4), (-51, 5)])
 async def test_the_server_orders_steps_by_priority(scene: Scene, priority: int, level: int):
-    """Each step is scheduled at the level of the server that its run's priority is, 0 being the default."""
+    """Each step is scheduled at the server's level for its run's priority, with 0 as the default."""
     run_id = await scene.start("quick", priority=priority)
     assert await scene.ended(run_id) is states.RunState.DONE
     scheduled = [event.activity_task_scheduled_event_attributes for event in (await scene.history(run_id)).events]
@@ -711,7 +711,7 @@ async def test_the_server_orders_steps_by_priority(scene: Scene, priority: int, 
 async def test_the_server_gives_turns_by_label(
     project: projects.Project, temporal: temporal_server.DevServer, labels: dict[str, str], key: str
 ):
-    """Each step is scheduled with the value of the label as its key of fairness, or with a hash where that is long."""
+    """Each step is scheduled with the value of the label as its fairness key, or with a hash of a long value."""
     async with serving(project, temporal.address, {"fair_label": "book"}) as scene:
         run_id = await scene.start("quick", labels=labels)
         assert await scene.ended(run_id) is states.RunState.DONE
@@ -722,7 +722,7 @@ async def test_the_server_gives_turns_by_label(
 
 @pytest.mark.slow
 async def test_a_late_run_of_another_label_overtakes_those_before_it(project: projects.Project, tmp_path: Path):
-    """Its step is among the two that the only worker gets at each turn, of which it performs one."""
+    """The step of a late run with another label is among the two that the only worker receives at each turn."""
     own, count = temporal_server.DevServer(tmp_path, *(f"matching.numTaskqueue{each}Partitions=1" for each in BOTH)), 60
     own.start()
     try:
@@ -733,7 +733,7 @@ async def test_a_late_run_of_another_label_overtakes_those_before_it(project: pr
             started = [await scene.start(book, labels={"book": book}) for book in books]
             for run_id in started:
                 await asked_for(scene, run_id)
-            # The server queues what was asked for a moment later.
+            # The server queues requested activities a moment later.
             await temporal_server.until(lambda: is_queued(scene, started[-1], count))
             (project.root / "go").touch()
             for run_id in (holder, *started):
@@ -743,13 +743,13 @@ async def test_a_late_run_of_another_label_overtakes_those_before_it(project: pr
 
     order = scene.text("order").split()
     assert sorted(order) == books
-    # By arrival, it would be offered when half of the others have been performed.
+    # In order of arrival, the run would come after half of the others.
     assert order.index("two") < 25
 
 
 @pytest.mark.slow
 async def test_runs_that_hold_a_workspace_alone_take_turns(project: projects.Project, tmp_path: Path):
-    """The second waits for the end of the first, in order, also where the server has lost every claim."""
+    """The second run waits for the end of the first, in order, even if the server has lost every claim."""
     own = temporal_server.DevServer(tmp_path)
     own.start()
     try:
@@ -787,7 +787,7 @@ async def test_runs_that_hold_a_workspace_alone_take_turns(project: projects.Pro
 
 
 def tasks(*recipe_ids: str) -> tuple[plan_requests.NewTask, ...]:
-    """Return tasks of a plan, each behind the one before."""
+    """Return tasks of a plan, each dependent on the one before."""
     return tuple(
         plan_requests.NewTask(description=f"do {recipe_id}", recipe_id=recipe_id, deps=(number,) if number else ())
         for number, recipe_id in enumerate(recipe_ids)
@@ -806,7 +806,7 @@ async def planned(scene: Scene, session_id: str, *wanted: plans.PlanState) -> pl
 
 
 async def test_a_session_plan_is_carried_out_by_workers(scene: Scene):
-    """Tasks run in their order, each once; what a person changes counts, and a deleted plan is gone."""
+    """Tasks run in their order, each once; a person's changes apply, and a deleted plan is removed."""
     created = await scene.service.plans.create(plan_requests.NewPlan(tasks=tasks("child", "parent"), review="off"))
     session_id = created.plan.session_id
     await scene.service.plans.approve(session_id)
@@ -824,7 +824,7 @@ async def test_a_session_plan_is_carried_out_by_workers(scene: Scene):
 
 @pytest.mark.slow
 async def test_a_failed_task_of_a_plan_is_tried_again(scene: Scene):
-    """The plan sees that its run failed; a retry resumes that run, and what was done stays done."""
+    """The plan fails with its run; a retry resumes the run and keeps its finished steps."""
     scene.project.write("go", "")
     created = await scene.service.plans.create(plan_requests.NewPlan(tasks=tasks("once"), review="off"))
     session_id = created.plan.session_id
@@ -841,7 +841,7 @@ async def test_a_failed_task_of_a_plan_is_tried_again(scene: Scene):
 
 @pytest.mark.slow
 async def test_a_plan_survives_the_loss_of_every_workflow(project: projects.Project, tmp_path: Path):
-    """Where the server has lost its database, the plan continues from its journal and repeats nothing."""
+    """If the server has lost its database, the plan continues from its journal and repeats no step."""
     own = temporal_server.DevServer(tmp_path)
     own.start()
     try:
@@ -868,7 +868,7 @@ async def test_a_plan_survives_the_loss_of_every_workflow(project: projects.Proj
 
 @pytest.mark.slow
 async def test_projects_share_a_server(scene: Scene, temporal: temporal_server.DevServer, tmp_path: Path):
-    """Workers of another project on the same server leave a project's runs alone."""
+    """Workers of another project on the same server do not take a project's runs."""
     other = projects.Project(tmp_path / "other")
     async with bootstrap.build(chosen(other, temporal.address), WORK):
         runs = [await scene.start("quick") for _ in range(5)]
@@ -878,7 +878,7 @@ async def test_projects_share_a_server(scene: Scene, temporal: temporal_server.D
 async def test_a_worker_is_refused_while_the_embedded_engine_executes(
     project: projects.Project, temporal: temporal_server.DevServer
 ):
-    """Either engine says what to stop."""
+    """Each engine's refusal names the process to stop."""
     await temporal_server.connected(temporal.address)
     embedded = settings.load({}, project=project.root, home=project.root / "nobody")
     async with bootstrap.build(embedded, SERVE):
@@ -905,7 +905,7 @@ async def test_a_worker_is_refused_while_the_embedded_engine_executes(
 async def test_a_wrong_server_is_refused_by_name(
     project: projects.Project, temporal: temporal_server.DevServer, given: dict[str, str], code: str
 ):
-    """The message names address or namespace."""
+    """The message names the address or the namespace."""
     await temporal_server.connected(temporal.address)
     wanted = {"temporal": temporal.address} | given
     wrong = settings.load({}, project=project.root, home=project.root / "nobody", engine="temporal", **wanted)
@@ -918,7 +918,7 @@ async def test_a_wrong_server_is_refused_by_name(
 
 
 async def test_a_workflow_begins_anew_where_the_journal_differs_from_its_history(scene: Scene):
-    """A history that the store cannot answer for stops no run: another workflow continues it, and repeats nothing."""
+    """If journal and history differ, another workflow continues the run, and repeats no step."""
     run_id = await scene.start("asking")
     await scene.until(run_id, states.RunState.WAITING)
     engine: Any = scene.service.engine

@@ -1,4 +1,4 @@
-"""Forks on Temporal: a run that begins with the steps of another one, which are not performed again."""
+"""Forks on Temporal: a run that begins with the steps of another one, which no worker performs again."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.integration.test_temporal_engine import Scene, project, scene  # noqa
 
 
 async def performed(scene: Scene, run_id: str) -> int:  # noqa: F811
-    """Return how many steps the workflow of a run let workers perform."""
+    """Return how many steps of a run workers performed for its workflow."""
     scheduled = [each.activity_task_scheduled_event_attributes for each in (await scene.history(run_id)).events]
     return [each.activity_type.name for each in scheduled].count("perform")
 
 
 async def test_a_fork_performs_no_step_that_it_takes_over(scene: Scene):  # noqa: F811
-    """A done run is forked from an agent's step: only what follows is performed and paid for, and the copy verifies."""
+    """A fork from an agent's step performs and pays for only the later steps, and the copy passes verification."""
     scene.project.say("*", text="The lantern was dark.", usage={"input_tokens": 5, "output_tokens": 7})
     source = await scene.start("draft", args={"scene_path": "Story/Scenes/SCN-the-arrival.md"})
     assert await scene.ended(source) is states.RunState.DONE
@@ -44,7 +44,7 @@ async def test_a_fork_performs_no_step_that_it_takes_over(scene: Scene):  # noqa
 
 @pytest.mark.slow
 async def test_a_fork_of_a_failed_run_executes_its_commands_once(scene: Scene):  # noqa: F811
-    """What a failed run has executed is not executed again by its fork, which begins where the failure was."""
+    """A fork of a failed run begins at the failure, and does not repeat the executed commands."""
     scene.project.write("go", "")
     source = await scene.start("once")
     assert await scene.ended(source) is states.RunState.FAILED

@@ -1,4 +1,4 @@
-"""Golden journals on Temporal: every recorded run asks its workflow's activities for the recorded operations."""
+"""Golden journals on Temporal: every recorded run requests the recorded operations as activities of its workflow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUEUE = messages.queue("golden")
 
 
 class Playback:
-    """One recorded run, whose lines are handed out when they are asked for."""
+    """One recorded run, whose lines are returned on request."""
 
     def __init__(self, run: golden.Golden) -> None:
         self.run = run
@@ -37,7 +37,7 @@ class Playback:
         self.differing: list[str] = []
 
     def next(self, order: messages.StepOrder) -> records.Record | None:
-        """Return the next line of a step; None: it was cut off before it had one."""
+        """Return the next line of a step; None: the record ends before the step has one."""
         found = (line for line in self.lines if line.key == order.key and line.position not in self.asked)
         line = next(found, None)
         if line is not None:
@@ -47,7 +47,7 @@ class Playback:
         return line
 
     def ready(self, after: int) -> int:
-        """Return how many lines from a position on were asked for."""
+        """Return how many lines from a position on were requested without a gap."""
         count = 0
         while after + count in self.asked:
             count += 1
@@ -55,14 +55,14 @@ class Playback:
 
 
 class Harness:
-    """Activities that play recorded runs back; a run is called by its file."""
+    """Activities that replay recorded runs; the id of a run is the name of its file."""
 
     def __init__(self) -> None:
         self.plays: dict[str, Playback] = {}
         self.contents = slices.Contents(_Blobs(self.plays), kept_bytes=2**30)  # type: ignore[arg-type]
 
     def all(self) -> list[Any]:
-        """Return them."""
+        """Return all plays."""
         return [self.take, self.look, self.read, self.perform, self.announce, self.finish, self.settle]
 
     @activity.defn
@@ -73,7 +73,7 @@ class Harness:
 
     @activity.defn
     async def look(self, name: str, after: int) -> RawValue:
-        """Return the lines that were asked for."""
+        """Return the requested lines."""
         facts = {"cancelled": False, "paused": False, "ended": False}
         count = self.plays[name].ready(after)
         return self._slice(name, slices.Slice(run_id=name, first=after, count=count, facts=facts))
@@ -94,7 +94,7 @@ class Harness:
 
     @activity.defn
     async def announce(self, order: messages.StepOrder) -> messages.Announced:
-        """Say that a step is recorded, once every line before it was asked for."""
+        """Announce that a step is recorded, once every line before it was requested."""
         play = self.plays[order.run_id]
         line = play.next(order)
         while line is None or play.ready(0) <= line.position:
@@ -104,11 +104,11 @@ class Harness:
 
     @activity.defn
     async def finish(self, order: messages.StepOrder) -> None:
-        """Say that a child goes on."""
+        """Let a child continue."""
 
     @activity.defn
     async def settle(self, order: messages.CompletionOrder) -> str:
-        """Return the recorded ending, if the driver is through."""
+        """Return the recorded ending, if the driver has finished."""
         play = self.plays[order.run_id]
         return str(play.run.ended["status"]) if len(play.asked) == len(play.lines) else "paused"
 
@@ -128,7 +128,7 @@ class _Blobs:
 
 
 def _backends(run: golden.Golden) -> set[str]:
-    # The line of a large operation holds only its hash; what is frozen names all backends that a recipe may ask.
+    # The line of a large operation contains only its hash; the frozen part names all backends that a recipe may call.
     asked = [line.line["operation"] for line in run.records()]
     return {capabilities.of_backend(name) for name in _named([each.get("body") for each in asked] + [run.start.frozen])}
 
@@ -160,7 +160,7 @@ def _first_of_each_driver() -> list[str]:
 async def test_golden_journals_ask_for_their_operations_and_replay(
     temporal: temporal_server.DevServer, names: list[str]
 ):
-    """Each driver asks for the recorded operations through activities, ends as recorded, and its history replays."""
+    """Each driver requests the recorded operations through activities and ends as recorded; its history replays."""
     await temporal_server.connected(temporal.address)
     harness = Harness()
     client = await Client.connect(temporal.address, data_converter=codec.converter(harness.contents))

@@ -1,4 +1,4 @@
-"""Concurrency keys on Temporal: real servers, services and workers, over folders and over Postgres."""
+"""Concurrency keys on Temporal: real servers, services and workers, on folders and on Postgres."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def keyed(name: str, policy: str = "queue", limit: int = 1, **body: Any) -> dict
 
 
 async def waiting(service: served.Served, run_id: str) -> dict[str, Any]:
-    """Wait until a run is shown to wait for its key in the list, and return its answer."""
+    """Wait until the list shows that a run waits for its key, and return its answer."""
 
     async def waits() -> bool:
         rows = (await service.http.get("/api/runs", params={"status": "pending"})).json()
@@ -68,13 +68,13 @@ async def waiting(service: served.Served, run_id: str) -> dict[str, Any]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> projects.Project:
-    """Make a project."""
+    """Create a project."""
     return equipped(projects.Project(tmp_path / "project"))
 
 
 @pytest.fixture
 async def service(project: projects.Project, temporal: temporal_server.DevServer) -> AsyncIterator[served.Served]:
-    """Serve it over folders, with a worker in this process."""
+    """Serve the project on folders, with a worker in this process."""
     await temporal_server.connected(temporal.address)
     given = {"engine": "temporal", "temporal": temporal.address}
     async with (
@@ -85,8 +85,9 @@ async def service(project: projects.Project, temporal: temporal_server.DevServer
 
 
 async def test_runs_of_a_key_take_turns(service: served.Served):
-    """A holder that waits for a person, or is paused, keeps the others out but its own child; they begin by priority
-    and age, and one that is cancelled while it waits does nothing.
+    """A holder that waits for a person, or is paused, excludes all runs of its key except its own child.
+
+    Waiting runs begin by priority and age, and a run that is cancelled while it waits performs no step.
     """
     first = await service.start("asking", **keyed("first"))
     await service.until(first, "waiting")
@@ -121,7 +122,7 @@ async def test_runs_of_a_key_take_turns(service: served.Served):
 
 @pytest.mark.parametrize("policy", ["cancel_waiting", "cancel_running"])
 async def test_a_newer_run_cancels_earlier_ones(service: served.Served, policy: str):
-    """`cancel_waiting` leaves what has begun, `cancel_running` does not; the cancelled name the newer run."""
+    """`cancel_waiting` keeps runs that have begun, `cancel_running` does not; cancelled runs name the newer run."""
     first = await service.start("long", **keyed("first"))
     await service.until(first, step="begin")
     second = await service.start("mark", **keyed("second"))
@@ -141,7 +142,7 @@ async def test_a_newer_run_cancels_earlier_ones(service: served.Served, policy: 
 
 
 async def test_runs_of_agent_recipes_wait_for_key_and_workspace(service: served.Served):
-    """Of runs that need both, one that waits for its key holds no workspace, and each ends in its turn."""
+    """A run that waits for its key does not occupy the workspace it needs too, and each run ends in its turn."""
     alone: dict[str, Any] = {"exclusive_workspace": True}
     first = await service.start("long", **keyed("first"))
     await service.until(first, step="begin")
@@ -156,9 +157,7 @@ async def test_runs_of_agent_recipes_wait_for_key_and_workspace(service: served.
 
 @pytest.mark.slow
 async def test_kills_and_a_lost_server_let_no_second_run_begin(project: projects.Project, tmp_path: Path):
-    """The worker is killed while one run holds and two wait, then the server forgets everything: they still take
-    turns.
-    """
+    """Runs of a key take turns even if their worker is killed and the server then loses its data."""
     own = temporal_server.DevServer(tmp_path)
     own.start()
     workers = Workers(project, own.address)
@@ -191,8 +190,9 @@ async def test_kills_and_a_lost_server_let_no_second_run_begin(project: projects
 
 @pytest.mark.slow
 async def test_services_and_workers_of_several_machines_share_keys(machines: Machines):  # noqa: F811
-    """Of starts that race at two services one is made; a service that is killed at once has ordered everything; two
-    workers never have two runs of a key.
+    """Of concurrent starts at two services one creates a run, and a killed service leaves complete orders.
+
+    Two workers never execute two runs of a key at once.
     """
     equipped(machines.project)
     await temporal_server.connected(machines.address)
@@ -230,7 +230,7 @@ async def test_services_and_workers_of_several_machines_share_keys(machines: Mac
 
 
 async def _started_at(machines: Machines, process: Any, body: dict[str, Any]) -> str:  # noqa: F811
-    """Start a run at a service in a process of its own, and kill that as soon as it has answered."""
+    """Start a run at a service in a process of its own, and kill the process as soon as it has answered."""
     port = machines.ports[process.pid]
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
         answer = await client.post("/api/runs", json=body)

@@ -1,4 +1,4 @@
-"""Kills around the engine on Temporal: workers that die or sleep, and a server that has lost its database."""
+"""Kills with the engine on Temporal: workers that die or sleep, and a server that has lost its database."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Workers:
         self.running: list[subprocess.Popen[str]] = []
 
     async def begin(self) -> subprocess.Popen[str]:
-        """Start one, and wait until it is ready."""
+        """Start a worker, and wait until it is ready."""
         environ = os.environ | {"HOME": str(self._project.root / "nobody"), "PYTHONPATH": str(Path.cwd())}
         log = (self._project.root / f"worker{len(self.running)}.log").open("w")
         begun = subprocess.Popen(  # noqa: ASYNC220 - starting a process takes a millisecond
@@ -67,7 +67,7 @@ class Workers:
         return begun
 
     def kill_all(self) -> None:
-        """Kill those that are left."""
+        """Kill the remaining workers."""
         for process in self.running:
             process.kill()
             process.wait()
@@ -86,7 +86,7 @@ def server(tmp_path: Path) -> Iterator[temporal_server.DevServer]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> projects.Project:
-    """Make a project."""
+    """Create a project."""
     made = projects.Project(tmp_path / "project")
     made.write(".control-room/recipes/amplifier/once.yaml", STEPS)
     stages = [dict(stage) for stage in ASKING["stages"]]
@@ -97,7 +97,7 @@ def project(tmp_path: Path) -> projects.Project:
 
 @pytest.fixture
 def workers(project: projects.Project, server: temporal_server.DevServer) -> Iterator[Workers]:
-    """Kill the workers in the end."""
+    """Return the workers, and kill them at the end."""
     made = Workers(project, server.address)
     yield made
     made.kill_all()
@@ -112,7 +112,7 @@ async def scene(project: projects.Project, server: temporal_server.DevServer) ->
 
 
 async def test_another_worker_takes_over_what_a_killed_one_performed(scene: Scene, workers: Workers):
-    """Recorded steps are not repeated; the one in flight is performed again as its next attempt, in time."""
+    """Recorded steps are not repeated; the step in flight is performed again as its next attempt, in time."""
     first = await workers.begin()
     run_id = await scene.start("once")
     await scene.there("second")
@@ -131,8 +131,8 @@ async def test_another_worker_takes_over_what_a_killed_one_performed(scene: Scen
 async def test_a_worker_that_slept_too_long_writes_no_line(
     scene: Scene, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ):
-    """A worker that wakes after another has taken its step over changes nothing."""
-    # A frozen worker swallows the tasks that it polled for, each until its time is over.
+    """A worker that wakes after another has taken over its step writes no line."""
+    # A frozen worker takes the tasks that it polled for, and keeps each until its time-out.
     monkeypatch.setattr(worker, "TASK_TIMEOUT", timedelta(seconds=5))
     sleeper = await workers.begin()
     run_id = await scene.start("once")
@@ -154,7 +154,7 @@ async def test_a_worker_that_slept_too_long_writes_no_line(
 async def test_a_server_that_lost_its_database_loses_no_run(
     scene: Scene, workers: Workers, server: temporal_server.DevServer
 ):
-    """A lost workflow begins again from the journal, repeats nothing, and takes the answer of its gate."""
+    """A lost workflow begins again from the journal, repeats no step, and accepts the answer of its gate."""
     await workers.begin()
     run_id = await scene.start("asking")
     await scene.until(run_id, states.RunState.WAITING)
@@ -170,7 +170,7 @@ async def test_a_server_that_lost_its_database_loses_no_run(
 
 
 async def test_a_call_counts_once_whose_worker_was_killed(scene: Scene, workers: Workers):
-    """A call between its reservation and its line counts as reserved; the run rests where its limit ends."""
+    """A reserved call without a line counts as reserved, and the run parks at its limit."""
     usage = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.25}
     scene.project.say("*", text=projects.REPLY, usage=usage, delay_seconds=3600)
     first = await workers.begin()
@@ -202,7 +202,7 @@ async def test_a_call_counts_once_whose_worker_was_killed(scene: Scene, workers:
 async def test_active_time_counts_over_a_killed_worker_and_a_lost_server(
     scene: Scene, workers: Workers, server: temporal_server.DevServer
 ):
-    """Tries that left no line count until the next one; a limit that is below that cuts the newest one off."""
+    """Attempts without a line count as active time until the next one; a lower limit interrupts the newest attempt."""
     first = await workers.begin()
     run_id = await scene.start("once", limits=limits.RunLimits(active_seconds=3600))
     await scene.there("second")
@@ -234,7 +234,7 @@ async def test_active_time_counts_over_a_killed_worker_and_a_lost_server(
 async def test_an_order_whose_signal_was_lost_reaches_its_run(
     project: projects.Project, workers: Workers, server: temporal_server.DevServer, monkeypatch: pytest.MonkeyPatch
 ):
-    """A service that is killed after it has written a cancel has told nobody; the next one does."""
+    """If a service is killed after it has written a cancel, the next service sends the signal."""
     await temporal_server.connected(server.address)
     await workers.begin()
     signals = engine.TemporalEngine._signal
@@ -257,14 +257,14 @@ async def test_an_order_whose_signal_was_lost_reaches_its_run(
 
 
 class Waking:
-    """Perform the first try when told to, and every other one at once."""
+    """A performer that finishes the first attempt on request, and every other one at once."""
 
     def __init__(self) -> None:
         self.sleeps = asyncio.Event()
         self.wakes = asyncio.Event()
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Return which try it was."""
+        """Return the number of the attempt."""
         if call.attempt == 1:
             self.sleeps.set()
             await self.wakes.wait()
@@ -272,7 +272,7 @@ class Waking:
 
 
 async def test_the_line_of_a_newer_try_is_the_record(scene: Scene):
-    """An earlier try that ends after a newer one is refused under the lease, and what came of it is kept as a blob."""
+    """The result of an earlier attempt that ends after a newer one is refused, and kept as a blob."""
     run_id, waking = await scene.start("once"), Waking()
     contents = slices.Contents(scene.service.store)
     tools = run_equipment.Equipment(
@@ -300,7 +300,7 @@ async def test_the_line_of_a_newer_try_is_the_record(scene: Scene):
 
 
 class Away:
-    """A store that cannot be reached a few times, once it is told so."""
+    """A store that refuses access a few times on request."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -310,28 +310,28 @@ class Away:
         return getattr(self._store, name)
 
     async def open(self, run_id: str) -> Any:
-        """Open a run, or refuse."""
+        """Open a run, or raise the next refusal."""
         if self.refusals:
             raise self.refusals.pop()
         return await self._store.open(run_id)
 
 
 class Hurried(clock.SystemClock):
-    """A clock that does not let others wait."""
+    """A clock that does not wait."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let others go first."""
+        """Let other tasks run first."""
         await asyncio.sleep(0)
 
 
 async def test_a_result_waits_until_the_store_is_back(scene: Scene):
-    """What was performed, and may have been paid for, is recorded once the store answers; it is not performed again."""
+    """The result of a performed step is recorded once the store answers, and the step is not performed again."""
     run_id, store = await scene.start("once"), Away(scene.service.store)
     performed: list[int] = []
 
     class Paid:
         async def perform(self, call: ports.Call) -> records.Result:
-            """Make the store go away, as the result is there."""
+            """Make the store unreachable when the result is ready."""
             performed.append(call.attempt)
             store.refusals = [errors.StorageFault("away"), errors.Unreadable("away"), errors.StorageFault("away")]
             return records.Result(output="paid")

@@ -1,4 +1,4 @@
-"""Limits of runs on Temporal: no worker lets a run take more than it may, and a raised limit sends it on."""
+"""Limits of runs on Temporal: no worker lets a run exceed them, and a raised limit continues the run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def both(
     machines: Machines,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Served]:
-    """Serve a project with two workers: over folders on one machine, or over Postgres on several."""
+    """Serve a project with two workers: on folders of one machine, or on Postgres for several."""
     monkeypatch.setattr(budgets, "LOOK_SECONDS", 1.0)
     monkeypatch.setattr(run_reader, "COUNTED_SECONDS", 0.0)
     monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
@@ -86,7 +86,7 @@ async def both(
 
 @EACH_STORE
 async def test_two_workers_keep_one_limit(both: Served) -> None:
-    """Runs below a run make no more calls than it may, wherever they are; raised, each goes on to its end."""
+    """Runs below a run keep within its calls on all workers; after a raise each continues to its end."""
     one, two = both.one, both.two
     parent = await one.start("asking", limits={"calls": 3})
     await one.until(parent, "waiting")
@@ -109,7 +109,7 @@ async def test_two_workers_keep_one_limit(both: Served) -> None:
 
 
 async def pids(both: Served, count: int) -> list[int]:
-    """Return the processes of the step that blocks, once it was begun so often."""
+    """Wait until the blocking step has begun this number of times, and return its processes."""
     file = both.one.project.root / "pids"
 
     async def are_there() -> bool:
@@ -149,7 +149,7 @@ async def replayed(both: Served, run_id: str) -> None:
 @EACH_SLOWLY
 @pytest.mark.parametrize("name", ["wall_seconds", "active_seconds"])
 async def test_a_time_limit_cuts_a_step_in_flight_off(both: Served, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a further workflow of the run, too; a raised limit repeats the step, and what was cut off counts."""
+    """A time limit interrupts a step in a further workflow, too; a raise repeats the step, and its time counts."""
     monkeypatch.setattr(messages, "STEPS_OF_A_HISTORY", 2)
     run_id = await both.one.start("long", limits={name: 3600})
     [pid] = await pids(both, 1)
@@ -171,7 +171,7 @@ async def test_a_time_limit_cuts_a_step_in_flight_off(both: Served, name: str, m
 
 
 async def test_a_limit_of_active_time_is_reached_by_itself(both: Served) -> None:
-    """A step is cut off once it has been at work for the time."""
+    """A step is interrupted when the active time of its run reaches the limit."""
     run_id = await both.one.start("long", limits={"active_seconds": 1})
     paused = await both.one.until(run_id, "paused", "done", "failed")
 
@@ -179,7 +179,7 @@ async def test_a_limit_of_active_time_is_reached_by_itself(both: Served) -> None
 
 
 async def test_a_limit_of_wall_time_reaches_a_run_that_waits(both: Served) -> None:
-    """A run that waits at its gate rests when its time is over, and asks again when it has more."""
+    """A run that waits at its gate pauses at its time limit, and asks again when the limit is raised."""
     run_id = await both.one.start("asking", limits={"wall_seconds": 1})
     paused = await both.two.until(run_id, "paused", "done", "failed")
     await limit(both.two, run_id, wall_seconds=None)
@@ -189,7 +189,7 @@ async def test_a_limit_of_wall_time_reaches_a_run_that_waits(both: Served) -> No
 
 
 async def test_runs_below_stop_with_the_run_that_has_taken_its_time(both: Served) -> None:
-    """At any depth: each names the run whose limit it is, and goes on when that is raised."""
+    """At any depth, runs below name the run that reached its limit, and continue when the limit is raised."""
     run_id = await both.one.start("above", limits={"wall_seconds": 3600})
     [pid] = await pids(both, 1)
     await limit(both.two, run_id, wall_seconds=1)

@@ -1,4 +1,4 @@
-"""Several machines: services and workers with data directories of their own over one store and one Temporal server."""
+"""Several machines: services and workers with separate data directories on one store and one Temporal server."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ PARENT = [{"id": "child", "type": "recipe", "recipe": "waiting", "timeout": 120}
 
 @pytest.fixture
 def databases(postgres: postgres_server.Postgres) -> Callable[[], str]:
-    """Give what makes an empty database."""
+    """Return a function that creates an empty database and returns its address."""
     return lambda: postgres.new_database(f"machines {next(_NUMBERS)}")
 
 
 class Machines:
-    """Machines that have the project at the same path, each with a data directory of its own."""
+    """Machines with the project at the same path, each with its own data directory."""
 
     def __init__(self, project: projects.Project, address: str, url: str) -> None:
         self.project = project
@@ -63,10 +63,10 @@ class Machines:
         self.url = url
         self.running: list[subprocess.Popen[str]] = []
         self.ports: dict[int, int] = {}
-        """Where services listen, by process."""
+        """Ports of services, by process."""
 
     def given(self, machine: str = "", **more: Any) -> dict[str, Any]:
-        """Return the settings of a machine that differ from the usual ones, and give it the project's recipes."""
+        """Return the settings of a machine that differ from the defaults, and copy the project's recipes to it."""
         self._equip(machine)
         data = {"data": Path(f".machine-{machine}")} if machine else {}
         return {"engine": "temporal", "temporal": self.address, "store_url": self.url, **data, **more}
@@ -110,13 +110,13 @@ class Machines:
         return begun
 
     def kill_all(self) -> None:
-        """Kill the processes that are left."""
+        """Kill the remaining processes."""
         for process in self.running:
             process.kill()
             process.wait()
 
     def _equip(self, machine: str) -> None:
-        # Children are started by workers, which need the recipes, too.
+        # Workers start children, and need the recipes for that.
         data = self.project.root / f".machine-{machine}"
         if machine:
             for folder in ("recipes", "prompts"):
@@ -127,7 +127,7 @@ class Machines:
 
 @pytest.fixture
 def machines(tmp_path: Path, temporal: temporal_server.DevServer, databases: Callable[[], str]) -> Iterator[Machines]:
-    """Make a project, and kill its workers in the end."""
+    """Create a project, and kill its workers at the end."""
     project = projects.Project(tmp_path / "project")
     for name, steps in (("once", ONCE), ("waiting", ONCE), ("parent", PARENT)):
         whole = {"schema": "1.7", "name": name, "description": name, "version": "1.0.0", "steps": steps}
@@ -147,7 +147,7 @@ async def scene(machines: Machines) -> AsyncIterator[Scene]:
 
 
 async def test_a_run_is_executed_by_a_worker_of_another_machine(scene: Scene, machines: Machines):
-    """Service and worker share nothing but store and server; the run ends, and is placed on the worker's machine."""
+    """Service and worker share only store and server; the run ends, and is placed on the worker's machine."""
     async with bootstrap.build(machines.chosen("a"), WORK):
         run_id = await scene.start("asking")
         await scene.until(run_id, states.RunState.WAITING)
@@ -164,7 +164,7 @@ async def test_a_run_is_executed_by_a_worker_of_another_machine(scene: Scene, ma
 async def test_a_model_behind_http_is_asked_from_any_machine(
     machines: Machines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    """Its prompts go to the worker that serves it, which may not use the workspace; all else is where the run is."""
+    """Prompts go to the worker that serves the model, which may lack the workspace; other steps remain with the run."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     await temporal_server.connected(machines.address)
     with FakeModel(lambda _: replies.Reply(text=projects.REPLY)) as model:
@@ -196,13 +196,13 @@ async def test_a_model_behind_http_is_asked_from_any_machine(
 
 
 def lines_of(loaded: stores.Loaded) -> list[tuple[str, int]]:
-    """Return step and try of each line."""
+    """Return step and attempt of each line."""
     return [(line.key, line.attempt) for line in loaded.records]
 
 
 @pytest.mark.slow
 async def test_a_worker_of_another_machine_takes_over(scene: Scene, machines: Machines):
-    """Where workers share their workspaces, a killed one is replaced by another; recorded steps are not repeated."""
+    """If workers share their workspaces, another one replaces a killed one, and does not repeat recorded steps."""
     shared = {"CONTROL_ROOM_WORKSPACES": "shared"}
     first = await machines.work("a", **shared)
     run_id = await scene.start("once")
@@ -222,8 +222,8 @@ async def test_a_worker_of_another_machine_takes_over(scene: Scene, machines: Ma
 async def test_a_worker_that_slept_past_its_lease_keeps_its_result_aside(
     scene: Scene, machines: Machines, monkeypatch: pytest.MonkeyPatch
 ):
-    """What a worker brings after another one has performed its step is kept as a blob, and is not the record."""
-    # A frozen worker swallows the tasks that it polled for, each until its time is over.
+    """The result of a worker whose step another one has performed is kept as a blob, and is not the record."""
+    # A frozen worker takes the tasks that it polled for, and keeps each until its time-out.
     monkeypatch.setattr(worker, "TASK_TIMEOUT", timedelta(seconds=5))
     shared = {"CONTROL_ROOM_WORKSPACES": "shared"}
     sleeper = await machines.work("a", **shared)
@@ -245,7 +245,7 @@ async def test_a_worker_that_slept_past_its_lease_keeps_its_result_aside(
 
 @pytest.mark.slow
 async def test_a_run_whose_worker_is_gone_waits_for_it(scene: Scene, machines: Machines):
-    """No other worker performs its steps; it is paused with the reason, and continues where its workspace is."""
+    """No other worker performs its steps; the run pauses with the reason, and continues once its worker is back."""
     soon = {"CONTROL_ROOM_WORKER_GONE_SECONDS": "3"}
     first = await machines.work("a", **soon)
     run_id = await scene.start("once")
@@ -267,7 +267,7 @@ async def test_a_run_whose_worker_is_gone_waits_for_it(scene: Scene, machines: M
 
 @pytest.mark.slow
 async def test_a_busy_worker_is_not_gone(scene: Scene, machines: Machines):
-    """A run waits for the capacity of its worker for as long as that answers."""
+    """A run waits for the capacity of its worker as long as the worker answers."""
     soon = {"CONTROL_ROOM_WORKER_GONE_SECONDS": "2", "CONTROL_ROOM_MAX_RUNNING": "1"}
     await machines.work("a", **soon)
     first = await scene.start("once")
@@ -275,7 +275,7 @@ async def test_a_busy_worker_is_not_gone(scene: Scene, machines: Machines):
     second = await scene.start("once")
 
     async def has_asked() -> bool:
-        # More than once, so that the answer has been of use.
+        # More than once, so that the answer has an effect.
         scheduled = [each.activity_task_scheduled_event_attributes for each in (await scene.history(second)).events]
         return [each.activity_type.name for each in scheduled].count("here") >= 2
 
@@ -287,7 +287,7 @@ async def test_a_busy_worker_is_not_gone(scene: Scene, machines: Machines):
 
 @pytest.mark.slow
 async def test_the_child_of_a_run_is_where_its_parent_is(scene: Scene, machines: Machines):
-    """A child finds the files of its parent, whichever worker has time."""
+    """A child runs where its parent's files are, whichever worker has capacity."""
     for machine in "abc":
         await machines.work(machine)
     scene.project.write("go", "")
@@ -303,7 +303,7 @@ async def test_the_child_of_a_run_is_where_its_parent_is(scene: Scene, machines:
 
 @pytest.mark.slow
 async def test_orders_reach_a_worker_of_another_machine(scene: Scene, machines: Machines):
-    """A pause stops at the next step, an order to go on continues there, a cancel ends the process."""
+    """A pause stops the run at the next step, an unpause continues it there, and a cancel ends the process."""
     await machines.work("a")
     run_id = await scene.start("once")
     await scene.there("second")
@@ -324,7 +324,7 @@ async def test_orders_reach_a_worker_of_another_machine(scene: Scene, machines: 
 
 @pytest.mark.slow
 async def test_services_over_one_store_are_one_service(machines: Machines):
-    """A run that one service accepts is shown, followed and ended by the other, and a key is good for both."""
+    """A run that one service accepts can be followed and ended at the other, and keys are valid at both."""
     await temporal_server.connected(machines.address)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
@@ -369,7 +369,7 @@ async def _events(service: served.Served, run_id: str) -> list[str]:
 
 @pytest.mark.slow
 async def test_one_of_several_services_works_unattended(machines: Machines, monkeypatch: pytest.MonkeyPatch):
-    """One service works for triggers; another one takes over as soon as it has stopped."""
+    """One service runs the triggers; another one takes over as soon as the first has stopped."""
     await temporal_server.connected(machines.address)
     monkeypatch.setattr(leading, "LOOK_SECONDS", 0.1)
     async with bootstrap.build(machines.chosen("b"), SERVE) as second:
@@ -390,19 +390,19 @@ def _leading(service: bootstrap.Application) -> Callable[[], Awaitable[bool]]:
 
 
 class _Ahead(clock.SystemClock):
-    """A clock that is wrong."""
+    """A clock with a wrong time."""
 
     def __init__(self, seconds: float) -> None:
         self._by = timedelta(seconds=seconds)
 
     def now(self) -> datetime:
-        """Return a wrong instant."""
+        """Return a wrong time."""
         return super().now() + self._by
 
 
 @pytest.mark.parametrize(("seconds", "says"), [(90.0, "ahead of"), (-90.0, "behind")])
 async def test_a_machine_whose_clock_is_off_is_refused(machines: Machines, seconds: float, says: str):
-    """The message has the difference; timers of runs would be off by it."""
+    """The message contains the difference, by which timers of runs would be wrong."""
     await temporal_server.connected(machines.address)
     platform = dataclasses.replace(bootstrap.real_platform(os.environ), clock=_Ahead(seconds))
     with pytest.raises(errors.ConfigurationError, match=rf"\d+\.\d s {says}") as refused:
@@ -413,7 +413,7 @@ async def test_a_machine_whose_clock_is_off_is_refused(machines: Machines, secon
 
 
 async def test_an_index_that_cannot_be_shared_is_refused_by_name(machines: Machines):
-    """Services and workers would not see each other's rows."""
+    """An index that services and workers cannot share is refused with its setting."""
     chosen = machines.chosen(database_url="sqlite:///index.db")
     with pytest.raises(errors.ConfigurationError, match="CONTROL_ROOM_DATABASE_URL") as refused:
         async with bootstrap.build(chosen, WORK):

@@ -1,4 +1,4 @@
-"""The engine on Temporal where its extra is not installed."""
+"""The engine on Temporal without its extra."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MISSING = 'raise ModuleNotFoundError("No module named \'temporalio\'", name="tem
 
 @pytest.mark.parametrize("command", [["serve", "--port", "0", "--engine", "temporal"], ["worker"]])
 def test_a_missing_extra_names_the_command_that_installs_it(tmp_path: Path, command: list[str]) -> None:
-    """Service and worker refuse to start, without a traceback."""
+    """Service and worker refuse to start, without a traceback, and name the command that installs the extra."""
     package = tmp_path / "packages" / "temporalio"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(MISSING)

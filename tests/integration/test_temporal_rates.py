@@ -1,4 +1,4 @@
-"""Rate limits of backends on Temporal: workers that share a store, in folders or on Postgres, keep them together."""
+"""Rate limits of backends on Temporal: workers with one store, in folders or on Postgres, keep them in common."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.integration import project as projects  # noqa: E402
 from tests.integration.test_temporal_engine import SERVE, WORK, Scene  # noqa: E402
 from tests.integration.test_temporal_machines import Machines  # noqa: E402
 
-PAUSE_SECONDS = 6  # What the model asks for with its 429.
+PAUSE_SECONDS = 6  # Value of `Retry-After` in the model's 429.
 
 
 class Model:
-    """A model behind HTTP that answers when it is told to, and keeps when it was asked."""
+    """A model behind HTTP that answers on request, and records when it was called."""
 
     def __init__(self) -> None:
         self.answer: Callable[[], replies.Answer] = lambda: replies.Reply(text=projects.REPLY)
@@ -65,7 +65,7 @@ class Rates:
         self.is_in_folders = not url
 
     def limit(self, model: FakeModel, **limits: int) -> None:
-        """Let the model be that behind the address, with these limits."""
+        """Set the model to the one at this address, with these limits."""
         file = self.machines.project.data / "agents.json"
         roster = json.loads(file.read_text())
         names = dict.fromkeys(("haiku", "sonnet", "opus"), "fake-model")
@@ -89,7 +89,7 @@ def rates(
     postgres: postgres_server.Postgres,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Rates]:
-    """Make a project over a store, and kill its workers in the end."""
+    """Create a project on a store, and kill its workers at the end."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     url = postgres.new_database(request.node.nodeid) if request.param == "postgres" else ""
     machines = Machines(projects.Project(tmp_path / "project"), temporal.address, url)
@@ -105,7 +105,7 @@ async def _scene(rates: Rates) -> AsyncIterator[Scene]:
 
 
 async def _begun(scene: Scene, run_id: str) -> None:
-    """Wait until a worker has begun the prompt of a run."""
+    """Wait until a worker begins the prompt of a run."""
 
     async def shows() -> bool:
         return "draft" in (await scene.service.store.read(run_id)).decisions.highest_attempt
@@ -115,7 +115,7 @@ async def _begun(scene: Scene, run_id: str) -> None:
 
 @pytest.mark.slow
 async def test_prompts_of_all_workers_are_under_way_one_at_a_time(rates: Rates):
-    """While one worker's prompt is under way another's waits; if that worker is killed, it does not wait for ever."""
+    """While one worker's prompt is under way another's waits, but not for ever if that worker is killed."""
     said = rates.model
     with FakeModel(said) as model:
         rates.limit(model, max_parallel=1)
@@ -127,7 +127,7 @@ async def test_prompts_of_all_workers_are_under_way_one_at_a_time(rates: Rates):
             await rates.work("b")
             runs.append(await scene.start("unguarded"))
             await _begun(scene, runs[1])
-            # Of a dead worker's prompt the model knows nothing; it must not seem to be under way.
+            # The model does not learn of a worker's death, so the prompt must not count as under way.
             first.kill()
             said.may_answer.set()
             await temporal_server.until(lambda: _is(said.under_way == 0))
@@ -140,7 +140,7 @@ async def test_prompts_of_all_workers_are_under_way_one_at_a_time(rates: Rates):
 
 @pytest.mark.slow
 async def test_a_pause_that_one_worker_heard_holds_the_others(rates: Rates):
-    """After a 429 another worker asks the model when its `Retry-After` is over, although the first was killed."""
+    """After a 429 another worker calls the model only after its `Retry-After`, even if the first worker was killed."""
     said = rates.model
     headers = {"retry-after": str(PAUSE_SECONDS), "x-should-retry": "false"}
     said.answer = lambda: replies.Fault(status=429, headers=headers)

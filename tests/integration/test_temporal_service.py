@@ -1,4 +1,4 @@
-"""A service on Temporal over HTTP: what clients see of runs that other processes execute."""
+"""A service on Temporal over HTTP: answers about runs that other processes execute."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COUNTING = [{"id": f"s{number}", "type": "bash", "command": f"echo {number} >> c
 
 @pytest.fixture
 def project(tmp_path: Path) -> projects.Project:
-    """Make a project with recipes for this engine."""
+    """Create a project with recipes for this engine."""
     made = projects.Project(tmp_path / "project")
     counting = {"schema": "1.7", "name": "counting", "description": "Counts", "version": "1.0.0", "steps": COUNTING}
     made.write(".control-room/recipes/amplifier/counting.yaml", json.dumps(counting))
@@ -51,7 +51,7 @@ async def service(project: projects.Project, temporal: temporal_server.DevServer
 
 
 async def test_a_run_at_a_gate_is_shown_as_waiting(service: served.Served) -> None:
-    """Detail, list and gates show it, also by long polls; its answer lets it go on to its end."""
+    """Detail, list and gates show that the run waits, also in long polls; its answer lets it continue to its end."""
     run_id = await service.start("asking")
     shown = await service.until(run_id, "waiting")
     listed = await only_item(service, "/api/runs?status=waiting")
@@ -68,7 +68,7 @@ async def test_a_run_at_a_gate_is_shown_as_waiting(service: served.Served) -> No
 async def test_a_step_of_another_process_shows_when_it_had_output(
     project: projects.Project, service: served.Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run and list have the time of a step's last output, and a poll of the run waits for more than output."""
+    """Run and list show the time of a step's last output, and output alone does not end a poll of the run."""
     monkeypatch.setattr(output_times, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(live_reports, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(live_reports, "REPORT_SECONDS", 0.05)
@@ -105,7 +105,7 @@ async def test_a_step_of_another_process_shows_when_it_had_output(
 
 
 async def only_item(service: served.Served, address: str) -> dict[str, Any]:
-    """Return the one item of a list, whose rows follow the journal a moment later."""
+    """Wait until a list has an item, since rows follow the journal, and return its only item."""
     found: list[dict[str, Any]] = []
 
     async def is_there() -> bool:
@@ -119,7 +119,7 @@ async def only_item(service: served.Served, address: str) -> dict[str, Any]:
 async def test_a_superseded_try_that_nothing_follows_is_repeated(
     service: served.Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that lost the run while it recorded a step leaves no line; the step is performed again."""
+    """A worker that lost the run while it recorded a step writes no line, and the step is performed again."""
     perform = steps.Steps.perform
     refused: list[str] = []
 
@@ -139,7 +139,7 @@ async def test_a_superseded_try_that_nothing_follows_is_repeated(
 
 @pytest.mark.slow
 async def test_labels_of_a_run_at_a_gate_can_be_changed(service: served.Served) -> None:
-    """The run keeps waiting, and shows them."""
+    """The run keeps waiting and shows its new labels."""
     run_id = await service.start("asking")
     await service.until(run_id, "waiting")
     marked = await service.http.patch(f"/api/runs/{run_id}", json={"labels": {"team": "blue"}})
@@ -158,7 +158,7 @@ async def test_a_long_run_continues_in_further_workflows(
     project: projects.Project,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each workflow performs a limited number of steps, each step is performed once, and every history replays."""
+    """Each workflow performs a limited number of steps, each step is performed once, and all histories replay."""
     monkeypatch.setattr(messages, "STEPS_OF_A_HISTORY", 4)
     begun: list[str] = []
     original = replayed_runs.replay_run
@@ -189,7 +189,7 @@ async def test_a_long_run_continues_in_further_workflows(
 
 @pytest.mark.slow
 async def test_an_order_is_answered_while_the_server_is_away(project: projects.Project, tmp_path: Path) -> None:
-    """A cancel is durable at once, and reaches the run when the server is there again."""
+    """A cancel is durable at once, and reaches the run when the server is back."""
     away = temporal_server.DevServer(tmp_path)
     away.start()
     async with contextlib.AsyncExitStack() as stack:
@@ -216,13 +216,13 @@ async def test_workers_over_folders_spend_a_budget_once(
     temporal: temporal_server.DevServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Runs on two workers make no more calls than the budget has, and continue once it has room for them."""
+    """Runs on two workers keep within the calls of a budget, and continue once the budget is raised."""
     monkeypatch.setattr(budgets, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(shared_ledger, "WAIT_SECONDS", 0.0)
     project.say("*", text="Kael stepped off the last ferry and saw that the lantern was dark.", usage=USAGE)
     await temporal_server.connected(temporal.address)
     async with served.in_process(project, engine="temporal", temporal=temporal.address) as service:
-        # Workers hear of a budget within seconds; these know it when they start.
+        # Workers read changed budgets within seconds; these know the budget when they start.
         await service.http.put("/api/budgets/drafts", json={"recipe_id": "draft", "limits": {"calls": 2}})
         async with (
             bootstrap.build(chosen(project, temporal.address), WORK),

@@ -35,7 +35,7 @@ async def scene(project: projects.Project, temporal: temporal_server.DevServer) 
 
 
 async def test_a_trigger_starts_a_run_once(scene: Scene) -> None:
-    """An occurrence that is due starts one run, which a worker performs, and the history of the trigger names it."""
+    """A due occurrence starts one run, which a worker performs, and the history of the trigger names the run."""
     triggers = scene.service.unattended.triggers
     due = clock.stamp(datetime.now(UTC) + timedelta(seconds=1))
     added = await triggers.add(requests.NewTrigger(recipe_id="quick", schedule={"at": due}), None)
@@ -51,7 +51,7 @@ async def test_a_trigger_starts_a_run_once(scene: Scene) -> None:
 
 
 async def test_a_schedule_of_the_server_creates_no_run(scene: Scene) -> None:
-    """The workflow that it starts fails by the name of the fault, and the store has no run."""
+    """The scheduled workflow fails with the name of the fault, and the store contains no run."""
     done = await scene.start("quick")
     assert await scene.ended(done) is states.RunState.DONE
     queue = (await scene.client.get_workflow_handle(messages.workflow_id(done)).describe()).task_queue

@@ -1,4 +1,4 @@
-"""The crash laboratory of a cluster: each of its members is killed, or frozen and woken, while steps are in flight."""
+"""The crash laboratory of a cluster: each member is killed, or frozen and woken, while steps are in flight."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SHARED = {"CONTROL_ROOM_WORKSPACES": "shared"}
 
 
 class Cluster:
-    """A Temporal server, a Postgres, a service and two workers, each a process, beside a service that watches."""
+    """A Temporal server, a Postgres, a service and two workers as processes, and a service that observes them."""
 
     def __init__(
         self, machines: Machines, server: temporal_server.DevServer, postgres: postgres_server.Postgres
@@ -52,7 +52,7 @@ class Cluster:
         self.signalled: set[int] = set()
 
     async def start(self, name: str) -> None:
-        """Start a member, or start it again."""
+        """Start or restart a member."""
         match name:
             case "temporal":
                 self._server.start()
@@ -66,7 +66,7 @@ class Cluster:
                 self._members[name] = await self.machines.work(name, **SHARED)
 
     def send(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to all processes of a member; what workers perform is not theirs."""
+        """Send a signal to all processes of a member, except those that perform steps."""
         if name in self._members:
             self.signalled = {self._members[name].pid}
         elif name == "temporal":
@@ -79,7 +79,7 @@ class Cluster:
                 os.kill(pid, number)
 
     async def gone(self) -> None:
-        """Wait until the processes that were signalled last have ended."""
+        """Wait until the processes that received the last signal have ended."""
 
         async def are_gone() -> bool:
             return all(process_tree.process(pid) is None for pid in self.signalled)
@@ -111,8 +111,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 async def test_nothing_is_lost_twice_or_stuck(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, victim: str, number: signal.Signals
 ):
-    """Every run is done, each recorded step once; only a step that was in flight may have begun twice."""
-    # A frozen worker swallows the tasks that it polled for, each until its time is over.
+    """Every run is done with each step recorded once; only a step in flight may have begun twice."""
+    # A frozen worker takes the tasks that it polled for, and keeps each until its time-out.
     monkeypatch.setattr(worker, "TASK_TIMEOUT", timedelta(seconds=5))
     project = cluster.machines.project
     async with bootstrap.build(cluster.machines.chosen(workspaces="shared"), SERVE) as service:
@@ -122,7 +122,7 @@ async def test_nothing_is_lost_twice_or_stuck(
         cluster.send(victim, number)
         project.write("go", "")
         if victim in ("a", "service"):
-            # Others carry the runs on; one that was frozen wakes when its lease is over.
+            # Other members continue the runs; a frozen one wakes when its lease has expired.
             await _are_done(scene, started)
         else:
             await scene.there("over", lines=RUNS)

@@ -1,4 +1,4 @@
-"""Prices and policies: what models cost, and the limits and approvals that runs of recipes get."""
+"""Prices and policies: the costs of models, and the limits and approvals of runs of a recipe."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ LANGUAGES: Mapping[str, Callable[[Project], str]] = {
 
 
 async def preflight(service: served.Served, **body: Any) -> dict[str, Any]:
-    """Return what a request would run."""
+    """Return the preflight report of a request."""
     answer = await service.http.post("/api/preflight", json=body, headers=ADMIN)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
@@ -62,7 +62,7 @@ async def preflight(service: served.Served, **body: Any) -> dict[str, Any]:
 
 
 async def test_prices_bound_what_a_run_costs_before_it_starts(project: Project, service: served.Served) -> None:
-    """Calls at most times the highest price of one: by the context of the model, then by the reply of its agents."""
+    """The worst case is the most calls at the highest price of one, by the model's context and the reply limit."""
     before = await preflight(service, recipe_id="draft", args=ARGS)
     put = await service.http.put("/api/prices", json={"version": "1", "models": {"said/*": BOUND}})
     priced = await preflight(service, recipe_id="draft", args=ARGS)
@@ -83,7 +83,7 @@ async def test_prices_bound_what_a_run_costs_before_it_starts(project: Project, 
 
 
 async def test_a_shorter_reply_of_the_agent_lowers_the_worst_case(project: Project) -> None:
-    """The longest reply that agents and steps allow counts; a model without a context leaves the cost unknown."""
+    """The longest reply that agents and steps allow sets the worst case; without a context, the cost is unknown."""
     path = project.data / "agents.json"
     document = json.loads(path.read_text())
     for agent in document["agents"]:
@@ -111,7 +111,7 @@ async def test_a_shorter_reply_of_the_agent_lowers_the_worst_case(project: Proje
     ],
 )
 async def test_wrong_prices_are_refused_at_their_place(service: served.Served, models: Any, path: str) -> None:
-    """Nothing is written, and the place of the fault is named."""
+    """Wrong prices are not written, and the refusal names the place of the fault."""
     answer = await service.http.put("/api/prices", json={"models": models})
 
     assert answer.status_code == 400
@@ -135,7 +135,7 @@ async def test_wrong_prices_are_refused_at_their_place(service: served.Served, m
     ],
 )
 async def test_wrong_policies_are_refused_at_their_place(service: served.Served, listed: Any, path: str) -> None:
-    """Nothing is written, and the place of the fault is named."""
+    """Wrong policies are not written, and the refusal names the place of the fault."""
     answer = await service.http.put("/api/policies", json={"policies": listed})
 
     assert answer.status_code == 400
@@ -144,7 +144,7 @@ async def test_wrong_policies_are_refused_at_their_place(service: served.Served,
 
 
 def test_the_nearest_policy_gives_limits_and_the_strictest_approvals() -> None:
-    """A start's own limit wins, then its recipe's, then that of every recipe; approvals only become stricter."""
+    """A start's limit overrides its recipe's, which overrides that of all recipes; approvals only become stricter."""
     document = {
         "policies": [
             {"recipe_id": "*", "limits": {"calls": 9, "cost_usd": 9}, "approvals": {"count": 2}},
@@ -161,7 +161,7 @@ def test_the_nearest_policy_gives_limits_and_the_strictest_approvals() -> None:
 
 
 async def test_runs_get_the_limits_of_their_recipe(project: Project, service: served.Served) -> None:
-    """A run of the recipe stops at its policy's limit, others run through, and the change is in the audit log."""
+    """A run of the recipe stops at its policy's limit, others complete, and the audit log contains the change."""
     project.say("*", text="Kael stepped off the last ferry and saw that the lantern was dark.")
     body = {"policies": [{"recipe_id": "draft", "limits": {"calls": 1}}]}
     put = await service.http.put("/api/policies", json=body, headers={"X-Control-Room-Author": "Ada"})
@@ -180,7 +180,7 @@ async def test_runs_get_the_limits_of_their_recipe(project: Project, service: se
 
 @pytest.mark.parametrize("language", dialects.DIALECTS)
 async def test_recipes_of_every_language_need_what_a_policy_asks_for(project: Project, language: str) -> None:
-    """A preflight says that nobody can approve a run, its start is refused, and with two keys it is accepted."""
+    """Without enough keys for the approvals, preflight and start are refused; with two keys the start is accepted."""
     recipe_id = LANGUAGES[language](project)
     body = {"recipe_id": recipe_id, "args": {"backend": "said"} if language == "agent_recipes" else {}}
     async with served.in_process(project, api_token=TOKEN) as service:
@@ -198,13 +198,13 @@ async def test_recipes_of_every_language_need_what_a_policy_asks_for(project: Pr
     assert (told["ok"], told["problems"][0]["code"], told["approvals"]["count"]) == (False, "approvals_need_keys", 2)
     assert (refused.status_code, refused.json()["code"]) == (409, "approvals_need_keys")
     assert (able["ok"], able["problems"]) == (True, [])
-    # The second key would be that of who starts it.
+    # The second key would be the starter's.
     assert (own.status_code, own.json()["code"]) == (409, "approvals_need_keys")
     assert started.status_code == 201, started.text
 
 
 async def test_no_fork_evades_a_policy(project: Project) -> None:
-    """A fork of a run that began before the policy gets its limits, and is refused where nobody could approve it."""
+    """A fork of a run from before the policy gets the policy's limits, and is refused if no key could approve it."""
     async with served.in_process(project) as service:
         source = (await service.run("quick"))["run_id"]
         await service.http.put("/api/policies", json={"policies": [{"recipe_id": "*", "limits": {"calls": 7}}]})
@@ -219,7 +219,7 @@ async def test_no_fork_evades_a_policy(project: Project) -> None:
 
 
 async def test_policies_edited_by_hand_count_and_a_broken_file_changes_nothing(project: Project) -> None:
-    """A file is taken as it is found at the start; one that is broken keeps a service from starting."""
+    """A policy file is read at the start; a damaged one changes no policy, and prevents the next start."""
     project.write(".control-room/policies.json", json.dumps({"policies": [{"recipe_id": "*", "limits": {"calls": 1}}]}))
     async with served.in_process(project) as service:
         known = await preflight(service, recipe_id="draft", args=ARGS)
@@ -239,7 +239,7 @@ async def test_policies_edited_by_hand_count_and_a_broken_file_changes_nothing(p
 def test_commands_show_and_set_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_served: bool
 ) -> None:
-    """The same words work in a folder and against a service."""
+    """The same commands work in a folder and with a service."""
     monkeypatch.delenv("CONTROL_ROOM_SERVER", raising=False)
     project = Project(tmp_path)
     votes = {"recipe_id": "ship", "limits": {"cost_usd": 5}, "approvals": {"count": 2, "not_starter": True}}
@@ -266,7 +266,7 @@ def test_commands_show_and_set_them(
 
 
 def test_a_price_without_a_version_gets_one_of_its_content() -> None:
-    """The same prices have the same version, whatever their spelling."""
+    """Equal prices have the same version, however the file is written."""
     versions = {
         prices.Prices.of({"models": {"m": dict(order)}}).version for order in (PRICE.items(), [*PRICE.items()][::-1])
     }

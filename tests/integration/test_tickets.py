@@ -39,7 +39,7 @@ async def _ended(service: served.Served) -> str:
 
 
 async def test_a_ticket_opens_one_stream(guarded: served.Served) -> None:
-    """A ticket stands for the token once; the parameters beside it count."""
+    """A ticket replaces the token once, with the other parameters of the address in force."""
     path, ticket = await _ended(guarded), await _ticket(guarded)
     first = await guarded.http.get(f"{path}/events", params={"ticket": ticket, "after": 1})
     again = await guarded.http.get(f"{path}/events", params={"ticket": ticket})
@@ -51,7 +51,7 @@ async def test_a_ticket_opens_one_stream(guarded: served.Served) -> None:
 
 
 async def test_a_ticket_is_for_streams_alone(guarded: served.Served) -> None:
-    """Nothing but a stream is opened by a ticket, none is issued without the token, and no order is given with one."""
+    """A ticket opens only streams, is not issued without the token, and gives no order."""
     path, ticket = await _ended(guarded), await _ticket(guarded)
     refused = [
         await guarded.http.get(path, params={"ticket": ticket}),
@@ -65,7 +65,7 @@ async def test_a_ticket_is_for_streams_alone(guarded: served.Served) -> None:
 
 
 async def test_a_ticket_opens_the_websocket(guarded: served.Served) -> None:
-    """A page connects with a ticket; with one that is used up it does not."""
+    """A page connects with a ticket, and cannot connect with a used one."""
     address = f"ws://127.0.0.1:{guarded.http.base_url.port}/ws?ticket={await _ticket(guarded)}"
     async with websockets.connect(address) as socket:
         await socket.send('{"type": "get_available_recipes"}')
@@ -78,7 +78,7 @@ async def test_a_ticket_opens_the_websocket(guarded: served.Served) -> None:
 
 
 async def test_without_a_token_a_ticket_is_taken_too(service: served.Served) -> None:
-    """A client need not know whether the service has a token."""
+    """A service without a token accepts tickets too, so that a client need not know the difference."""
     run_id = (await service.run("quick"))["run_id"]
     answer: httpx.Response = await service.http.get(f"/api/runs/{run_id}/events?ticket={await _ticket(service)}")
 
@@ -86,7 +86,7 @@ async def test_without_a_token_a_ticket_is_taken_too(service: served.Served) -> 
 
 
 def test_tickets_expire() -> None:
-    """A ticket counts for a minute, whatever the wall clock does, and the oldest give way to others."""
+    """A ticket is valid for a minute, independent of the wall clock, and new tickets displace the oldest."""
     now = clock.FakeClock()
     issued = tickets.Tickets(now, clock.RandomIds())
     early, late = issued.issue()[0], issued.issue()[0]

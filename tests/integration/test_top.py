@@ -1,4 +1,4 @@
-"""`control-room top` on a screen of Textual's pilot over the real service: the answers, gates, a lost connection."""
+"""`control-room top` on a screen of Textual's pilot with the real service: answers, gates, a lost connection."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ stages:
 
 @pytest.fixture
 def project(tmp_path) -> Project:
-    """Return a project whose recipe `ship` asks."""
+    """Return a project whose recipe `ship` asks a person."""
     made = Project(tmp_path / "project")
     made.write(".control-room/recipes/amplifier/ship.yaml", SHIP.format(prompt="Ship it?"))
     return made
 
 
 class Screen:
-    """The program on a screen, and what a person sees there."""
+    """The program on a screen, and the content that a person sees there."""
 
     def __init__(self, pilot: Pilot[None], source: Source) -> None:
         self.pilot = pilot
@@ -66,7 +66,7 @@ class Screen:
         return [str(row.value) for row in self.app.screen_stack[0].query_one(f"#{table}", DataTable).rows]
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds."""
+        """Wait until a condition is true."""
         try:
             async with asyncio.timeout(served.WAIT_SECONDS):
                 while not holds():
@@ -84,7 +84,7 @@ class Screen:
 
 
 class Client(http_client.HttpClient):
-    """A client whose answers can be held back."""
+    """A client whose answers a test can delay."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address, None)
@@ -93,7 +93,7 @@ class Client(http_client.HttpClient):
         self.answers.set()
 
     async def call(self, wanted: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return an answer once answers are passed on, or raise the refusal then."""
+        """Return the answer, or raise the refusal, once answers are passed on."""
         try:
             return await super().call(wanted, *args, **kwargs)
         finally:
@@ -101,7 +101,7 @@ class Client(http_client.HttpClient):
 
 
 class Source(feeds.Source):
-    """A source that remembers whom it tells of changes."""
+    """A source that remembers the function to call at changes."""
 
     client: Client
     changed: Callable[[], None]
@@ -114,7 +114,7 @@ class Source(feeds.Source):
 
 @contextlib.asynccontextmanager
 async def opened(address: str, size: tuple[int, int] = (120, 30)) -> AsyncIterator[Screen]:
-    """Open the screen over a service."""
+    """Open the screen with a service."""
     async with Client(address) as client:
         source = Source(client, clock.SystemClock())
         await source.check()
@@ -124,7 +124,7 @@ async def opened(address: str, size: tuple[int, int] = (120, 30)) -> AsyncIterat
 
 
 async def waiting(service: served.Served) -> str:
-    """Start a run and wait until it asks."""
+    """Start a run and wait until it asks a person."""
     run_id = await service.start("ship")
     await service.until(run_id, "waiting")
     return run_id
@@ -141,7 +141,7 @@ async def asked_too_late(service: served.Served, top: Screen) -> None:
 
 
 async def test_shows_what_waits_and_what_ran(project: Project) -> None:
-    """A gate stands above the runs with its question, a run with its state and steps; both come while it is open."""
+    """Gates are listed above the runs with questions, runs with states; new ones appear on the open screen."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
         assert top.rows("gates") == []
         done = await service.run("quick")
@@ -152,7 +152,7 @@ async def test_shows_what_waits_and_what_ran(project: Project) -> None:
 
 
 async def test_approves_a_gate_after_confirmation(project: Project) -> None:
-    """`a` shows the question, Enter approves it, the run goes on, and the gate leaves the list."""
+    """`a` shows the question, Enter approves the gate, the run continues, and the gate leaves the list."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
         run_id = await waiting(service)
         await top.until(lambda: len(top.rows("gates")) == 1)
@@ -165,12 +165,12 @@ async def test_approves_a_gate_after_confirmation(project: Project) -> None:
 
 
 async def test_a_run_is_known_by_its_task(project: Project) -> None:
-    """The task stands beside the state in a terminal of 80 columns, and a gate shows its question once."""
+    """The task is beside the state in a terminal of 80 columns, and a gate shows its question once."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url), (80, 24)) as top:
         run_id = await service.start("ship", description="Send the letter")
         await service.until(run_id, "waiting")
         await top.sees("Send the letter")
-        # Runs and gates come by feeds of their own.
+        # Runs and gates arrive in separate feeds.
         await top.until(lambda: len(top.rows("gates")) == 1)
         await top.press("a")
         await top.sees("Enter answers 'approve', for good", "up and down choose")
@@ -180,7 +180,7 @@ async def test_a_run_is_known_by_its_task(project: Project) -> None:
 
 
 async def test_denies_with_a_message(project: Project) -> None:
-    """`d`, a message and Enter deny the gate; the message is on record. Escape before it answers nothing."""
+    """`d`, a message and Enter deny the gate with the message; Escape before Enter sends no answer."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
         run_id = await waiting(service)
         await top.until(lambda: len(top.rows("gates")) == 1)
@@ -200,7 +200,7 @@ async def test_denies_with_a_message(project: Project) -> None:
 
 
 async def test_an_answer_that_came_too_late_is_shown(project: Project) -> None:
-    """Where another client was first, the screen says so and stays open."""
+    """If another client answered first, the screen reports this and stays open."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
         await asked_too_late(service, top)
         await top.press("enter")
@@ -208,7 +208,7 @@ async def test_an_answer_that_came_too_late_is_shown(project: Project) -> None:
 
 
 async def test_an_answer_that_comes_after_escape_is_shown(project: Project) -> None:
-    """Who presses Escape while the service still answers learns what became of the answer, be it a refusal."""
+    """A person who presses Escape during an answer later sees its result, even a refusal."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
         await asked_too_late(service, top)
         top.source.client.answers.clear()
@@ -219,7 +219,7 @@ async def test_an_answer_that_comes_after_escape_is_shown(project: Project) -> N
 
 
 async def test_a_change_while_the_program_ends_is_left_alone(project: Project) -> None:
-    """A feed that is answered once the screens are gone, before its worker is cancelled, draws nothing."""
+    """A feed that is answered after the screens are closed, before its worker is cancelled, draws no text."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
         await waiting(service)
         await top.until(lambda: len(top.rows("gates")) == 1)
@@ -229,7 +229,7 @@ async def test_a_change_while_the_program_ends_is_left_alone(project: Project) -
 
 
 async def test_hostile_texts_are_only_text(project: Project) -> None:
-    """Markup is shown as it is, and control and direction characters are written out, in the table and in full."""
+    """The table and the full view show markup unchanged, and write out control and direction characters."""
     project.write(".control-room/recipes/amplifier/ship.yaml", SHIP.format(prompt='"' + _yaml(HOSTILE) + '"'))
     async with served.on_a_port(project) as service, opened(str(service.http.base_url), (200, 40)) as top:
         run_id = await service.start("ship", description=HOSTILE)
@@ -245,7 +245,7 @@ async def test_hostile_texts_are_only_text(project: Project) -> None:
 
 @pytest.mark.parametrize("size", [(20, 8), (40, 12), (80, 24), (250, 60)])
 async def test_fits_any_terminal(project: Project, size: tuple[int, int]) -> None:
-    """No terminal is too narrow for the question, the state and the task; a wider one shows more."""
+    """The question, the state and the task fit into any terminal; a wider one shows more."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url), size) as top:
         await waiting(service)
         await top.until(lambda: len(top.rows("gates")) == len(top.rows("runs")) == 1)
@@ -260,7 +260,7 @@ async def test_fits_any_terminal(project: Project, size: tuple[int, int]) -> Non
 
 
 async def test_a_lost_connection_is_shown_and_returns(project: Project) -> None:
-    """While the service is away the screen says so and keeps what it has; once it is back it shows what is new."""
+    """While the service is away the screen reports this and keeps its content; later it shows the changes."""
     async with _Line() as line, served.on_a_port(project) as service:
         line.leads_to(service)
         first = await waiting(service)
@@ -277,7 +277,7 @@ async def test_a_lost_connection_is_shown_and_returns(project: Project) -> None:
 
 
 def test_a_live_run_stays_however_many_ended_since() -> None:
-    """A run that is in both lists is shown once, as the later answer has it; one in either is shown."""
+    """A run in both lists is shown once, as in the later answer; a run in one of them is shown."""
     old = {"run_id": "a", "created_at": "1", "updated_at": "5", "status": "running"}
     ended = [{"run_id": str(n), "created_at": str(n), "updated_at": "9", "status": "done"} for n in range(2, 5)]
     board = feeds.Board(live=[ended[2] | {"updated_at": "8", "status": "running"}, old], newest=ended[::-1])
@@ -291,7 +291,7 @@ def test_a_live_run_stays_however_many_ended_since() -> None:
 
 
 async def test_keys_are_shown(project: Project) -> None:
-    """`?` shows the keys, Escape goes back, `q` quits."""
+    """`?` shows the keys, Escape closes them, `q` quits."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
         await top.press("question_mark")
         await top.sees("approve or deny the gate under the cursor")
@@ -302,7 +302,7 @@ async def test_keys_are_shown(project: Project) -> None:
 
 
 class _Line:
-    """A port that leads to a service, and can be cut and mended."""
+    """A port that forwards to a service, and that a test can cut and restore."""
 
     def __init__(self) -> None:
         self._target: tuple[str, int] | None = None
@@ -318,12 +318,12 @@ class _Line:
         self._server.close()
 
     def leads_to(self, service: served.Served) -> None:
-        """Carry what comes to a service."""
+        """Forward new connections to a service."""
         url = service.http.base_url
         self._target = url.host, url.port or 80
 
     def cut(self) -> None:
-        """End all connections, and accept no further one."""
+        """End all connections, and accept no more."""
         self._target = None
         for writer in self._writers:
             writer.transport.abort()

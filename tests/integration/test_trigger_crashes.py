@@ -1,4 +1,4 @@
-"""Triggers over a disk whose power is lost at every operation, one after the other."""
+"""Triggers on a disk that loses power at every operation, one after the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERY_MINUTE = {"schedule": {"every_seconds": 60}, "catch_up": "all", "overlap":
 
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
 async def test_each_occurrence_starts_one_run_whenever_the_power_is_lost(tmp_path: Path, step: int) -> None:
-    """Lost at any write or sync after the trigger's first, and with it all rows: three occurrences have three runs."""
+    """Three occurrences have three runs after a power loss at any write or sync after the trigger's first."""
     project = Project(tmp_path)
     problems, count = await powercuts.sweep(
         "triggers", step, partial(_first_life, project), partial(_second_life, project)
@@ -29,7 +29,7 @@ async def test_each_occurrence_starts_one_run_whenever_the_power_is_lost(tmp_pat
 
 
 async def _first_life(project: Project, disk: powercuts.PowerCut) -> bool:
-    """Create a trigger, let two occurrences come, and return whether the power was there when it was answered."""
+    """Create a trigger, let two occurrences pass, and return whether the trigger was acknowledged before the loss."""
     async with scheduled.in_process(project, make_store=powercuts.stores(disk)) as service:
         added = await service.add(**EVERY_MINUTE)
         was_acknowledged = disk.left is None
@@ -40,7 +40,7 @@ async def _first_life(project: Project, disk: powercuts.PowerCut) -> bool:
 
 
 async def _second_life(project: Project, disk: powercuts.PowerCut, was_acknowledged: bool) -> str | None:
-    """Start again from what the disk has kept, and return what is wrong then."""
+    """Start again from the content of the disk, and return the problems."""
     assert disk.left is not None
     time = clock.FakeClock(scheduled.BEGIN)
     time.advance(190)

@@ -22,7 +22,7 @@ PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
 def test_choices_are_those_of_the_engine() -> None:
-    """The command line offers what the engine knows."""
+    """The command line offers the same choices as the engine."""
     assert set(triggers.OVERLAPS) == set(get_args(values.Overlap))
     assert set(triggers.CATCH_UPS) == set(get_args(values.CatchUp))
     assert set(triggers.SCHEMES) == set(get_args(values.Scheme))
@@ -30,7 +30,7 @@ def test_choices_are_those_of_the_engine() -> None:
 
 
 def test_commands_work_on_a_folder(tmp_path: Path, cli: Any) -> None:
-    """A trigger is added, listed, paused, fired in this process, and removed."""
+    """Commands on a folder add, list, pause, fire in this process, and remove a trigger."""
     project = ("--project", str(Project(tmp_path).root))
     code, out, _ = cli("triggers", "add", "quick", "--every", "60", "--label", "by=clock", "--json", *project)
     trigger_id = json.loads(out)["trigger_id"]
@@ -64,7 +64,7 @@ def test_commands_work_on_a_folder(tmp_path: Path, cli: Any) -> None:
 
 
 def test_a_recipe_that_is_not_there_is_pointed_out(tmp_path: Path, cli: Any) -> None:
-    """A misspelt budget, policy, rule or key would count for no run; it is kept, with a warning."""
+    """A budget, policy, rule or key with a misspelt recipe, which matches no run, is stored with a warning."""
     project = ("--project", str(Project(tmp_path / "p").root))
     (tmp_path / "policies.json").write_text('{"policies": [{"recipe_id": "daft", "limits": {"calls": 1}}]}')
     (tmp_path / "every.json").write_text('{"policies": [{"recipe_id": "*", "limits": {"calls": 1}}]}')
@@ -91,7 +91,7 @@ def test_a_recipe_that_is_not_there_is_pointed_out(tmp_path: Path, cli: Any) -> 
 
 
 def test_a_trigger_shows_why_it_started_nothing_in_full(tmp_path: Path, cli: Any) -> None:
-    """The sender of a delivery is referred to this table, so no reason in it is cut; what a run gets is shown too."""
+    """The table shows whole refusal reasons, since senders of deliveries are referred to it, and a run's values."""
     reason = f"$.args.scene_path: {'a long way down ' * 20}[args_invalid]"
     with served.in_a_thread(Project(tmp_path)) as url:
         words = ("--webhook", "github", "--event", "push", "--label", "by=hook", "--arg-from", "scene_path=/a/0")
@@ -111,7 +111,7 @@ def test_a_trigger_shows_why_it_started_nothing_in_full(tmp_path: Path, cli: Any
 
 
 def test_commands_speak_to_a_service(tmp_path: Path, cli: Any) -> None:
-    """The same words work with `--server`; a webhook's address is shown once."""
+    """The same commands work with `--server`; a webhook's address is shown once."""
     with served.in_a_thread(Project(tmp_path)) as url:
         server = ("--server", url)
         _, out, _ = cli("triggers", "add", "quick", "--webhook", "github", "--json", *server)
@@ -132,7 +132,7 @@ def test_commands_speak_to_a_service(tmp_path: Path, cli: Any) -> None:
 def test_the_examples_of_the_pages_work(
     tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch, page: str, count: int
 ) -> None:
-    """Each command line of a page is accepted on the example project; what names an id is not found."""
+    """Each command line of a page is accepted in the example project, except that its ids are not found."""
     monkeypatch.chdir(example_project.copy(tmp_path / "example"))
     blocks = re.findall(r"^```sh\n(.*?)^```$", (PAGES / page).read_text(), re.MULTILINE | re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
@@ -148,7 +148,7 @@ def test_the_examples_of_the_pages_work(
 def test_a_program_is_notified_from_a_relative_project(
     tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program starts in the project's folder, although the command names it from the current one."""
+    """The program starts in the project's folder, even if the command names that by a relative path."""
     monkeypatch.chdir(Project(tmp_path / "relative").root.parent)
     added = json.loads(cli("notifications", "add", "--json", "--project", "relative", "--", "pwd")[1])
     tried = cli("notifications", "test", added["endpoint_id"], "--project", "relative")
@@ -157,7 +157,7 @@ def test_a_program_is_notified_from_a_relative_project(
 
 
 def test_notifications_are_managed_in_a_folder_and_at_a_service(tmp_path: Path, cli: Any) -> None:
-    """The same words add, list, try, replay and remove an endpoint with and without a service."""
+    """The same commands add, list, test, replay and remove an endpoint with and without a service."""
     made = Project(tmp_path)
     folder = ("--project", str(made.root))
     with served.in_a_thread(Project(tmp_path / "served")) as url:

@@ -1,4 +1,4 @@
-"""Edits of triggers and endpoints: what is not named stays, secrets are shown once, and nothing is told twice."""
+"""Edits of triggers and endpoints: other fields remain, secrets are shown once, and no message is repeated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILES = {"recipe_id": "draft", "args_from": {"scene_path": "/path"}, "files": {"
 
 
 async def edited(service: served.Served, path: str, **body: Any) -> dict[str, Any]:
-    """Change something, and return it."""
+    """Change a trigger or an endpoint, and return it."""
     answer = await service.http.patch(path, json=body)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
@@ -24,7 +24,7 @@ async def edited(service: served.Served, path: str, **body: Any) -> dict[str, An
 
 
 async def test_a_webhook_gets_another_address_and_scheme(project: Project) -> None:
-    """The address before admits nothing any more; a secret of another scheme is new and shown once."""
+    """The old address is no longer valid; the secret of another scheme is new and shown once."""
     async with scheduled.in_process(project) as service:
         added = await service.add(recipe_id="quick", webhook={})
         path = f"/api/triggers/{added['trigger_id']}"
@@ -46,7 +46,7 @@ async def test_a_webhook_gets_another_address_and_scheme(project: Project) -> No
 
 
 async def test_another_pattern_leaves_the_files_that_are_there_alone(project: Project) -> None:
-    """A changed pattern counts from now, like a new trigger; the other settings stay."""
+    """A changed pattern applies to later files, as for a new trigger; the other settings remain."""
     project.write("in/old.md", SCENE)
     project.write("in/old.txt", SCENE)
     async with scheduled.in_process(project) as service:
@@ -78,7 +78,7 @@ async def test_another_pattern_leaves_the_files_that_are_there_alone(project: Pr
 async def test_a_wrong_edit_of_a_trigger_is_refused_at_its_place(
     project: Project, body: dict[str, Any], place: str
 ) -> None:
-    """Nothing changes, and the place of the fault is named."""
+    """A wrong edit is refused with the place of the fault, and the trigger does not change."""
     async with scheduled.in_process(project) as service:
         added = await service.add(**FILES)
         answer = await service.http.patch(f"/api/triggers/{added['trigger_id']}", json=body)
@@ -90,7 +90,7 @@ async def test_a_wrong_edit_of_a_trigger_is_refused_at_its_place(
 
 
 async def test_an_edited_endpoint_is_told_elsewhere_and_nothing_twice(tmp_path: Path) -> None:
-    """A new address and other kinds count for the next message, also after a restart; what was told stays told."""
+    """A new address and other kinds apply to the next message, also after a restart; no message is repeated."""
     project = Project(tmp_path)
     allowed: dict[str, Any] = {"notify_allowed": ("127.0.0.0/8",)}
     async with endpoints.receiver() as first, endpoints.receiver() as second:
@@ -128,7 +128,7 @@ async def test_an_edited_endpoint_is_told_elsewhere_and_nothing_twice(tmp_path: 
 async def test_a_wrong_edit_of_an_endpoint_is_refused_at_its_place(
     service: served.Served, body: dict[str, Any], place: str
 ) -> None:
-    """Nothing changes, and the place of the fault is named; an endpoint stays what it is."""
+    """A wrong edit is refused with the place of the fault, and the endpoint does not change."""
     added = (await service.http.post(ADDRESS, json={"url": "https://hooks.example.org/runs"})).json()
     answer = await service.http.patch(f"{ADDRESS}/{added['endpoint_id']}", json=body)
     (shown,) = (await service.http.get(ADDRESS)).json()
@@ -141,7 +141,7 @@ async def test_a_wrong_edit_of_an_endpoint_is_refused_at_its_place(
 
 
 async def test_edits_at_the_same_moment_all_count(service: served.Served) -> None:
-    """Two edits of different fields both stay."""
+    """Two simultaneous edits of different fields both apply."""
     added = (await service.http.post(ADDRESS, json={"url": "https://hooks.example.org/runs"})).json()
     path = f"{ADDRESS}/{added['endpoint_id']}"
     await asyncio.gather(edited(service, path, kinds=["failed"]), edited(service, path, name="Ada"))

@@ -1,6 +1,4 @@
-"""Unreadable is not damaged: what the system refuses to read now is shown beside the run, changes
-nothing, and passes.
-"""
+"""Unreadable is not damaged: a file that cannot be read now is reported beside the run, and the run does not change."""
 
 from __future__ import annotations
 
@@ -21,23 +19,23 @@ REQUESTS = (("resume", "POST", "/resume"), ("delete", "DELETE", ""), ("steps", "
 
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> ReadFaults:
-    """Return what the system refuses."""
+    """Return the switch for system calls that fail."""
     return ReadFaults(monkeypatch)
 
 
 def content(project: projects.Project, run_id: str) -> dict[str, bytes]:
-    """Return what is in a run's folder."""
+    """Return the content of a run's folder."""
     folder = project.data / "runs" / run_id
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 async def listed(service: served.Served, run_id: str) -> dict[str, Any]:
-    """Return a run as the list shows it."""
+    """Return a run's entry in the list."""
     return next(run for run in (await service.http.get("/api/runs")).json() if run["run_id"] == run_id)
 
 
 async def until_listed(service: served.Served, run_id: str, *, readable: bool) -> dict[str, Any]:
-    """Wait until the list shows a run as readable, or as unreadable; nobody looks at its folder for that."""
+    """Wait until the list shows a run as readable or unreadable, without a request for the run itself."""
     etag = ""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while True:
@@ -50,7 +48,7 @@ async def until_listed(service: served.Served, run_id: str, *, readable: bool) -
 
 
 async def left_running(project: projects.Project) -> str:
-    """Start a run whose writer hangs, stop the service, and let the writer speak the next time."""
+    """Leave a run whose writer hung when its service stopped; its writer will answer the next time."""
     project.say("draft", hang=True)
     async with served.in_process(project) as service:
         run_id = await service.start("draft", args=ARRIVAL)
@@ -63,7 +61,7 @@ async def left_running(project: projects.Project) -> str:
 async def test_an_ended_run_that_cannot_be_read_stays_what_it_was(
     project: projects.Project, faults: ReadFaults, code: int
 ) -> None:
-    """List and detail alike show the last known status and the file; nothing is written, and every order is put off."""
+    """List and detail show the last known status and the file; no file is written, and every order is put off."""
     async with served.in_process(project) as service:
         run_id = (await service.run("quick"))["run_id"]
         before = await service.show(run_id)
@@ -97,7 +95,7 @@ async def test_an_ended_run_that_cannot_be_read_stays_what_it_was(
 
 
 async def test_a_failed_run_that_cannot_be_read_keeps_its_code(project: projects.Project, faults: ReadFaults) -> None:
-    """Why it failed is shown as the list knows it."""
+    """The list shows the error code of the failed run."""
     project.say("draft", text="")
     async with served.in_process(project) as service:
         run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
@@ -115,7 +113,7 @@ async def test_a_failed_run_that_cannot_be_read_keeps_its_code(project: projects
 async def test_an_unfinished_run_waits_until_it_can_be_read(
     project: projects.Project, faults: ReadFaults, file: str
 ) -> None:
-    """A service that finds a run unreadable is ready all the same, and continues the run as soon as it can be read."""
+    """A service with an unreadable run is ready, and continues the run as soon as it can be read."""
     run_id = await left_running(project)
     files = content(project, run_id)
     faults.refuse(f"{run_id}/{file}")
@@ -141,8 +139,9 @@ async def test_an_unfinished_run_waits_until_it_can_be_read(
 async def test_an_ended_run_whose_row_lags_behind_is_completed_once_it_can_be_read(
     project: projects.Project, faults: ReadFaults
 ) -> None:
-    """After a power cut that took the row's last move, list and detail show the ending, and the row follows without
-    another start.
+    """After a power cut that lost the row's last change, list and detail show the ending once the run can be read.
+
+    The row follows without another start.
     """
     async with served.in_process(project) as service:
         run_id = (await service.run("quick"))["run_id"]
@@ -162,7 +161,7 @@ async def test_an_ended_run_whose_row_lags_behind_is_completed_once_it_can_be_re
 
 
 async def test_a_stream_waits_until_its_events_can_be_read(project: projects.Project, faults: ReadFaults) -> None:
-    """Following a run whose events cannot be read neither breaks off nor ends; they all come once they can be read."""
+    """The stream of a run whose events cannot be read waits, and sends all events once they can be read."""
     async with served.in_process(project) as service:
         run_id = (await service.run("quick"))["run_id"]
         address = f"/api/runs/{run_id}/events"
@@ -180,7 +179,7 @@ async def test_a_stream_waits_until_its_events_can_be_read(project: projects.Pro
 async def test_a_run_without_a_row_is_shown_and_its_key_is_not_given_twice(
     project: projects.Project, faults: ReadFaults
 ) -> None:
-    """Where the index must be made anew, an unreadable run is listed by its run.json, and repeats wait for its key."""
+    """While the index is rebuilt, an unreadable run is listed by its run.json, and repetitions wait for its key."""
     request: dict[str, Any] = {"json": {"recipe_id": "quick"}, "headers": {"Idempotency-Key": "once"}}
     async with served.in_process(project) as service:
         run_id = (await service.http.post("/api/runs", **request)).json()["run_id"]
@@ -210,7 +209,7 @@ async def test_a_run_without_a_row_is_shown_and_its_key_is_not_given_twice(
 async def test_a_folder_of_runs_that_cannot_be_listed_is_no_empty_list(
     project: projects.Project, faults: ReadFaults
 ) -> None:
-    """Where the folder of all runs cannot be listed at the start, lists are put off and nothing is forgotten."""
+    """If the folder of all runs cannot be listed at the start, lists are refused for now and no run is forgotten."""
     run_id = await left_running(project)
     faults.refuse("/runs", errno.EMFILE, ("listdir",))
     async with served.in_process(project) as service:
@@ -228,7 +227,7 @@ async def test_a_folder_of_runs_that_cannot_be_listed_is_no_empty_list(
 async def test_an_issue_that_cannot_be_read_is_not_gone(
     project: projects.Project, faults: ReadFaults, has_row: bool
 ) -> None:
-    """It is listed by its row, or lists are put off; it is neither unknown nor damaged, and what names it stays."""
+    """An unreadable issue is listed by its row, or lists are put off; it is not reported as unknown or damaged."""
     async with served.in_process(project) as service:
         issue = (await service.http.post("/api/issues", json={"title": "Look here"})).json()
     at, ending = f"/api/issues/{issue['issue_id']}", f"{issue['issue_id']}.json"
@@ -252,7 +251,7 @@ async def test_an_issue_that_cannot_be_read_is_not_gone(
 async def test_a_plan_that_cannot_be_read_is_not_damaged_and_holds_up_no_other(
     project: projects.Project, faults: ReadFaults
 ) -> None:
-    """Its address and the list of plans are put off, another plan goes on, and so does this one when it can be read."""
+    """The plan and the list of plans are refused for now; another plan continues, and this one once it can be read."""
     tasks = [{"description": "Do it.", "recipe_id": "quick"}]
     plans = []
     async with served.in_process(project) as service:
@@ -281,7 +280,7 @@ async def test_a_plan_that_cannot_be_read_is_not_damaged_and_holds_up_no_other(
 async def test_a_recipe_that_cannot_be_read_is_not_invalid(
     project: projects.Project, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    """A start is put off, not refused, and succeeds as soon as every file of it can be read, though none has changed.
+    """A start is refused for now, and succeeds as soon as every file of the recipe can be read, even if unchanged.
 
     A prompt that cannot be read is never replaced by another layer's.
     """

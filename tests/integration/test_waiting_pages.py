@@ -28,7 +28,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def anonymous(text: str) -> str:
-    """Return an output without what differs from run to run, its columns one space apart."""
+    """Return an output without values that differ from run to run, and with single spaces between columns."""
     text = re.sub(r"\d{8}T\d{6}Z-[a-z0-9]{6}\.[0-9a-f]{12}", "GATE_ID", text)
     text = re.sub(r"\d{8}T\d{6}Z-[a-z0-9]{6}", "RUN_ID", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
@@ -36,7 +36,7 @@ def anonymous(text: str) -> str:
 
 
 async def test_the_example_of_why(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    """The recipe of the page waits, and the command explains it in the words of the page."""
+    """The recipe of the page waits, and the command prints the explanation of the page."""
     project.write(".control-room/recipes/amplifier/publish.yaml", blocks(WHY, "yaml")[0])
     async with served.in_process(project) as service:
         run_id = await service.start("publish")
@@ -55,7 +55,7 @@ async def test_the_example_of_why(project: Project, capsys: pytest.CaptureFixtur
 
 
 async def test_the_example_of_concurrency(project: Project) -> None:
-    """A second run with the body of the page waits, the policies do as its table says, and a wrong key is refused."""
+    """A second run with the body of the page waits, policies match the page's table, and a wrong key is refused."""
     project.write(".control-room/recipes/amplifier/publish.yaml", blocks(WHY, "yaml")[0])
     body = json.loads(blocks(CONCURRENCY, "json")[0])
     async with served.in_process(project) as service:
@@ -91,7 +91,7 @@ async def test_the_example_of_concurrency(project: Project) -> None:
 
 
 def test_the_command_of_concurrency(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command of the page is refused while a run holds the key, and executes once none does."""
+    """The command of the page is refused while a run has the key, and executes afterwards."""
     project.write(".control-room/recipes/amplifier/publish.yaml", blocks(WHY, "yaml")[0])
     command = [*shlex.split(blocks(CONCURRENCY, "sh")[0])[1:], "--project", str(project.root)]
 

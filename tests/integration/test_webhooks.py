@@ -24,7 +24,7 @@ BODY = {"ref": "refs/heads/main", "commits": [{"id": "c0ffee", "files": ["a/b"]}
 
 
 def greeting() -> dict[str, Any]:
-    """Return a recipe that takes any text as `what`."""
+    """Return a recipe that accepts any text as `what`."""
     schema = {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]}
     return quick("greeting") | {"args_schema": schema, "task_patterns": []}
 
@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Project:
 
 
 async def test_a_delivery_starts_a_run_with_arguments_from_its_body(project: Project) -> None:
-    """The address is the credential, although the service has a token; the run is on disk when it is answered."""
+    """The address is the credential, even if the service has a token; the run is on disk before the answer."""
     async with scheduled.in_process(project, api_token=TOKEN) as service:
         service.http.headers["Authorization"] = f"Bearer {TOKEN}"
         added = await _hook(service)
@@ -63,7 +63,7 @@ async def test_a_delivery_starts_a_run_with_arguments_from_its_body(project: Pro
 
 @pytest.mark.parametrize("change", ["secret", "trigger", "both"])
 async def test_a_wrong_address_is_answered_as_no_address(project: Project, change: str) -> None:
-    """Whatever part of an address is wrong, the answer is the same, and nothing starts."""
+    """A wrong address gets the same answer, whichever part is wrong, and starts no run."""
     async with scheduled.in_process(project) as service:
         added = await _hook(service)
         _, hooks, trigger_id, secret = added["address"].split("/")
@@ -81,7 +81,7 @@ async def test_a_wrong_address_is_answered_as_no_address(project: Project, chang
 
 
 async def test_a_repeated_delivery_finds_its_run(project: Project) -> None:
-    """Deliveries with one id start one run, also after a restart; without an id each starts its own."""
+    """Deliveries with the same id start one run, also after a restart; each delivery without an id starts a run."""
     one = {"webhook-id": "msg_1"}
     async with scheduled.in_process(project) as service:
         added = await _hook(service)
@@ -164,7 +164,7 @@ async def test_forms_of_github_are_signed(
 
 
 async def test_deliveries_without_a_signature_have_one_line_a_minute(project: Project) -> None:
-    """A sender that knows only the address cannot fill the history, and causes one write a minute at most."""
+    """Unsigned deliveries cannot fill the history, and cause at most one write a minute."""
     async with scheduled.in_process(project) as service:
         added = await _hook(service, scheme="standard")
 
@@ -192,7 +192,7 @@ async def test_deliveries_during_a_pause_are_noted_each(project: Project) -> Non
 
 
 async def test_deliveries_of_standard_webhooks_are_signed_and_fresh(project: Project) -> None:
-    """A signature covers id, timestamp and bytes; an old timestamp is refused, one of several signatures suffices."""
+    """A signature covers id, timestamp and bytes; an old timestamp is refused; one of several signatures suffices."""
     async with scheduled.in_process(project) as service:
         added = await _hook(service, scheme="standard")
         key, body = pointers.key_of(added["signing_secret"]), json.dumps(BODY).encode()
@@ -214,7 +214,7 @@ async def test_deliveries_of_standard_webhooks_are_signed_and_fresh(project: Pro
 
 
 def test_signatures_are_those_of_standard_webhooks() -> None:
-    """The example of the specification has the signature that it gives."""
+    """The example of the specification has the computed signature."""
     key = pointers.key_of("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
     assert key is not None
     body = b'{"email":"test@example.com","username":"test_user"}'
@@ -240,13 +240,13 @@ def test_signatures_are_those_of_standard_webhooks() -> None:
     ],
 )
 def test_pointers_lead_to_values(pointer: str, expected: dict[str, Any]) -> None:
-    """A pointer is followed as RFC 6901 says; one that leads nowhere gives no argument."""
+    """A pointer is resolved by RFC 6901; one without a target gives no argument."""
     assert pointers.is_pointer(pointer)
     assert pointers.resolved(BODY, {"what": pointer}) == expected
 
 
 async def test_a_delivery_that_fits_no_run_tells_the_sender_nothing(project: Project) -> None:
-    """The answer has one code for every reason; the history of the trigger holds the reason."""
+    """The answer has one code for every reason; the trigger's history contains the reason."""
     async with scheduled.in_process(project) as service:
         added = await _hook(service)
         answer = await service.http.post(added["address"], json={"commits": []})
@@ -257,7 +257,7 @@ async def test_a_delivery_that_fits_no_run_tells_the_sender_nothing(project: Pro
 
 
 async def test_deliveries_wait_in_a_queue(tmp_path: Path) -> None:
-    """With `queue` a delivery during a run is accepted without a run, keeps its arguments, and starts later."""
+    """With `queue`, a delivery during a run is accepted without a run, keeps its arguments, and starts one later."""
     project = Project(tmp_path)
     project.say("draft", text="Done.", delay_seconds=held.DELAY_SECONDS)
     async with scheduled.in_process(project) as service:
@@ -274,7 +274,7 @@ async def test_deliveries_wait_in_a_queue(tmp_path: Path) -> None:
 
 
 async def test_a_delivery_does_not_overtake_those_that_wait(tmp_path: Path) -> None:
-    """With `queue` it starts after them also where no run is unfinished when it arrives."""
+    """With `queue`, a delivery starts after those that wait, even if no run is unfinished when it arrives."""
     async with scheduled.in_process(Project(tmp_path)) as service:
         added = await service.add(webhook={}, overlap="queue")
         assert service.app is not None
@@ -290,7 +290,7 @@ async def test_a_delivery_does_not_overtake_those_that_wait(tmp_path: Path) -> N
 
 
 async def test_secrets_are_in_no_log(project: Project, caplog: pytest.LogCaptureFixture) -> None:
-    """A delivery that breaks the service leaves no secret in its log."""
+    """A delivery that causes an error of the service leaves no secret in the log."""
     async with scheduled.in_process(project) as service:
         added = await _hook(service)
         assert service.app is not None
@@ -306,7 +306,7 @@ async def test_secrets_are_in_no_log(project: Project, caplog: pytest.LogCapture
 
 
 async def test_a_kind_of_site_guard_stays(project: Project) -> None:
-    """A delivery to a host that is not allowed is refused before anything else."""
+    """A delivery to a host that is not allowed is refused before any other check."""
     async with scheduled.in_process(project, allowed_hosts=("hooks.example.org",)) as service:
         added = await _hook(service)
         url = added["address"]

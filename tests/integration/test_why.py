@@ -1,4 +1,4 @@
-"""Why a run does not move: for each state and kind of wait, one sentence that is true, and the chain behind it."""
+"""Why a run does not move: for each state and kind of wait, one correct sentence and the chain behind it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def why(service: served.Served, run_id: str) -> dict[str, Any]:
 
 
 async def until_told(service: served.Served, run_id: str, words: str) -> dict[str, Any]:
-    """Ask until the chain has these words."""
+    """Poll until the chain contains these words."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while True:
             told = await why(service, run_id)
@@ -43,7 +43,7 @@ def kinds(told: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 async def test_a_grandchild_at_a_gate(project: Project) -> None:
-    """The chain leads through child and grandchild to the question, with the command that answers it."""
+    """The chain leads through child and grandchild to the question, with the command that answers the question."""
     asking.add(project, "top", {"child": "go", "recipe_id": "middle"})
     asking.add(project, "middle", {"child": "on", "recipe_id": "ship"})
     asking.add(project, "ship", *asking.SHIP)
@@ -69,7 +69,7 @@ async def test_a_grandchild_at_a_gate(project: Project) -> None:
 
 
 async def test_a_workspace_that_another_run_holds(project: Project) -> None:
-    """A run that needs a workspace alone names its holder, and why that one does not move."""
+    """A run that needs a workspace alone names the run in it, and why that run does not move."""
     asking.add(project, "ship", *asking.SHIP)
     async with asking.in_process(project) as service:
         holder = await service.start("ship", exclusive_workspace=True)
@@ -82,7 +82,7 @@ async def test_a_workspace_that_another_run_holds(project: Project) -> None:
 
 
 async def test_a_place_in_the_queue(project: Project, held: Held) -> None:
-    """A queued run tells its place, how many wait, and which runs execute."""
+    """The explanation of a queued run names its place, the length of the queue, and the running runs."""
     project.say("draft", text=REPLY, delay_seconds=DELAY_SECONDS)
     async with served.in_process(project, max_running=1) as service:
         first = await service.start("draft", args=ARRIVAL)
@@ -99,7 +99,7 @@ async def test_a_place_in_the_queue(project: Project, held: Held) -> None:
 
 
 async def test_an_agent_at_work_and_a_prompt_behind_it(project: Project, held: Held) -> None:
-    """An agent that speaks is named with its backend; a prompt that waits for it tells its place there."""
+    """A working agent is named with its backend; the explanation of a waiting prompt names its place in the queue."""
     project.say("*", text=REPLY, delay_seconds=DELAY_SECONDS)
     conversation = "5a6ab3a0-3f3e-4ab1-8ad4-7a2f0c1d2e3f"
     asking.add(
@@ -119,7 +119,7 @@ async def test_an_agent_at_work_and_a_prompt_behind_it(project: Project, held: H
 
 
 async def test_a_prompt_behind_the_limit_of_its_backend(project: Project, held: Held) -> None:
-    """The setting that lets a prompt wait is named, with its value."""
+    """The explanation names the setting that makes a prompt wait, with its value."""
     project.say("*", text=REPLY, delay_seconds=DELAY_SECONDS)
     agents = json.loads((project.data / "agents.json").read_text())
     agents["backends"]["said"] = {**agents["backends"]["said"], "max_parallel": 1}
@@ -137,8 +137,9 @@ async def test_a_prompt_behind_the_limit_of_its_backend(project: Project, held: 
 
 
 async def test_a_call_behind_the_call_of_another_run(project: Project, held: Held) -> None:
-    """Within a budget of tokens a call names the run whose call it waits for, and what to do if that one waits, too;
-    a run that names its parent does not wait.
+    """Within a budget of tokens a call names the run whose call it waits for, and the remedy if that one waits, too.
+
+    A run that names its parent does not wait.
     """
     project.say("draft", text=REPLY, delay_seconds=DELAY_SECONDS)
     async with served.in_process(project) as service:
@@ -159,7 +160,7 @@ async def test_a_call_behind_the_call_of_another_run(project: Project, held: Hel
 
 
 async def test_a_silent_agent(project: Project, held: Held) -> None:
-    """An agent that says nothing for long is told in the detail, the metrics, an event and the explanation."""
+    """Detail, metrics, an event and the explanation show that an agent has been silent for long."""
     project.say("draft", text=REPLY, delay_seconds=DELAY_SECONDS)
     async with served.in_process(project, stalled_after_seconds=0.2) as service:
         run_id = await service.start("draft", args=ARRIVAL)
@@ -184,7 +185,7 @@ async def test_a_silent_agent(project: Project, held: Held) -> None:
 
 
 async def test_a_time_limit_is_raised(project: Project, held: Held) -> None:
-    """A run that has taken its time names the limit and the command that raises it; the raise sends it on."""
+    """A run at its time limit names the limit and the command that raises it; a raise continues the run."""
     project.say("draft", text=REPLY, delay_seconds=DELAY_SECONDS)
     async with served.in_process(project) as service:
         run_id = await service.start("draft", args=ARRIVAL, limits={"wall_seconds": 1})
@@ -201,7 +202,7 @@ async def test_a_time_limit_is_raised(project: Project, held: Held) -> None:
 
 
 async def test_times_files_and_retries(project: Project) -> None:
-    """A timer and a retry tell their time, and a wait for files its pattern."""
+    """A timer and a retry show their time, and a wait for files its pattern."""
     asking.add(project, "wait", {"timer": "nap", "seconds": 3000})
     asking.add(project, "files", {"files": "drop", "pattern": "inbox/*.md"})
     missing = {"scene_path": "Story/Scenes/none.md"}
@@ -221,7 +222,7 @@ async def test_times_files_and_retries(project: Project) -> None:
 
 
 async def test_pauses_and_endings(project: Project) -> None:
-    """A paused, a failed, a cancelled and a denied run tell how they came to rest and which command sends them on."""
+    """A paused, failed, cancelled or denied run explains its end, and the command that continues it."""
     asking.add(project, "ship", *asking.SHIP)
     asking.add(project, "fails", {"check": "look", "path": "none.md"})
     async with asking.in_process(project) as service:
@@ -249,7 +250,7 @@ async def test_pauses_and_endings(project: Project) -> None:
 
 
 async def test_a_child_cancelled_with_its_parent(project: Project) -> None:
-    """It names the run that started it, which is the one to resume; the id of a plan is told from that of a run."""
+    """A cancelled child names its parent as the run to resume; the id of a plan is recognised."""
     asking.add(project, "top", {"child": "go", "recipe_id": "ship"})
     asking.add(project, "ship", *asking.SHIP)
     async with asking.in_process(project) as service:
@@ -268,7 +269,7 @@ async def test_a_child_cancelled_with_its_parent(project: Project) -> None:
 
 
 async def test_a_parked_run(project: Project) -> None:
-    """A run whose language is not known here tells that, and what sends it on."""
+    """A run of an unknown dialect explains this, and names the command that continues it."""
     asking.add(project, "ship", *asking.SHIP)
     async with asking.in_process(project) as service:
         run_id = await service.start("ship")
@@ -283,7 +284,7 @@ async def test_a_parked_run(project: Project) -> None:
 
 
 async def test_what_cannot_be_read_and_what_is_damaged(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that cannot be read now is named with the next try, a damaged journal with the command that repairs it."""
+    """An unreadable file is named with the next try, a damaged journal with the command that repairs it."""
     async with served.in_process(project) as service:
         unread, damaged = [(await service.run("quick"))["run_id"] for _ in range(2)]
     faults = ReadFaults(monkeypatch)
@@ -301,7 +302,7 @@ async def test_what_cannot_be_read_and_what_is_damaged(project: Project, monkeyp
 
 
 async def test_a_disk_that_takes_nothing(project: Project, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that waits for room says so, and that it continues by itself."""
+    """A run that waits for space reports this, and that it will continue by itself."""
     from app.storage.runs import folder_log
 
     project.say("draft", text=REPLY, delay_seconds=DELAY_SECONDS)
@@ -327,7 +328,7 @@ async def test_a_disk_that_takes_nothing(project: Project, held: Held, monkeypat
 
 
 async def test_without_a_service_nothing_executes(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command line explains from the journals alone: what waits, that no service runs, and how to start one."""
+    """The command line explains from the journals: what waits, that no service runs, and how to start one."""
     recipe = {
         "name": "asking",
         "description": "Ask",
@@ -374,7 +375,7 @@ async def test_without_a_service_nothing_executes(project: Project, capsys: pyte
 
 
 async def test_the_command_asks_a_server(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    """With --server the command prints what the service answers."""
+    """With --server, the command prints the answer of the service."""
     with served.in_a_thread(project) as address:
 
         def ask(*arguments: str) -> int:

@@ -1,4 +1,4 @@
-"""Speaking with agents over the WebSocket: every message with its fields, in the order in which things happen."""
+"""Conversations with agents over the WebSocket: every message with its fields, in the order of events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STARTED = {"recipe_id": "review-and-commit", "backend": "said"}
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[listening.Listening]:
-    """Return the service over the project, on a loopback port."""
+    """Return the service of the project, on a loopback port."""
     async with listening.on_a_port(project) as service:
         yield service
 
@@ -38,7 +38,7 @@ def _without(told: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
 
 
 async def test_a_recipe_is_told_from_start_to_end(service: listening.Listening) -> None:
-    """Every step, reply, reminder and transition of a recipe is a message with its fields, numbered upwards."""
+    """Every step, reply, reminder and transition of a recipe is a message with its fields and a rising number."""
     service.project.say("code-review", text="hm")
     service.project.say("code-review.reminder", text=says("no-issues"))
     service.project.say("commit", text=says("committed"))
@@ -76,7 +76,7 @@ async def test_a_recipe_is_told_from_start_to_end(service: listening.Listening) 
 
 
 async def test_the_numbers_are_those_of_the_events(service: listening.Listening) -> None:
-    """A message has the number of the event that it tells, so both streams of a run can be laid side by side."""
+    """A message has the number of its event, so that both streams of a run can be compared."""
     service.project.say("*", text=recipe_harness.OTHER_SAID)
     async with service.client() as client:
         await client.say("start_recipe", **STARTED)
@@ -94,7 +94,7 @@ async def test_the_numbers_are_those_of_the_events(service: listening.Listening)
 
 
 async def test_a_recipe_that_reports_nothing(service: listening.Listening) -> None:
-    """No outcome, even when asked again, exits the recipe with the reason and what was wrong."""
+    """If the agent reports no outcome even when asked again, the recipe exits with the reason and the fault."""
     service.project.say("*", text="{bad}")
     async with service.client() as client:
         await client.say("start_recipe", **STARTED)
@@ -106,7 +106,7 @@ async def test_a_recipe_that_reports_nothing(service: listening.Listening) -> No
 
 
 async def test_an_agent_that_fails(service: listening.Listening) -> None:
-    """What an agent failed with is told with its code before the recipe is left."""
+    """An error of an agent is sent with its code before the recipe exits."""
     service.project.say("code-review", error={"code": "agent_error", "message": "no credit"})
     async with service.client() as client:
         await client.say("start_recipe", **STARTED)
@@ -120,7 +120,7 @@ async def test_an_agent_that_fails(service: listening.Listening) -> None:
 
 
 async def test_a_guardrail_ends_the_recipe(service: listening.Listening) -> None:
-    """A limit in the arguments holds, and the exit names it."""
+    """A limit in the arguments ends the recipe, and the exit names the limit."""
     service.project.say("code-review", text=says("no-issues"))
     async with service.client() as client:
         await client.say("start_recipe", recipe_id="review-and-commit", args={"backend": "said", "max_steps": 1})
@@ -152,7 +152,7 @@ async def test_a_restart_is_told_in_both_conversations(service: listening.Listen
 
 
 async def test_the_recipes_are_listed(service: listening.Listening) -> None:
-    """The list has what a menu shows, of the project's recipes too; broken ones and other languages are left out."""
+    """The list contains the fields of a menu, the project's included; broken ones and other languages are absent."""
     _write(service.project, recipe_harness.recipe(id="ours"))
     _write(service.project, recipe_harness.recipe(id="broken", initialStep="nowhere"))
     async with service.client() as client:
@@ -167,7 +167,7 @@ async def test_the_recipes_are_listed(service: listening.Listening) -> None:
     assert "backend" in listed["ours"]["args_schema"]["properties"]
 
 
-# -- what cannot be started
+# -- refused starts
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ async def test_the_recipes_are_listed(service: listening.Listening) -> None:
     ],
 )
 async def test_a_recipe_that_cannot_be_started(service: listening.Listening, fields: Any, code: str) -> None:
-    """The refusal names the conversation that was asked for and a code, and nothing has begun."""
+    """The refusal names the requested conversation and a code, and no recipe starts."""
     async with service.client() as client:
         answer = await client.ask("start_recipe", **fields)
         quiet = await client.silence()
@@ -199,7 +199,7 @@ async def test_a_recipe_that_cannot_be_started(service: listening.Listening, fie
 
 
 async def test_a_prompt_is_answered(service: listening.Listening) -> None:
-    """A prompt in a new conversation is answered in it, and the next one goes on in the same."""
+    """A prompt without a conversation is answered in a new one, and the next prompt continues that one."""
     service.project.say("prompt", text="Hello.")
     async with service.client() as client:
         await client.say("prompt", text="Hi!", backend="said", session_id=None, working_directory=None)
@@ -220,7 +220,7 @@ async def test_a_prompt_is_answered(service: listening.Listening) -> None:
 
 
 async def test_a_prompt_that_fails(service: listening.Listening) -> None:
-    """What an agent failed with is an error about its run, and the conversation is idle again."""
+    """An error of an agent is an error message about its run, and the conversation is idle again."""
     service.project.say("prompt", error={"code": "agent_error", "message": "no credit"})
     async with service.client() as client:
         await client.say("prompt", text="Hi!", backend="said")
@@ -246,7 +246,7 @@ async def test_a_prompt_has_an_hour(service: listening.Listening) -> None:
 
 
 async def test_a_long_reply_is_told_whole(service: listening.Listening) -> None:
-    """A reply that does not fit a journal line is sent whole, live and when it is told again."""
+    """A reply too large for a journal line is sent whole, live and when it is repeated."""
     text = " ".join(f"é{number}" for number in range(30_000))
     service.project.say("prompt", text=text)
     async with service.client() as client:
@@ -260,7 +260,7 @@ async def test_a_long_reply_is_told_whole(service: listening.Listening) -> None:
 
 
 async def test_a_prompt_is_not_paid_twice(service: listening.Listening) -> None:
-    """A prompt that is repeated with its key finds the first one's run, and its reply."""
+    """A prompt that is repeated with its key finds the first one's run and reply."""
     service.project.say("prompt", text="Hello.")
     asked = {"text": "Hi!", "backend": "said", "idempotency_key": "key-1"}
     async with service.client() as client:
@@ -279,7 +279,7 @@ async def test_a_prompt_is_not_paid_twice(service: listening.Listening) -> None:
 
 
 async def test_a_conversation_has_one_speaker(service: listening.Listening) -> None:
-    """While a recipe or a prompt has a conversation, others are told that it is locked, and by which run."""
+    """While a recipe or a prompt uses a conversation, other requests are refused as locked, with the run's id."""
     service.project.say("code-review", hang=True)
     service.project.say("prompt", hang=True)
     async with service.client() as client:
@@ -305,7 +305,7 @@ async def test_a_conversation_has_one_speaker(service: listening.Listening) -> N
 
 
 async def test_two_prompts_at_once(service: listening.Listening) -> None:
-    """Of two clients that speak in one conversation at the same time, one is heard and one is told why not."""
+    """Of two concurrent prompts in one conversation, one is accepted and the other is refused as locked."""
     service.project.say("prompt", text="Hello.")
     async with service.client() as client, service.client() as other:
         await client.say("prompt", text="Hi!", backend="said")
@@ -328,7 +328,7 @@ async def _ask(client: listening.Client, session_id: str) -> dict[str, Any]:
 
 
 async def test_a_recipe_is_left_while_its_agent_works(service: listening.Listening) -> None:
-    """`exit_recipe` ends the run as cancelled, says so, and lets the conversation go."""
+    """`exit_recipe` ends the run as cancelled, reports this, and releases the conversation."""
     service.project.say("code-review", hang=True)
     async with service.client() as client:
         await client.say("start_recipe", **STARTED)
@@ -346,7 +346,7 @@ async def test_a_recipe_is_left_while_its_agent_works(service: listening.Listeni
 
 
 async def test_a_recipe_that_waits_for_its_workspace(service: listening.Listening) -> None:
-    """A recipe that must wait is told to wait with its run, can be left before it begins, and begins when it can."""
+    """A recipe that must wait is reported with its run, can be left before it begins, and begins in its turn."""
     service.project.say("code-review", hang=True)
     async with service.client() as client:
         await client.say("start_recipe", **STARTED)
@@ -365,7 +365,7 @@ async def test_a_recipe_that_waits_for_its_workspace(service: listening.Listenin
 
 
 async def test_a_recipe_that_was_left_before_it_began_is_sent_on(service: listening.Listening) -> None:
-    """A recipe that never began is told as begun when a person sends it on after all."""
+    """A recipe that was left before it began is reported as started when a person resumes its run."""
     service.project.say("code-review", hang=True)
     async with service.client() as client:
         await client.say("start_recipe", **STARTED)

@@ -1,4 +1,4 @@
-"""The message flows of both documents on the WebSocket, message by message, and the page that lists the messages."""
+"""The message flows of both documents on the WebSocket, message by message, and the page that lists messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORCHESTRATION_DESIGN = {
     "recipe_exited": ["type", "session_id", "reason"],
     "recipe_error": ["type", "session_id", "error"],
 }
-"""Service messages and their fields as section 5.2 shows them."""
+"""Messages of the service with their fields as in section 5.2."""
 
 AGENT_RECIPES = {
     "recipe_started": ["recipe_id", "recipe_label", "session_id", "current_step", "step_count"],
@@ -35,7 +35,7 @@ AGENT_RECIPES = {
     "turn_complete": ["session_id"],
     "session_locked": ["session_id"],
 }
-"""The same for the table of section 16.2."""
+"""Messages with their fields as in the table of section 16.2."""
 
 OTHER = '{"outcome": "other", "otherDescription": "there is no repository"}'
 Told = list[dict[str, Any]]
@@ -43,7 +43,7 @@ Told = list[dict[str, Any]]
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[listening.Listening]:
-    """Return the service over the project, on a loopback port."""
+    """Return the service of the project, on a loopback port."""
     async with listening.on_a_port(project) as service:
         yield service
 
@@ -54,7 +54,7 @@ def _rows(heading: str) -> list[list[list[str]]]:
 
 
 def _story(told: Told) -> list[tuple[Any, ...]]:
-    """Return each message as its type and the facts that tell it apart."""
+    """Return each message as its type and its distinguishing fields."""
     facts = ("step", "from_step", "to_step", "reason", "code")
     return [(message["type"], *(message[name] for name in facts if message.get(name) is not None)) for message in told]
 
@@ -72,7 +72,7 @@ async def _play(service: listening.Listening, recipe_id: str, replies: dict[str,
 
 
 async def test_the_loop_of_orchestration_design(service: listening.Listening) -> None:
-    """Implement, review, fix, review again and commit, started in the words of orchestration-design."""
+    """Implement, review, fix, review again and commit, started with the message of orchestration-design."""
     replies = {
         "implement": says("complete"),
         "code-review": says("issues-found"),
@@ -107,7 +107,7 @@ async def test_the_loop_of_orchestration_design(service: listening.Listening) ->
 
 
 async def test_retries_are_used_up(service: listening.Listening) -> None:
-    """Two replies without an outcome are a retry, then the error of one document and the exit of the other."""
+    """Two replies without an outcome cause a retry, then the error of one document and the exit of the other."""
     told = await _play(service, "review-and-commit", {"*": "{bad}"}, backend="said")
 
     assert _story(told) == [
@@ -124,7 +124,7 @@ async def test_retries_are_used_up(service: listening.Listening) -> None:
 
 
 async def test_what_other_means_is_told(project: Project) -> None:
-    """The description of `other` is told where the recipe is left, and where it goes on all the same."""
+    """Both an exit and a transition by `other` contain the description of `other`."""
     onward = recipe_harness.REVIEW["onOutcome"] | {"other": {"nextStep": "commit", "reason": "nothing to review"}}
     made = recipe_harness.with_step("review", onOutcome=onward) | {"guardrails": {"exitOnOther": False}}
     project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(made))
@@ -138,7 +138,7 @@ async def test_what_other_means_is_told(project: Project) -> None:
 
 
 async def test_every_message_has_the_fields_of_both_documents(service: listening.Listening) -> None:
-    """Over all message types, fields come in the order of each document, and are those of the page."""
+    """The fields of all message types are in the order of each document, and match the page."""
     service.project.say("code-review", text="hm")
     service.project.say("code-review.reminder", text=says("no-issues"))
     service.project.say("commit", hang=True)
@@ -183,7 +183,7 @@ async def _until_waiting(client: listening.Client) -> dict[str, Any]:
 
 
 async def test_the_menu_shows_the_first_prompt(service: listening.Listening) -> None:
-    """The list holds what a menu asks a person to confirm (orchestration-design, 5.4)."""
+    """The list contains the data that a menu asks a person to confirm (orchestration-design, 5.4)."""
     async with service.client() as client:
         answer = await client.ask("get_available_recipes")
     listed = {recipe["recipe_id"]: recipe for recipe in answer["recipes"]}
@@ -195,7 +195,7 @@ async def test_the_menu_shows_the_first_prompt(service: listening.Listening) -> 
 
 
 def test_the_page_lists_what_a_client_may_send() -> None:
-    """The page names every type and field that is taken."""
+    """The page names every accepted type and field."""
     found: dict[str, set[str]] = {}
     kind = ""
     for types, fields, *_ in _rows("## Client messages"):

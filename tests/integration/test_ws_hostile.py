@@ -1,4 +1,4 @@
-"""Clients of the WebSocket that mean ill or do not listen: each is answered or let go of, and nobody else notices."""
+"""Hostile or unresponsive clients of the WebSocket: each is answered or disconnected, without effect on others."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ BAD: list[tuple[Any, str]] = [
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[listening.Listening]:
-    """Return the service over the project, on a loopback port."""
+    """Return the service of the project, on a loopback port."""
     async with listening.on_a_port(project) as service:
         yield service
 
 
 async def test_bad_messages(service: listening.Listening) -> None:
-    """What is wrong with a message is told with a code, and the connection goes on."""
+    """A bad message is answered with a code, and the connection continues."""
     answers = []
     async with service.client() as client:
         for content, _ in BAD:
@@ -106,11 +106,11 @@ STRANGE = [
     " ",
     "",
 ]
-"""Texts that no field expects."""
+"""Unusual texts for any field."""
 
 
 async def test_strange_texts_in_every_field(service: listening.Listening, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever a text field holds, its message is answered, half surrogates with a code of their own."""
+    """Any text in a field is answered, with a code of its own for half surrogates."""
     service.project.say("*", text="Hello.")
     sent = [
         {"type": kind, **REQUIRED.get(kind, {}), name: text, **({} if name == "backend" else BACKEND.get(kind, {}))}
@@ -142,7 +142,7 @@ BACKEND = {"start_recipe": {"backend": "said"}, "prompt": {"backend": "said"}}
 
 
 async def test_near_names_are_offered(service: listening.Listening) -> None:
-    """A misspelt type or field is answered with the one that was probably meant, and its place."""
+    """A misspelt type or field is answered with the most similar one and its place."""
     async with service.client() as client:
         kind = await client.ask("start-recipe")
         name = await client.ask("start_recipe", recip_id="rebase")
@@ -157,7 +157,7 @@ async def test_near_names_are_offered(service: listening.Listening) -> None:
 
 
 async def test_huge_messages_are_not_held(service: listening.Listening) -> None:
-    """A quarter of a gigabyte is dropped as it comes in, whole or in frames, and the connection goes on."""
+    """A quarter of a gigabyte is dropped as it arrives, whole or in frames, and the connection continues."""
     part = bytes(8 * MiB)
     async with listening.wire(service) as wire:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -180,7 +180,7 @@ async def test_huge_messages_are_not_held(service: listening.Listening) -> None:
 
 
 async def test_a_flood_of_empty_frames(service: listening.Listening) -> None:
-    """A message of endless empty frames is too large as any other."""
+    """A message of endless empty frames is too large like any other."""
     async with listening.wire(service) as wire:
         await wire.write(frame(b"", fin=False), *[frame(b"", opcode=0, fin=False)] * 200_000, frame(b"", opcode=0))
         answer = await wire.hear()
@@ -189,7 +189,7 @@ async def test_a_flood_of_empty_frames(service: listening.Listening) -> None:
 
 
 async def test_a_message_in_frames(service: listening.Listening) -> None:
-    """Frames make one message, with control frames between them and cut at any byte on the way."""
+    """Frames form one message, with control frames between them and divided at any byte."""
     content = frame(b'{"type": "get_', fin=False) + frame(b"?", opcode=9) + frame(b'available_recipes"}', opcode=0)
     async with listening.wire(service) as wire:
         for place in range(len(content)):
@@ -202,7 +202,7 @@ async def test_a_message_in_frames(service: listening.Listening) -> None:
 
 
 async def test_text_that_is_none(service: listening.Listening, caplog: pytest.LogCaptureFixture) -> None:
-    """Bytes that are not UTF-8 are told as such, even when a character is cut in two by frames, which is none."""
+    """Bytes that are not UTF-8 are reported, but a character that frames divide is valid."""
     halves = '{"type": "é"}'.encode()
     async with listening.wire(service) as wire:
         await wire.write(frame(b"\xff\xfe"))
@@ -228,7 +228,7 @@ async def test_text_that_is_none(service: listening.Listening, caplog: pytest.Lo
     ],
 )
 async def test_broken_framing(service: listening.Listening, broken: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """What is no WebSocket any more is closed with a code and without a traceback, and others are served."""
+    """Broken framing closes the connection with a code and without a traceback, and other clients are served."""
     async with listening.wire(service) as wire, service.client() as other:
         await wire.write(broken)
         wire.writer.write_eof()
@@ -241,11 +241,11 @@ async def test_broken_framing(service: listening.Listening, broken: bytes, caplo
     assert not [record for record in caplog.records if record.exc_info and record.levelno >= logging.ERROR]
 
 
-# -- who does not listen
+# -- clients that do not read
 
 
 async def test_a_client_that_does_not_listen(service: listening.Listening, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks and asks but takes nothing holds nobody up, costs little memory, and is let go of after a while."""
+    """A client that sends requests and reads no answers delays no other, costs little memory, and is disconnected."""
     monkeypatch.setattr(connections, "STALLED_SECONDS", 0.5)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     async with service.client() as client, listening.wire(service) as deaf:
@@ -273,7 +273,7 @@ async def _write_on(deaf: listening.Wire) -> None:
 
 
 async def test_a_stop_waits_for_nobody(project: Project) -> None:
-    """A service stops at once although a client does not take what it is told."""
+    """A service stops at once even if a client does not read its messages."""
     loop = asyncio.get_running_loop()
     async with contextlib.AsyncExitStack() as later:
         async with listening.on_a_port(project) as service, service.client() as client:
@@ -284,12 +284,12 @@ async def test_a_stop_waits_for_nobody(project: Project) -> None:
             began = loop.time()
         took = loop.time() - began
 
-    # Whoever waits for the client waits for longer.
+    # A service that waits for the client needs longer.
     assert took < 15
 
 
 async def test_only_so_many_runs_are_told(service: listening.Listening, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a client begins is counted as well as what it subscribes to; beyond the limit nothing is begun."""
+    """Runs that a client starts count like subscriptions; beyond the limit, no run is started."""
     monkeypatch.setattr(ws_connection, "MOST_TOLD", 2)
     service.project.say("prompt", hang=True)
     prompt = {"text": "Hi!", "backend": "said"}
@@ -315,7 +315,7 @@ async def test_only_so_many_runs_are_told(service: listening.Listening, monkeypa
     assert locked["type"] == "session_locked"
 
 
-# -- who may come
+# -- allowed origins, hosts and tokens
 
 
 def _refusal(status: InvalidStatus) -> tuple[int, dict[str, Any]]:
@@ -330,7 +330,7 @@ def _refusal(status: InvalidStatus) -> tuple[int, dict[str, Any]]:
     ],
 )
 async def test_pages_of_other_sites(service: listening.Listening, headers: Any, status: int, code: str) -> None:
-    """A page of another site is refused as over HTTP, with a problem document."""
+    """A page of another site is refused with a problem document, as over HTTP."""
     with pytest.raises(InvalidStatus) as refused:
         async with service.client(additional_headers=headers):
             pass
@@ -346,7 +346,7 @@ async def test_own_pages(service: listening.Listening) -> None:
 
 
 async def test_an_unknown_host(service: listening.Listening) -> None:
-    """A name that is not the service's is refused, so that no page can point its own name here."""
+    """An unknown host name is refused, so that a page cannot resolve its own name to the service."""
     answer = await _handshake(service, "Host: evil.example")
 
     assert answer.startswith(b"HTTP/1.1 400 ")
@@ -354,7 +354,7 @@ async def test_an_unknown_host(service: listening.Listening) -> None:
 
 
 async def test_the_token(project: Project) -> None:
-    """With a token, a connection needs it: in the header, or in a subprotocol for pages; nothing else will do."""
+    """With a token, a connection must send it in the header, or for pages in a subprotocol."""
     token = "s3cret-t0ken,with:everything/+="
     encoded = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
     async with listening.on_a_port(project, api_token=token) as service:
@@ -383,7 +383,7 @@ async def test_the_token(project: Project) -> None:
 
 
 async def test_no_page(service: listening.Listening) -> None:
-    """A plain request is told that this address is a WebSocket, and other addresses are none."""
+    """The answer to a plain request names the WebSocket; at other addresses WebSockets are refused."""
     plain = await service.http.get("/ws")
     with pytest.raises(InvalidStatus) as refused:
         async with connect(f"ws://127.0.0.1:{service.port}/nowhere", proxy=None):
@@ -394,7 +394,7 @@ async def test_no_page(service: listening.Listening) -> None:
 
 
 async def test_a_service_that_stops(service: listening.Listening) -> None:
-    """Idle clients are told politely that the service stops, and new ones are closed in the same way."""
+    """Idle clients are informed that the service stops, and new ones are closed in the same way."""
     async with service.client() as client:
         assert await client.silence()
         service.release()
@@ -408,7 +408,7 @@ async def test_a_service_that_stops(service: listening.Listening) -> None:
 
 
 async def test_clients_that_come_and_go(service: listening.Listening) -> None:
-    """Clients that break off in the midst of everything leave nothing behind, and runs go on."""
+    """Clients that disconnect at any moment do not affect others, and runs continue."""
     service.project.say("code-review", text=recipe_harness.OTHER_SAID, delay_seconds=0.3)
     async with service.client() as client:
         await client.say("start_recipe", **STARTED)

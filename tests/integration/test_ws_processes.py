@@ -1,4 +1,4 @@
-"""The WebSocket of the service as users run it: signals, a process that is killed, and the next one."""
+"""The WebSocket of the service as users run it: signals, a killed process, and the next one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS = 60
 
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
-    """Return a project whose agents speak from a script."""
+    """Return a project with scripted agents."""
     return programs.make_project(tmp_path / "project")
 
 
@@ -42,7 +42,7 @@ def _until(socket: ClientConnection, type: str, **fields: Any) -> list[dict[str,
 
 
 def test_a_killed_service(project: programs.Project) -> None:
-    """After kill -9 in mid-recipe the next process goes on; the client that comes back misses nothing."""
+    """After kill -9 during a recipe the next process continues it; a returning client receives all missed messages."""
     project.say(**{"code-review": says("no-issues"), "commit": {"hang": True}})
     with programs.service(project) as service, _connected(service) as socket:
         _say(socket, "start_recipe", recipe_id="review-and-commit", backend="script")
@@ -85,7 +85,7 @@ def test_a_stopped_service(project: programs.Project) -> None:
 
 
 def test_hostile_messages_leave_no_traceback(project: programs.Project) -> None:
-    """Bad messages and broken frames are answered; the log tells no traceback, and the service goes on."""
+    """Bad messages and broken frames are answered; the log contains no traceback, and the service still works."""
     with programs.service(project) as service:
         with _connected(service) as socket:
             answers = []

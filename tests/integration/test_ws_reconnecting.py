@@ -1,4 +1,4 @@
-"""Coming back: what a client of the WebSocket missed is told again, by the same process or the next one."""
+"""Reconnecting: the same process or the next one sends a client of the WebSocket the messages that it missed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STARTED = {"recipe_id": "review-and-commit", "backend": "said"}
 
 @pytest.fixture
 async def service(project: Project) -> AsyncIterator[listening.Listening]:
-    """Return the service over the project, on a loopback port."""
+    """Return the service of the project, on a loopback port."""
     async with listening.on_a_port(project) as service:
         yield service
 
@@ -33,7 +33,7 @@ async def _whole(service: listening.Listening, **fields: Any) -> list[dict[str, 
 
 
 async def test_the_same_is_told_again(service: listening.Listening) -> None:
-    """A client that comes back hears the same messages again, from the first or behind the last one that it heard."""
+    """A returning client receives the same messages again, from the first or after the last one it received."""
     service.project.say("code-review", text="hm")
     service.project.say("code-review.reminder", text=says("no-issues"))
     service.project.say("commit", text=says("committed"))
@@ -48,7 +48,7 @@ async def test_the_same_is_told_again(service: listening.Listening) -> None:
 
 
 async def test_nothing_was_missed(service: listening.Listening) -> None:
-    """A client that has heard everything is told once more that the conversation is idle."""
+    """A client that has missed no message receives once more that the conversation is idle."""
     service.project.say("*", text=recipe_harness.OTHER_SAID)
     async with service.client() as client:
         await client.say("start_recipe", **STARTED)
@@ -59,7 +59,7 @@ async def test_nothing_was_missed(service: listening.Listening) -> None:
 
 
 async def test_missed_messages_come_before_new_ones(service: listening.Listening) -> None:
-    """Who subscribes in mid-recipe hears what was missed, and then what happens, without a gap or a repetition."""
+    """A client that subscribes during a recipe receives missed messages, then live ones, without gap or repetition."""
     service.project.say("code-review", text=says("no-issues"))
     service.project.say("commit", text=says("committed"), delay_seconds=0.5)
     async with service.client() as client:
@@ -73,7 +73,7 @@ async def test_missed_messages_come_before_new_ones(service: listening.Listening
 
 
 async def test_a_lost_reply_is_found(service: listening.Listening) -> None:
-    """A client that goes away before its prompt is answered finds the reply when it comes back."""
+    """A client that disconnects before the answer to its prompt finds the reply when it returns."""
     service.project.say("prompt", text="Hello.", delay_seconds=0.3)
     async with service.client() as client:
         await client.say("prompt", text="Hi!", backend="said", idempotency_key="lost")
@@ -88,7 +88,7 @@ async def test_a_lost_reply_is_found(service: listening.Listening) -> None:
 
 
 async def test_everybody_in_a_conversation_hears_it(service: listening.Listening) -> None:
-    """A subscriber hears what others begin in the conversation later, over HTTP too."""
+    """A subscriber receives runs that others start in the conversation later, over HTTP too."""
     service.project.say("prompt", text="Hello.")
     service.project.say("code-review", text=recipe_harness.OTHER_SAID)
     async with service.client() as client, service.client() as other:
@@ -107,7 +107,7 @@ async def test_everybody_in_a_conversation_hears_it(service: listening.Listening
 
 
 async def test_later_runs_are_told_behind_the_known_one(service: listening.Listening) -> None:
-    """With the run that it heard last, a client is told the rest of that, and then the newest run whole."""
+    """A client that names its last run receives the rest of that run, and then the newest run whole."""
     service.project.say("prompt", text="Hello.")
     async with service.client() as client:
         await client.say("prompt", text="Hi!", backend="said")
@@ -123,7 +123,7 @@ async def test_later_runs_are_told_behind_the_known_one(service: listening.Liste
 
 
 async def test_a_resumed_run_is_told_on(service: listening.Listening) -> None:
-    """When a person sends a failed run on, the conversation's clients hear that the recipe has started again."""
+    """When a person resumes a failed run, the conversation's clients receive that the recipe has started again."""
     service.project.say("code-review", error={"code": "agent_error", "message": "no credit"})
     async with service.client() as client:
         await client.say("start_recipe", **STARTED)
@@ -139,7 +139,7 @@ async def test_a_resumed_run_is_told_on(service: listening.Listening) -> None:
 
 
 async def test_a_recipe_outlives_the_service(project: Project) -> None:
-    """A service that stops in mid-recipe says when to come again; the next one goes on, and nothing is told twice."""
+    """A service that stops during a recipe asks clients to return; the next one continues, and repeats no message."""
     project.say("code-review", text=says("no-issues"))
     project.say("commit", hang=True)
     async with listening.on_a_port(project) as service, service.client() as client:
@@ -162,7 +162,7 @@ async def test_a_recipe_outlives_the_service(project: Project) -> None:
 
 
 async def test_a_prompt_outlives_the_service(project: Project) -> None:
-    """A prompt that a stop cut off is sent again by the next service, and answered in the same conversation."""
+    """A prompt that a stop interrupted is sent again by the next service, and answered in the same conversation."""
     project.say("prompt", hang=True)
     async with listening.on_a_port(project) as service:
         async with service.client() as client:
@@ -179,7 +179,7 @@ async def test_a_prompt_outlives_the_service(project: Project) -> None:
 
 
 async def test_a_conversation_after_a_restart_is_found_again(project: Project) -> None:
-    """The conversation that a recipe has moved on to is found by its own id, also by the next service."""
+    """The conversation to which a recipe has moved is found by its own id, also by the next service."""
     again = json.loads(json.dumps(recipe_harness.AGAIN).replace('"small"', '"again"'))
     recipe = recipe_harness.recipe(id="again", initialStep="commit", steps={"commit": again})
     project.write(".control-room/recipes/agent_recipes/again.json", json.dumps(recipe))
@@ -211,7 +211,7 @@ async def test_a_conversation_after_a_restart_is_found_again(project: Project) -
     ],
 )
 async def test_what_is_not_there(service: listening.Listening, fields: Any, code: str) -> None:
-    """A conversation or run that does not exist is told as such, and so is a number that cannot be one."""
+    """An unknown conversation or run is an error, and so is an invalid number."""
     async with service.client() as client:
         answer = await client.ask("subscribe", **fields)
 
@@ -219,7 +219,7 @@ async def test_what_is_not_there(service: listening.Listening, fields: Any, code
 
 
 async def test_a_run_without_a_conversation(service: listening.Listening) -> None:
-    """A run of a language without conversations is not told here."""
+    """A run of a language without conversations cannot be followed here."""
     run_id = (await service.run("quick", description="arrival"))["run_id"]
     async with service.client() as client:
         answer = await client.ask("subscribe", session_id="any", run_id=run_id)
@@ -228,7 +228,7 @@ async def test_a_run_without_a_conversation(service: listening.Listening) -> Non
 
 
 async def test_many_clients(service: listening.Listening) -> None:
-    """A hundred clients of one conversation all hear the same."""
+    """A hundred clients of one conversation all receive the same messages."""
     service.project.say("code-review", text=says("no-issues"), delay_seconds=0.3)
     service.project.say("commit", text=says("committed"))
     async with service.client() as client:

@@ -1,5 +1,5 @@
-"""Inside the environment of a product: programs that know only the standard library and that product.
+"""Inside the environment of a product: programs that import only the standard library and that product.
 
-Each does one workload once. It is given its order as JSON in its only argument, answers one JSON line for each figure,
-and ends with its whole process group when its standard input ends.
+Each does one workload once. It receives its order as JSON in its only argument, and answers with one JSON line for each
+figure. It ends with its whole process group when its standard input ends.
 """

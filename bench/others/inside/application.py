@@ -1,4 +1,4 @@
-"""A small FastAPI application around a product that has no HTTP door of its own."""
+"""A small FastAPI application around a product that has no HTTP interface of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.others.inside import http
 
 @contextlib.asynccontextmanager
 async def serving(run: Callable[[], Awaitable[object]]) -> AsyncIterator[http.Door]:
-    """Serve `POST /runs`, which starts a run and answers when it has ended; yield that door."""
+    """Serve `POST /runs`, which starts a run and answers when the run has ended; yield that door."""
     app = fastapi.FastAPI(openapi_url=None)
 
     @app.post("/runs")

@@ -1,4 +1,4 @@
-"""The census: what all processes of a product's group hold and have used."""
+"""The census: memory and CPU time of all processes of a product's group."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time that this process group has used, by all threads of its living processes."""
+    """Return the CPU time that all threads of the living processes of this group have used."""
     ticks = sum(int(fields[11]) + int(fields[12]) for _, fields in _members())
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def resident_bytes() -> int:
-    """Return the memory that this process group holds."""
+    """Return the resident memory of this process group."""
     return sum(int(fields[21]) for _, fields in _members()) * os.sysconf("SC_PAGE_SIZE")
 
 

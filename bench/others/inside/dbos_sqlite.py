@@ -1,7 +1,7 @@
 """DBOS with its system database on SQLite.
 
-Durable as SQLite is with `synchronous=FULL`: each commit is synced, and each step is a commit. `journal_mode=WAL` is
-set before the start; DBOS leaves SQLite at its slower default.
+Durability is that of SQLite with `synchronous=FULL`: each commit is synced, and each step is a commit. The program
+sets `journal_mode=WAL` before the start; DBOS leaves SQLite at its slower default.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def nothing() -> None:
 
 @DBOS.workflow()
 async def steps(count: int) -> None:
-    """Do nothing so many times."""
+    """Execute a number of no-op steps."""
     for _ in range(count):
         await nothing()
 

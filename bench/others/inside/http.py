@@ -1,4 +1,4 @@
-"""A small HTTP client: one connection that is kept, one request after the other."""
+"""A small HTTP client: one connection that stays open, one request after the other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """Where a POST starts a run and is answered when the run has ended."""
+    """An address where a POST starts a run and is answered when the run has ended."""
 
     port: int
     """Port on loopback."""
@@ -25,7 +25,7 @@ class Door:
 
 
 class Connection:
-    """A connection that is open."""
+    """An open connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -35,7 +35,7 @@ class Connection:
         """Send a POST of JSON and return the answer's body.
 
         Raises:
-            Refused: the status is no success.
+            Refused: the status does not report success.
             EOFError: the connection was closed.
         """
         kind = "Content-Type: application/json\r\n" if body else ""
@@ -64,7 +64,7 @@ class Connection:
 
 @contextlib.asynccontextmanager
 async def connected(port: int) -> AsyncIterator[Connection]:
-    """Open a connection to a port of loopback, and close it."""
+    """Open a connection to a port of loopback, and close it at the end of the block."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield Connection(reader, writer)

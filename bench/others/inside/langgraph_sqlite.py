@@ -1,7 +1,7 @@
 """LangGraph with its SQLite checkpointer.
 
-Durable by `durability="sync"` (a checkpoint is written before the next node starts) on SQLite with `synchronous=FULL`
-(each commit is synced); the checkpointer itself sets `journal_mode=WAL`.
+Durability comes from `durability="sync"` (a checkpoint is written before the next node starts) on SQLite with
+`synchronous=FULL` (each commit is synced); the checkpointer itself sets `journal_mode=WAL`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.others.inside import meter
 
 
 class State(TypedDict):
-    """What a thread carries."""
+    """The state of a thread."""
 
     finished: int
 
@@ -39,7 +39,7 @@ class Engine:
         await self._invoke(self._chain)
 
     async def park(self, count: int) -> None:
-        """Invoke the graph that waits; an interrupted graph rests in the database alone."""
+        """Invoke the graph that waits; an interrupted graph remains in the database only."""
         for _ in range(count):
             await self._invoke(self._gate)
 
@@ -50,7 +50,7 @@ class Engine:
 
 @contextlib.asynccontextmanager
 async def opened(order: meter.Order) -> AsyncIterator[Engine]:
-    """Open a fresh database."""
+    """Open a fresh database and compile the graphs."""
     async with aiosqlite.connect(order.place / "langgraph.sqlite") as connection:
         await connection.execute("PRAGMA synchronous=FULL")
         saver = AsyncSqliteSaver(connection)

@@ -1,4 +1,4 @@
-"""The meter: does a workload on a product and answers its figures."""
+"""The meter: does a workload on a product and prints its figures."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ _SETTLE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be done."""
+    """The work to do."""
 
     key: str
     """Key of the workload."""
     place: Path
     """Fresh folder on the disk that is measured."""
     steps: int
-    """No-op steps of a run."""
+    """Number of no-op steps of a run."""
     runs: int
-    """Runs that are measured; W4: for each client."""
+    """Number of runs that are measured; W4: for each client."""
     at_a_time: int
-    """Runs, W4 clients, that are under way at a time; W4 also measures one client."""
+    """Number of runs (W4: clients) that are under way at a time; W4 also measures one client."""
     warm: int
-    """Runs before, which are not measured."""
+    """Number of runs beforehand, which are not measured."""
 
 
 class Engine(Protocol):
-    """A product that is up."""
+    """A running product."""
 
     async def run(self) -> object:
         """Start a run of no-op steps and wait until its end is known."""
 
     async def park(self, count: int) -> None:
-        """Start so many runs that wait for a person, and wait until all of them do."""
+        """Start a number of runs that wait for a person, and wait until all of them wait."""
 
 
 EngineT = TypeVar("EngineT", bound=Engine)
@@ -59,24 +59,24 @@ Opened = Callable[[Order], AbstractAsyncContextManager[EngineT]]
 """Starts a product and stops it."""
 
 Served = Callable[[Order, EngineT], AbstractAsyncContextManager[http.Door]]
-"""Gives a product that is up its door."""
+"""Opens a door to a running product."""
 
 
 def serve(opened: Opened[EngineT], served: Served[EngineT] | None = None) -> None:
-    """Do what the order says, and answer.
+    """Do the work that the order describes, and print the figures.
 
     Args:
-        served: Own door of the product; without one it stands behind a small FastAPI application.
+        served: The product's own door; without one, a small FastAPI application serves the product.
     """
     threading.Thread(target=_hold, daemon=True).start()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)  # what the product prints is no answer
+        os.dup2(2, 1)  # the product's own output is not part of the answer
         given = json.loads(sys.argv[1])
         order = Order(**{**given, "place": Path(given["place"])})
         runner = asyncio.Runner(loop_factory=_loop_factory())
         for figure, value in runner.run(_measured(order, opened, served or _application)).items():
             print(json.dumps({"workload": order.key, "figure": figure, "value": value}), file=answers)
-    os._exit(0)  # runs that wait are left as they are
+    os._exit(0)  # waiting runs are abandoned
 
 
 def _hold() -> None:
@@ -168,7 +168,7 @@ async def _milliseconds(done: Callable[[], Awaitable[object]]) -> float:
 
 
 async def _resting_bytes() -> int:
-    """Return the memory that is held once nothing works any more, or after a minute."""
+    """Return the resident memory once the process group is quiet, or after a minute."""
     until = time.monotonic() + _SETTLE_SECONDS
     while time.monotonic() < until:
         before = census.cpu_seconds()

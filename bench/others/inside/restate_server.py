@@ -1,7 +1,7 @@
 """Restate: its server as one node, and a service of its Python SDK.
 
-Durable as it comes: the log server syncs its write-ahead log before it acknowledges a step. The setting for that,
-`log-server.rocksdb-disable-wal-fsync = false`, is its default, and set here all the same.
+Durability is the default: the log server syncs its write-ahead log before it acknowledges a step. The setting for
+that, `log-server.rocksdb-disable-wal-fsync = false`, is its default, and is set here explicitly as well.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def nothing() -> None:
 
 @_service.handler()
 async def steps(context: restate.Context, count: int) -> None:
-    """Do nothing so many times, one journal entry each."""
+    """Execute a number of no-op steps, one journal entry each."""
     for _ in range(count):
         await context.run_typed("nothing", nothing)
 
@@ -44,7 +44,7 @@ async def gate(context: restate.Context) -> None:
 
 
 class Engine:
-    """The server through its ingress; the service is in this process."""
+    """The server through its ingress; this process runs the service."""
 
     def __init__(self, port: int, count: int) -> None:
         self.door = http.Door(port=port, target="/Bench/steps", body=str(count).encode())
@@ -56,7 +56,7 @@ class Engine:
         await self._post(self.door.target, self.door.body)
 
     async def park(self, count: int) -> None:
-        """Invoke the gate so many times without waiting for the answer."""
+        """Invoke the gate a number of times without waiting for the answer."""
         for _ in range(count):
             await self._post("/Bench/gate/send", b"")
         for _ in range(count):
@@ -73,7 +73,7 @@ class Engine:
 
 @contextlib.asynccontextmanager
 async def opened(order: meter.Order) -> AsyncIterator[Engine]:
-    """Start the server on a fresh folder and tell it where the service is."""
+    """Start the server on a fresh folder and register the address of the service with it."""
     ingress, admin, fabric, endpoint = servers.free_ports(4)
     async with _serving(endpoint), servers.running([_binary()], _variables(order.place, ingress, admin, fabric)):
         told = json.dumps({"uri": f"http://127.0.0.1:{endpoint}"}).encode()
@@ -86,7 +86,7 @@ async def opened(order: meter.Order) -> AsyncIterator[Engine]:
 
 @contextlib.asynccontextmanager
 async def served(_: meter.Order, engine: Engine) -> AsyncIterator[http.Door]:
-    """Its ingress is a door."""
+    """Yield the server's ingress as a door."""
     yield engine.door
 
 

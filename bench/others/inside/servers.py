@@ -13,7 +13,7 @@ _GLANCE_SECONDS = 0.05
 
 
 def free_ports(count: int) -> list[int]:
-    """Return so many ports of loopback that nobody listened on just now."""
+    """Return a number of ports of loopback on which no program listened just now."""
     with contextlib.ExitStack() as held:
         listeners = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [listener.getsockname()[1] for listener in listeners]
@@ -21,7 +21,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.asynccontextmanager
 async def running(words: Sequence[str | Path], variables: dict[str, str] | None = None) -> AsyncIterator[None]:
-    """Run a program, with what it says among the complaints, and end it.
+    """Run a program with its output on the standard error stream, and end it.
 
     Args:
         variables: Its whole process environment; None: this process's.
@@ -31,18 +31,18 @@ async def running(words: Sequence[str | Path], variables: dict[str, str] | None 
         yield
     finally:
         with contextlib.suppress(ProcessLookupError):
-            process.kill()  # what it holds is thrown away
+            process.kill()  # its data is discarded
         await process.wait()
 
 
 async def until(ready: Callable[[], Awaitable[object]], *faults: type[Exception]) -> None:
-    """Try something until it does not fail any more.
+    """Repeat a call until it succeeds.
 
     Args:
-        faults: Faults that mean: not yet. Others are raised.
+        faults: Faults that mean "not yet". Others are raised.
 
     Raises:
-        TimeoutError: it never came.
+        TimeoutError: it did not succeed in time.
     """
     async with asyncio.timeout(_START_SECONDS):
         while True:

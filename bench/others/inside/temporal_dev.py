@@ -1,7 +1,7 @@
 """Temporal: its development server, a worker and a client of its Python SDK.
 
-Durable by a database file with `journal_mode=WAL` and `synchronous=FULL`: each commit is synced. A step is an activity;
-a local activity would not be on disk before the next one.
+Durability comes from a database file with `journal_mode=WAL` and `synchronous=FULL`: each commit is synced. A step is
+an activity; a local activity would not be on disk before the next one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def arrive() -> None:
 
 
 class Engine:
-    """A client; the worker is in this process."""
+    """A client; this process also runs the worker."""
 
     def __init__(self, client: Client, count: int) -> None:
         self._client = client

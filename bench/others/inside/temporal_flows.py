@@ -1,4 +1,4 @@
-"""Workflows for Temporal, in a module of their own: its sandbox imports it anew for each run."""
+"""Workflows for Temporal, in a module of their own, because its sandbox imports the module again for each run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Steps:
 
     @workflow.run
     async def run(self, count: int) -> None:
-        """Do nothing so many times."""
+        """Execute a number of no-op activities."""
         for _ in range(count):
             await workflow.execute_activity("nothing", start_to_close_timeout=_AT_MOST)
 
