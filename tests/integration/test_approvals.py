@@ -130,7 +130,7 @@ async def test_votes_at_the_same_moment_decide(shipping: Project) -> None:
 
 
 async def test_who_started_does_not_approve(shipping: Project) -> None:
-    """With `not_starter` the starter's key is refused and any other decides; without other keys, no key can decide."""
+    """With `not_starter` the key that started the run is refused, and any other key decides."""
     async with asking.in_process(shipping, api_token=TOKEN) as service:
         ada, bob = await people(service, "ada", "bob")
         run_id, gate_id = await begun(service, ada, not_starter=True)

@@ -60,7 +60,7 @@ async def test_pauses_of_triggers_are_actions_of_their_own(project: Project) -> 
 
 
 async def test_orders_to_a_run_name_their_authors(project: Project) -> None:
-    """Start, label, pause, unpause and cancel of a run are in the list at once, with the file of each line."""
+    """Start and label of a run are in the list at once, with the file of each line; a refused pause is not."""
     async with served.in_process(project) as service:
         http = service.http
         body = {"recipe_id": "unguarded"}

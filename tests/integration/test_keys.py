@@ -120,14 +120,17 @@ async def test_only_hashes_are_kept(project: Project) -> None:
 
 
 async def test_a_key_without_a_token_closes_the_service(project: Project) -> None:
-    """A service without a token and keys is open; the first key closes it at once, and its removal does not open it."""
+    """A service without a token and keys is open; the first key closes it at once, and cannot be removed to open it."""
     async with served.in_process(project) as service:
         before = await service.http.get("/api/runs")
         made = (await service.http.post("/api/keys", json={"name": "ada", "role": "admin"})).json()
         ada = bearer(made["secret"])
         without, with_key = await service.http.get("/api/runs"), await service.http.get("/api/runs", headers=ada)
+        removed = await service.http.delete("/api/keys/ada", headers=ada)
+        after = await service.http.get("/api/runs")
 
     assert (before.status_code, without.status_code, with_key.status_code) == (200, 401, 200)
+    assert (removed.status_code, after.status_code) == (409, 401)
 
 
 @pytest.mark.parametrize("fields", [{"role": "viewer"}, {"role": "admin", "recipes": ["quick"]}])
