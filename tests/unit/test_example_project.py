@@ -80,7 +80,7 @@ def test_the_scenes_contradict_each_other_as_planted(with_canon):
 
 
 def test_the_cracked_bell_is_the_only_foreshadowing_without_payoff():
-    """Only planted mistake 10 lacks a payoff; the letter is planned, the key is paid, promises and questions are open."""
+    """Only planted mistake 10 lacks a payoff; the letter is planned, the key paid, promises and questions open."""
     payload = run("reader_experience_simulator", scene_paths=["Story/Scenes"], outline_path=OUTLINE)
     things = {loop["item"]: loop["status"] for loop in payload["open_loops"] if loop["kind"] == "foreshadowing"}
     kinds = [found["kind"] for found in payload["unpaid"]]

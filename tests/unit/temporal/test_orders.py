@@ -66,7 +66,7 @@ async def test_a_child_keeps_no_other_from_being_cancelled(
 
 
 async def test_an_order_waits_a_bounded_time_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An order waits a bounded time for a server that takes no signal; the workflow gets it from a later answer."""
+    """An order waits a bounded time for a server that takes no signal, and reaches the workflow later."""
     monkeypatch.setattr(engines, "SERVER_WAIT_SECONDS", 0)
     arrived, clock = asyncio.Event(), FakeClock()
     calls: list[str] = []
