@@ -96,7 +96,7 @@ def test_a_closed_queue_grants_nothing() -> None:
 
 
 def test_a_held_workspace_holds_up_nobody_else() -> None:
-    """A run that wants a held workspace lets others pass, gets the reason, and is granted once the workspace is free."""
+    """A run that wants a held workspace lets others pass, gets the reason, and is granted once it is free."""
     line = Line(4)
     line.join("holder", 0, "/w")
     line.join("other", 0, "/w")

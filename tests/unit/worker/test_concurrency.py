@@ -84,7 +84,7 @@ async def test_a_key_is_held_through_a_restart() -> None:
     [("cancel_waiting", [DONE, CANCELLED, DONE]), ("cancel_running", [CANCELLED, CANCELLED, DONE])],
 )
 async def test_a_new_run_cancels_earlier_ones(policy: concurrency.Policy, expected: list[states.RunState]) -> None:
-    """`cancel_waiting` cancels runs that have not begun, `cancel_running` all earlier ones of the key; then it begins."""
+    """`cancel_waiting` cancels runs that have not begun, `cancel_running` all earlier ones; then the new run begins."""
     bench = await Bench().open()
     held = bench.toolbox.hold("work")
     first = await bench.submit({"tool": "work"}, **keyed())

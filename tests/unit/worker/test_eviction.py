@@ -554,7 +554,7 @@ def named(steps: Sequence[Mapping[str, Any]], prefix: str) -> list[toys.Step]:
 
 
 async def lived(program: Sequence[toys.Step], *, sleeps: bool) -> tuple[Any, ...]:
-    """Execute a program whose gates are answered and whose agents end in the order of their keys; return the results."""
+    """Execute a program whose gates are answered and agents end in the order of their keys; return the results."""
     there = await Bench(kept_loaded=0 if sleeps else 100).open()
     for key in _keys(program, "agent"):
         there.toolbox.hold(key)

@@ -39,7 +39,7 @@ async def delivered(bench: Bench, run_id: str, key: str, delivery: inputs.Delive
 
 
 async def test_a_delivery_is_a_journal_line() -> None:
-    """Value and author of a delivery are its step's output, durable when it is accepted; a waiting run has no capacity."""
+    """A delivery's value and author are its step's output, durable when accepted; a waiting run has no capacity."""
     bench = await Bench(limit=1).open()
     run_id = await submitted(bench)
     other = await bench.submit(*toys.tools("other"))
