@@ -64,8 +64,8 @@ def _files(folder: _Folder) -> Iterator[_File]:
 class ForgetfulDisk(MemoryDisk):
     """A disk that refuses some of its writes and syncs.
 
-    Data that a refused sync left unwritten is read back from memory, until it is read from the disk itself or the power is
-    lost: then the disk returns zeros. No later sync makes the data durable.
+    Data that a refused sync left unwritten is read back from memory. Once it is read from the disk itself or the power
+    is lost, the disk returns zeros. No later sync makes the data durable.
     """
 
     def __init__(self, chance: random.Random, often: float) -> None:

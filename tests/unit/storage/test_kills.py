@@ -70,7 +70,7 @@ def test_no_manifest_on_disk_is_newer_than_the_slots(swept: list[dict[str, Any]]
 
 
 async def test_what_was_answered_is_there_after_a_kill(swept: list[dict[str, Any]]) -> None:
-    """For every point, answered creations, steps, decisions, issues, plans and deletions are kept; the run can continue."""
+    """For every point, answered creations, steps, decisions, issues, plans and deletions are kept; a run continues."""
     answers: set[str] = set()
     for life in swept:
         place = Path(life["place"])
