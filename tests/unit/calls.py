@@ -23,7 +23,7 @@ class Harness:
     def call(
         self, operation: operations.Operation, key: str = "brief", attempt: int = 1, due_at: str | None = None
     ) -> ports.Call:
-        """Return one try of an operation."""
+        """Return one attempt of an operation."""
         return ports.Call(
             run=runs.RunStart(
                 run_id="20260210T143000Z-abc123",

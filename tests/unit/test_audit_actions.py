@@ -48,5 +48,5 @@ def test_an_unknown_action_is_refused(action: str, told: str):
 
 @pytest.mark.parametrize("action", [None, "budget", "run.cancelled"])
 def test_a_known_action_is_taken(action: str | None):
-    """A noun or one of its actions is accepted as a filter."""
+    """A filter may be absent, a noun, or an action of a noun."""
     assert audit.AuditQuery(action=action).action == action

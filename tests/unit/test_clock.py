@@ -97,13 +97,13 @@ def test_run_id_tells_its_second_and_fits_the_form_of_run_ids():
 
 
 def test_seeded_ids_repeat_and_others_do_not():
-    """Identifiers are reproducible only where a test seeds them."""
+    """Identifiers are reproducible only if a test seeds them."""
     assert clock.RandomIds(random.Random(1)).token("sess_") == clock.RandomIds(random.Random(1)).token("sess_")
     assert clock.RandomIds().token("sess_") != clock.RandomIds().token("sess_")
 
 
 def test_an_id_costs_one_question_to_its_source():
-    """An identifier asks its source of chance once, whatever its length."""
+    """An identifier of any length asks its source of chance once."""
 
     class Asked(random.Random):
         times = 0

@@ -63,7 +63,7 @@ def test_the_canon_does_not_contradict_itself():
 
 @pytest.mark.parametrize("with_canon", [False, True])
 def test_the_scenes_contradict_each_other_as_planted(with_canon):
-    """Planted mistakes 1 to 6 and 9 show without a canon; the canon adds the key's owner and the tower's place."""
+    """Planted mistakes 1 to 6 and 9 are found without a canon; the canon adds the key's owner and the tower's place."""
     further = {"canon_paths": ["Compendium"]} if with_canon else {}
     payload = run("consistency_checker", scene_paths=["Story/Scenes"], **further)
     found = {(c["kind"], c["path"], c["line"]) for c in payload["conflicts"]}
@@ -97,7 +97,7 @@ def test_the_cracked_bell_is_the_only_foreshadowing_without_payoff():
 
 
 def test_the_outline_is_complete_but_for_the_bell():
-    """Eight scenes with beats and goals; scene 21 is the fifth."""
+    """The outline has eight scenes with beats and goals; scene 21 is the fifth."""
     payload = run("outline_analyzer", outline_path=OUTLINE, query="Draft scene 21")
     output = TOOLS.execute("outline_analyzer", {"outline_path": OUTLINE, "query": "Draft scene 21"}, WORKSPACE)
 

@@ -98,7 +98,7 @@ def test_empty_variable_counts_as_unset():
     [("PORT", "eighty"), ("MAX_RUNNING", "2.5"), ("INLINE_RECIPES", "perhaps"), ("STOP_GRACE_SECONDS", "ten")],
 )
 def test_value_of_the_wrong_form_names_its_variable(name: str, value: str):
-    """A value that cannot be read is refused by the name of its variable."""
+    """A value that cannot be read is refused, and the message names its variable."""
     with pytest.raises(errors.ConfigurationError) as refused:
         load({f"CONTROL_ROOM_{name}": value})
 

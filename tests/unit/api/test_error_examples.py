@@ -24,7 +24,7 @@ JOINTS = (r": ", r"(?<=\.) ", r"; ")
 
 @pytest.mark.parametrize("code", sorted(refusals.EXAMPLES))
 def test_example_is_a_message_of_the_code(code: str) -> None:
-    """The message of an example is made of templates that the code contains, or is the default message of its error."""
+    """Each example's message is made of templates in the code, or is the default message of its error."""
     message = str(refusals.EXAMPLES[code].to_json()["detail"])
 
     assert _is_default(message) or _is_made_of_templates(message), message

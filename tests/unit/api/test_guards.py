@@ -60,7 +60,7 @@ async def test_an_unknown_host_is_refused(host: str) -> None:
 
 
 async def test_two_hosts_are_refused() -> None:
-    """A request with two Host headers is refused, whatever they contain."""
+    """A request with two Host headers is refused, even if they are equal."""
     async with client(site()) as http:
         request = http.build_request("GET", "/", headers=[("Host", "localhost"), ("Host", "localhost")])
         answer = await http.send(request)
@@ -128,7 +128,7 @@ async def test_without_a_token_nothing_is_asked() -> None:
 
 
 async def test_strangers_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Repeated refusals of a kind are one line in the log until a minute has passed, then one line counts them."""
+    """Repeated refusals of a kind give one line in the log until a minute has passed, then a line with their number."""
     time = clock.FakeClock()
     async with client(gateways.behind(APP, time, api_token="the-right-token-1")) as http:
         for passing in (0, 60):

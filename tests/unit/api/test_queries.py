@@ -20,7 +20,7 @@ from tests.unit.engine import samples
 
 @given(st.datetimes(), st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True))
 def test_a_cursor_leads_back_to_its_run(at: object, run_id: str) -> None:
-    """The cursor of a page identifies its last run, whatever its id and time."""
+    """The cursor of a page identifies its last run, for any id and time."""
     created_at = clock.stamp(clock.instant(f"{at}+00:00"))
     cursor = queries.cursor((created_at, run_id))
 
@@ -37,7 +37,7 @@ def test_a_cursor_leads_back_to_its_run(at: object, run_id: str) -> None:
     ),
 )
 def test_a_cursor_leads_back_to_its_gate(at: object, run_id: str, key: str) -> None:
-    """The cursor of a page of the inbox identifies its last gate, whatever the name of its step."""
+    """The cursor of a page of the inbox identifies its last gate, for any name of its step."""
     instant = clock.stamp(clock.instant(f"{at}+00:00"))
     started = samples.start(run_id=run_id, created_at=instant)
     question = operations.Gate(prompt="go on?")

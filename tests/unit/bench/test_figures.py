@@ -38,7 +38,7 @@ def test_the_median_lies_between_the_ends(values) -> None:
     ],
 )
 def test_a_bar_is_a_predicate(kind, limit, value, reached) -> None:
-    """"At most" and "at least" include the limit, "under" does not."""
+    """A bar of "at most" or "at least" includes its limit, and one of "under" does not."""
     assert figures.Bar(kind=kind, limit=limit).reached(value) is reached
 
 

@@ -53,7 +53,7 @@ def context(tmp_path: Path, cache: Path) -> workload.Context:
 
 @pytest.mark.parametrize(("key", "figures"), _COMPARED)
 async def test_every_figure_is_told(key: str, figures: set[str], context: workload.Context) -> None:
-    """A product that can be measured reports every compared figure, whatever else it prints."""
+    """A product that can be measured reports every compared figure, even if it prints other lines."""
     quick = tiny("quick")
 
     version = await quick.prepare(context.cache)

@@ -82,7 +82,7 @@ def test_a_line_shows_figure_ratio_bar_and_verdict() -> None:
 
 
 def test_a_missed_bar_is_told() -> None:
-    """The table says so where the median does not reach the bar."""
+    """The table shows where the median does not reach the bar."""
     raws = ({"kib_per_run": 40.25, **_RATES},)
     lines = _told(workloads={"W5.gate": figures.Repetitions(raws=raws)})
 

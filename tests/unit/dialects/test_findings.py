@@ -41,7 +41,7 @@ def _pipeline(*found: Any, **changes: Any) -> bench.Pipeline:
     ],
 )
 def test_a_finding_is_known_by_kind_file_and_words(other: dict[str, Any], same: bool) -> None:
-    """A finding is identified by kind, file and words, whatever its line, count, case and punctuation."""
+    """A finding is identified by kind, file and words, not by line, count, case and punctuation."""
     assert (findings.identity(SLIP) == findings.identity(SLIP | other)) is same
 
 

@@ -71,7 +71,7 @@ def test_lone_surrogates_are_replaced():
 
 
 def test_lone_surrogates_are_told_to_who_wants_the_text_exactly():
-    """A caller that allows no replacement gets the place of each lone surrogate, in names and texts; pairs are valid."""
+    """A caller that allows no replacement gets each place of a lone surrogate, in names and texts; pairs are valid."""
     with pytest.raises(errors.InputRefused) as refused:
         json_text.read('{"a": ["\\ud800", "\\ud83d\\ude00"], "\\udfff": "\\u00e9"}', exact=True)
 

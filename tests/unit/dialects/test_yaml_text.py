@@ -103,7 +103,7 @@ def test_scalars(scalar, value):
 
 
 def test_lines():
-    """A place has the line of its name or element; a missing place has the line of what is around it."""
+    """A place has the line of its name or element; a missing place has the line of its parent."""
     document = yaml_text.read("a: 1\n\nb:\n  - x\n  -\n    c d: 1\n    e:\n      f: 2\n")
 
     assert [document.line_of(path) for path in ("$", "$.a", "$.b", "$.b[0]", '$.b[1]["c d"]', "$.b[1].e.f")] == [
@@ -115,7 +115,7 @@ def test_lines():
 
 @given(JSON)
 def test_every_place_has_its_line(value):
-    """Paths have the form that other parts of the program use, whatever the names."""
+    """Paths with any names have the form that other parts of the program use."""
     document = yaml_text.read(f"\n\n{json.dumps([value])}")
 
     def places(item, parts):

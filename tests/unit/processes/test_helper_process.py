@@ -27,7 +27,7 @@ async def helper() -> AsyncIterator[helper_process.HelperProcess]:
 
 
 async def test_a_helper_answers_one_question_after_another(helper: helper_process.HelperProcess) -> None:
-    """Each question gets its own answer, whatever characters it contains."""
+    """Each question gets its own answer, for any characters in it."""
     answers = [await helper.ask({"say": text}) for text in ("hello", "zwei\nZeilen", "\x00 ☃", "x" * 300_000)]
 
     assert [answer["heard"]["say"] for answer in answers] == ["hello", "zwei\nZeilen", "\x00 ☃", "x" * 300_000]

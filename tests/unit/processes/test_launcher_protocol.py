@@ -48,7 +48,7 @@ def line() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @given(frames=st.lists(st.lists(MESSAGES, min_size=1, max_size=4), min_size=1, max_size=4), cut=st.integers(1, 400))
 def test_messages_survive_any_cutting(frames: list[list[launcher_protocol.Message]], cut: int) -> None:
-    """Each message is received once, whole and in order, whatever parts of a frame arrive at a time."""
+    """Each message is received once, whole and in order, for any division of its frame into parts."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.setblocking(False)

@@ -77,7 +77,7 @@ async def owner(folder: Path, mode: str, *kinds: str) -> AsyncIterator[Owner]:
 
 
 async def test_nothing_outlives_a_killed_service(tmp_path: Path, mode: str) -> None:
-    """After kill -9 of the service its commands are gone, whatever they do to stay; so are launcher and register."""
+    """After kill -9 of the service its commands are gone, whatever they do to survive; so are launcher and register."""
     async with owner(tmp_path, mode, "stubborn", *process_families.ALL) as owned:
         owned.kill()
         await process_families.until(lambda: not process_families.living(owned.family | {"launcher": owned.launcher}))

@@ -209,7 +209,7 @@ def test_at_the_same_boot_nothing_is_put_back() -> None:
 
 
 def test_a_deleted_run_is_not_made_again() -> None:
-    """A run whose folder is in the trash is not made again, whatever the log contains."""
+    """A run whose folder is in the trash is not made again from the log."""
     disk = UnwillingDisk()
     disk.add_folder(f"{layout.TRASH}/a.0")
     segment(disk, commit(f"{FOLDER}/{layout.START}", 0, start_of("a")))

@@ -160,7 +160,7 @@ def test_a_persons_gitignore_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_gitignore_of_an_earlier_version_is_completed(tmp_path: Path) -> None:
-    """Missing entries of an earlier version's .gitignore are added, and a person's lines stay."""
+    """Missing entries of an earlier version's .gitignore are added, and a person's lines are kept."""
     directory_in(tmp_path).prepare()
     lines = (tmp_path / ".gitignore").read_text().splitlines()
     (tmp_path / ".gitignore").write_text("\n".join([*(line for line in lines if line != "/layout.json"), "/mine"]))
@@ -243,7 +243,7 @@ def test_a_second_service_is_refused(tmp_path: Path, service: subprocess.Popen[s
 
 
 def test_a_killed_service_is_none(tmp_path: Path, service: subprocess.Popen[str]) -> None:
-    """The lock of a service ends with its process, whatever files the process left."""
+    """The lock of a service ends with its process, even if the process left its files."""
     service.kill()
     service.wait()
     nobody = directory_in(tmp_path / "d").service()

@@ -178,7 +178,7 @@ def test_a_file_is_shortened(files: Disk) -> None:
 
 
 def test_folders_and_files_are_their_owners_alone(tmp_path: Path) -> None:
-    """Folders are 0700 and files 0600, whatever the umask allows."""
+    """Folders are 0700 and files 0600, for any umask."""
     before = os.umask(0)
     try:
         files = OsDisk(tmp_path)

@@ -45,7 +45,7 @@ def line(number: int, size: int = 1) -> bytes:
 def test_a_reader_finds_everything_behind_its_number(
     told: list[tuple[int, int, bool]], after: int, most: int | None
 ) -> None:
-    """The pages after a number contain all later events, once and in order, whatever other lines are between them."""
+    """The pages after a number contain all later events, once and in order, among any other lines."""
     content, number, numbers = b"", 0, []
     for step, size, spoilt in told:
         number += step

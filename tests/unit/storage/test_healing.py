@@ -55,7 +55,7 @@ async def cut_off(harness: store_harness.FolderStoreHarness, log: FolderLog) -> 
 
 
 async def test_a_copy_that_comes_late_takes_nothing_back(harness: store_harness.FolderStoreHarness) -> None:
-    """After a healing that was cut off, the next one waits for it, and lines written later stay."""
+    """After a healing that was cut off, the next one waits for it, and lines written later are kept."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     late = await cut_off(harness, log)

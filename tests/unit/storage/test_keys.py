@@ -136,7 +136,7 @@ def test_a_broken_file_is_refused_with_the_place(tmp_path: Path, content: str, p
 
 
 def test_a_file_that_cannot_be_read_now_changes_nothing(tmp_path: Path) -> None:
-    """Known keys stay valid while the file cannot be read or is broken; afterwards the keys follow the file."""
+    """Known keys remain valid while the file cannot be read or is broken; afterwards the keys follow the file."""
     time = clock.FakeClock()
     ring = KeyRing(tmp_path, time)
     (tmp_path / FILE).write_text(json.dumps({"version": 1, "keys": [KEY]}))

@@ -37,7 +37,7 @@ def test_different_texts_have_different_names(one: str, other: str) -> None:
 
 
 def test_a_long_name_keeps_its_ending() -> None:
-    """The beginning and the ending of a long name, which people read first, stay."""
+    """The beginning and the ending of a long name, which people read first, are kept."""
     name = layout.file_name("a" * 500 + ".1.prompt.md")
 
     assert name.startswith("aaaa")

@@ -124,7 +124,7 @@ async def life(disk: MemoryDisk, begin: int, passings: int) -> tuple[MemoryStore
 
 @pytest.mark.parametrize("seed", range(40))
 async def test_a_power_cut_leaves_the_old_or_the_new(seed: int) -> None:
-    """After a power cut the plan is the one acknowledged last or the next one, whatever unsynced data is lost."""
+    """After a power cut the plan is the one acknowledged last or the next one, for any loss of unsynced data."""
     chance = random.Random(seed)
     disk: MemoryDisk = power_cuts.ForgetfulDisk(chance, 0.0)
     acknowledged = 0

@@ -85,14 +85,14 @@ async def test_a_lease_outlives_the_first_of_two_users() -> None:
 
 
 async def begin(store: DiskStore, run_id: str, key: str) -> None:
-    """Begin the first try of a step."""
+    """Begin the first attempt of a step."""
     log = await store.open(run_id)
     await log.decide(DecisionKind.STARTED, {"key": key, "attempt": 1, "operation": f"sha256:{key}"})
     await log.close()
 
 
 async def record(store: DiskStore, run_id: str, key: str) -> int:
-    """Record the first try of a step through the fence, and return how many earlier lines were read."""
+    """Record the first attempt of a step through the fence, and return how many earlier lines were read."""
     log = await store.open(run_id)
     lines = CountedList(log.loaded.records)
     log.loaded = dataclasses.replace(log.loaded, records=lines)
@@ -104,7 +104,7 @@ async def record(store: DiskStore, run_id: str, key: str) -> int:
 
 
 async def test_a_line_costs_no_look_at_those_before_its_try() -> None:
-    """Whether a try is recorded is decided by the lines since it began, however long the run is."""
+    """Whether an attempt is recorded is decided by the lines since it began, however long the run is."""
     async with MemoryStore(clock=FakeClock()) as store:
         run_id = samples.start().run_id
         await store.create(samples.start())
@@ -119,7 +119,7 @@ async def test_a_line_costs_no_look_at_those_before_its_try() -> None:
 
 
 async def test_a_try_that_another_worker_recorded_is_not_recorded_again() -> None:
-    """A second record of a try is found among the lines since it began, whatever other lines are between them."""
+    """A second record of an attempt is refused even if other lines were recorded since the first."""
     async with MemoryStore(clock=FakeClock()) as store:
         run_id = samples.start().run_id
         await store.create(samples.start())

@@ -124,7 +124,7 @@ async def test_a_damaged_report_says_nothing(
     documents: document_folders.Documents,
     document: dict[str, object],
 ) -> None:
-    """A damaged report is ignored, whatever the document contains."""
+    """A damaged report is ignored, for any content of the document."""
     await documents.put("z", document)
 
     assert await make("c").known() == {}

@@ -1,4 +1,4 @@
-"""Recovery on Temporal: every unfinished run gets a workflow, whatever the state of the others."""
+"""Recovery on Temporal: every unfinished run gets a workflow, even if another run is damaged."""
 
 from __future__ import annotations
 

@@ -291,7 +291,7 @@ def ending(loaded: stores.Loaded) -> dict[str, tuple[str, Any]]:
 
 
 async def soon(awaited: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
-    """Wait for something that must be quick."""
+    """Wait for a result that must come soon."""
     return await asyncio.wait_for(awaited, 60)
 
 

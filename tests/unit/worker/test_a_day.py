@@ -204,7 +204,7 @@ async def test_six_hours_of_kills_and_cancels_leave_nothing_behind(tmp_path: Pat
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(5))
 async def test_a_day_of_kills_and_cancels_leaves_nothing_behind(tmp_path: Path, seed: int) -> None:
-    """Every accepted run of several days of 24 hours has exactly one ending, and nothing stays open."""
+    """Every accepted run of a 24-hour day has exactly one ending, and no handle, lock or thread is left."""
     await check(tmp_path / "data", seed=seed, hours=24)
 
 

@@ -294,7 +294,7 @@ def guarded(limit: int, outside: Outside) -> tuple[Line, list[str]]:
 
 
 def test_a_workspace_of_another_process_is_waited_for() -> None:
-    """A run that wants the workspace of another process lets others pass, and gets it at a look after the release."""
+    """A run that wants the workspace of another process lets others pass, and gets it once a check finds it free."""
     outside = Outside("/a")
     line, told = guarded(2, outside)
     line.join("one", 0, "/a")

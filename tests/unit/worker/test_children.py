@@ -69,7 +69,7 @@ async def test_a_restart_finds_the_child() -> None:
 
 
 async def test_cancelling_a_parent_cancels_its_children() -> None:
-    """A child and its own child end with the run that waits for them, whatever their state."""
+    """A child and its own child end with the run that waits for them, in any state."""
     bench = await Bench(limit=1).open()
     bench.toolbox.hold("one")
     run_id = await bench.submit(child("sub", child("subsub", *toys.tools("one"))))

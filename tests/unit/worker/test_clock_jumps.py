@@ -46,7 +46,7 @@ async def test_a_jumping_clock_neither_stops_nor_repeats_anything(seed: int) -> 
 
 @pytest.mark.parametrize("jump", [-DAY, DAY])
 async def test_a_jump_while_a_timer_runs_does_not_move_its_end(jump: float) -> None:
-    """A running timer of ten minutes ends after ten minutes, whatever the wall clock shows meanwhile."""
+    """A running timer of ten minutes ends after ten minutes, even if the wall clock jumps meanwhile."""
     bench = await Bench().open()
     run_id = await bench.submit({"timer": "wait", "seconds": 600}, {"tool": "after"})
     await bench.until(lambda: bench.clock.next_wake_seconds() is not None)  # type: ignore[attr-defined]

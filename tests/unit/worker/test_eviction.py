@@ -311,7 +311,7 @@ async def test_a_pause_lets_a_gate_go_and_a_slow_step_end() -> None:
 
 @pytest.mark.parametrize("stops", [True, False], ids=["stop", "kill"])
 async def test_a_restart_finds_it_as_it_was(stops: bool) -> None:
-    """A stop interrupts a slow step without counting as a crash, a kill causes the next attempt; gates stay open."""
+    """A stop interrupts a slow step without counting as a crash, a kill causes the next attempt; gates remain open."""
     there, run_id = await evicted(grace_seconds=0)
     there.toolbox.hold("slow")
     busy = await there.submit(*toys.tools("slow"))

@@ -30,7 +30,7 @@ async def bench(tmp_path: Path) -> Bench:
 
 
 async def pass_time(bench: Bench, holds: Callable[[], bool]) -> None:
-    """Advance the time from one look to the next, and not while a thread looks, until a condition holds."""
+    """Advance the time from one look to the next, but not while a thread is looking, until a condition holds."""
     clock: Any = bench.clock
     async with asyncio.timeout(60):
         while not holds():

@@ -22,7 +22,7 @@ GUARDED: tuple[toys.Step, ...] = ({"tool": "one"}, {"gate": "ask", "stops": True
 
 
 async def answered(bench: Bench, answer: gates.Answer, *program: toys.Step) -> str:
-    """Run a program with one gate, answered, to its end."""
+    """Run a program with one gate to its end, and answer the gate."""
     run_id = await asked(bench, *program)
     await pools.soon(bench.pool.deliver(run_id, "ask", answer))
     await bench.ended(run_id)

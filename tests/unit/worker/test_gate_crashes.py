@@ -23,7 +23,7 @@ APPROVE = gates.Answer(decision="approve", message="go on", idempotency_key="k")
 
 
 async def lived(bench: Bench) -> str:
-    """Run the program, its gate approved, to its end."""
+    """Run the program to its end, with its gate approved."""
     run_id = await bench.submit(*PROGRAM)
     # Without a time limit: Python 3.11 may lose the cancellation of a task that waits under one.
     while not bench.pool.open_gates(run_id):  # noqa: ASYNC110

@@ -20,7 +20,7 @@ ASKING: tuple[toys.Step, ...] = ({"tool": "one"}, {"gate": "ask"}, {"tool": "two
 
 
 async def asked(bench: Bench, *program: toys.Step, **facts: Any) -> str:
-    """Submit a run and wait until it waits."""
+    """Submit a run and wait until its state is waiting."""
     run_id = await bench.submit(*program, **facts)
     await bench.shown(run_id, RunState.WAITING)
     await bench.until(lambda: bool(bench.pool.open_gates(run_id)))

@@ -23,7 +23,7 @@ class Case:
     """An order, the run before it, and the state of the run when it is carried out."""
 
     before: Callable[[Bench], Awaitable[str]]
-    """Bring a run to where the order is given; the same again after a restart."""
+    """Bring a run to the place of the order; works again after a restart."""
     order: Callable[[Bench, str], Awaitable[RunState]]
     """The order."""
     state: str
@@ -70,7 +70,7 @@ async def cancel(bench: Bench, run_id: str) -> RunState:
 
 
 async def pause(bench: Bench, run_id: str) -> RunState:
-    """Pause, and let the step under way end."""
+    """Pause the run, and let the step under way end."""
     answer = await bench.pool.pause(run_id)
     bench.toolbox.hold("one").set()
     return answer

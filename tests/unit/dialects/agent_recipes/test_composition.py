@@ -45,7 +45,7 @@ def _flaws(steps, **files):
 
 
 def test_a_text_without_references_stays_as_it_is():
-    """A text without references is unchanged: no file is read, and places in the text stay valid."""
+    """A text without references is unchanged: no file is read, and places in the text remain valid."""
     files, source = Files(), json.dumps(RECIPE, indent=7)
 
     assert composition.compose(source, files).source is source

@@ -164,7 +164,7 @@ def test_a_step_without_other_does_not_take_it():
 
 
 def test_fences_in_the_line_itself_are_taken_away():
-    """Fences that break the object are removed; those in a text of the object stay."""
+    """Fences that break the object are removed, but not those in a text of the object."""
     said = "the block ```json is broken```"
     broken = '{```json "outcome": "no-issues" ```}'
 

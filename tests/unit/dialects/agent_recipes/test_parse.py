@@ -19,7 +19,7 @@ def _on(**transitions):
 
 
 def test_a_recipe():
-    """Unset guardrails are filled in, so that they stay the same for the whole run."""
+    """Unset guardrails are filled in, so that they remain the same for the whole run."""
     made = recipe_harness.parsed(RECIPE)
 
     assert (made.recipe_id, made.dialect, made.label, made.task_patterns) == ("small", "agent_recipes", "Small", ())

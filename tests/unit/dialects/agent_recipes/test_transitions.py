@@ -143,7 +143,7 @@ def test_guardrails_come_from_the_recipe_and_the_run():
 
 @given(st.lists(st.sampled_from(["no-issues", "issues-found", "complete", "committed", "other"]), max_size=60))
 def test_no_run_goes_on_for_ever(outcomes):
-    """Whatever the outcomes, no step and no total exceeds its guardrail."""
+    """For any outcomes, no step and no total exceeds its guardrail."""
     document, state = recipe_harness.recipe(), _begun()
     for outcome in outcomes:
         if outcome not in document["steps"][state.current_step]["onOutcome"]:

@@ -142,7 +142,7 @@ def test_what_cannot_be_decided(text):
 
 
 def test_every_variable_is_looked_up():
-    """An undefined variable is found whatever precedes it."""
+    """An undefined variable is found after any other part of the condition."""
     with pytest.raises(KeyError):
         _holds("{{a}} == 'x' or {{missing}} == 'y'")
     with pytest.raises(KeyError):
@@ -165,7 +165,7 @@ _HOSTILE = st.one_of(
 
 @hypothesis.given(_HOSTILE, _HOSTILE)
 def test_a_value_never_changes_the_condition(held, other):
-    """Whatever the variables contain, the condition is evaluated as it is written."""
+    """A condition is evaluated as it is written, for any values of its variables."""
     values = {"a": held, "b": other}
 
     assert _holds("{{a}} == {{b}}", values=values) is (held == other)

@@ -429,7 +429,7 @@ class _Held(dict[str, asyncio.Event]):
 
 @pytest.mark.parametrize("name", BRANCHES)
 async def test_a_cancel_reaches_every_branch(name: str) -> None:
-    """A cancel ends every agent call, begins no other, and cancels the run whatever fails."""
+    """A cancel ends every agent call, begins no other, and cancels the run despite any failures."""
     branches, width = BRANCHES[name]
     made = recipe_harness.Run(later(branches, step("after"), context={"l": [1, 2, 3]}))
     made.stub.held = held = _Held()

@@ -169,7 +169,7 @@ async def test_conditions_that_hold_and_do_not(severity, taken):
 
 
 async def test_an_undefined_variable_in_a_condition_fails_the_run():
-    """The message is the document's, whatever `on_error` is; no later step runs."""
+    """The message is the document's, for any value of `on_error`; no later step runs."""
     run = await ran(
         recipe(
             step("a", condition="{{severity}} == 'high'", output="missing"),

@@ -106,7 +106,7 @@ async def test_the_condition_comes_before_the_loop(wanted, taken):
     ],
 )
 async def test_what_is_no_list(value, told):
-    """A value that is not a list fails the run, whatever `on_error` is."""
+    """A value that is not a list fails the run, for any value of `on_error`."""
     run = await ran(recipe(_each(on_error="continue"), step("after"), context={"files": value}))
 
     assert (run.error["code"], run.error["key"]) == ("not_a_list", "each")

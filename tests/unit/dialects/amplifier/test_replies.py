@@ -1,4 +1,4 @@
-"""Tests of replies: which are data, and which stay text."""
+"""Tests of replies: which are data, and which remain text."""
 
 from __future__ import annotations
 

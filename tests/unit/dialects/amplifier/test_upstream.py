@@ -338,7 +338,7 @@ async def test_a_failed_command_in_a_loop() -> None:
     ],
 )
 async def test_json_is_asked_for_and_chosen(said: str, value: Any) -> None:
-    """With `parse_json: true` the prompt asks for JSON, and the largest value counts, not the first."""
+    """With `parse_json: true` the prompt asks for JSON, and the largest value is used, not the first."""
     run = await ran(later(step("a", parse_json=True, output="x"), step("b", prompt="{{x}}")), {"a": said})
 
     assert "JSON" in run.prompts["a"]
@@ -357,7 +357,7 @@ async def test_json_is_asked_for_and_chosen(said: str, value: Any) -> None:
     ],
 )
 def test_patterns_of_models(pattern: str, model: str | None) -> None:
-    """A pattern means a model of the backend, else haiku, sonnet or opus by its name, else the default; names stay."""
+    """A pattern means a model of the backend, else haiku, sonnet or opus by its name, else the default; a name is kept."""
     assert agents.resolved(pattern, BACKENDS["cloud"]) == model
 
 

@@ -71,7 +71,7 @@ def test_a_list():
 
 
 def test_a_list_with_optional_files():
-    """If there are optional files, the two kinds have headings."""
+    """A list with optional files has a heading for each of the two kinds."""
     optional = _file("a.md", required=False)
 
     assert _list(_file("b.md"), optional, instruction="Read:").prompt == (
@@ -177,7 +177,7 @@ FILES = st.lists(
 
 @given(st.text(), FILES, st.sampled_from(["list", "content"]), st.booleans(), st.randoms())
 def test_the_prompt_itself_is_whole(prompt, files, mode, append, random):
-    """The prompt is at one end, byte for byte, whatever the order of the files."""
+    """The prompt is at one end, byte for byte, for any order of the files."""
     wanted = Injection(mode=mode, append=append)
     made = dependencies.composed(prompt, wanted, files)
     shuffled = list(files)

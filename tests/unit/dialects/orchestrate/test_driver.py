@@ -97,7 +97,7 @@ async def test_jumps_back_and_forth():
 
 
 async def test_end_is_a_target():
-    """`_end` ends the run as done, whatever steps follow."""
+    """`_end` ends the run as done, even if steps follow."""
     play = Play(step("A", command=["false"], on={"always": goto("_end")}), step("B"))
 
     assert await play.run() is RunState.DONE

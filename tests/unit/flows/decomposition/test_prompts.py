@@ -82,7 +82,7 @@ def test_odd_recipes_are_survived(made):
 
 
 def test_what_is_frozen_is_bounded():
-    """The frozen kinds of a run stay small, however many and large the recipes are."""
+    """The frozen kinds of a run remain small, however many and large the recipes are."""
     rules = {f"arg_{n}": {"type": "string", "description": "word " * 5_000} for n in range(300)}
     many = [
         recipe(f"r{n}", *(f"phrase {n} {m}" for m in range(100)), args={"type": "object", "properties": rules})

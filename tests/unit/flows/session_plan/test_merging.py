@@ -40,7 +40,7 @@ def test_both_changes_count() -> None:
 
 
 def test_an_edit_names_no_author() -> None:
-    """The plan keeps the journalled authors of its approval, start and changes, whatever the file contains."""
+    """The plan keeps the journalled authors of its approval, start and changes, and ignores those in the file."""
     ada, eve = ({"name": name, "claimed": True, "via": "local"} for name in ("Ada", "Eve"))
     ours = dataclasses.replace(TWO, approved_by=ada, changed_by=ada)
     forged = dataclasses.replace(ours, approved_by=eve, started_by=eve, changed_by=None, priority=5)
