@@ -412,7 +412,7 @@ class TestNamespaces:
         assert (ended.exit_code, ended.containment) == (0, namespace_init.GUARD)
 
     async def test_it_bears_a_mark(self, alone: supervisor.Supervisor, traces: Path) -> None:
-        """In nested containment, init and program have the mark of their own launcher."""
+        """A namespace does not replace the mark: init and program have the mark of their launcher."""
         work = asyncio.ensure_future(alone.run(request(*process_families.argv(traces, "child"))))
         pids = await process_families.born(traces, "parent", "child")
         (active,) = alone.active()
@@ -471,7 +471,7 @@ class TestChoosing:
         assert (found.containment, bool(found.reason)) == (mode, mode == namespace_init.GUARD)
 
     def test_a_probe_that_fails_says_why(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A diagnosis that cannot be made counts as no namespace, with the reason."""
+        """A probe that fails counts as no namespace, with the reason."""
         monkeypatch.setattr(containment, "_PROGRAM", "import sys; sys.exit(3)")
         found = containment.examine()
 

@@ -128,7 +128,7 @@ def test_a_workspace_outlives_the_capacity() -> None:
 
 
 def test_a_child_may_enter_its_parents_workspace() -> None:
-    """A run below the holder may enter the workspace, its siblings may not, and a stranger waits for both."""
+    """A child of the holder may enter the workspace; its sibling waits for the child, a stranger for all of them."""
     line = Line(8)
     line.join("parent", 0, "/w")
     line.join("stranger", 0, "/w")

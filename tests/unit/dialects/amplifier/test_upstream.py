@@ -357,7 +357,7 @@ async def test_json_is_asked_for_and_chosen(said: str, value: Any) -> None:
     ],
 )
 def test_patterns_of_models(pattern: str, model: str | None) -> None:
-    """A pattern means a model of the backend, else haiku, sonnet or opus by its name, else the default; a name is kept."""
+    """A pattern means a backend's model, else the haiku, sonnet or opus in it, else the default; a name is kept."""
     assert agents.resolved(pattern, BACKENDS["cloud"]) == model
 
 

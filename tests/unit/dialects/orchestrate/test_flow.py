@@ -77,5 +77,5 @@ def test_failures_that_nobody_expects(strict, on_error, stops):
     ],
 )
 def test_tries(given, most, retries):
-    """The command line's number applies to providers without one; a command is retried only if it says so."""
+    """The command line's retries apply to providers without their own; a command is retried only if it says so."""
     assert frames.retries(given, most, 500) == retries

@@ -88,7 +88,7 @@ def test_what_is_wrong_is_told_with_its_place(said, found):
 
 
 def test_tasks_stand_behind_what_they_depend_on():
-    """Tasks keep the chief's order and numbers, except that dependencies come first; duplicate ones are dropped."""
+    """Tasks keep the chief's order and numbers, except that dependencies come first and repeated ones count once."""
     drafts = replies.read(reply(task(4), task(7, 2, 2), task(2, 4), task(1)), 20)
 
     assert [(draft.id, draft.deps) for draft in drafts] == [(4, ()), (2, (4,)), (7, (2,)), (1, ())]
