@@ -1,4 +1,4 @@
-"""Calls as performers get them, with what they write kept for a look."""
+"""Calls as performers receive them; a test can examine the logs and blobs that they leave."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.engine import ports
 
 @dataclass
 class Harness:
-    """Where calls are made: the blobs that they can read, and the logs that they leave."""
+    """Make calls, with the blobs that they can read and the logs that they write."""
 
     working_dir: Path = Path("/nowhere")
     blobs: dict[str, Any] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Harness:
     def call(
         self, operation: operations.Operation, key: str = "brief", attempt: int = 1, due_at: str | None = None
     ) -> ports.Call:
-        """Return one try of an operation."""
+        """Return one attempt of an operation."""
         return ports.Call(
             run=runs.RunStart(
                 run_id="20260210T143000Z-abc123",
@@ -47,7 +47,7 @@ class Harness:
         )
 
     def blob(self, content: Any) -> dict[str, Any]:
-        """Keep a content as a blob and return the part of an operation that refers to it."""
+        """Store a content as a blob and return the part of an operation that refers to it."""
         encoded = plain.content(content)
         blob = records.BlobRef(sha256=plain.sha256(encoded), size_bytes=len(encoded), text=isinstance(content, str))
         self.blobs[blob.sha256] = content

@@ -1,4 +1,4 @@
-"""A list that counts the items that are looked at, for tests that bound work."""
+"""A list that counts how often its items are read, for tests that bound work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class CountedList(list[Any]):
-    """A list that counts its items whenever they are taken out."""
+    """A list that counts each item that is read from it."""
 
     looks = 0
 

@@ -1,4 +1,4 @@
-"""The actions of the audit list: all that are recorded can be asked for, and others are refused."""
+"""The actions of the audit list: every recorded action is a filter, and an unknown one is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECORDED = re.compile(r'(?:audit\.append\([^"]*|_change\(|action = |, )"([a-z]+\
 
 
 def test_every_recorded_action_is_known():
-    """What services and journals record can be asked for by its name."""
+    """Every action that a service or a journal records is a filter of the audit list."""
     texts = [path.read_text() for path in (ROOT / "app" / "services").rglob("*.py")]
     found = {name for text in [*texts, Path(run_orders.__file__).read_text()] for name in RECORDED.findall(text)}
     recorded = {name for name in found if name.partition(".")[0] in audit.ACTIONS and not name.endswith(".json")}
@@ -26,7 +26,7 @@ def test_every_recorded_action_is_known():
 
 
 def test_the_page_names_every_action():
-    """The how-to lists the actions that there are, and no others."""
+    """The how-to lists every action of the audit log and no other."""
     page = (ROOT / "docs" / "how-to" / "give-people-access.md").read_text()
     rows = [line for line in page.splitlines() if re.match(r"\| `[a-z]+\.", line)]
 
@@ -38,7 +38,7 @@ def test_the_page_names_every_action():
     [("budgets", "budget, prices"), ("run.canceled", "run.cancelled"), ("run.", "run.started"), ("", "run, gate")],
 )
 def test_an_unknown_action_is_refused(action: str, told: str):
-    """A noun or verb that does not exist is refused with those that do."""
+    """An unknown noun or verb is refused, and the message names the known ones."""
     with pytest.raises(errors.RequestInvalid) as refused:
         audit.AuditQuery(action=action)
 
@@ -48,5 +48,5 @@ def test_an_unknown_action_is_refused(action: str, told: str):
 
 @pytest.mark.parametrize("action", [None, "budget", "run.cancelled"])
 def test_a_known_action_is_taken(action: str | None):
-    """A noun and an action of it are filters."""
+    """A filter may be absent, a noun, or an action of a noun."""
     assert audit.AuditQuery(action=action).action == action

@@ -1,4 +1,4 @@
-"""Time, identity and chance, held still."""
+"""The clock, identifiers and chance, under the control of a test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def test_system_clock_is_utc_and_its_monotonic_time_does_not_go_back():
-    """The machine's clock tells aware instants and rising seconds."""
+    """The machine's clock returns aware instants and rising seconds."""
     system = clock.SystemClock()
     before = system.monotonic()
 
@@ -27,12 +27,12 @@ def test_system_clock_is_utc_and_its_monotonic_time_does_not_go_back():
 
 
 async def test_system_clock_does_not_wait_for_a_duration_in_the_past():
-    """A negative wait is over at once."""
+    """A wait of negative length ends at once."""
     await asyncio.wait_for(clock.SystemClock().sleep(-5), timeout=60)
 
 
 async def test_time_for_which_the_machine_is_suspended_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop's time stands still meanwhile; a wait of hours, as for a gate's default, ends soon after its time."""
+    """A long wait ends soon after its time although the event loop's time stops while the machine is suspended."""
     since_boot = [1_000.0]
     monkeypatch.setattr(clock, "_LOOK_SECONDS", 0.001)
     monkeypatch.setattr(clock, "_seconds_since_boot", lambda: since_boot[0])
@@ -45,7 +45,7 @@ async def test_time_for_which_the_machine_is_suspended_counts(monkeypatch: pytes
 
 
 async def test_fake_clock_wakes_sleepers_in_the_order_of_their_ends():
-    """Time moves only by `advance`, and wakes only whose wait has passed."""
+    """Time moves only by `advance`, which wakes only the sleepers whose wait has passed."""
     fake, woken = clock.FakeClock(), []
 
     async def wait(name: str, seconds: float) -> None:
@@ -79,7 +79,7 @@ async def test_fake_clock_passes_over_a_sleeper_that_was_cancelled():
 
 
 def test_fake_clock_jump_moves_the_wall_only():
-    """A set clock does not change how long things have taken."""
+    """Setting the clock does not change measured durations."""
     fake = clock.FakeClock()
     start = fake.now()
     fake.jump(-3600)
@@ -97,13 +97,13 @@ def test_run_id_tells_its_second_and_fits_the_form_of_run_ids():
 
 
 def test_seeded_ids_repeat_and_others_do_not():
-    """Identifiers are reproducible only where a test seeds them."""
+    """Identifiers are reproducible only if a test seeds them."""
     assert clock.RandomIds(random.Random(1)).token("sess_") == clock.RandomIds(random.Random(1)).token("sess_")
     assert clock.RandomIds().token("sess_") != clock.RandomIds().token("sess_")
 
 
 def test_an_id_costs_one_question_to_its_source():
-    """However many characters an id has, its source is asked once."""
+    """An identifier of any length asks its source of chance once."""
 
     class Asked(random.Random):
         times = 0
@@ -119,7 +119,7 @@ def test_an_id_costs_one_question_to_its_source():
 
 
 def test_every_character_is_as_likely_as_any_other():
-    """Over many ids each of the 36 characters stands in each place about as often."""
+    """Over many identifiers each of the 36 characters occurs about equally often at each place."""
     ids = clock.RandomIds(random.Random(3))
     made = [ids.token("") for _ in range(3600)]
     often = [collections.Counter(place) for place in zip(*made, strict=True)]
@@ -128,7 +128,7 @@ def test_every_character_is_as_likely_as_any_other():
 
 
 def test_an_age_that_is_longer_than_the_calendar_ends_at_its_beginning():
-    """Whatever age is asked for, there is an instant from which it counts."""
+    """An age longer than the calendar gives the calendar's first instant."""
     now = datetime(2026, 2, 10, tzinfo=UTC)
     ages = [clock.before(now, seconds) for seconds in (0, 3600, 10**11, 2**53)]
 
@@ -138,7 +138,7 @@ def test_an_age_that_is_longer_than_the_calendar_ends_at_its_beginning():
 
 @given(st.integers(-(10**16), 10**17), st.integers(-23, 23))
 def test_stamp_reads_back_to_the_millisecond(microseconds: int, hours: int):
-    """An instant of any zone survives being written, to the millisecond."""
+    """An instant of any zone is written and read back to the millisecond."""
     at = (_EPOCH + timedelta(microseconds=microseconds)).astimezone(timezone(timedelta(hours=hours)))
     written = clock.stamp(at)
 
@@ -150,6 +150,6 @@ def test_stamp_reads_back_to_the_millisecond(microseconds: int, hours: int):
     "text", ["", "yesterday", "2026-02-10T14:30:00", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-00:01"]
 )
 def test_instant_refuses_what_is_no_instant(text: str):
-    """Text without form or offset is no instant, and what lies outside of the calendar in UTC is none either."""
+    """A text without the form or offset of an instant is refused, and so is an instant outside of the UTC calendar."""
     with pytest.raises(ValueError, match=r"not an instant; write it as|no UTC offset|outside of the calendar"):
         clock.instant(text)

@@ -1,4 +1,4 @@
-"""The example project: what its README says is planted is what the tools find, and nothing else."""
+"""The example project: the tools find exactly the mistakes that its README describes as planted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def against_canon(scene: int) -> set[tuple[str, str, int]]:
 
 
 def test_each_scene_breaks_the_canon_where_it_was_planted_and_nowhere_else():
-    """Planted mistakes 1 to 8 are found by the canon checker, at their lines; scenes 17 and 18 are clean."""
+    """The canon checker finds planted mistakes 1 to 8 at their lines; scenes 17 and 18 are clean."""
     assert against_canon(17) == set()
     assert against_canon(18) == set()
     assert against_canon(19) == {("Tamsin", "name", 23)}
@@ -54,7 +54,7 @@ def test_each_scene_breaks_the_canon_where_it_was_planted_and_nowhere_else():
 
 
 def test_the_canon_does_not_contradict_itself():
-    """The cards alone pass."""
+    """The cards agree with one another."""
     payload = run("canon_checker", canon_paths=["Compendium"])
 
     assert payload["conflicts"] == []
@@ -63,7 +63,7 @@ def test_the_canon_does_not_contradict_itself():
 
 @pytest.mark.parametrize("with_canon", [False, True])
 def test_the_scenes_contradict_each_other_as_planted(with_canon):
-    """Planted mistakes 1 to 6 and 9 show without a canon; the canon adds the key's owner and the tower's place."""
+    """Planted mistakes 1 to 6 and 9 are found without a canon; the canon adds the key's owner and the tower's place."""
     further = {"canon_paths": ["Compendium"]} if with_canon else {}
     payload = run("consistency_checker", scene_paths=["Story/Scenes"], **further)
     found = {(c["kind"], c["path"], c["line"]) for c in payload["conflicts"]}
@@ -80,7 +80,7 @@ def test_the_scenes_contradict_each_other_as_planted(with_canon):
 
 
 def test_the_cracked_bell_is_the_only_foreshadowing_without_payoff():
-    """Planted mistake 10; the letter is planned, the key is paid, promises and questions stay open."""
+    """Only planted mistake 10 lacks a payoff; the letter is planned, the key paid, promises and questions open."""
     payload = run("reader_experience_simulator", scene_paths=["Story/Scenes"], outline_path=OUTLINE)
     things = {loop["item"]: loop["status"] for loop in payload["open_loops"] if loop["kind"] == "foreshadowing"}
     kinds = [found["kind"] for found in payload["unpaid"]]
@@ -97,7 +97,7 @@ def test_the_cracked_bell_is_the_only_foreshadowing_without_payoff():
 
 
 def test_the_outline_is_complete_but_for_the_bell():
-    """Eight scenes with beats and goals; scene 21 is the fifth."""
+    """The outline has eight scenes with beats and goals; scene 21 is the fifth."""
     payload = run("outline_analyzer", outline_path=OUTLINE, query="Draft scene 21")
     output = TOOLS.execute("outline_analyzer", {"outline_path": OUTLINE, "query": "Draft scene 21"}, WORKSPACE)
 
@@ -110,14 +110,14 @@ def test_the_outline_is_complete_but_for_the_bell():
 
 @pytest.mark.parametrize(("scene", "path"), list(SCENES.items()))
 def test_a_scenes_path_means_its_scene_of_the_outline(scene, path):
-    """A recipe that knows only the file finds the beats."""
+    """The tool finds the beats of a scene by the path of its file."""
     matched = run("outline_analyzer", outline_path=OUTLINE, mode="beat", query=path)["matched"]
 
     assert (matched["number"], matched["score"]) == (scene, 1.0)
 
 
 def test_drafting_scene_21_finds_what_a_writer_needs():
-    """The scene, the outline, and the cards of those who appear in it."""
+    """The tools find the scene, its outline, and the cards of the people who appear in it."""
     payload = run("file_locator", search_criteria="Draft scene 21", scan_mode="FAST_SCAN", max_results=12)
 
     assert payload["matches"][0]["path"] == SCENES[21]
@@ -127,7 +127,7 @@ def test_drafting_scene_21_finds_what_a_writer_needs():
 
 
 def test_drafting_an_unwritten_scene_finds_the_cards_of_its_cast():
-    """Scene 22 exists in the outline only; its cast is known from there, and the canon needs no scene."""
+    """Scene 22 is only in the outline, which names its cast; the canon needs no scene."""
     payload = run("file_locator", search_criteria="Draft scene 22")
     canon = run(
         "canon_checker",
@@ -143,7 +143,7 @@ def test_drafting_an_unwritten_scene_finds_the_cards_of_its_cast():
 
 @pytest.mark.parametrize(("scene", "missing"), [(17, 0), (18, 0), (19, 0), (20, 0), (21, 1)])
 def test_drafts_tell_their_beats_but_for_the_second_lock(scene, missing):
-    """Planted mistake 11."""
+    """Only planted mistake 11 lacks its beat in the draft."""
     payload = run("scene_draft_validator", scene_path=SCENES[scene], outline_path=OUTLINE)
 
     assert [found["kind"] for found in payload["findings"]] == ["missing_beat"] * missing
@@ -151,7 +151,7 @@ def test_drafts_tell_their_beats_but_for_the_second_lock(scene, missing):
 
 
 def test_the_prose_of_two_scenes_shows_its_planted_habits():
-    """Planted mistakes 12 and 13; the other scenes have hints at most."""
+    """The tools find planted mistakes 12 and 13; the other scenes have hints at most."""
     warnings = {
         scene: {f["kind"] for f in run("prose_analyzer", scene_path=path)["findings"] if f["severity"] == "warning"}
         for scene, path in SCENES.items()
@@ -161,7 +161,7 @@ def test_the_prose_of_two_scenes_shows_its_planted_habits():
 
 
 def test_the_stakes_rise_and_one_scene_risks_nothing():
-    """Planted mistake 14."""
+    """The tool finds planted mistake 14 only."""
     payload = run("stakes_mapper", scene_paths=["Story/Scenes"])
 
     assert payload["escalation"]["trend"] == "rising"
@@ -170,7 +170,7 @@ def test_the_stakes_rise_and_one_scene_risks_nothing():
 
 
 def test_the_readme_names_lines_that_exist():
-    """Each place of the table of planted mistakes is a line with text."""
+    """Each place in the table of planted mistakes is a line with text."""
     readme = (stories.EXAMPLE / "README.md").read_text()
     places = re.findall(r"^\| \d+ \| scene (\d+), line (\d+)", readme, re.MULTILINE)
 
@@ -181,7 +181,7 @@ def test_the_readme_names_lines_that_exist():
 
 
 def test_the_texts_are_short_enough_for_a_small_model():
-    """Every scene and every card fits a prompt of a small model, and so does every report."""
+    """Every scene, card and report fits into the prompt of a small model."""
     for path in [
         *SCENES.values(),
         *(str(p.relative_to(stories.EXAMPLE)) for p in stories.EXAMPLE.rglob("Compendium/*/*.md")),

@@ -1,4 +1,4 @@
-"""Garbage: while the service works, no full collection stops its loop; when it is quiet, one is made."""
+"""Garbage: no full collection interrupts a working service; a quiet one collects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Node:
 
 @pytest.fixture
 def full() -> Iterator[list[int]]:
-    """Return the full collections as they happen."""
+    """Return a list that receives the result of each full collection."""
     found: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:
@@ -39,7 +39,7 @@ def full() -> Iterator[list[int]]:
 
 @by_whole
 async def test_work_is_not_stopped_by_a_full_collection(full: list[int]) -> None:
-    """However many objects a run makes, they are not looked at as a whole meanwhile, and the usual rule comes back."""
+    """A run may make many objects without a full collection; the usual thresholds return afterwards."""
     usual = gc.get_threshold()
     collecting = asyncio.create_task(garbage.collect_when_quiet())
     await asyncio.sleep(0)
@@ -54,7 +54,7 @@ async def test_work_is_not_stopped_by_a_full_collection(full: list[int]) -> None
 
 @by_whole
 async def test_a_quiet_process_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What only refers to itself is gone soon after the work has ended."""
+    """Objects that only refer to themselves are collected soon after the work has ended."""
     monkeypatch.setattr(garbage, "TICK_SECONDS", 0.01)
     monkeypatch.setattr(garbage, "is_due", lambda younger, share: True)
     node = _Node()
@@ -73,13 +73,13 @@ async def test_a_quiet_process_is_cleared(monkeypatch: pytest.MonkeyPatch) -> No
     [(0, 0.0, False), (5, 0.0, True), (5, 0.1, True), (5, 0.2, False), (499, 1.0, False), (500, 1.0, True)],
 )
 def test_a_busy_process_is_cleared_seldom(younger: int, share: float, due: bool) -> None:
-    """A quiet process collects after little, a busy one only after millions of objects."""
+    """A quiet process collects after a few new objects, a busy one only after many."""
     assert garbage.is_due(younger, share) is due
 
 
 @pytest.mark.parametrize("code", [None, "index_away", "store_of_a_newer_version"])
 async def test_a_start_collects_nothing_until_its_first_attempt_is_over(code: str | None) -> None:
-    """A service that starts, waits or refuses to start makes no collection meanwhile, and all of them afterwards."""
+    """A service makes no collection until its first attempt to start has ended, with or without success."""
     enabled: list[bool] = []
 
     @contextlib.asynccontextmanager

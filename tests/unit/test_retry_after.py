@@ -1,4 +1,4 @@
-"""Retry-After: seconds or a date; whatever else a server sends there breaks nothing."""
+"""Retry-After: seconds or a date; any other value means no wait."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ NOW = datetime(2026, 2, 10, 14, 30, tzinfo=UTC)
     ],
 )
 def test_a_wait_that_is_no_number_asks_for_none(reported: str, seconds: float) -> None:
-    """A number of seconds or a date in the future asks for a wait, and nothing else does."""
+    """Only a number of seconds or a date in the future asks for a wait."""
     assert retry_after.seconds(reported, NOW) == seconds

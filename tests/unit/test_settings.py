@@ -1,4 +1,4 @@
-"""Settings: read from the environment, overridden by options, checked before anything starts."""
+"""Settings: read from the environment, overridden by options, checked before the service starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app import errors, settings
 
 
 def load(environ: dict[str, str] | None = None, **overrides: object) -> settings.Settings:
-    """Read settings from a given environment alone."""
+    """Read settings from the given environment only."""
     return settings.load(environ or {}, **overrides)
 
 
@@ -34,7 +34,7 @@ def test_defaults_serve_the_current_folder_on_loopback(tmp_path: Path, monkeypat
 
 
 def test_the_data_directory_can_have_another_name(tmp_path: Path):
-    """It is named from the project, or wherever it is."""
+    """A relative data directory is in the project; an absolute one may be anywhere."""
     beside = load({"CONTROL_ROOM_PROJECT": str(tmp_path), "CONTROL_ROOM_DATA_DIRECTORY": ".orchestrate"})
     elsewhere = load({"CONTROL_ROOM_PROJECT": str(tmp_path), "CONTROL_ROOM_DATA_DIRECTORY": "/data"})
 
@@ -43,7 +43,7 @@ def test_the_data_directory_can_have_another_name(tmp_path: Path):
 
 
 def test_folders_are_absolute_however_they_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A relative folder is read from the current one; only the data directory is named from the project."""
+    """A relative folder is resolved from the current one, and the data directory from the project."""
     monkeypatch.chdir(tmp_path)
     names = ("PROJECT", "HOME", "ALLOWED_ROOTS", "DATA_DIRECTORY")
     read = load({f"CONTROL_ROOM_{name}": "some" for name in names}).project
@@ -81,7 +81,7 @@ def test_every_setting_can_be_read_from_its_documented_variable(tmp_path: Path):
 
 
 def test_options_win_over_the_environment_and_none_is_no_option():
-    """What stands on the command line counts, where something stands there."""
+    """An option of the command line overrides the environment if it has a value."""
     environ = {"CONTROL_ROOM_PORT": "9000", "CONTROL_ROOM_HOST": "127.0.0.2"}
     both = load(environ, port=0, host=None)
 
@@ -98,7 +98,7 @@ def test_empty_variable_counts_as_unset():
     [("PORT", "eighty"), ("MAX_RUNNING", "2.5"), ("INLINE_RECIPES", "perhaps"), ("STOP_GRACE_SECONDS", "ten")],
 )
 def test_value_of_the_wrong_form_names_its_variable(name: str, value: str):
-    """A value that cannot be read is refused by the name of its variable."""
+    """A value that cannot be read is refused, and the message names its variable."""
     with pytest.raises(errors.ConfigurationError) as refused:
         load({f"CONTROL_ROOM_{name}": value})
 
@@ -107,7 +107,7 @@ def test_value_of_the_wrong_form_names_its_variable(name: str, value: str):
 
 
 def test_unknown_variable_is_a_warning_with_the_nearest_name():
-    """A misspelt setting is told, with the name that was perhaps meant."""
+    """A misspelt setting is a warning that suggests the nearest name."""
     environ = {"CONTROL_ROOM_MAX_RUNING": "3"}
     (remark,) = settings.check(load(environ), environ)
 
@@ -117,14 +117,14 @@ def test_unknown_variable_is_a_warning_with_the_nearest_name():
 
 @pytest.mark.parametrize("name", settings.OUTSIDE)
 def test_variables_with_the_prefix_that_are_no_settings_are_known(name: str):
-    """What agents, the command line and crash tests read is not called unknown."""
+    """The check accepts the variables that agents, the command line and crash tests read."""
     environ = {name: "something"}
 
     assert settings.check(load(environ), environ) == []
 
 
 def test_crash_point_is_known_to_the_check():
-    """The crash tests' variable is no unknown setting."""
+    """The crash tests' variable is a known one."""
     assert settings.CRASH_AT in settings.OUTSIDE
 
 
@@ -142,7 +142,7 @@ def test_loopback_needs_no_token(host: str):
 
 
 def test_short_token_is_doubtful_but_starts():
-    """A short token is told as a warning."""
+    """A short token is a warning."""
     (remark,) = settings.check(load({}, api_token="short"), {})
 
     assert (remark.setting, remark.fatal) == ("CONTROL_ROOM_API_TOKEN", False)
@@ -150,12 +150,12 @@ def test_short_token_is_doubtful_but_starts():
 
 @pytest.mark.parametrize("token", ["with a space in it", "schlüssel-zum-haus", "line\nbreak-in-the-token"])
 def test_token_that_no_header_can_carry_is_refused(token: str):
-    """A token that callers could not send keeps the service from starting."""
+    """A token that an HTTP header cannot carry keeps the service from starting."""
     assert fatal({}, api_token=token) == {"CONTROL_ROOM_API_TOKEN"}
 
 
 def test_all_faults_are_told_at_once(tmp_path: Path):
-    """Every setting that cannot work is named in one check."""
+    """One check reports every setting that cannot work."""
     environ = {
         "CONTROL_ROOM_PORT": "70000",
         "CONTROL_ROOM_PROJECT": str(tmp_path / "absent"),
@@ -178,7 +178,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path):
 
 
 def test_a_project_whose_path_is_no_text_is_refused(tmp_path: Path):
-    """A project folder whose path is not valid text is refused, also when reached by a link."""
+    """A project folder whose path is not valid text is refused, also when a link leads to it."""
     strange, link = tmp_path / "strange\udcff", tmp_path / "link"
     strange.mkdir()
     link.symlink_to(strange)
@@ -188,7 +188,7 @@ def test_a_project_whose_path_is_no_text_is_refused(tmp_path: Path):
 
 
 def test_the_data_does_not_contain_the_project(tmp_path: Path):
-    """No run can work in the data directory, so that it cannot be the project, nor be above it, by whatever path."""
+    """A data directory that is the project or contains it is refused, also by way of a link."""
     (tmp_path / "link").symlink_to(tmp_path)
 
     assert fatal({}, project=tmp_path, data=Path()) == {"CONTROL_ROOM_DATA_DIRECTORY"}
@@ -197,9 +197,7 @@ def test_the_data_does_not_contain_the_project(tmp_path: Path):
 
 
 def test_a_token_comes_from_its_file(tmp_path: Path):
-    """A file takes the token's place; one that others can read is told, and one without a token keeps all from
-    starting.
-    """
+    """The token is read from its file: a file that others can read is a warning, one without a token is fatal."""
     file = tmp_path / "token"
     file.write_text("sixteen-characters-or-more\n")
     file.chmod(0o600)
@@ -219,7 +217,7 @@ def test_a_token_comes_from_its_file(tmp_path: Path):
 
 
 def test_every_value_of_the_wrong_form_is_told_at_once():
-    """Settings that cannot be read are all named, beside the unknown ones."""
+    """One check reports all settings that cannot be read, together with the unknown ones."""
     environ = {"CONTROL_ROOM_PORT": "x", "CONTROL_ROOM_MAX_RUNNING": "y", "CONTROL_ROOM_HOTS": "z"}
     read, remarks = settings.examine(environ)
 
@@ -232,7 +230,7 @@ def test_every_value_of_the_wrong_form_is_told_at_once():
 
 
 def test_examined_settings_are_those_that_are_loaded():
-    """Where all can be read, examining gives the settings and their check."""
+    """When all settings can be read, `examine` returns what `load` and `check` return."""
     read, remarks = settings.examine({"CONTROL_ROOM_PORT": "9000", "CONTROL_ROOM_API_TOKEN": "short"})
 
     assert read is not None
@@ -241,7 +239,7 @@ def test_examined_settings_are_those_that_are_loaded():
 
 
 def test_a_folder_that_does_not_exist_is_distinguished_from_a_file(tmp_path: Path):
-    """A project that does not exist is refused as such, and not as something else than a folder."""
+    """A project folder that does not exist and one that is a file get different messages."""
     (tmp_path / "file").write_text("")
     found = {
         name: [

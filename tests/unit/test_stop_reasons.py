@@ -1,4 +1,4 @@
-"""Commands that send paused runs on."""
+"""Commands that let paused runs continue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.domain import stop_reasons
     ],
 )
 def test_the_command_is_that_of_the_cause(reason: str, detail: dict[str, Any], act: str | None) -> None:
-    """What is raised is the limit that has no room, whosever it is; a folder is allowed by a setting alone."""
+    """The command raises the exhausted limit of the run or budget that has it; only a setting allows a folder."""
     found = stop_reasons.act("r", reason, {"code": reason, "detail": detail})
 
     assert found == (act and f"control-room {act}")

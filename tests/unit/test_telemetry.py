@@ -1,4 +1,4 @@
-"""Telemetry: log lines that machines can read, and metrics without globals."""
+"""Telemetry: log lines that machines can read, and metrics without global state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.domain import plain
 
 @pytest.fixture(autouse=True)
 def root_logger() -> Iterator[None]:
-    """Leave the process's logging as it was."""
+    """Restore the process's logging after the test."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
@@ -24,12 +24,12 @@ def root_logger() -> Iterator[None]:
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
-    """Read back what was logged."""
+    """Return the log lines of a stream."""
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 def test_log_line_is_one_json_object_with_its_facts():
-    """A log line holds instant, level, logger, message and every extra fact."""
+    """A log line contains instant, level, logger, message and every extra fact."""
     stream = io.StringIO()
     telemetry.write_logs("info", stream)
 
@@ -44,7 +44,7 @@ def test_log_line_is_one_json_object_with_its_facts():
 
 
 def test_log_line_masks_secrets_in_message_facts_and_trace():
-    """A secret does not reach the log, wherever it stands."""
+    """A secret is masked in the message, the facts and the trace of a log line."""
     stream = io.StringIO()
     secret = 'hunter"22'
     telemetry.write_logs("info", stream, plain.Masker([secret]).mask)
@@ -59,7 +59,7 @@ def test_log_line_masks_secrets_in_message_facts_and_trace():
 
 
 def test_of_libraries_only_warnings_are_written():
-    """What libraries say below a warning quotes headers, addresses with tickets, and requests; it is never written."""
+    """Lines of libraries below a warning are not written: they quote headers, requests and addresses with tickets."""
     stream = io.StringIO()
     telemetry.write_logs("debug", stream)
 
@@ -72,7 +72,7 @@ def test_of_libraries_only_warnings_are_written():
 
 
 def test_a_log_line_is_one_line_wherever_it_is_read():
-    """No value ends a line for any program that reads the log, or steers the terminal that shows it."""
+    """A log line stays one line for any reader, and its values cannot control the terminal."""
     stream = io.StringIO()
     telemetry.write_logs("info", stream)
 
@@ -84,7 +84,7 @@ def test_a_log_line_is_one_line_wherever_it_is_read():
 
 
 def test_what_libraries_repeat_is_counted():
-    """What one place of a library warns of again and again is left out after some times, and counted a minute later."""
+    """Repeated warnings of one place in a library are dropped after a few, and counted a minute later."""
     now = 0.0
     repeats = telemetry.Repeats(lambda: now, most=2)
     records = [
@@ -100,7 +100,7 @@ def test_what_libraries_repeat_is_counted():
 
 
 def test_level_leaves_out_what_is_below_it():
-    """Below the chosen level nothing is written."""
+    """Lines below the chosen level are not written."""
     stream = io.StringIO()
     telemetry.write_logs("warning", stream)
 
@@ -122,7 +122,7 @@ def test_setting_logs_up_again_replaces_the_first_stream():
 
 
 def test_fact_without_json_form_is_written_as_text():
-    """A path or an error as a fact does not break the line."""
+    """A path or an error as a fact is written as text."""
     stream = io.StringIO()
     telemetry.write_logs("info", stream)
 
@@ -132,7 +132,7 @@ def test_fact_without_json_form_is_written_as_text():
 
 
 def test_metrics_tell_runs_steps_queue_and_requests():
-    """Everything noted appears under its documented name."""
+    """Every recorded value appears under its documented name."""
     metrics = telemetry.Metrics()
     metrics.runs({"running": 2, "done": 5})
     metrics.pool(slots=8, queued=3)
@@ -150,7 +150,7 @@ def test_metrics_tell_runs_steps_queue_and_requests():
 
 
 def test_two_metrics_share_nothing():
-    """Two services in one process count for themselves."""
+    """Two services in one process count separately."""
     first, second = telemetry.Metrics(), telemetry.Metrics()
     first.step("check", "done", 0.1)
 

@@ -32,7 +32,7 @@ from app.services.triggers import schedules
     ],
 )
 def test_what_only_a_machine_knows_is_no_time_zone(name: object) -> None:
-    """Files of a machine, paths and variables are refused, for schedules as for days of budgets."""
+    """Files of a machine, paths and variables are not accepted as time zones, for schedules or for days of budgets."""
     schedule = triggers.Schedule(cron="0 7 * * *", timezone=name)  # type: ignore[arg-type]
     budget = budgets.Budget(name="all", limits=limits.RunLimits(calls=1), per="day", time_zone=name)  # type: ignore[arg-type]
 
@@ -46,12 +46,12 @@ def test_what_only_a_machine_knows_is_no_time_zone(name: object) -> None:
     [("europe/berlin", "Europe/Berlin"), ("Europe/Berln", "Europe/Berlin"), ("Asia/Calcuta", "Asia/Calcutta")],
 )
 def test_the_nearest_time_zone_is_named(name: str, nearest: str) -> None:
-    """A slip of the pen is answered with the name that was meant."""
+    """A misspelt time zone is answered with the nearest name."""
     assert zones.fault(name) == f"there is no time zone {name!r}; did you mean {nearest}?"
 
 
 def test_every_listed_time_zone_can_be_used() -> None:
-    """What is accepted can be loaded, wherever its rules come from."""
+    """Every listed time zone is accepted and can be loaded."""
     names = resources.files("tzdata").joinpath("zones").read_text("utf-8").split()
 
     assert {"UTC", "Europe/Berlin", "Australia/Lord_Howe"} <= set(names)

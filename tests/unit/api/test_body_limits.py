@@ -1,4 +1,4 @@
-"""Payloads: bounded and strict before any route sees them."""
+"""Payloads: bounded and strict before they reach a route."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT = 2000
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with the body received."""
+    """Return the received body."""
     await Response(await Request(scope, receive).body())(scope, receive, send)
 
 
@@ -40,7 +40,7 @@ async def post(body: bytes, content_type: str = "application/json") -> httpx.Res
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=UTF-8", "Application/JSON"])
 async def test_strict_json_reaches_the_route_unchanged(content_type: str) -> None:
-    """A proper body arrives byte for byte."""
+    """A valid body arrives byte for byte."""
     body = '{"a": [1, 2.5, "ä\\ud83d\\ude00"], "b": null}'.encode()
     answers = [await post(beginning + body, content_type) for beginning in (b"", b"\xef\xbb\xbf")]
 
@@ -68,7 +68,7 @@ async def test_strict_json_reaches_the_route_unchanged(content_type: str) -> Non
     ],
 )
 async def test_what_is_not_strict_json_is_refused(body: bytes, flaw: str) -> None:
-    """A body that is no strict JSON is refused with 400 and the kind and place of the flaw."""
+    """A body that is not strict JSON is refused with 400 and the kind and place of the flaw."""
     answer = await post(body)
 
     assert answer.status_code == 400
@@ -78,7 +78,7 @@ async def test_what_is_not_strict_json_is_refused(body: bytes, flaw: str) -> Non
 
 
 async def test_the_place_of_a_syntax_error_is_told() -> None:
-    """A syntax error comes with its line."""
+    """The answer to a syntax error contains its line."""
     answer = await post(b'{\n "a": 1,\n "b": }\n')
 
     assert answer.json()["flaws"][0]["line"] == 3
@@ -88,7 +88,7 @@ async def test_the_place_of_a_syntax_error_is_told() -> None:
     "content_type", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1", ""]
 )
 async def test_another_media_type_is_refused(content_type: str) -> None:
-    """What a web form can send is refused, and so is everything else that is not JSON in UTF-8."""
+    """A body of a web form, or of any media type but JSON in UTF-8, is refused."""
     answer = await post(b"{}", content_type)
 
     assert answer.status_code == 415
@@ -103,7 +103,7 @@ async def test_a_large_body_is_refused_by_its_length() -> None:
 
 
 async def test_a_large_body_without_a_length_is_refused() -> None:
-    """A chunked body is counted as it comes, so that no length needs to be told."""
+    """A chunked body without a length is counted while it arrives."""
 
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(30):
@@ -116,14 +116,14 @@ async def test_a_large_body_without_a_length_is_refused() -> None:
 
 
 async def test_a_body_at_the_limit_is_taken() -> None:
-    """The limit itself is allowed."""
+    """A body of exactly the limit is accepted."""
     answer = await post(b'"' + b"x" * (LIMIT - 2) + b'"')
 
     assert answer.status_code == 200
 
 
 async def test_whoever_asks_before_sending_is_refused_before_sending() -> None:
-    """A client that waits for `100 Continue` is told that its body is too large without the body being read."""
+    """A client that waits for `100 Continue` gets the refusal of a large body before the service reads the body."""
     read: list[str] = []
     sent: list[Any] = []
 
@@ -143,7 +143,7 @@ async def test_whoever_asks_before_sending_is_refused_before_sending() -> None:
 
 
 async def test_a_client_that_goes_away_starts_nothing() -> None:
-    """Half a body, even if it happens to be JSON, never reaches a route."""
+    """Half a body never reaches a route, even if it is valid JSON."""
     messages = iter([{"type": "http.request", "body": b"{}", "more_body": True}, {"type": "http.disconnect"}])
     sent: list[Any] = []
 
@@ -162,7 +162,7 @@ async def test_a_client_that_goes_away_starts_nothing() -> None:
 
 @given(st.binary(max_size=200))
 def test_bytes_are_either_json_or_refused(body: bytes) -> None:
-    """Any bytes are either what a strict JSON parser reads too, or refused with flaws."""
+    """Any bytes are either accepted and valid for a strict JSON parser, or refused with flaws."""
     flaws = refusal(body)
 
     assert flaws is None or len(flaws) >= 1
@@ -170,7 +170,7 @@ def test_bytes_are_either_json_or_refused(body: bytes) -> None:
 
 
 def refusal(body: bytes) -> tuple[errors.Flaw, ...] | None:
-    """Return why a body is refused, or None."""
+    """Return the reason why a body is refused, or None."""
     try:
         request_models.check(body)
     except errors.InputRefused as error:

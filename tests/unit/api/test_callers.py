@@ -1,4 +1,4 @@
-"""Callers: the run whose program makes a request."""
+"""Callers: find the run whose program makes a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARENT = "20260210T143000Z-parent"
 
 
 class _Services:
-    """The use cases that the look needs: one command of one run, which a scope may cover."""
+    """The use cases that the search needs: one command of one run, which a scope may cover."""
 
     def __init__(self, *, busy: bool = True, covered: bool = True) -> None:
         self.commands = SimpleNamespace(under_way={1: object()} if busy else {}, run_behind=self._behind)
@@ -42,7 +42,7 @@ class _Services:
     ],
 )
 async def test_the_run_that_asks(services: Any, limits: access.Scope | None, expected: str | None) -> None:
-    """It is asked for only while commands work, and is not shown to a caller whose scope it is outside of."""
+    """The calling run is looked up only while commands run, and is hidden from a caller whose scope excludes it."""
     author = authors.Author(name="ada", claimed=False, via="key")
     caller = access.Caller(author=author, limits=limits)
     scope = {"type": "http", "client": ("127.0.0.1", 4711), "server": ("127.0.0.1", 8000), callers.CALLER: caller}

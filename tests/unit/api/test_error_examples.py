@@ -1,4 +1,4 @@
-"""Examples of errors: each is a message that the code can give."""
+"""Examples of errors: each is a message that the code can produce."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from app.api import refusal_examples, refusals
 from tests.architecture import sources
 
 LITERAL_SHARE = 0.6
-"""How much of an example, names and ids apart, the literal text of its templates must cover."""
+"""The share of an example, names and ids apart, that the literal text of its templates must cover."""
 NAMES = re.compile(r"'[^']*'|\b[\w.-]*[\d_/][\w./-]*|[A-Z]\w+ [A-Z]\w+")
-"""What fills a placeholder, by its form: quoted texts, ids, paths, names."""
+"""Forms of the values that fill a placeholder: quoted texts, ids, paths, names."""
 SHORTEST = 8
-"""Fewest literal characters of a template that tells something."""
+"""The fewest literal characters of a useful template."""
 JOINTS = (r": ", r"(?<=\.) ", r"; ")
-"""What joins messages that are made elsewhere."""
+"""What joins messages that are made in different places."""
 
 
 @pytest.mark.parametrize("code", sorted(refusals.EXAMPLES))
 def test_example_is_a_message_of_the_code(code: str) -> None:
-    """The message of an example is made of templates that the code contains, or is the default message of its error."""
+    """Each example's message is made of templates in the code, or is the default message of its error."""
     message = str(refusals.EXAMPLES[code].to_json()["detail"])
 
     assert _is_default(message) or _is_made_of_templates(message), message
@@ -34,7 +34,7 @@ def test_example_is_a_message_of_the_code(code: str) -> None:
     "made_up", ["the run has gone somewhere else", "run 7 of draft was eaten", "no such thing here"]
 )
 def test_made_up_message_is_found(made_up: str) -> None:
-    """A message that nothing in the code says does not count as an example."""
+    """A message that the code does not contain is not accepted as an example."""
     assert not _is_made_of_templates(made_up)
 
 
@@ -48,8 +48,8 @@ def _is_made_of_templates(message: str) -> bool:
 
 
 def _covered(message: str) -> int:
-    """Return how many characters literal parts of templates cover, in a message as a whole or joined of parts."""
-    # What does not fit into the message fits into none of its parts.
+    """Return how many characters of a message literal parts of templates cover, as a whole or joined of parts."""
+    # A template that does not fit into the message fits into none of its parts.
     patterns = _patterns([parts for parts in _templates() if _may_fit(parts, message)])
 
     @cache
@@ -83,7 +83,7 @@ def _size(parts: tuple[str | None, ...]) -> int:
 
 
 def _may_fit(parts: tuple[str | None, ...], message: str) -> bool:
-    """Tell whether a message has all literal parts in their order: making a pattern of each template takes seconds."""
+    """Return whether a message contains all literal parts in order: a pattern for each template would take seconds."""
     position = 0
     for part in parts:
         if part is not None:

@@ -1,4 +1,4 @@
-"""Errors as HTTP: every error of the tree has its status, and what nobody foresaw is told under an id."""
+"""Errors as HTTP: every error of the tree has its status, and an unforeseen one is reported by an id."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STATUSES = {
 
 
 def tree(root: type[BaseException]) -> Iterator[type[BaseException]]:
-    """Return a class and everything that derives from it."""
+    """Yield an error class and all classes derived from it."""
     yield root
     for child in root.__subclasses__():
         if child.__module__ == errors.__name__:
@@ -50,14 +50,14 @@ def tree(root: type[BaseException]) -> Iterator[type[BaseException]]:
 
 @pytest.mark.parametrize("kind", [*tree(errors.ControlRoomError), *tree(errors.Fault)], ids=lambda kind: kind.__name__)
 def test_every_error_has_its_status(kind: type[errors.ControlRoomError]) -> None:
-    """An error that a client can cause has the status of the contract; every other one is the service's own fault."""
+    """An error that a client can cause has the status of the contract; any other error is the service's own fault."""
     problem = refusals.problem(kind())
 
     assert (problem.status if problem else None) == STATUSES.get(kind.__name__)
 
 
 def test_a_problem_tells_what_the_error_knows() -> None:
-    """Message, code, flaws and facts of an error stand in its problem document."""
+    """The problem document contains message, code, flaws and facts of the error."""
     flaw = errors.Flaw(path="$.args.x", code="missing_arg", message="is required", line=3)
     problem = refusals.problem(errors.ArgsInvalid("it needs x", flaws=[flaw], key="draft", detail={"missing": ["x"]}))
 
@@ -84,7 +84,7 @@ def test_a_problem_tells_what_the_error_knows() -> None:
     ],
 )
 async def test_whatever_is_raised_is_answered(raised: BaseException, status: int, code: str) -> None:
-    """An error or fault that no handler knew is a problem document, and a 500 tells nothing but an id."""
+    """An error or fault without a handler becomes a problem document, and a 500 reveals only an id."""
 
     async def broken(_scope: Scope, _receive: Receive, _send: Send) -> None:
         raise raised
@@ -99,7 +99,7 @@ async def test_whatever_is_raised_is_answered(raised: BaseException, status: int
 
 
 def test_only_so_many_flaws_of_a_body_are_told() -> None:
-    """However many fields are wrong, the answer stays readable, and is made in no time to speak of."""
+    """A body with thousands of flaws is answered with the first 200, and the rest are not examined."""
     found = ({"type": "extra_forbidden", "loc": (f"recipe_{number}",), "msg": ""} for number in range(50_000))
     refused = http_errors.unfit(found)
 
@@ -111,7 +111,7 @@ def test_only_so_many_flaws_of_a_body_are_told() -> None:
 
 
 async def test_an_answer_that_has_begun_is_broken_off(caplog: pytest.LogCaptureFixture) -> None:
-    """A failure in the middle of an answer is logged and breaks it off, since its status cannot be taken back."""
+    """A failure in the middle of an answer is logged and breaks the answer off, since its status is already sent."""
     sent: list[str] = []
 
     async def half(_scope: Scope, _receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""Guards: no page of another site gets through, and no caller without the token."""
+"""Guards: requests of other sites' pages and callers without the token are refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_known_hosts_are_served(host: str) -> None:
 
 @pytest.mark.parametrize("host", [*REFUSED, "", "localhost, localhost", "localhost\tx"])
 async def test_an_unknown_host_is_refused(host: str) -> None:
-    """A name that somebody else points at this address, or what is no name at all, is refused with 400."""
+    """A name that someone else points at this address, or a text that is not a name, is refused with 400."""
     async with client(site()) as http:
         answer = await http.get("/", headers={b"Host": host.encode()})
 
@@ -60,7 +60,7 @@ async def test_an_unknown_host_is_refused(host: str) -> None:
 
 
 async def test_two_hosts_are_refused() -> None:
-    """A request with two Host headers is refused, whatever they say."""
+    """A request with two Host headers is refused, even if they are equal."""
     async with client(site()) as http:
         request = http.build_request("GET", "/", headers=[("Host", "localhost"), ("Host", "localhost")])
         answer = await http.send(request)
@@ -82,7 +82,7 @@ async def test_two_hosts_are_refused() -> None:
     ],
 )
 async def test_a_foreign_origin_is_refused(origin: str, status: int) -> None:
-    """Only pages of this very address, or of an origin in the settings, may call."""
+    """Only pages of this address, or of an origin in the settings, may call."""
     async with client(site(allowed_origins=("https://desk.example/",))) as http:
         answer = await http.post("/", headers={"Origin": origin})
 
@@ -112,7 +112,7 @@ async def test_a_token_is_asked_for(header: str, status: int) -> None:
 
 
 async def test_health_needs_no_token() -> None:
-    """Whoever watches the service needs no token to see that it lives."""
+    """A monitor needs no token to see that the service is alive."""
     async with client(site(api_token="the-right-token-1")) as http:
         statuses = [(await http.get(path)).status_code for path in ("/healthz", "/readyz", "/metrics", "/healthz/x")]
 
@@ -120,7 +120,7 @@ async def test_health_needs_no_token() -> None:
 
 
 async def test_without_a_token_nothing_is_asked() -> None:
-    """A service on loopback without a token answers everybody there."""
+    """A service on loopback without a token answers every caller."""
     async with client(site()) as http:
         answer = await http.get("/")
 
@@ -128,7 +128,7 @@ async def test_without_a_token_nothing_is_asked() -> None:
 
 
 async def test_strangers_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Many refusals of a kind are one line in the log until a minute has passed, and then one that counts them."""
+    """Repeated refusals of a kind give one line in the log until a minute has passed, then a line with their number."""
     time = clock.FakeClock()
     async with client(gateways.behind(APP, time, api_token="the-right-token-1")) as http:
         for passing in (0, 60):

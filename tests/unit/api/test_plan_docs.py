@@ -1,4 +1,4 @@
-"""The page about session plans: what it lists is what the service takes and the program offers."""
+"""The page about session plans: it lists what the service accepts and the program offers."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def rows(heading: str) -> list[list[str]]:
     ("heading", "body"), [("field of a plan", plan_requests.PlanBody), ("field of a task", plan_requests.TaskBody)]
 )
 def test_every_field_is_told(heading: str, body: type[pydantic.BaseModel]) -> None:
-    """The tables of fields name exactly what a request can hold."""
+    """The tables of fields name exactly the fields of a request."""
     assert {name for row in rows(heading) for name in row} == set(body.model_fields)
 
 
 @pytest.mark.parametrize(("heading", "states"), [("plan", PlanState), ("task", TaskState)])
 def test_every_state_is_told(heading: str, states: type[PlanState] | type[TaskState]) -> None:
-    """The tables of states have one row for each, in the order of the code."""
+    """The tables of states have one row for each state, in the order of the code."""
     assert [row[0] for row in rows(heading)] == [state.value for state in states]
 
 
 def test_every_change_is_told() -> None:
-    """The table of what can be done names every address that changes a plan, and the commands that there are."""
+    """The table of changes names every address that changes a plan, and the commands that exist."""
     documented = {
         f"{method.upper()} {path.removeprefix(BASE)}"
         for path, item in json.loads(routes.openapi_text())["paths"].items()
@@ -67,7 +67,7 @@ def test_limits_are_told() -> None:
 
 
 def test_examples_are_plans() -> None:
-    """Every body that the page posts to make a plan is taken."""
+    """Every body on the page that creates a plan is accepted."""
     bodies = re.findall(r"POST http\S+/api/sessions .*?-d '(\{.*?\})'", PAGE, flags=re.DOTALL)
 
     assert len(bodies) == 2
@@ -77,7 +77,7 @@ def test_examples_are_plans() -> None:
 
 
 def test_the_checklist_is_what_is_printed() -> None:
-    """The checklist on the page is what the command prints for that plan."""
+    """The checklist on the page equals the command's output for that plan."""
     task = engine_plans.Task
     scene, audit = "creative_draft_scene", "analytical_consistency"
     question = "Which themes? Which scenes?"

@@ -1,4 +1,4 @@
-"""Queries: cursors that only this service can have made."""
+"""Queries: only cursors that this service can have made are accepted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.engine import samples
 
 @given(st.datetimes(), st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True))
 def test_a_cursor_leads_back_to_its_run(at: object, run_id: str) -> None:
-    """The cursor of a page stands for the last run of it, whatever its id and time."""
+    """The cursor of a page identifies its last run, for any id and time."""
     created_at = clock.stamp(clock.instant(f"{at}+00:00"))
     cursor = queries.cursor((created_at, run_id))
 
@@ -37,7 +37,7 @@ def test_a_cursor_leads_back_to_its_run(at: object, run_id: str) -> None:
     ),
 )
 def test_a_cursor_leads_back_to_its_gate(at: object, run_id: str, key: str) -> None:
-    """The cursor of a page of the inbox stands for the last gate of it, whatever its step is called."""
+    """The cursor of a page of the inbox identifies its last gate, for any name of its step."""
     instant = clock.stamp(clock.instant(f"{at}+00:00"))
     started = samples.start(run_id=run_id, created_at=instant)
     question = operations.Gate(prompt="go on?")
@@ -50,7 +50,7 @@ def test_a_cursor_leads_back_to_its_gate(at: object, run_id: str, key: str) -> N
 
 @given(st.text(min_size=1, max_size=60).filter(lambda text: "\x00" not in text))
 def test_anything_else_is_refused(text: str) -> None:
-    """A text that is no cursor is refused, never misread and never a failure."""
+    """Any other text is refused as a cursor, without a failure."""
     try:
         cursor = queries.RunsQuery.model_validate({"cursor": text}).query().cursor
     except errors.RequestInvalid as error:
@@ -73,7 +73,7 @@ def test_anything_else_is_refused(text: str) -> None:
 )
 @pytest.mark.parametrize("query", [queries.RunsQuery, queries.IssuesQuery, queries.PlansQuery])
 def test_a_cursor_with_impossible_parts_is_refused(query: Any, place: list[object]) -> None:
-    """A cursor made by hand of what no list can hold is refused before any store is asked."""
+    """A handmade cursor with impossible values is refused before a store is asked."""
     cursor = base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
     with pytest.raises(errors.RequestInvalid) as refused:
         query.model_validate({"cursor": cursor}).query()
@@ -82,7 +82,7 @@ def test_a_cursor_with_impossible_parts_is_refused(query: Any, place: list[objec
 
 
 def test_an_instant_outside_of_the_calendar_is_refused() -> None:
-    """An instant that has no form in UTC is refused as any other text that is none."""
+    """An instant that has no form in UTC is refused like any other invalid text."""
     with pytest.raises(pydantic.ValidationError):
         queries.RunsQuery.model_validate({"created_after": "0001-01-01T00:00:00+23:59"})
 
@@ -107,5 +107,5 @@ def test_a_step_cursor_is_a_position(cursor: str) -> None:
     ],
 )
 def test_entity_tags_are_read(header: str | None, tags: set[str]) -> None:
-    """Every tag of a header counts, weak ones as strong."""
+    """Every tag of a header is read, weak ones like strong ones."""
     assert polling.entity_tags(header) == tags

@@ -22,20 +22,20 @@ def addresses() -> set[str]:
 
 
 def test_every_address_has_a_row() -> None:
-    """A route that the table of `app/api/roles.py` does not name fails here, and is the admin's alone until then."""
+    """Every route is in the table of `app/api/roles.py`, and every row of the table is a route."""
     assert addresses() - roles.NEEDS.keys() == set()
     assert roles.NEEDS.keys() - addresses() == set()
 
 
 def test_only_open_paths_need_no_role() -> None:
-    """What the table leaves open is what the guard lets pass, and the readiness of a service behind a token."""
+    """The table opens exactly the paths that the guard lets pass, besides those with the open prefix."""
     free = {name.partition(" ")[2] for name, need in roles.NEEDS.items() if need.role is None}
 
     assert {path for path in free if not path.startswith(callers.OPEN_PREFIX)} == callers.OPEN_PATHS
 
 
 def test_viewers_change_nothing() -> None:
-    """Whatever a viewer may do only reads; a few addresses ask with a body."""
+    """Every address for viewers only reads; a few of them take a body."""
     asking = {"POST /api/preflight", "POST /api/recipes/validate", "POST /api/route", "POST /api/tickets"}
     asking |= {"POST /api/runs/{run_id}/preview"}
     seen = {name for name, need in roles.NEEDS.items() if need.role is Role.VIEWER}
@@ -54,7 +54,7 @@ def test_viewers_change_nothing() -> None:
     ],
 )
 def test_a_request_finds_its_row(method: str, path: str, role: Role) -> None:
-    """Method and path lead to the row of the route that would answer; there is none for an unknown address."""
+    """Method and path lead to the row of the route that would answer; an unknown address has no row."""
     table = roles.Table(API.routes)
     found = table.needed(method, path)
 
@@ -64,13 +64,13 @@ def test_a_request_finds_its_row(method: str, path: str, role: Role) -> None:
 
 
 def test_roles_include_those_before() -> None:
-    """An admin may do what an approver may, and a viewer no more than view; the command names the same roles."""
+    """An admin may do what an approver may, and a viewer may only view; the command names the same roles."""
     assert [role.includes(Role.APPROVER) for role in Role] == [False, False, True, True]
     assert tuple(Role) == key_commands.ROLES
 
 
 def test_a_scope_takes_one_value_of_each_label() -> None:
-    """Values of one label are alternatives, several labels are all needed, and recipes narrow further."""
+    """Values of one label are alternatives, several labels are all required, and recipes narrow the scope further."""
     scope = Scope(recipes=("a", "b"), labels=(("book", "one"), ("book", "two"), ("team", "red")))
 
     assert scope.covers("a", {"book": "two", "team": "red", "other": "x"})

@@ -1,4 +1,4 @@
-"""Shapes: the JSON of a value has the form that its published schema says."""
+"""Shapes: the JSON of a value has the form of its published schema."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Sample(shapes.Shape):
     state: states.StepState
     """State of it."""
     error: records.StepError | None = None
-    """Why it failed."""
+    """Why the sample failed."""
     notes: tuple[str, ...] = shapes.omitted(default=())  # Notes – each “one line”; None: unknown.
     secret: object = shapes.internal(default=None)
-    """Nothing for clients."""
+    """Hidden from clients."""
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def _declared_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def published(shape: Any) -> dict[str, Any]:
-    """Return the schema of a shape with everything that it refers to."""
+    """Return the schema of a shape with all schemas that it refers to."""
     return {**schemas.reference(shape), "components": {"schemas": schemas.components()}}
 
 
@@ -80,7 +80,7 @@ def test_the_text_beside_a_field_describes_it() -> None:
 
 
 def test_what_a_shape_does_not_have_is_refused() -> None:
-    """A schema is closed, so that an answer with an undocumented field is noticed."""
+    """A schema is closed: an answer with an undocumented field is refused."""
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**runs.Ending().to_json(), "further": 1}, published(runs.Ending))
 

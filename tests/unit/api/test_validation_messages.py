@@ -1,4 +1,4 @@
-"""Words in which the form of a request is refused: ours, whatever is wrong, and the same as use cases have."""
+"""Messages that refuse the form of a request: in the project's words, and the same as those of use cases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _values = _small | st.lists(_small, max_size=2) | st.just([1] * 300) | st.dictio
 
 
 def refusal(model: type[BaseModel], value: Any) -> errors.RequestInvalid | None:
-    """Return how a value is refused that is no body of a kind."""
+    """Return how a value is refused that is not a body of a kind."""
     try:
         model.model_validate(value)
     except pydantic.ValidationError as error:
@@ -51,7 +51,7 @@ def _bodies(draw: st.DrawFn) -> tuple[type[BaseModel], Any]:
 
 @given(_bodies())
 def test_every_refusal_is_in_our_words(asked: tuple[type[BaseModel], Any]) -> None:
-    """Whatever a body or a query holds, what is wrong with it is told as we tell things."""
+    """Every flaw of a body or a query is reported in the project's words."""
     told = refusal(*asked)
 
     for flaw in told.flaws if told is not None else ():
@@ -73,7 +73,7 @@ def test_every_refusal_is_in_our_words(asked: tuple[type[BaseModel], Any]) -> No
     ],
 )
 def test_a_plan_is_refused_in_our_words(value: Any, path: str, message: str) -> None:
-    """What is wrong with the form of a plan is told at its place, in a few plain words."""
+    """A flaw in the form of a plan is reported at its place, in a few plain words."""
     told = refusal(plan_requests.PlanBody, value)
 
     assert told is not None
@@ -81,12 +81,12 @@ def test_a_plan_is_refused_in_our_words(value: Any, path: str, message: str) -> 
 
 
 def test_what_is_not_known_keeps_its_words() -> None:
-    """A flaw of a kind that nobody foresaw is told as it was found."""
+    """A flaw of an unforeseen kind is reported in the library's words."""
     assert request_flaws.message({"type": "new_in_the_library", "msg": "It is odd"}) == "It is odd"
 
 
 def test_a_word_between_two_fields_names_both():
-    """An unknown field is answered with the nearest name and with the one that begins alike."""
+    """An unknown field is answered with both the nearest name and the one that begins alike."""
     message = request_flaws.unknown_field("workspace", ["share_workspace", "working_dir", "labels"])
 
     assert message == "is not known; did you mean working_dir or share_workspace?"

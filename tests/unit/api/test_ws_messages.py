@@ -1,4 +1,4 @@
-"""Messages of clients on the WebSocket: whatever comes in is a message or refused with a code and a place."""
+"""Messages of clients on the WebSocket: each is read, or refused with a code and a place."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def _read(content: str | bytes) -> ws_messages.Received | str:
 
 @given(some.text() | some.binary() | VALUES.map(json.dumps))
 def test_anything(content: str | bytes) -> None:
-    """Whatever is sent is read or refused."""
+    """Any text is either read or refused."""
     assert _read(content)
 
 
 @given(some.dictionaries(some.sampled_from(FIELDS), VALUES), some.sampled_from(TYPES))
 def test_any_fields(fields: dict[str, Any], type: str) -> None:
-    """Whatever the fields hold is read or refused, and what is read is what was sent."""
+    """A message with any fields is read or refused, and a read one has the values that were sent."""
     found = _read(json.dumps(fields | {"type": type}))
 
     if not isinstance(found, str):
@@ -89,7 +89,7 @@ def test_any_fields(fields: dict[str, Any], type: str) -> None:
     ],
 )
 def test_fields(sent: dict[str, Any], message: str | None) -> None:
-    """A null field is absent, other names are taken, and unknown fields are answered with those that there are."""
+    """A null field is absent, other names are accepted, and an unknown field is answered with the known ones."""
     refused = None
     try:
         ws_messages.read(json.dumps(sent), MOST)

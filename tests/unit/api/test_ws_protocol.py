@@ -1,4 +1,4 @@
-"""The sieve of the WebSocket: whatever stands in a stream of frames, and wherever it is cut, the same passes."""
+"""The sieve of the WebSocket: it passes the same frames of a stream, wherever the stream is cut."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ CONTROL = some.builds(frame, some.binary(max_size=20), opcode=some.sampled_from(
 
 @some.composite
 def messages(draw: some.DrawFn) -> tuple[list[bytes], bool, bool]:
-    """Return the frames of a message with control frames between them, whether it is too large, and
-    whether it is text.
-    """
+    """Return the frames of a message mixed with control frames, whether it is too large, and whether it is text."""
     opcode = draw(some.sampled_from([1, 2]))
     text = some.text(max_size=30).map(str.encode) | some.binary(max_size=60)
     parts = draw(some.lists(text, min_size=1, max_size=4))
@@ -55,7 +53,7 @@ def _expected(frames: list[bytes], too_large: bool, sound: bool) -> bytes:
 
 @given(some.lists(messages(), max_size=5), some.lists(some.integers(min_value=1, max_value=40), min_size=1))
 def test_any_stream_cut_anywhere(told: list[tuple[list[bytes], bool, bool]], cuts: list[int]) -> None:
-    """Small messages pass as they are, others are replaced, control frames go before, and cuts change nothing."""
+    """Small messages pass unchanged, others are replaced, control frames go first, and cuts make no difference."""
     stream = b"".join(one for frames, _, _ in told for one in frames)
     sieve, passed, place, turn = ws_protocol.Sieve(MOST), b"", 0, 0
     while place < len(stream):
@@ -68,7 +66,7 @@ def test_any_stream_cut_anywhere(told: list[tuple[list[bytes], bool, bool]], cut
 
 @given(some.binary(max_size=300), some.integers(min_value=1, max_value=300))
 def test_any_bytes(content: bytes, size: int) -> None:
-    """Nothing that a client can send breaks the sieve, or makes it hold more than a message and a header."""
+    """No bytes of a client break the sieve, or make it buffer more than a message and a header."""
     sieve = ws_protocol.Sieve(MOST)
     for place in range(0, len(content), size):
         sieve.pass_on(content[place : place + size])

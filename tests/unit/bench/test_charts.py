@@ -1,4 +1,4 @@
-"""Charts: well-formed drawings of what the tables say."""
+"""Charts: well-formed drawings of the figures in the tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _texts(chart: ET.Element) -> list[str]:
 
 
 def test_a_bar_is_as_long_as_its_share_of_what_must_be_reached() -> None:
-    """Two thirds of what is allowed are told as 0.67."""
+    """A line that uses two thirds of its limit is drawn with 0.67."""
     chart = _drawn(_found())["bars"]
 
     assert _texts(chart)[1:] == ["W1 latency, p50", "0.67"]
@@ -41,7 +41,7 @@ def test_a_bar_is_as_long_as_its_share_of_what_must_be_reached() -> None:
 
 
 def test_products_have_bars_beside_each_other() -> None:
-    """Each product's bar is as long as its figure; names are text, whatever they hold."""
+    """Each product's bar is as long as its figure, and any characters in its name are drawn as text."""
     chart = _drawn(_found(Twice=40.0, Half=10.0))["w1-latency-ms"]
     ours, twice, half = _bars(chart)
 
@@ -50,7 +50,7 @@ def test_products_have_bars_beside_each_other() -> None:
 
 
 def test_figures_far_apart_are_told_on_a_logarithmic_scale() -> None:
-    """The shortest bar can still be seen beside one a thousand times as long."""
+    """Figures far apart get a logarithmic scale, which shows the shortest bar beside one a thousand times as long."""
     chart = _drawn(_found(Slow=20_000.0))["w1-latency-ms"]
     ours, slow = _bars(chart)
 
@@ -59,6 +59,6 @@ def test_figures_far_apart_are_told_on_a_logarithmic_scale() -> None:
 
 
 def test_nothing_is_drawn_of_nothing() -> None:
-    """Without figures there is no chart, and without products none that compares."""
+    """Without figures no chart is drawn, and without products no comparison."""
     assert _drawn(rounds.Found(workloads={"W1": figures.Repetitions()})) == {}
     assert set(_drawn(_found())) == {"bars"}

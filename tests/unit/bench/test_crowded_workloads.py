@@ -1,4 +1,4 @@
-"""The workloads with many pollers, runs and followers, at sizes that show whether they work."""
+"""The workloads with many pollers, runs and followers, at sizes that show that they work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STREAM = (
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["W6", "W7", "W8", "W10", "W13", "W14"])
 async def test_every_line_is_measured(key: str, tmp_path: Path) -> None:
-    """A repetition finds a figure for each line, and one after it finds what it has kept."""
+    """A repetition measures every line of its workload, also with the data that an earlier one kept."""
     for repetition in ("one", "two") if key == "W7" else ("one",):
         context = workload.Context(place=tmp_path / repetition, kept=tmp_path / "kept", quick=True)
         found = await trial.attempt(key, context)
@@ -30,7 +30,7 @@ async def test_every_line_is_measured(key: str, tmp_path: Path) -> None:
 
 
 def test_a_stream_is_read_event_by_event() -> None:
-    """Each event is told with its type, its instant and the place in the stream where it ends."""
+    """Each event of a stream is returned with its type, its instant and the position at which it ends."""
     first, second = followers.events(_STREAM)
 
     assert [first.type, second.type] == ["run.created", "run.ended"]

@@ -12,7 +12,7 @@ _VALUES = st.lists(st.floats(min_value=0.001, max_value=1e6), min_size=1, max_si
 
 
 def test_a_series_tells_its_middle_and_its_ends() -> None:
-    """The median is the value in the middle, and the spread goes from the smallest to the largest."""
+    """A series has a median, and a spread from its smallest to its largest value."""
     series = figures.Series(values=(5.0, 1.0, 3.0, 2.0, 100.0))
 
     assert (series.median, series.low, series.high) == (3.0, 1.0, 100.0)
@@ -20,7 +20,7 @@ def test_a_series_tells_its_middle_and_its_ends() -> None:
 
 @given(_VALUES)
 def test_the_median_lies_between_the_ends(values) -> None:
-    """Whatever the values, low is at most the median, and the median at most high."""
+    """For any values, low is at most the median, and the median at most high."""
     series = figures.Series(values=tuple(values))
 
     assert series.low <= series.median <= series.high
@@ -38,12 +38,12 @@ def test_the_median_lies_between_the_ends(values) -> None:
     ],
 )
 def test_a_bar_is_a_predicate(kind, limit, value, reached) -> None:
-    """At most and at least allow the limit itself, under does not."""
+    """A bar of "at most" or "at least" includes its limit, and one of "under" does not."""
     assert figures.Bar(kind=kind, limit=limit).reached(value) is reached
 
 
 def test_a_ratio_is_made_within_each_repetition() -> None:
-    """A repetition's figure is divided by what was measured beside it, never by a median."""
+    """A ratio divides the figure of a repetition by that repetition's own comparison value, not by a median."""
     line = figures.Line(says="x", value="x_ms", unit="ms", beside="append_ms", times=10)
     repetitions = figures.Repetitions(
         raws=({"x_ms": 20.0, "append_ms": 1.0}, {"x_ms": 90.0, "append_ms": 3.0}, {"x_ms": 10.0, "append_ms": 2.0})
@@ -66,7 +66,7 @@ def test_a_ratio_is_made_within_each_repetition() -> None:
     ],
 )
 def test_the_bar_is_held_against_what_it_names(bar, reached) -> None:
-    """A bar judges the ratio or the figure itself, by their medians."""
+    """A bar judges the median of the ratio or of the figure, as it names."""
     line = figures.Line(says="x", value="x_ms", unit="ms", beside="append_ms", bar=bar)
     result = figures.Repetitions(raws=({"x_ms": 6.0, "append_ms": 4.0},)).result(line)
 
@@ -75,7 +75,7 @@ def test_the_bar_is_held_against_what_it_names(bar, reached) -> None:
 
 
 def test_what_was_never_found_has_no_result() -> None:
-    """A line without its figure, or without what stands beside it, is not judged at all."""
+    """A line without its figure or its comparison value has no result."""
     line = figures.Line(says="x", value="x_ms", unit="ms", beside="append_ms")
 
     assert figures.Repetitions().result(line) is None
@@ -85,5 +85,5 @@ def test_what_was_never_found_has_no_result() -> None:
 
 @pytest.mark.parametrize(("share", "value"), [(0.0, 1), (0.5, 5), (0.95, 10), (0.99, 10), (0.1, 1), (0.11, 2)])
 def test_a_quantile_is_one_of_the_values(share, value) -> None:
-    """It is the smallest value that at least that share of all do not exceed."""
+    """A quantile is the smallest value that at least that share of all values does not exceed."""
     assert figures.quantile([10, 9, 8, 7, 6, 5, 4, 3, 2, 1], share) == value

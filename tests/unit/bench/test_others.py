@@ -1,4 +1,4 @@
-"""Other products: installed apart, asked in child processes, and absent with a reason."""
+"""Other products: installed separately, run in child processes, and absent with a reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ asyncio.run(test_others.tiny("hang").measure("W1", workload.Context(place=place,
 
 
 def tiny(behaviour: str) -> product.Other:
-    """Return the tiny product, which needs nothing but an interpreter."""
+    """Return the tiny product, which needs only an interpreter."""
     return product.Other(
         name="tiny",
         label="Tiny",
@@ -53,7 +53,7 @@ def context(tmp_path: Path, cache: Path) -> workload.Context:
 
 @pytest.mark.parametrize(("key", "figures"), _COMPARED)
 async def test_every_figure_is_told(key: str, figures: set[str], context: workload.Context) -> None:
-    """A product that is there tells every figure that is compared, whatever it prints beside."""
+    """A product that can be measured reports every compared figure, even if it prints other lines."""
     quick = tiny("quick")
 
     version = await quick.prepare(context.cache)
@@ -65,7 +65,7 @@ async def test_every_figure_is_told(key: str, figures: set[str], context: worklo
 
 
 async def test_an_environment_is_made_once(cache: Path) -> None:
-    """A second preparation finds what the first one made; without the last file it is made anew."""
+    """A second preparation reuses the environment of the first one, or makes it anew if its last file is missing."""
     first = await environment.prepare("once", environment.Pins(), cache)
     (first.folder / "kept").touch()
 
@@ -82,7 +82,7 @@ async def test_an_environment_is_made_once(cache: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_broken_installation_is_told(tmp_path: Path) -> None:
-    """A package that pip refuses makes the product absent, with what pip said."""
+    """A package that pip refuses makes the product absent, with pip's message as the reason."""
     wheel = tmp_path / "broken-1-py3-none-any.whl"
     wheel.write_bytes(b"this is no wheel")
     pins = environment.Pins(python=(str(wheel),))
@@ -94,13 +94,13 @@ async def test_a_broken_installation_is_told(tmp_path: Path) -> None:
 
 
 async def test_an_installation_that_takes_too_long_is_told(tmp_path: Path) -> None:
-    """An installation is given up after its time."""
+    """An installation that takes too long is given up."""
     with pytest.raises(workload.Absent, match=r"^venv took longer than 0\.001 s$"):
         await environment.prepare("slow", environment.Pins(python=("anything==1",)), tmp_path, seconds=0.001)
 
 
 async def test_no_npm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A product from npm is absent where npm is."""
+    """A product from npm is absent when npm is absent."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(workload.Absent, match="npm is not on this machine"):
@@ -116,19 +116,19 @@ async def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 async def test_what_is_not_installed_is_told(context: workload.Context, tmp_path: Path) -> None:
-    """A product that was never prepared is absent."""
+    """A product that was not prepared is absent."""
     with pytest.raises(workload.Absent, match="it is not installed"):
         await tiny("quick").measure("W1", dataclasses.replace(context, cache=tmp_path))
 
 
 async def test_a_workload_that_is_not_offered_is_told(context: workload.Context) -> None:
-    """A product is absent from workloads that it has no size for."""
+    """A product is absent from workloads for which it has no size."""
     with pytest.raises(workload.Absent, match="it does not offer this"):
         await tiny("quick").measure("W7", context)
 
 
 async def test_a_product_that_fails_is_told(context: workload.Context) -> None:
-    """What a product complains of last is the reason, without addresses."""
+    """The last complaint of a product is the reason, without addresses."""
     broken = tiny("broken")
     await broken.prepare(context.cache)
 
@@ -139,7 +139,7 @@ async def test_a_product_that_fails_is_told(context: workload.Context) -> None:
 
 
 async def test_nothing_is_left_after_a_failure(context: workload.Context) -> None:
-    """The server of a product that fails is gone when that is told."""
+    """The server of a failed product has ended when the failure is reported."""
     failing = tiny("fail")
     await failing.prepare(context.cache)
 
@@ -150,7 +150,7 @@ async def test_nothing_is_left_after_a_failure(context: workload.Context) -> Non
 
 
 async def test_nothing_is_left_after_a_product_that_hangs(context: workload.Context) -> None:
-    """A product that takes too long is ended with its server."""
+    """A product that takes too long is ended, with its server."""
     hanging = dataclasses.replace(tiny("hang"), start_seconds=1.0, work_seconds=1.0)
     await hanging.prepare(context.cache)
 
@@ -161,7 +161,7 @@ async def test_nothing_is_left_after_a_product_that_hangs(context: workload.Cont
 
 
 async def test_nothing_is_left_when_the_benchmark_is_killed(context: workload.Context) -> None:
-    """A product ends with its server when whoever measures it is killed."""
+    """A product and its server end when the measuring process is killed."""
     await tiny("hang").prepare(context.cache)
     words = [sys.executable, "-c", _START, str(context.place), str(context.cache)]
     measuring = await asyncio.create_subprocess_exec(*words, cwd=_ROOT, env={**os.environ, "PYTHONPATH": str(_ROOT)})
@@ -187,7 +187,7 @@ async def test_nothing_is_left_when_the_benchmark_is_killed(context: workload.Co
     ],
 )
 def test_other_lines_are_passed_over(line: str, tmp_path: Path) -> None:
-    """Only lines that are figures count; a program that tells none has failed."""
+    """Lines that are not figures are ignored; a program that prints no figure has failed."""
     log = tmp_path / "log"
     log.write_text("something\n\nis odd\n")
     told = json.dumps({"workload": "W1", "figure": "latency_ms", "value": 2})
@@ -210,7 +210,7 @@ def test_other_lines_are_passed_over(line: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_reason_is_one_line_without_addresses(log: str, told: str) -> None:
-    """Of a log the last error is told, else its last line; addresses are left out, and so is what is too long."""
+    """The reason is the last error of a log, or else its last line, shortened and without addresses."""
     assert environment.reason(log) == told
 
 
@@ -223,7 +223,7 @@ def test_what_is_installed_is_pinned() -> None:
 
 
 def test_what_runs_inside_knows_only_the_standard_library() -> None:
-    """The meter can be imported by an interpreter that has no packages."""
+    """The measuring code can be imported by an interpreter without packages."""
     words = [sys.executable, "-S", "-c", "import bench.others.inside.meter, bench.others.inside.servers"]
 
     ended = subprocess.run(words, cwd=_ROOT, env={"PYTHONPATH": str(_ROOT)}, capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""The report: its tables, its words for what is missing, and nothing that names a machine."""
+"""The report: its tables, its words for missing figures, and no detail that names a machine."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _told(**found) -> list[str]:
 
 
 def test_the_head_says_where_the_figures_were_made() -> None:
-    """Python, processors, file system, kernel, date and version stand above the table."""
+    """Python, processors, file system, kernel, date and version are above the table."""
     head = _told(workloads={"W1": _repetitions(20.0)})[2:4]
 
     assert head == [
@@ -73,7 +73,7 @@ def test_the_head_says_where_the_figures_were_made() -> None:
 
 
 def test_a_line_shows_figure_ratio_bar_and_verdict() -> None:
-    """A line of the table has median and spread, what stands beside it, the ratio, and whether the bar is reached."""
+    """A line of the table has median and spread, the comparison value, the ratio, and whether the bar is reached."""
     lines = _told(workloads={"W1": _repetitions(20.0, 25.0, 22.5)})
     cells = ["W1", "latency, p50", "22.5 ms (20.0–25.0)", "1.00 ms for ten appends", "2.25 (2.00–2.50)", "at most 3"]
 
@@ -82,7 +82,7 @@ def test_a_line_shows_figure_ratio_bar_and_verdict() -> None:
 
 
 def test_a_missed_bar_is_told() -> None:
-    """Where the median does not reach the bar, the table says so."""
+    """The table shows where the median does not reach the bar."""
     raws = ({"kib_per_run": 40.25, **_RATES},)
     lines = _told(workloads={"W5.gate": figures.Repetitions(raws=raws)})
 
@@ -90,7 +90,7 @@ def test_a_missed_bar_is_told() -> None:
 
 
 def test_what_was_not_measured_is_told() -> None:
-    """A workload without a repetition reaches no bar, and the report says why there is none."""
+    """A workload without a repetition reaches no bar, and the report gives the reason."""
     lines = _told(workloads={"W5.gate": figures.Repetitions(failures=("ended with exit code 1",))})
 
     assert "| W5 | gate: memory | not measured | – | – | under 12 KiB | no | – |" in lines
@@ -98,7 +98,7 @@ def test_what_was_not_measured_is_told() -> None:
 
 
 def test_products_stand_side_by_side() -> None:
-    """Each product has a column, with its version; figures of time and rate show how they compare with bare appends."""
+    """Each product has a column with its version; figures of time and rate are compared with bare appends."""
     theirs = rounds.ProductFound(label="Theirs", version="3.4", workloads={"W1": _repetitions(80.0)})
     lines = _told(workloads={"W1": _repetitions(20.0)}, products=[theirs])
 
@@ -109,7 +109,7 @@ def test_products_stand_side_by_side() -> None:
 
 
 def test_absent_products_are_told_with_their_reasons() -> None:
-    """A product that cannot be installed, or cannot do a workload, is named as absent with the reason."""
+    """A product that cannot be installed or cannot run a workload is listed as absent, with the reason."""
     unable = rounds.ProductFound(
         label="Unable", version="1", workloads={"W1": figures.Repetitions(failures=("no server",))}
     )
@@ -123,7 +123,7 @@ def test_absent_products_are_told_with_their_reasons() -> None:
 
 
 def test_what_each_product_promises_is_told() -> None:
-    """Beside the figures stands when a step counted as done; a product that was not measured promises nothing."""
+    """The report shows when a step counts as done for each measured product, and for no other."""
     theirs = rounds.ProductFound(label="Theirs", version="3.4", promise="synced", workloads={"W1": _repetitions(80.0)})
     gone = rounds.ProductFound(label="Gone", promise="eternity", absent="pip found nothing")
     lines = _told(workloads={"W1": _repetitions(20.0)}, products=[theirs, gone])
@@ -134,7 +134,7 @@ def test_what_each_product_promises_is_told() -> None:
 
 
 def test_without_products_there_is_one_table() -> None:
-    """A report of our own work alone has no comparison."""
+    """A report of Control Room alone has no comparison."""
     assert "## Beside others" not in _told(workloads={"W1": _repetitions(20.0)})
 
 
@@ -148,7 +148,7 @@ def test_numbers_have_three_digits(value, text) -> None:
 
 
 def test_surroundings_name_no_machine(tmp_path: Path) -> None:
-    """The surroundings hold versions, counts and kinds: neither the name of the machine nor a path."""
+    """The surroundings contain versions, counts and kinds, but neither the name of the machine nor a path."""
     seen = surroundings.look(tmp_path)
     words = " ".join(map(str, (seen.python, seen.processors, seen.file_system, seen.kernel, seen.date)))
 

@@ -1,4 +1,4 @@
-"""Rounds: what is measured, in which order, and what becomes of failures."""
+"""Rounds: which repetitions are made, in which order, and how failures are kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.workloads import registry
 
 
 class _Product:
-    """A product that does everything at once, or is absent."""
+    """A product that answers at once, or is absent."""
 
     def __init__(self, name: str, absent: str = "") -> None:
         self.name = self.label = name
@@ -26,18 +26,18 @@ class _Product:
         return "1.0"
 
     async def measure(self, key: str, context: workload.Context) -> figures.Raw:
-        """Not called in this process."""
+        """Fail: products are not measured in this process."""
         raise AssertionError(key)
 
 
 class _Repetitions:
-    """Repetitions that need no processes: each finds how many there were before it, or fails as the test needs it."""
+    """Repetitions without processes: each returns the number of repetitions so far, or fails as the test needs."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
 
     async def attempt(self, key: str, context: workload.Context, product: str) -> figures.Raw:
-        """Live one."""
+        """Make one repetition."""
         assert not context.place.exists()
         self.asked.append((product, key))
         if product == "limited" and key == "W2":
@@ -52,7 +52,7 @@ def _extent(tmp_path, *keys: str, **given) -> rounds.Extent:
 
 
 async def test_rounds_follow_one_another(tmp_path) -> None:
-    """Each round holds one repetition of everything, and products stand right beside what they are compared with."""
+    """Each round makes one repetition of each workload, followed by the products that are compared with it."""
     products, lived = [_Product("limited"), _Product("gone", absent="nowhere")], _Repetitions()
     extent = _extent(tmp_path, "W1", "W3", repetitions=2, products=products)
     found = await rounds.measure(extent, print, lived.attempt)
@@ -64,7 +64,7 @@ async def test_rounds_follow_one_another(tmp_path) -> None:
 
 
 async def test_failures_are_kept_once(tmp_path) -> None:
-    """A repetition that fails does not end the rounds; why is kept, once however often it happens."""
+    """A repetition that fails does not end the rounds, and its reason is kept once, however often it occurs."""
     extent = _extent(tmp_path, "W2", "W9", repetitions=3, products=[_Product("limited")])
     found = await rounds.measure(extent, print, _Repetitions().attempt)
 
@@ -74,14 +74,14 @@ async def test_failures_are_kept_once(tmp_path) -> None:
 
 
 async def test_nothing_is_left_behind(tmp_path) -> None:
-    """The folders of all repetitions are gone afterwards."""
+    """The folders of all repetitions are removed afterwards."""
     await rounds.measure(_extent(tmp_path, "W1", repetitions=1), print, _Repetitions().attempt)
 
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_what_was_found_is_kept_before_the_folders_go(tmp_path) -> None:
-    """Whoever keeps the figures gets them while everything that was written is still there."""
+    """The caller receives the figures before the folders of the repetition are removed."""
     kept: list[tuple[rounds.Found, int]] = []
     found = await rounds.measure(
         _extent(tmp_path, "W1", repetitions=1),
@@ -94,7 +94,7 @@ async def test_what_was_found_is_kept_before_the_folders_go(tmp_path) -> None:
 
 
 def test_workloads_are_chosen_by_name_or_part() -> None:
-    """`--only` takes a workload with all its parts, or one part."""
+    """`--only` selects a workload with all its parts, or one part."""
     parse = command._parser().parse_args
     whole = parse(["--only", "W5"]).only
     part = parse(["--only", "W5.gate,W1"]).only
@@ -105,7 +105,7 @@ def test_workloads_are_chosen_by_name_or_part() -> None:
 
 @pytest.mark.parametrize("words", [["--only", "W99"], ["--others", "nobody"], ["--repetitions", "0"]])
 def test_a_wrong_argument_is_refused(words, capsys) -> None:
-    """An unknown workload or product, and no repetitions at all, are usage errors that say what there is."""
+    """An unknown workload or product, or zero repetitions, is a usage error that names the valid values."""
     with pytest.raises(SystemExit) as refused:
         command._parser().parse_args(words)
 
@@ -114,12 +114,12 @@ def test_a_wrong_argument_is_refused(words, capsys) -> None:
 
 
 def test_every_comparison_is_of_a_workload() -> None:
-    """Whatever products are compared by is a figure of ours."""
+    """Every comparison of products refers to a workload of Control Room."""
     assert {comparison.key for comparison in workload.COMPARISONS} <= set(registry.WORKLOADS)
 
 
 def test_a_workload_stands_in_one_place() -> None:
-    """The keys of all workloads differ, and they stand in the order of their numbers."""
+    """The keys of all workloads differ and are in the order of their numbers."""
     numbers = [int(each.name.removeprefix("W")) for each in registry.WORKLOADS.values()]
 
     assert numbers == sorted(numbers)

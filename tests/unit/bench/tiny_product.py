@@ -1,4 +1,4 @@
-"""A tiny product, run as the real ones are: it keeps nothing, and behaves as its first argument says."""
+"""A tiny product, run like the real ones: it stores no data, and behaves as its first argument demands."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from collections.abc import AsyncIterator
 from bench.others.inside import http, meter, servers
 
 _BEHAVIOUR = sys.argv.pop(1)
-"""`quick`, or `broken` at once, or with a server: `hang`, or `fail`."""
+"""`quick`, `broken` (fails at once), or with a server: `hang` or `fail`."""
 _CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ndone\r\n0\r\n\r\n"
 
 
 class Engine:
-    """A product whose steps cost nothing."""
+    """A product whose steps take no time."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
 
     async def run(self) -> None:
-        """Let the loop turn once for each step."""
+        """Yield to the event loop once for each step."""
         for _ in range(self._steps):
             await asyncio.sleep(0)
 
     async def park(self, count: int) -> None:
-        """Note how many wait."""
+        """Record the number of waiting runs."""
         print(f"{count} wait")
 
 
 @contextlib.asynccontextmanager
 async def opened(order: meter.Order) -> AsyncIterator[Engine]:
-    """Be up, in the way that is asked for."""
+    """Start as the behaviour demands."""
     if _BEHAVIOUR == "broken":
         raise RuntimeError("the engine is broken, see https://example.invalid/help")
     if _BEHAVIOUR == "quick":
@@ -48,7 +48,7 @@ async def opened(order: meter.Order) -> AsyncIterator[Engine]:
 
 @contextlib.asynccontextmanager
 async def served(_: meter.Order, engine: Engine) -> AsyncIterator[http.Door]:
-    """Serve a door that answers in chunks."""
+    """Serve an address that answers in chunks."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(EOFError):

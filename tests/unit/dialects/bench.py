@@ -71,7 +71,7 @@ def parsed(document: Mapping[str, Any]) -> library.Recipe:
 
 
 def flaws(document: Any) -> list[errors.Flaw]:
-    """Return what the parser says to a document, or to a text."""
+    """Return the flaws that the parser finds in a document or a text."""
     try:
         DIALECT.parse(document if isinstance(document, str) else json.dumps(document), "recipe")
     except errors.RecipeInvalid as error:
@@ -80,7 +80,7 @@ def flaws(document: Any) -> list[errors.Flaw]:
 
 
 def agent(archetype: str, tier: library.Tier = "t3") -> library.Agent:
-    """Return an agent that plays an archetype."""
+    """Return an agent of an archetype."""
     return library.Agent(id=f"{archetype}-1", archetype=archetype, tier=tier, backend="table", role=f"You {archetype}.")
 
 
@@ -104,11 +104,11 @@ def stock(
 
 
 class Died(BaseException):
-    """The process is gone."""
+    """The process has died."""
 
 
 class Tables:
-    """Perform from tables, and keep what was asked."""
+    """Perform operations from tables, and record them."""
 
     def __init__(self) -> None:
         self.payloads: dict[str, Any] = dict(PAYLOADS)
@@ -119,7 +119,7 @@ class Tables:
         self.asked: list[tuple[str, operations.Operation]] = []
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Answer one try."""
+        """Perform one attempt."""
         operation = call.operation
         self.asked.append((call.key, operation))
         if call.key == self.dying:
@@ -172,7 +172,7 @@ class Pipeline:
         self.last: Any = None
 
     async def run(self) -> RunState:
-        """Take the run up and go on until it rests."""
+        """Take the run up and continue until it rests."""
         kinds = ("tool_call", "agent_call", "commit_file", "check", "check_evidence", *issue_performer.KINDS)
         engines = {"refusal": refusal_performers.RefusalPerformer(), "skip": refusal_performers.SkipPerformer()}
         performers = {**dict.fromkeys(kinds, self.tables), **engines, **self.performers}

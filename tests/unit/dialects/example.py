@@ -45,7 +45,7 @@ ARGS: dict[str, dict[str, Any]] = {
 
 
 def bundled(tier: library.Tier | None = None) -> library.Library:
-    """Return the bundled tools, agents and prompts; with a tier, all agents are of it."""
+    """Return the bundled tools, agents and prompts; a given tier applies to all agents."""
     people = roster.load([ROOT / "recipes" / "agents.json"])
     assert people.broken == ()
     registry = prompts.load([ROOT / "recipes" / "prompts"])
@@ -57,7 +57,7 @@ def bundled(tier: library.Tier | None = None) -> library.Library:
 
 
 def document(recipe_id: str) -> dict[str, Any]:
-    """Return a bundled recipe as its file has it."""
+    """Return a bundled recipe from its file."""
     read: dict[str, Any] = json.loads((RECIPES / f"{recipe_id}.json").read_text(encoding="utf-8"))
     return read
 

@@ -1,4 +1,4 @@
-"""A plain prompt to an agent that speaks from a script: the real driver and the real runner."""
+"""A plain prompt to a scripted agent: the real driver and the real runner."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Prompted:
         self._backends = Backends({"script": config}, around.surroundings())
 
     async def run(self) -> RunState:
-        """Send it, and rest."""
+        """Send the prompt, and continue until the run rests."""
         equipment = Equipment(
             performers={"agent_call": AgentPerformer(self._backends, around.conversations())},
             clock=clock.FakeClock(),

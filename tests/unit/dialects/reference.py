@@ -1,6 +1,4 @@
-"""References of languages as tests read them: the tables below each heading, and how a rule of a
-schema is named there.
-"""
+"""References of languages as tests read them: the tables below each heading, and their names for rules of a schema."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ def tables(text: str, bare: int | None = None) -> dict[str, list[list[str]]]:
     """Return the rows of all tables below each heading whose first cell is a name in backticks.
 
     Args:
-        bare: How many leading cells stand without their backticks; None: all.
+    bare: How many leading cells are returned without their backticks; None: all.
     """
     found: dict[str, list[list[str]]] = {}
     title = ""
@@ -27,10 +25,10 @@ def tables(text: str, bare: int | None = None) -> dict[str, list[list[str]]]:
 
 
 def kind(rule: Mapping[str, Any]) -> str:
-    """Return how a schema's rule for a field is told: a part by its name, lists and objects with what they hold."""
+    """Return the reference's name for a schema's rule: a part by its name, lists and objects with their content."""
     if "$ref" in rule:
         return str(rule["$ref"]).rpartition("/")[2]
-    # A rule without a type lists the words that may stand there.
+    # A rule without a type lists the permitted words.
     told = rule.get("type", "string")
     if isinstance(told, list):
         return " or ".join(told)

@@ -1,4 +1,4 @@
-"""Tests of the bundled recipes: the seven of the table, complete, sound, and working on the example project."""
+"""Tests of the bundled recipes: the seven of the table, complete, sound, and tested on the example project."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.dialects import bench, example
 
 PROMPTS = example.ROOT / "recipes" / "prompts"
 FINDINGS = set(example.TABLE) - {"creative_draft_scene", "analytical_prose"}
-"""Recipes that find something in the example project."""
+"""Recipes that find issues in the example project."""
 
 
 @pytest.fixture
@@ -40,14 +40,14 @@ def test_the_seven_recipes_of_the_table():
 @pytest.mark.parametrize("tier", [None, "t1", "t3", "t5"])
 @pytest.mark.parametrize("recipe_id", sorted(example.TABLE))
 def test_a_recipe_is_sound_for_agents_of_every_tier(recipe_id, tier):
-    """Parser and check find nothing, whatever the variants that are used."""
+    """Parser and check find no flaw with the variants of any tier."""
     source = (example.RECIPES / f"{recipe_id}.json").read_text(encoding="utf-8")
 
     assert bench.DIALECT.flaws(source, recipe_id, example.bundled(tier)) == []
 
 
 def test_the_agents():
-    """Each archetype is played by an agent with a role contract, of the middle tier, on the local model."""
+    """Each archetype has an agent with a role contract, of the middle tier, on the local model."""
     agents = example.bundled().agents
 
     assert [agent.archetype for agent in agents] == [
@@ -72,7 +72,7 @@ def test_the_agents():
 
 
 def test_every_template_is_used_and_every_file_is_listed():
-    """Nothing lies about that no recipe asks for."""
+    """Every template is used by a recipe, and every file is listed."""
     registry = prompts.load([PROMPTS])
     asked = {step["prompt_type"] for name in example.TABLE for step in example.document(name)["phase_b"]}
     listed = json.loads((PROMPTS / "prompts.json").read_text(encoding="utf-8"))
@@ -87,7 +87,7 @@ def test_every_template_is_used_and_every_file_is_listed():
 
 @pytest.mark.parametrize("recipe_id", sorted(example.TABLE))
 def test_prompts_name_every_input_slot(recipe_id):
-    """An input slot that no prompt names would be a slot that the agent never sees."""
+    """A prompt names every input slot of its step, since the agent sees no other."""
     registry = prompts.load([PROMPTS])
     for step in example.document(recipe_id)["phase_b"]:
         for tier, text in registry.templates[step["prompt_type"]].variants.items():
@@ -99,7 +99,7 @@ def test_prompts_name_every_input_slot(recipe_id):
 
 @pytest.mark.parametrize("recipe_id", sorted(example.TABLE))
 async def test_a_recipe_works_on_the_example_project(recipe_id, project):
-    """From real tools to the definition of done; prompts are short enough for a small model."""
+    """Every recipe runs from real tools to the definition of done, with prompts short enough for a small model."""
     pipeline = example.pipeline(recipe_id, project)
 
     assert await pipeline.run() is RunState.DONE, pipeline.error
@@ -117,7 +117,7 @@ async def test_a_recipe_works_on_the_example_project(recipe_id, project):
 @pytest.mark.parametrize("tier", ["t1", "t5"])
 @pytest.mark.parametrize("recipe_id", sorted(example.TABLE))
 async def test_a_recipe_works_with_agents_of_other_tiers(recipe_id, tier, project):
-    """Micro-steps and rich prompts run to the end as well."""
+    """Micro-steps and rich prompts run to the end too."""
     pipeline = example.pipeline(recipe_id, project, tier)
 
     assert await pipeline.run() is RunState.DONE, pipeline.error
@@ -125,7 +125,7 @@ async def test_a_recipe_works_with_agents_of_other_tiers(recipe_id, tier, projec
 
 
 async def test_a_draft_is_written_and_no_scene_is_touched(project):
-    """The edited draft stands in a file of its own, named after the run; a second run writes another."""
+    """The edited draft is written to a file named after the run; a second run writes another file."""
     before = {path: path.read_bytes() for path in project.rglob("*.md")}
     pipeline = example.pipeline("creative_draft_scene", project)
     pipeline.tables.replies["polish"] = "Dusk came early.\n"
@@ -138,7 +138,7 @@ async def test_a_draft_is_written_and_no_scene_is_touched(project):
 
 
 async def test_a_scene_that_is_not_written_yet_can_be_drafted(project):
-    """Its beats come from the outline by its title, its facts from canon."""
+    """The beats come from the outline by the scene's title, and the facts from the canon."""
     pipeline = example.pipeline("creative_draft_scene", project, scene_path="Story/Scenes/SCN-low-water.md")
 
     assert await pipeline.run() is RunState.DONE
@@ -147,7 +147,7 @@ async def test_a_scene_that_is_not_written_yet_can_be_drafted(project):
 
 
 async def test_the_planted_contradiction_reaches_the_agents(project):
-    """What the tools find in the example stands in the prompts and in the issues."""
+    """The prompts and the issues contain the tools' findings in the example."""
     pipeline = example.pipeline("structural_canon", project)
     await pipeline.run()
 
@@ -161,7 +161,7 @@ async def test_the_planted_contradiction_reaches_the_agents(project):
 
 
 async def test_without_the_outline_the_draft_fails_with_the_missing_file(project):
-    """A tool's error is the run's, and its detail names the file."""
+    """The run fails with the tool's error, whose detail names the file."""
     (project / "Story" / "SCN-outline.md").unlink()
     pipeline = example.pipeline("creative_draft_scene", project)
 

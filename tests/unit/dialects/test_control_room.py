@@ -45,12 +45,12 @@ def _with_strict_reader(args, **document):
 
 
 def test_a_recipe_that_fits():
-    """With its tools, agents and prompts there, nothing is said."""
+    """A recipe whose tools, agents and prompts exist has no flaw."""
     assert _check(bench.RECIPE) == set()
 
 
 def test_what_is_not_there():
-    """Unknown tools, archetypes and prompt types are all told."""
+    """Unknown tools, archetypes and prompt types are all reported."""
     assert _check(bench.RECIPE, tools={}, agents=(), prompts={}) == {
         ("$.phase_a[0].tool", "unknown_tool"),
         ("$.phase_a[1].tool", "unknown_tool"),
@@ -77,12 +77,12 @@ def test_what_is_not_there():
     ],
 )
 def test_literal_arguments_are_held_against_the_tool(args, told):
-    """What is known before a run is checked before a run; references are left alone."""
+    """Literal arguments are checked before a run; references are not."""
     assert _with_strict_reader(args) == told
 
 
 def test_an_optional_argument_cannot_feed_what_a_tool_needs():
-    """It would be left out, and the tool would fail."""
+    """An omitted optional argument would make the tool fail."""
     args = {"path": {"$ref": "task.args.where"}}
     optional = {"properties": {"where": {"type": "string"}}}
     given = {"properties": {"where": {"type": "string", "default": "a.md"}}}
@@ -93,7 +93,7 @@ def test_an_optional_argument_cannot_feed_what_a_tool_needs():
 
 
 def test_a_template_that_does_not_fit_its_step():
-    """The fault stands at the step that uses the template, and names the variant."""
+    """The flaw is reported at the step that uses the template, and names the variant."""
     prompts = bench.stock({"make_plan": {"t3": "{{found}} {{plan}}"}}).prompts
     found = bench.DIALECT.check(bench.parsed(bench.RECIPE), dataclasses.replace(bench.stock(), prompts=prompts))
 
@@ -102,7 +102,7 @@ def test_a_template_that_does_not_fit_its_step():
 
 
 def test_the_graph_has_steps_in_order_and_slots_between_them():
-    """Nodes are the steps and what follows them; edges are the order and the flow of slots."""
+    """Nodes are the steps and what follows them; edges are their order and the flow of slots."""
     document = bench.recipe(
         outputs=[{"slot": "prose", "path": "{{found.where}}/x.md"}],
         findings={"$ref": "text.findings"},
@@ -131,9 +131,7 @@ def test_the_graph_has_steps_in_order_and_slots_between_them():
 
 @pytest.mark.parametrize("name", sorted(registry.DIALECTS))
 def test_the_published_schema_is_the_one_in_use(name):
-    """recipes/schema/ holds what `scripts/publish_schemas.py` writes, of the newest version, and it
-    is a valid schema.
-    """
+    """recipes/schema/ contains the newest output of `scripts/publish_schemas.py`, which is a valid schema."""
     folder, made = ROOT / "recipes" / "schema", registry.DIALECTS[name].json_schema()
     newest = folder / f"{name}-{made['$id'].rpartition(':')[2]}.json"
     path = newest if newest.exists() else folder / f"{name}.json"
@@ -145,7 +143,7 @@ def test_the_published_schema_is_the_one_in_use(name):
 
 
 def test_every_object_of_the_schema_is_strict():
-    """No object of a recipe takes fields that it does not name; only arguments are free."""
+    """No object of a recipe accepts unknown fields, except for arguments."""
     schema = bench.DIALECT.json_schema()
     parts = [schema, *schema["$defs"].values()]
     checks = [rule["then"] for rule in schema["$defs"]["check"]["allOf"]]
@@ -176,12 +174,12 @@ def test_the_reference_documents_every_field():
 
 
 def test_the_reference_names_every_code():
-    """Each code that the dialect gives to a flaw or to a failure stands in docs/reference/control_room.md."""
+    """docs/reference/control_room.md contains each code that the dialect gives to a flaw or a failure."""
     shared = [path for path in (ROOT / "app/dialects").glob("*.py") if path.name != "yaml_text.py"]
     sources = [*shared, *(ROOT / "app/dialects/control_room").glob("*.py")]
     text = "".join(path.read_text(encoding="utf-8") for path in sources)
     text += (ROOT / "app/domain/json_text.py").read_text(encoding="utf-8")
-    # A bound of request bodies alone.
+    # A limit of request bodies only.
     codes = {"too_many_values"} ^ set(
         re.findall(r'(?:flaw\([^"\n]*?|_code = |code=|yield |return )"([a-z]+_[a-z_]+|syntax)"', text)
     )

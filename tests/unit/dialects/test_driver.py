@@ -1,4 +1,4 @@
-"""Tests of the control_room driver: what it asks for, in which order, and how a run ends."""
+"""Tests of the control_room driver: its operations, their order, and how a run ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def test_tools_then_agents_then_the_end():
 
 
 async def test_lines_say_phase_index_slots_and_sources():
-    """Journal lines hold what an auditor asks for (execution-modes, appendix A)."""
+    """Journal lines contain the fields that an audit needs (execution-modes, appendix A)."""
     pipeline = bench.Pipeline(bench.recipe())
     await pipeline.run()
     names = ("step_index", "step_id", "phase", "tool", "agent_archetype", "agent_id", "output_slot", "input_slot_refs")
@@ -38,7 +38,7 @@ async def test_lines_say_phase_index_slots_and_sources():
 
 
 async def test_pointers_and_artifacts():
-    """A tool's slot points at its receipt by the hash of its payload; an agent's slot holds its text."""
+    """A tool's slot refers to its receipt by the hash of its payload; an agent's slot contains its text."""
     pipeline = bench.Pipeline(bench.recipe())
     await pipeline.run()
     found, line = pipeline.slots["found"], pipeline.lines()[0]
@@ -70,7 +70,7 @@ SCHEMA = {"type": "object", "properties": {"pass": {"type": "boolean"}}, "requir
     ],
 )
 async def test_a_schema_is_passed_on_where_the_reply_can_be_one_object(more, evidence, tier, passed):
-    """Not to micro-steps, beside a line of evidence, or where a reply without its end is kept."""
+    """Micro-steps, replies with a line of evidence, and replies that may be kept cut off get no schema."""
     brief, draft = bench.RECIPE["phase_b"]
     parts = {"t3": "Write it.", "t1": "--- triage\nA\n--- finding\nB\n--- evidence\nC"}
     registry = bench.stock({"write": parts}, {"writer": tier}, evidence)
@@ -81,7 +81,7 @@ async def test_a_schema_is_passed_on_where_the_reply_can_be_one_object(more, evi
 
 
 async def test_a_check_reads_the_verdict_of_a_reply_with_a_schema():
-    """The reply is kept whether it fits or not; the check says so."""
+    """The reply is kept whether it fits the schema or not; the check judges it."""
     brief, draft = bench.RECIPE["phase_b"]
     check = {"check": "slot_field_equals", "slot": "prose", "field": "pass", "expected": True}
     ended = []
@@ -94,7 +94,7 @@ async def test_a_check_reads_the_verdict_of_a_reply_with_a_schema():
 
 
 async def test_a_prompt_is_role_task_and_template():
-    """An agent sees its role, the task and its template with the slots it names, and has no tools."""
+    """An agent gets its role, the task and its template with the named slots, but no tools."""
     pipeline = bench.Pipeline(bench.recipe())
     await pipeline.run()
     call = pipeline.asked("brief")
@@ -106,7 +106,7 @@ async def test_a_prompt_is_role_task_and_template():
 
 
 async def test_progress_counts_recipe_steps():
-    """The manifest counts finished recipe steps; what comes after the last one is not among them."""
+    """The manifest counts the finished steps of the recipe, and not those after the last one."""
     document = bench.recipe(outputs=[{"slot": "prose", "path": "out.md"}])
     pipeline = bench.Pipeline(document)
     await pipeline.run()
@@ -117,7 +117,7 @@ async def test_progress_counts_recipe_steps():
 
 
 async def test_references_inside_objects_and_lists():
-    """A `$ref` is replaced wherever it stands, by values of any kind; false, zero and empty values count."""
+    """A `$ref` is replaced at any place by a value of any kind, including false, zero and empty values."""
     args = {
         "deep": {"list": [{"$ref": "found.files[1].path"}, 3], "flag": {"$ref": "text.pass"}},
         "all": {"$ref": "found.files"},
@@ -148,7 +148,7 @@ async def test_references_inside_objects_and_lists():
     ],
 )
 async def test_a_broken_reference_fails_its_step(ref, segment):
-    """A null or absent value on the way fails the step, on record, and the exact segment is named."""
+    """A null or absent value on the way fails the step, with a record, and the exact segment is named."""
     steps = [bench.RECIPE["phase_a"][0], bench.RECIPE["phase_a"][1] | {"args": {"path": {"$ref": ref}}}]
     pipeline = bench.Pipeline(bench.recipe(phase_a=steps), args={"other": 1})
 
@@ -164,7 +164,7 @@ async def test_a_broken_reference_fails_its_step(ref, segment):
 
 
 async def test_a_resume_repeats_what_filled_the_broken_slot():
-    """The step that wrote the slot is a cause of the failure: only its repetition can mend the reference."""
+    """The step that wrote the slot is a cause of the failure, since only its repetition can repair the reference."""
     pipeline = bench.Pipeline(bench.recipe())
     pipeline.tables.payloads["finder"] = {"files": []}
     await pipeline.run()
@@ -174,7 +174,7 @@ async def test_a_resume_repeats_what_filled_the_broken_slot():
 
 
 async def test_an_absent_optional_argument_is_left_out():
-    """A tool argument whose whole value refers to an absent optional argument is not given to the tool."""
+    """A tool argument that is a reference to an absent optional argument is left out."""
     schema = {"properties": {"a": {"type": "string"}, "b": {}, "c": {}}, "required": ["c"]}
     args = {name: {"$ref": f"task.args.{name}"} for name in ("a", "b", "c")} | {"deep": {"$ref": "task.args.a.x"}}
     steps = [{"step_id": "only", "tool": "finder", "args": args, "output_slot": "found"}]
@@ -188,7 +188,7 @@ async def test_an_absent_optional_argument_is_left_out():
 
 
 async def test_an_absent_optional_argument_inside_a_value_fails():
-    """Only a whole argument can be left out: inside a list or an object its absence fails the step."""
+    """Inside a list or an object, an absent optional argument fails the step."""
     schema = {"properties": {"a": {"type": "string"}}}
     steps = [{"step_id": "only", "tool": "finder", "args": {"l": [{"$ref": "task.args.a"}]}, "output_slot": "found"}]
     pipeline = bench.Pipeline({"recipe_id": "r", "args_schema": schema, "phase_a": steps})
@@ -198,7 +198,7 @@ async def test_an_absent_optional_argument_inside_a_value_fails():
 
 
 async def test_a_failed_tool_fails_the_run_without_another_try():
-    """The run's error is the step's, and nothing comes after it."""
+    """The run's error is the step's, and no step follows."""
     pipeline = bench.Pipeline(bench.recipe())
     pipeline.tables.failing = {"read"}
 
@@ -222,7 +222,7 @@ async def test_a_failed_tool_fails_the_run_without_another_try():
     [(" \n", "empty_reply"), ("ABSTAIN", "abstained"), ("ABSTAIN: I know too little.\n", "abstained")],
 )
 async def test_an_agent_that_says_nothing_fails_its_step(reply, code):
-    """A blank reply and an abstention are failures, never successes."""
+    """A blank reply and an abstention are failures."""
     pipeline = bench.Pipeline(bench.recipe())
     pipeline.tables.replies["brief"] = reply
 
@@ -232,7 +232,7 @@ async def test_an_agent_that_says_nothing_fails_its_step(reply, code):
 
 
 async def test_talk_of_abstaining_is_a_reply():
-    """Only a reply that is an abstention as a whole counts as one."""
+    """Only a reply that is an abstention as a whole is treated as one."""
     pipeline = bench.Pipeline(bench.recipe())
     pipeline.tables.replies["brief"] = "I shall not ABSTAIN: here is the plan."
 
@@ -243,7 +243,7 @@ T1 = "--- triage\nSee {{found}}?\n--- finding\nSay {{text.lines[1]}}.\n--- evide
 
 
 async def test_a_t1_agent_takes_three_micro_steps():
-    """A t1 variant is asked in three parts; later parts see what was said, and the slot is finding plus evidence."""
+    """A t1 variant is asked in three parts; later parts see earlier replies, and the slot is finding plus evidence."""
     pipeline = bench.Pipeline(bench.recipe(), bench.stock({"make_plan": {"t1": T1}}, {"planner": "t1"}))
     pipeline.tables.replies = {"brief.triage": "yes", "brief.finding": "It is late.\n", "brief.evidence": '"late"'}
 
@@ -262,7 +262,7 @@ async def test_a_t1_agent_takes_three_micro_steps():
 
 
 async def test_a_failed_micro_step_names_itself():
-    """The micro-step that failed is the cause, so that a resume keeps the ones before it."""
+    """The failed micro-step is the cause, so that a resume keeps the ones before it."""
     pipeline = bench.Pipeline(bench.recipe(), bench.stock({"make_plan": {"t1": T1}}, {"planner": "t1"}))
     pipeline.tables.failing = {"brief.finding"}
 
@@ -272,7 +272,7 @@ async def test_a_failed_micro_step_names_itself():
 
 
 async def test_a_t1_agent_without_a_t1_variant_takes_one_step():
-    """Only a t1 variant gives micro-steps."""
+    """An agent without a t1 variant is asked in one step."""
     pipeline = bench.Pipeline(bench.recipe(), bench.stock(tiers={"planner": "t1"}))
     await pipeline.run()
 
@@ -280,7 +280,7 @@ async def test_a_t1_agent_without_a_t1_variant_takes_one_step():
 
 
 async def test_an_artifact_over_64_kb_travels_as_a_handle():
-    """A long text is not copied into the operations that hand it on."""
+    """Operations that pass on a long text do not contain a copy of it."""
     pipeline = bench.Pipeline(bench.recipe(outputs=[{"slot": "plan", "path": "plan.md"}]))
     pipeline.tables.replies["brief"] = "long " * 20_000
 
@@ -304,7 +304,7 @@ async def test_a_payload_over_64_kb_is_read_through_its_handle():
 
 
 async def test_a_value_too_large_for_a_prompt_fails_the_step():
-    """A payload value over 32 kB is not cut off in silence."""
+    """A payload value over 32 kB fails the step instead of being cut silently."""
     pipeline = bench.Pipeline(bench.recipe())
     pipeline.tables.payloads["reader"] = {"lines": ["x" * 33_000]}
 
@@ -315,7 +315,7 @@ async def test_a_value_too_large_for_a_prompt_fails_the_step():
 
 
 async def test_limits_of_a_step_reach_its_operation():
-    """`timeout_seconds` and `on_interrupted` of a step are those of its operation."""
+    """The operation has the step's `timeout_seconds` and `on_interrupted`."""
     steps = [step | {"timeout_seconds": 5, "on_interrupted": "ask"} for step in bench.RECIPE["phase_b"]]
     pipeline = bench.Pipeline(bench.recipe(phase_b=steps))
     await pipeline.run()
@@ -326,7 +326,7 @@ async def test_limits_of_a_step_reach_its_operation():
 
 
 async def test_slot_contents_are_never_expanded_again():
-    """What a tool or an agent says may look like a placeholder; it stays as it is."""
+    """The output of a tool or an agent stays unchanged even if it looks like a placeholder."""
     pipeline = bench.Pipeline(bench.recipe())
     pipeline.tables.payloads["reader"] = {"lines": ["{{task.args.secret}} {{plan}}"]}
     pipeline.tables.replies["brief"] = "{{found}} {{nothing.at.all}}"
@@ -337,7 +337,7 @@ async def test_slot_contents_are_never_expanded_again():
 
 
 async def test_the_operations_of_a_tool_step_are_tool_calls():
-    """The driver asks for nothing but what the recipe says."""
+    """The driver requests only the operations of the recipe."""
     pipeline = bench.Pipeline(bench.recipe())
     await pipeline.run()
 

@@ -1,4 +1,4 @@
-"""Tests of how a pipeline ends: files written, issues opened, the definition of done."""
+"""Tests of how a pipeline ends: files are written, issues opened, and the definition of done checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OUTPUT = {"slot": "prose", "path": "Drafts/{{task.run_id}}.md"}
 
 
 async def test_outputs_are_written_before_the_definition_of_done():
-    """The text of a slot is committed under a key of its own; a check may look for the file."""
+    """The text of a slot is committed under its own key, and a check may look for the file."""
     document = bench.recipe(outputs=[OUTPUT], dod=[{"check": "file_exists", "path": OUTPUT["path"]}])
     pipeline = bench.Pipeline(document)
 
@@ -33,7 +33,7 @@ async def test_outputs_are_written_before_the_definition_of_done():
 
 @pytest.mark.parametrize("exists", [False, True])
 async def test_an_output_has_a_second_path(exists):
-    """It is written where the first has a file; a check looks for the path that was written."""
+    """An output uses its second path if the first has a file; a check looks for the written path."""
     output = {"slot": "prose", "path": "scene.md", "otherwise": OUTPUT["path"]}
     document = bench.recipe(outputs=[output], dod=[{"check": "file_exists", "path": {"$ref": "task.outputs.prose"}}])
     pipeline = bench.Pipeline(document)
@@ -55,7 +55,7 @@ async def test_an_output_has_a_second_path(exists):
     ],
 )
 def test_a_written_path_is_named_where_it_is_known(changes, path, code):
-    """`task.outputs` holds the slots of outputs, and stands in the definition of done only."""
+    """`task.outputs` contains the slots of outputs, and is known in the definition of done only."""
     flaws = control_room.ControlRoom().flaws(json.dumps(bench.recipe(**changes)), "x", bench.stock())
 
     assert [flaw.code for flaw in flaws] == [code or "unreachable_ref_root"]
@@ -63,7 +63,7 @@ def test_a_written_path_is_named_where_it_is_known(changes, path, code):
 
 
 async def test_an_output_path_may_be_a_reference():
-    """A `$ref` in a path leads to an argument or into a payload."""
+    """A `$ref` in a path refers to an argument or a value in a payload."""
     document = bench.recipe(outputs=[{"slot": "plan", "path": {"$ref": "found.files[1].path"}, "overwrite": True}])
     pipeline = bench.Pipeline(document)
 
@@ -74,7 +74,7 @@ async def test_an_output_path_may_be_a_reference():
 
 @pytest.mark.parametrize("value", [None, 3, "", " ", ["a"]])
 async def test_an_output_path_that_is_no_text_fails_its_step(value):
-    """Nothing is written where the path cannot be built, and the step is on record."""
+    """If the path of an output cannot be built, no file is written and the step has a record."""
     document = bench.recipe(outputs=[{"slot": "plan", "path": {"$ref": "found.where"}}])
     pipeline = bench.Pipeline(document)
     pipeline.tables.payloads["finder"] = {"files": [{"path": "a.md"}], "where": value}
@@ -86,7 +86,7 @@ async def test_an_output_path_that_is_no_text_fails_its_step(value):
 
 
 async def test_a_failed_write_fails_the_run():
-    """The definition of done is not reached then."""
+    """After a failed write the definition of done is not checked."""
     pipeline = bench.Pipeline(bench.recipe(outputs=[OUTPUT]))
     pipeline.tables.failing = {"commit.prose"}
 
@@ -95,7 +95,7 @@ async def test_a_failed_write_fails_the_run():
 
 
 async def test_each_finding_becomes_an_issue():
-    """Elements may be objects or texts; the receipt that proves them goes with them."""
+    """A finding may be an object or a text, and its issue has the receipt that proves it."""
     pipeline = bench.Pipeline(bench.recipe(findings={"$ref": "found.conflicts"}))
     finding = {"kind": "attribute", "message": "Eyes differ.", "path": "a.md", "line": 3}
     pipeline.tables.payloads["finder"] = {"files": [{"path": "a.md"}], "conflicts": [finding, "Dates differ."]}
@@ -109,7 +109,7 @@ async def test_each_finding_becomes_an_issue():
 
 
 async def test_findings_may_stand_in_an_agents_json():
-    """A reference into an artifact reads its text as JSON."""
+    """A reference into an artifact reads the artifact's text as JSON."""
     pipeline = bench.Pipeline(bench.recipe(findings={"$ref": "prose.issues"}))
     pipeline.tables.replies["draft"] = '{"issues": ["one", "two"]}'
 
@@ -119,7 +119,7 @@ async def test_findings_may_stand_in_an_agents_json():
 
 @pytest.mark.parametrize("reply", ["no JSON at all", '{"issues": 3}', '{"issues": null}', "[]", '{"issues": []} {}'])
 async def test_findings_that_are_no_list_fail_the_run(reply):
-    """The agent's step is a cause of the failure, so a resume asks it again."""
+    """The agent's step is a cause of the failure, so that a resume asks the agent again."""
     pipeline = bench.Pipeline(bench.recipe(findings={"$ref": "prose.issues"}))
     pipeline.tables.replies["draft"] = reply
 
@@ -137,7 +137,7 @@ CHECKS = [
 
 
 async def test_a_failed_definition_of_done_fails_the_run_with_an_issue_for_each_check():
-    """All checks are evaluated; the error lists those that failed, and their issues."""
+    """All checks are evaluated; the error lists the failed ones, and each of them gets an issue."""
     pipeline = bench.Pipeline(bench.recipe(dod=CHECKS))
 
     assert await pipeline.run() is RunState.FAILED
@@ -167,7 +167,7 @@ async def test_a_resume_repeats_what_a_failed_check_looks_at():
 
 
 async def test_a_check_whose_path_breaks_fails_like_one_that_finds_nothing():
-    """A broken reference in the definition of done is one failed check among the others, on record under its key."""
+    """A broken reference in the definition of done is one failed check among the others, recorded under its key."""
     checks = [
         {"check": "file_exists", "path": {"$ref": "found.files[9].path"}},
         {"check": "slot_not_null", "slot": "text"},
@@ -181,7 +181,7 @@ async def test_a_check_whose_path_breaks_fails_like_one_that_finds_nothing():
 
 
 async def test_a_check_that_cannot_look_counts_as_failed():
-    """A path that the workspace refuses fails its check, with the reason."""
+    """A check whose path the workspace refuses fails, with the reason."""
     pipeline = bench.Pipeline(bench.recipe(dod=[{"check": "file_exists", "path": "../out.md"}]))
     pipeline.tables.failing = {"dod[0]"}
 
@@ -199,7 +199,7 @@ async def test_a_recipe_without_definition_of_done_is_done_at_its_last_step():
 
 @pytest.mark.parametrize("empty", [None, "", " \n\t", "null", " null\n"])
 def test_null_means_missing_json_null_or_blank(empty):
-    """A slot without substance fails `slot_not_null`."""
+    """An empty slot fails `slot_not_null`."""
     assert done.judge({"check": "slot_not_null", "slot": "s"}, empty) == "the slot s is empty"
 
 
@@ -232,7 +232,7 @@ def test_everything_else_is_there(full):
     ],
 )
 def test_fields_are_compared_as_strict_json(value, field, expected, passes):
-    """Types count, the order of names does not; an artifact is read as JSON for it."""
+    """Types matter, the order of names does not; an artifact is read as JSON."""
     check = {"check": "slot_field_equals", "slot": "s", "field": field, "expected": expected}
 
     assert (done.judge(check, value) is None) is passes
@@ -247,13 +247,13 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_a_value_equals_itself_after_a_round_trip(value):
-    """What was written and read again is the same."""
+    """A value equals itself after it was written and read."""
     assert done.same(value, json.loads(json.dumps(value)))
 
 
 @given(VALUES, VALUES)
 def test_equality_is_that_of_the_written_form(one, other):
-    """Two values are the same if and only if their sorted JSON is, but for the two ways to write a whole number."""
+    """Two values are equal if and only if their sorted JSON is, except for the two forms of a whole number."""
     written = [json.dumps(_whole(value), sort_keys=True) for value in (one, other)]
 
     assert done.same(one, other) is (written[0] == written[1])
@@ -274,7 +274,7 @@ def _whole(value):
 
 @pytest.mark.parametrize("args", [{}, {"report_file": "Reports/a.md"}])
 async def test_an_output_for_an_optional_argument_is_written_on_request(args):
-    """Where the argument that names the file is not given, nothing is written and the run is done all the same."""
+    """If the argument that names the file is missing, no file is written and the run is done."""
     schema = {"type": "object", "properties": {"report_file": {"type": "string"}}}
     outputs = [{"slot": "plan", "path": {"$ref": "task.args.report_file"}}]
     pipeline = bench.Pipeline(bench.recipe(args_schema=schema, outputs=outputs), args=args)

@@ -1,4 +1,4 @@
-"""Evidence: the line that counts, its two forms, what roles must bring, and how a pipeline is held to it."""
+"""Evidence: its line, its two forms, the duty of roles, and how a pipeline checks it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ STEPS = [dict(step) | {"evidence": True} for step in bench.RECIPE["phase_b"]]
 
 
 def code(reply: str, requirement: str = "any") -> str:
-    """Return the code by which a reply is rejected."""
+    """Return the code with which a reply is rejected."""
     reading = evidence.read(reply, requirement)
     assert isinstance(reading, evidence.Rejection), reading
     return reading.code
 
 
 class TestReading:
-    """What a reply says of its evidence."""
+    """The evidence in a reply."""
 
     @pytest.mark.parametrize(
         ("line", "quote", "path"),
@@ -42,7 +42,7 @@ class TestReading:
         ],
     )
     def test_words_of_a_file(self, line: str, quote: str, path: str) -> None:
-        """A quotation and its path are read, whatever decoration the line has."""
+        """A quotation and its path are read, however the line is decorated."""
         reading = evidence.read(f"It holds.\n{line}\nEnd.", "file")
 
         assert reading == evidence.Claim(line=2, quote=quote, path=path)
@@ -71,7 +71,7 @@ class TestReading:
         ],
     )
     def test_neither_form(self, line: str) -> None:
-        """What is neither a quotation with its path nor a receipt is malformed, and the line is named."""
+        """A line that is neither a quotation with its path nor a receipt is malformed, and the error names it."""
         reading = evidence.read(f"\n{line}", "any")
 
         assert isinstance(reading, evidence.Rejection)
@@ -102,7 +102,7 @@ class TestReading:
         ],
     )
     def test_whatever_stands_around_it(self, line: str) -> None:
-        """A line counts behind any marks, and a second one hides behind none of them."""
+        """A line is read behind any marks, and a second one behind any marks is found too."""
         fenced = f"Dark.\n```\n{line}\n```"
 
         assert evidence.read(fenced, "any") == evidence.Claim(line=3, quote="a b", path="x.md")
@@ -125,12 +125,12 @@ class TestReading:
         ],
     )
     def test_what_is_no_such_line(self, line: str) -> None:
-        """A key of JSON, a sentence and other words are none."""
+        """A key of JSON, a sentence and other words are not lines of evidence."""
         assert code(line) == "evidence_missing"
         assert isinstance(evidence.read(f"{line}\n{NAMED}", "any"), evidence.Claim)
 
     def test_an_end_of_a_line_hides_nothing(self) -> None:
-        """Whatever ends a line for some reader ends it here."""
+        """Every character that ends a line for some reader ends it here."""
         for end in "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029":
             assert code(f"{NAMED}{end}{QUOTED}") == "evidence_repeated", repr(end)
 
@@ -154,24 +154,24 @@ class TestReading:
         ],
     )
     def test_one_form_and_nothing_else(self, claim: str) -> None:
-        """What is added to a form, or stands in its place, makes the line malformed."""
+        """An addition to a form, or other text in its place, makes the line malformed."""
         assert code(f"Evidence: {claim}") == "evidence_malformed"
 
     def test_two_quotations_in_a_line_are_one(self) -> None:
-        """They must stand in the last file as they are written, marks and all, so that none passes unseen."""
+        """Two quotations are read as one from the last file, marks included, so that none passes unchecked."""
         reading = evidence.read('Evidence: "a" (x.md) "b" (y.md)', "any")
 
         assert reading == evidence.Claim(line=1, quote='a" (x.md) "b', path="y.md")
 
     def test_exactly_one_line(self) -> None:
-        """None is missing, two are repeated, also if they are alike or one hides behind a mark."""
+        """A reply needs one line: none counts as missing and two as repeated, even if alike or behind a mark."""
         assert code("The evidence: it is dark.") == "evidence_missing"
         assert code("My Evidence: x") == "evidence_missing"
         assert code(f"{QUOTED}\n{QUOTED}") == "evidence_repeated"
         assert code(f"{NAMED}\ntext\n> **evidence**: {QUOTED}") == "evidence_repeated"
 
     def test_what_roles_must_bring(self) -> None:
-        """A role takes its own kind only; one that needs nothing may be silent, but not careless."""
+        """A role accepts its own kind only; a role without a duty may omit the line, but not write a faulty one."""
         assert code(NAMED, "file") == "evidence_kind"
         assert code(QUOTED, "receipt") == "evidence_kind"
         assert evidence.read("Nothing.", "none") == evidence.Exempt()
@@ -215,13 +215,13 @@ class TestReading:
 
     @given(st.text(), st.sampled_from(["none", "any", "file", "receipt"]))
     def test_any_text_is_read(self, reply: str, requirement: str) -> None:
-        """No text breaks the rules, and whatever is read can be put on record."""
+        """Any text is read without an exception, and the result can be recorded."""
         reading = evidence.read(reply, requirement)
 
         assert isinstance(evidence.operation(reading), operations.Operation)
 
     def test_hostile_lines_are_read_at_once(self) -> None:
-        """Long lines of marks, blanks and quotation marks take no time to speak of."""
+        """Long lines of marks, blanks and quotation marks are read quickly."""
         parts = (" ", "*", "1.", '"', '" (', "“", '"a"(', "`", "<", "<b>", "[x]", "a)", "\u200b", "Evidence ")
         for part in parts:
             evidence.read(f"{part * 100_000}Evidence: {part * 100_000}", "any")
@@ -233,7 +233,7 @@ class TestAsking:
     """How a prompt asks for evidence."""
 
     def test_the_forms_of_the_role_are_shown(self) -> None:
-        """A prompt shows the forms that its role can use, receipts only where one can be named."""
+        """A prompt shows the forms that its role can use, with receipts only if one can be named."""
         receipts = {"found": "rcpt_1f"}
 
         assert evidence.request("none", receipts) == ""
@@ -244,25 +244,25 @@ class TestAsking:
 
 
 def pipeline(requirement: str, reply: str, **changes: object) -> bench.Pipeline:
-    """Return a pipeline whose planner says something and whose writer names a receipt."""
+    """Return a pipeline with a given reply of its planner, and a writer that names a receipt."""
     made = bench.Pipeline(bench.recipe(phase_b=STEPS, **changes), bench.stock(evidence=requirement))
     made.tables.replies = {"brief": reply, "draft": NAMED}
     return made
 
 
 class Rejecting:
-    """Find no evidence anywhere."""
+    """A performer that finds no evidence."""
 
     async def perform(self, call: object) -> None:
-        """Reject it."""
+        """Reject the evidence."""
         raise errors.EvidenceRejected("It is not there.", code="quote_not_found", detail={"evidence": {"path": "x"}})
 
 
 class TestPipelines:
-    """Steps of phase B that say `evidence: true`."""
+    """Steps of phase B with `evidence: true`."""
 
     async def test_the_check_is_a_step_of_its_own(self) -> None:
-        """It follows the reply, has the reply's place, and asks for what the line claims."""
+        """The check follows the reply, has the reply's place, and verifies the evidence of the line."""
         made = pipeline("any", f"Dark.\n{QUOTED}")
 
         assert await made.run() is RunState.DONE
@@ -275,7 +275,7 @@ class TestPipelines:
         assert made.disk.files["run.json"]["current_step_index"] == 4
 
     async def test_the_prompt_tells_what_is_wanted(self) -> None:
-        """Behind the template stand the forms and the receipts of the step's slots; other steps see nothing of it."""
+        """The forms and the receipts of the step's slots follow the template; other steps do not get them."""
         made = pipeline("any", QUOTED)
         await made.run()
         receipts = [line["receipt_id"] for line in made.lines()[:2]]
@@ -303,7 +303,7 @@ class TestPipelines:
         ],
     )
     async def test_a_rejected_reply_fails_the_run(self, requirement: str, reply: str, wanted: str) -> None:
-        """The run says that the evidence was rejected and why; no slot is filled, and nothing follows."""
+        """The run fails with the reason for the rejection, no slot is filled, and no step follows."""
         made = pipeline(requirement, reply)
 
         assert await made.run() is RunState.FAILED
@@ -315,7 +315,7 @@ class TestPipelines:
         assert list(made.slots) == ["found", "text"]
 
     async def test_what_the_check_rejects_fails_the_run_alike(self) -> None:
-        """Code and facts of the performer are those of the run; a resume asks the agent again."""
+        """The run fails with the performer's code and facts; a resume asks the agent again."""
         made = pipeline("any", QUOTED)
         made.performers["check_evidence"] = Rejecting()
 
@@ -327,7 +327,7 @@ class TestPipelines:
         assert [made.lines()[position]["key"] for position in causes] == ["brief", "brief.evidence"]
 
     async def test_a_role_without_a_duty_is_passed_over(self) -> None:
-        """The record says that nothing had to be looked at."""
+        """For a role without a duty the check is skipped, and the prompt does not mention evidence."""
         made = pipeline("none", "It is dark.")
 
         assert await made.run() is RunState.DONE
@@ -335,7 +335,7 @@ class TestPipelines:
         assert "evidence" not in made.prompt("brief")
 
     async def test_micro_steps_are_checked_as_their_slot(self) -> None:
-        """Finding and evidence together must have one line; only the last prompt is told of it."""
+        """Finding and evidence together must have one line; only the last prompt asks for it."""
         prompts = {"write": {"t1": "--- triage\nLook.\n--- finding\nFind {{plan}}.\n--- evidence\nProve."}}
         registry = bench.stock(prompts, {"writer": "t1"}, evidence="any")
         made = bench.Pipeline(bench.recipe(phase_b=STEPS), registry)
@@ -352,14 +352,14 @@ class TestPipelines:
         assert again.error["code"] == "evidence_repeated"
 
     async def test_a_long_reply_is_read_whole(self) -> None:
-        """A reply that is kept outside the journal is held to its evidence, too."""
+        """A reply that is stored outside the journal is checked too."""
         made = pipeline("any", f"{'long ' * 20_000}\n{QUOTED}")
 
         assert await made.run() is RunState.DONE
         assert made.asked("brief.evidence").path == "Story/a.md"
 
     async def test_abstaining_fails_as_ever(self) -> None:
-        """An abstention is told as one, and is not asked for evidence."""
+        """An abstention is reported as such, and needs no evidence."""
         made = pipeline("any", "ABSTAIN: not mine")
 
         assert await made.run() is RunState.FAILED
@@ -368,7 +368,7 @@ class TestPipelines:
 
 
 def test_operations_hold_what_is_claimed_and_nothing_else() -> None:
-    """The body of a check has no fields that its form does not use, so that its hash stays."""
+    """The body of a check has only the fields of its form, so that its hash stays the same."""
     reading = evidence.read(NAMED, "any")
 
     assert operations.body(evidence.operation(reading)) == {"kind": "check_evidence", "receipt_id": "rcpt_1f"}

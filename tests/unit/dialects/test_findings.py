@@ -1,6 +1,4 @@
-"""Findings of a pipeline: known again in every run, one issue for what is missing in a file, closed
-by whole runs only.
-"""
+"""Findings of a pipeline: the same in every run, one issue for what a file lacks, closed by complete runs only."""
 
 from __future__ import annotations
 
@@ -43,12 +41,12 @@ def _pipeline(*found: Any, **changes: Any) -> bench.Pipeline:
     ],
 )
 def test_a_finding_is_known_by_kind_file_and_words(other: dict[str, Any], same: bool) -> None:
-    """Lines, counts, case and punctuation make no other finding; kind, file and words do."""
+    """A finding is identified by kind, file and words, not by line, count, case and punctuation."""
     assert (findings.identity(SLIP) == findings.identity(SLIP | other)) is same
 
 
 def test_numbers_that_mean_something_count() -> None:
-    """Two values of a contradiction are part of what it is."""
+    """The two values of a contradiction identify it."""
     ages = [findings.identity({"message": f"Bram: age is told as 71 and {age}."}) for age in (68, 69)]
 
     assert ages[0] != ages[1]
@@ -56,12 +54,12 @@ def test_numbers_that_mean_something_count() -> None:
 
 @pytest.mark.parametrize("finding", [None, 3, "Dates differ.", ["x"], {}, {"kind": 1, "path": 2, "message": [3]}])
 def test_anything_has_an_identity(finding: Any) -> None:
-    """What an agent returns need not have the form of a tool's finding."""
+    """An agent's finding may have any form."""
     assert findings.identity(finding) == findings.identity(finding)
 
 
 async def test_what_is_missing_is_one_issue_of_its_file() -> None:
-    """Twenty scenes without a goal are one issue of the outline, which lists them, with the worst severity."""
+    """Twenty scenes without a goal give one issue of the outline, which lists them with the worst severity."""
     gaps = [
         {
             "kind": "no_goal",
@@ -83,7 +81,7 @@ async def test_what_is_missing_is_one_issue_of_its_file() -> None:
 
 
 async def test_a_whole_run_closes_what_it_looked_for() -> None:
-    """The last step names the issues that were found, and the files and folders that were looked at."""
+    """The last step names the found issues, and the files and folders that were examined."""
     pipeline = _pipeline(SLIP)
 
     assert await pipeline.run() is RunState.DONE
@@ -93,7 +91,7 @@ async def test_a_whole_run_closes_what_it_looked_for() -> None:
 
 
 async def test_both_sides_of_a_contradiction_are_files_of_it() -> None:
-    """Files that a finding names at any depth must be looked at again before it counts as gone."""
+    """Each file that a finding names at any depth must be examined again before the finding is regarded as gone."""
     pipeline = _pipeline(SLIP | {"values": [{"path": "b.md"}, {"places": [{"path": "Cards/c.md"}]}]})
     await pipeline.run()
 
@@ -101,7 +99,7 @@ async def test_both_sides_of_a_contradiction_are_files_of_it() -> None:
 
 
 async def test_a_failed_run_closes_nothing() -> None:
-    """Where the definition of done is not met nothing is closed."""
+    """A run whose definition of done is not met closes no issue."""
     pipeline = _pipeline(SLIP, dod=[{"check": "file_exists", "path": "none.md"}])
 
     assert await pipeline.run() is RunState.FAILED
@@ -113,7 +111,7 @@ async def test_a_failed_run_closes_nothing() -> None:
     [({"conflicts": [], "truncated": True, "files": [{"path": "a.md"}]}, "found.conflicts"), ({}, "prose")],
 )
 async def test_a_check_that_saw_not_all_closes_nothing(payload: dict[str, Any], ref: str) -> None:
-    """A list that was cut, and a list of an agent, of which nobody knows what it looked at, prove nothing gone."""
+    """A cut list, and an agent's list, whose coverage is unknown, do not close issues."""
     pipeline = _pipeline(findings={"$ref": ref})
     pipeline.tables.payloads["finder"] |= payload
     pipeline.tables.replies["draft"] = "[]"

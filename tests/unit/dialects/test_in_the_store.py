@@ -20,7 +20,7 @@ from tests.unit.engine import logs
 
 
 class Stored:
-    """A pipeline whose run lies in a store."""
+    """A pipeline whose run is in a store."""
 
     def __init__(self, store: memory_store.MemoryStore, document: dict[str, Any]) -> None:
         self.store = store
@@ -30,7 +30,7 @@ class Stored:
         self.view: Any = None
 
     async def run(self) -> RunState:
-        """Open the run, and go on until it rests."""
+        """Open the run, and continue until it rests."""
         kinds = ("tool_call", "agent_call", "commit_file", "check", *issue_performer.KINDS)
         equipment = Equipment(
             performers={**dict.fromkeys(kinds, self.tables), "refusal": refusal_performers.RefusalPerformer()},
@@ -47,7 +47,7 @@ class Stored:
             await log.close()
 
     async def resume(self, from_key: str | None = None) -> RunState:
-        """Send the ended run on."""
+        """Resume the ended run."""
         log = await self.store.open(self.start.run_id)
         dead = step_decisions.dead_positions(log.loaded, from_key)
         await log.decide(DecisionKind.RESUMED, {"dead": [[position, position] for position in sorted(dead)]})
@@ -74,7 +74,7 @@ async def _stored(store, **changes):
 
 
 async def test_a_pointer_leads_to_its_receipt(store):
-    """The receipt holds the payload that the slot's hash is of."""
+    """The receipt contains the payload with the hash in the slot."""
     stored = await _stored(store)
 
     assert await stored.run() is RunState.DONE
@@ -86,7 +86,7 @@ async def test_a_pointer_leads_to_its_receipt(store):
 
 
 async def test_a_resume_after_a_broken_reference_asks_the_tool_again(store):
-    """What was not there the first time may be there now: the step that filled the slot is repeated."""
+    """The step that filled the slot is repeated, since its result may be complete now."""
     stored = await _stored(store)
     stored.tables.payloads["finder"] = {"files": []}
 
@@ -97,7 +97,7 @@ async def test_a_resume_after_a_broken_reference_asks_the_tool_again(store):
 
 
 async def test_a_resume_after_a_failed_agent_repeats_that_agent(store):
-    """Finished steps are not paid for again."""
+    """Finished steps are not repeated."""
     stored = await _stored(store)
     stored.tables.replies["draft"] = "ABSTAIN: too little to go on"
 
@@ -108,7 +108,7 @@ async def test_a_resume_after_a_failed_agent_repeats_that_agent(store):
 
 
 async def test_a_resume_after_a_failed_check_repeats_what_it_looked_at(store):
-    """A check on a slot repeats the agent that wrote it; the issues of the first attempt do not stand in the way."""
+    """A failed check on a slot repeats the agent that wrote it; issues of the first attempt do not disturb."""
     checks = [{"check": "slot_field_equals", "slot": "prose", "field": "pass", "expected": True}]
     stored = await _stored(store, dod=checks)
 
@@ -119,7 +119,7 @@ async def test_a_resume_after_a_failed_check_repeats_what_it_looked_at(store):
 
 
 async def test_a_resume_after_a_missing_file_looks_again(store):
-    """A check on a file repeats only the look."""
+    """A resume after a failed check on a file repeats only that check."""
     stored = await _stored(store, dod=[{"check": "file_exists", "path": "made-later.md"}])
 
     assert await stored.run() is RunState.FAILED
@@ -129,7 +129,7 @@ async def test_a_resume_after_a_missing_file_looks_again(store):
 
 
 async def test_a_resume_from_a_step_repeats_it_and_all_after(store):
-    """A person may go further back than the failure."""
+    """A person may resume from a step before the failure."""
     stored = await _stored(store, dod=[{"check": "file_exists", "path": "none.md"}])
     await stored.run()
 
@@ -139,7 +139,7 @@ async def test_a_resume_from_a_step_repeats_it_and_all_after(store):
 
 @pytest.mark.parametrize("key", ["find", "read", "brief", "draft", "commit.prose", "dod[0]"])
 async def test_a_crash_in_any_step_repeats_that_step_alone(store, key):
-    """The machine loses power while a step is performed; a restart goes on behind the last line, to the same slots."""
+    """After a power loss in any step a restart continues behind the last line, with the same slots."""
     changes = {
         "outputs": [{"slot": "prose", "path": "out.md"}],
         "dod": [{"check": "file_exists", "path": "out.md"}],

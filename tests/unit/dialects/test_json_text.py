@@ -1,4 +1,4 @@
-"""Tests of strict reading: JSON and nothing but JSON."""
+"""Tests of strict reading of JSON."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def _flaws(text):
 
 @given(JSON)
 def test_json_comes_out_as_it_went_in(value):
-    """Every value that JSON can carry is read."""
+    """Every JSON value is read."""
     assert json_text.read(json.dumps(value)) == value
 
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text):
-    """No text breaks the reader."""
+    """Any text is either read or refused."""
     with contextlib.suppress(errors.InputRefused):
         json_text.read(text)
 
 
 def test_every_flaw_is_told_with_its_path():
-    """Repeated names, numbers that are none and NUL characters are found wherever they stand."""
+    """Repeated names, invalid numbers and NUL characters are found at any place."""
     text = '{"a": [{"x": 1, "x": 2}, NaN, {"b c": -1e400}], "\\u0000": 1, "d": "\\u0000", "x y": {"$ref": Infinity}}'
 
     assert set(_flaws(text)) == {
@@ -59,19 +59,19 @@ def test_every_flaw_is_told_with_its_path():
 
 
 def test_sixty_four_levels_are_read_and_no_more():
-    """The limit is exact; deeper texts are refused however deep they are."""
+    """Exactly sixty-four levels are read; deeper texts are refused, however deep they are."""
     assert json_text.read("[" * 64 + "]" * 64)
     for depth in (65, 500, 200_000):
         assert [code for _, code in _flaws("[" * depth + "]" * depth)] == ["too_deep"]
 
 
 def test_lone_surrogates_are_replaced():
-    """What cannot be written as UTF-8 does not get in."""
+    """A character that cannot be written as UTF-8 is replaced."""
     assert json_text.read('"a\\ud800b"') == "a?b"
 
 
 def test_lone_surrogates_are_told_to_who_wants_the_text_exactly():
-    """Who would not have anything replaced is told the place of each, in names and texts; whole pairs are none."""
+    """A caller that allows no replacement gets each place of a lone surrogate, in names and texts; pairs are valid."""
     with pytest.raises(errors.InputRefused) as refused:
         json_text.read('{"a": ["\\ud800", "\\ud83d\\ude00"], "\\udfff": "\\u00e9"}', exact=True)
 
@@ -83,7 +83,7 @@ def test_lone_surrogates_are_told_to_who_wants_the_text_exactly():
 
 
 def test_many_flaws_are_cut_off():
-    """An answer stays readable however broken the text is."""
+    """The list of flaws stays short, however broken the text is."""
     assert len(_flaws("[" + "NaN," * 1000 + "NaN]")) == 50
 
 

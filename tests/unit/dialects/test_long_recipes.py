@@ -1,6 +1,6 @@
-"""A recipe of the largest size that is read is judged in time that grows with its length, right or wrong.
+"""A recipe of the largest readable size is checked in a time that grows with its length, whether it is valid or not.
 
-Where the time grew with the square of the length, some of these took hours.
+If the time grew with the square of the length, some of these tests would take hours.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from app.domain import json_text, library
 pytestmark = pytest.mark.timeout(100)
 
 MOST_TOLD = 200
-"""Flaws that are told of one recipe."""
+"""The most flaws that are reported for one recipe."""
 
 
 def _flaws(dialect, document, definition_cache=None):
@@ -38,7 +38,7 @@ def _machine(outcomes, prompt="p", **fields):
 
 @pytest.mark.slow
 def test_references_in_place_of_other_kinds_of_values():
-    """Tens of thousands of references, which no schema of a tool can judge, are let pass by it."""
+    """The tool's schema accepts tens of thousands of references, whose values are unknown."""
     asked = {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "string"}}}}
     definition_cache = library.Library(tools={"find": library.ToolSpec(name="find", description="", args_schema=asked)})
     given = [{"$ref": f"task.args.a{number}"} for number in range(30_000)]
@@ -49,7 +49,7 @@ def test_references_in_place_of_other_kinds_of_values():
 
 
 def test_slots_that_nobody_fills():
-    """Of a list of names that is far too long the first flaws are told."""
+    """Only the first flaws of a very long list of names are reported."""
     names = [f"slot{number}" for number in range(70_000)]
     step = {"step_id": "s", "agent_archetype": "w", "input_slots": names, "output_slot": "o", "prompt_type": "p"}
     parser = registry.DIALECTS["control_room"]
@@ -61,7 +61,7 @@ def test_slots_that_nobody_fills():
 
 @pytest.mark.slow
 def test_references_that_lead_nowhere():
-    """For each of thousands of wrong names among thousands of steps no similar one is looked for."""
+    """For thousands of wrong names among thousands of steps no similar names are searched."""
     steps = [_tool_step(number, {"x": [{"$ref": f"q{number}.x"}]}) for number in range(9_000)]
     told = _flaws("control_room", {"recipe_id": "long", "phase_a": steps})
 
@@ -70,7 +70,7 @@ def test_references_that_lead_nowhere():
 
 @pytest.mark.slow
 def test_prompts_that_name_thousands_of_arguments():
-    """What a machine's arguments are is found out once, not for each place that names one."""
+    """The arguments of a machine are determined once, not for each place that names one."""
     names = [f"a{number}" for number in range(5_000)]
     declared = {"type": "object", "properties": {name: {} for name in names}, "required": names}
     prompt = " ".join(f"{{{{args.{name}}}}}" for name in names)
@@ -80,7 +80,7 @@ def test_prompts_that_name_thousands_of_arguments():
 
 @pytest.mark.slow
 def test_outcomes_that_nothing_follows():
-    """Of thousands of outcomes without a transition the first are told."""
+    """Of thousands of outcomes without a transition only the first are reported."""
     machine = _machine(["ok"])
     machine["steps"]["s"]["outcomes"] = [f"o{number}" for number in range(60_000)]
     told = _flaws("agent_recipes", machine)
@@ -90,7 +90,7 @@ def test_outcomes_that_nothing_follows():
 
 
 def test_steps_in_a_row_do_not_go_round_in_circles():
-    """However many steps follow one another, a machine that never comes back has as many steps as it has."""
+    """A long machine without a loop has a known number of steps; one with a loop has none."""
     steps = {
         f"s{number}": {"prompt": "p", "outcomes": ["ok"], "onOutcome": {"ok": {"nextStep": f"s{number + 1}"}}}
         for number in range(199)

@@ -1,4 +1,4 @@
-"""Tests of the parser: what a recipe may be, and that every fault is told with its place."""
+"""Tests of the parser: the form of a recipe, and every fault with its place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _told(found):
 
 
 def test_a_sound_recipe():
-    """A recipe is its document with what others need of it beside."""
+    """A parsed recipe is its document, with the facts that other parts need."""
     document = bench.recipe(task_patterns=["do it"])
     recipe = bench.parsed(document)
 
@@ -34,7 +34,7 @@ def test_a_sound_recipe():
 
 
 def test_the_label_is_the_id_by_default():
-    """Only the id and one step are needed."""
+    """A recipe needs only an id and one step."""
     recipe = bench.parsed({"recipe_id": "r", "phase_a": [TOOL]})
 
     assert recipe.label == "r"
@@ -42,7 +42,7 @@ def test_the_label_is_the_id_by_default():
 
 
 def test_without_a_schema_each_argument_that_is_named_is_required():
-    """References in tool arguments and in paths count, each name once."""
+    """Each name in references of tool arguments and paths is required once."""
     recipe = bench.parsed(
         {
             "recipe_id": "r",
@@ -58,7 +58,7 @@ def test_without_a_schema_each_argument_that_is_named_is_required():
 
 
 def test_a_declared_schema_wins():
-    """Defaults and types are the recipe's; what it does not declare is refused unless it says otherwise."""
+    """A declared schema sets defaults and types; an undeclared argument is refused unless the schema allows it."""
     schema = {"properties": {"one": {"type": "string", "default": "x"}}, "required": []}
     args = {"a": {"$ref": "task.args.one"}}
     recipe = bench.parsed({"recipe_id": "r", "args_schema": schema, "phase_a": [TOOL | {"args": args}]})
@@ -133,7 +133,7 @@ def test_a_declared_schema_wins():
     ],
 )
 def test_each_fault_is_told_with_its_place(changes, told):
-    """Path and kind of a fault are exact, and nothing else is blamed."""
+    """Path and kind of each fault are exact, and no other fault is reported."""
     assert _told(bench.flaws(bench.recipe(**changes))) == told
 
 
@@ -169,7 +169,7 @@ def test_a_slot_is_written_before_it_is_read(slots, told):
     ],
 )
 def test_references_lead_to_the_task_or_to_earlier_slots(ref, code):
-    """A reference that can never be followed is a fault of the recipe."""
+    """A reference that can never be resolved is a fault of the recipe."""
     steps = [TOOL | {"args": {"deep": [{"x": {"$ref": ref}}]}}, READ]
 
     assert _told(bench.flaws(bench.recipe(phase_a=steps))) == {("$.phase_a[0].args.deep[0].x.$ref", code)}
@@ -179,14 +179,14 @@ def test_references_lead_to_the_task_or_to_earlier_slots(ref, code):
     "reference", [{"$ref": 3}, {"$ref": None}, {"$ref": "task.description", "default": 1}, {"$ref": ["a"]}]
 )
 def test_a_ref_object_holds_one_text(reference):
-    """Nothing stands beside `$ref`, and its value is a text."""
+    """A `$ref` object has no other field, and its value is a text."""
     steps = [TOOL | {"args": {"x": reference}}, READ]
 
     assert _told(bench.flaws(bench.recipe(phase_a=steps))) == {("$.phase_a[0].args.x", "invalid_ref")}
 
 
 def test_an_undeclared_argument_is_told():
-    """With a declared schema, a reference may only name what it declares."""
+    """If a schema is declared, a reference may name only its arguments."""
     args = {"a": {"$ref": "task.args.one"}, "b": {"$ref": "task.args.two"}}
     document = bench.recipe(args_schema={"properties": {"one": {}}}, phase_a=[TOOL | {"args": args}, READ])
 
@@ -194,7 +194,7 @@ def test_an_undeclared_argument_is_told():
 
 
 def test_all_faults_are_told_at_once():
-    """One mistake does not hide another, nor those that show only beside the project's library."""
+    """All faults are reported at once, including those found beside the project's library."""
     document = bench.recipe(
         phase_a=[TOOL | {"colour": "red"}, READ | {"step_id": "find", "tool": "reeder"}],
         phase_b=[AGENT | {"agent_archetype": "plannr"}, WRITE | {"input_slots": ["nothing"], "prompt_type": "writ"}],
@@ -219,7 +219,7 @@ def test_all_faults_are_told_at_once():
 
 
 def test_near_names_are_offered():
-    """A misspelt name is answered with the one that is meant."""
+    """A misspelt name is answered with the nearest one."""
     steps = [TOOL, READ | {"args": {"path": {"$ref": "fond.files[0].path"}}}]
     messages = [flaw.message for flaw in bench.flaws(bench.recipe(phase_a=steps, lable="x"))]
 
@@ -253,19 +253,19 @@ def test_near_names_are_offered():
     ],
 )
 def test_hostile_texts_are_refused(source, code):
-    """Whatever a file holds, the answer is a flaw with a code."""
+    """Any content of a file is answered with a flaw and its code."""
     assert code in {flaw.code for flaw in bench.flaws(source)}
 
 
 def test_a_syntax_error_names_its_line():
-    """The line in the file is told."""
+    """The error contains the line in the file."""
     (flaw,) = bench.flaws('{\n  "recipe_id": "a",\n  "label" "b"\n}')
 
     assert (flaw.path, flaw.code, flaw.line) == ("$", "syntax", 3)
 
 
 def test_a_mark_of_byte_order_is_no_fault():
-    """Editors on Windows write one."""
+    """A byte order mark, which editors on Windows write, is accepted."""
     assert bench.flaws("\ufeff" + json.dumps(bench.RECIPE)) == []
 
 
@@ -287,7 +287,7 @@ def test_a_mark_of_byte_order_is_no_fault():
     )
 )
 def test_any_value_is_a_recipe_or_a_list_of_faults(value):
-    """No value breaks the parser, nor the check beside a library."""
+    """No value causes an exception in the parser, or in the check beside a library."""
     bench.flaws(value)
     bench.DIALECT.flaws(json.dumps(value), "recipe", bench.stock())
 
@@ -295,7 +295,7 @@ def test_any_value_is_a_recipe_or_a_list_of_faults(value):
 @settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_a_recipe_with_any_part_replaced_is_a_recipe_or_a_list_of_faults(data):
-    """Wrong kinds at any place of a sound recipe are told as flaws."""
+    """A value of the wrong kind at any place of a sound recipe is reported as a flaw."""
     document = bench.recipe(outputs=[{"slot": "plan", "path": "x"}], findings={"$ref": "found.x"}, args_schema={})
     parent: Any = document
     while True:
@@ -311,7 +311,7 @@ def test_a_recipe_with_any_part_replaced_is_a_recipe_or_a_list_of_faults(data):
 
 
 def test_a_flood_of_faults_is_answered_in_time():
-    """A megabyte of wrong steps takes seconds at most, and the answer is bounded."""
+    """A megabyte of wrong steps is checked within seconds, with a bounded answer."""
     document = {"recipe_id": "r", "phase_a": [{"step_id": "a", "x": 1}] * 40_000}
     began = time.process_time()
     found = bench.flaws(document)
@@ -321,7 +321,7 @@ def test_a_flood_of_faults_is_answered_in_time():
 
 
 def test_parse_raises_one_error_with_all_flaws():
-    """The error is a refused recipe whose message tells the first fault."""
+    """The error is a refused recipe whose message contains the first fault."""
     with pytest.raises(errors.RecipeInvalid, match=r"\$\.phase_a\[0\]\.tool") as caught:
         bench.DIALECT.parse('{"recipe_id": "r", "phase_a": [{"step_id": "a", "output_slot": "b"}]}', "x")
 

@@ -28,14 +28,14 @@ TIERS: tuple[library.Tier, ...] = ("t1", "t3", "t5")
     ],
 )
 def test_the_closest_variant_stands_in(there, chosen):
-    """T3 stands in for a missing T5, T1 for a missing T3; where neither is there, what is left."""
+    """T3 replaces a missing T5, and T1 a missing T3; if neither exists, the remaining one is used."""
     template = library.PromptTemplate(prompt_type="x", label="x", variants=dict.fromkeys(there, "text"))
 
     assert tuple(prompts.variant(template, tier) for tier in TIERS) == chosen
 
 
 def test_placeholders_are_cut_out():
-    """A template is its own text and its references, in order; spaces inside the braces do not count."""
+    """A template is split into text and references, in order; spaces inside the braces are ignored."""
     cut = prompts.pieces("A {{one}}{{ two.x[0] }} {b} {{{three}}} }}")
 
     assert [piece if isinstance(piece, str) else piece.text for piece in cut] == [
@@ -52,14 +52,14 @@ def test_placeholders_are_cut_out():
     "template", ["{{", "a\n{{b", "{{}}", "{{ }}", "{{a..b}}", "{{a{b}}}", "{{a\nb}}", "{{a}} {{b}"]
 )
 def test_what_is_no_placeholder_is_refused(template):
-    """Braces that begin a placeholder and do not hold a reference are a mistake, and the line is named."""
+    """Braces that begin a placeholder without a reference are a fault, and its line is named."""
     with pytest.raises(ValueError, match=r"line [0-9]+"):
         prompts.pieces(template)
 
 
 @given(st.text(st.sampled_from("{}a.[0] \n"), max_size=30))
 def test_any_template_is_cut_without_loss_or_refused(template):
-    """Put together again, the pieces are the template."""
+    """Any template is refused, or split into pieces that form the template again."""
     try:
         cut = prompts.pieces(template)
     except ValueError:
@@ -74,7 +74,7 @@ TOKENS = ["{{plan}}", "{{text.lines[0]}}", "{{", "}}", "{", "}", "x", "$ref", "\
 
 @given(st.lists(st.lists(st.sampled_from(TOKENS)).map("".join), min_size=2, max_size=2))
 def test_contents_of_slots_are_injected_once(texts):
-    """Whatever stands in a slot stands in the prompt as it is: no placeholder in it is expanded."""
+    """The content of a slot is inserted unchanged: no placeholder in it is expanded."""
     values = dict(zip(("plan", "text"), texts, strict=True))
     template = "A{{plan}}B{{text}}C{{plan}}"
     injected = [piece if isinstance(piece, str) else values[piece.root] for piece in prompts.pieces(template)]
@@ -83,7 +83,7 @@ def test_contents_of_slots_are_injected_once(texts):
 
 
 def test_handles_stay_apart():
-    """Neighbouring texts become one part, a handle stays a part of its own."""
+    """Neighbouring texts become one part, and a handle stays a separate part."""
     blob = {"blob": {"sha256": "x"}}
 
     assert prompts.joined(["a", "b", blob, "", "c"]) == ("ab", blob, "c")
@@ -94,19 +94,19 @@ def test_handles_stay_apart():
     ("value", "text"), [("plain", "plain"), (3, "3"), (True, "true"), ([1, "ä"], '[1,"ä"]'), ({"a": []}, '{"a":[]}')]
 )
 def test_values_in_prompts(value, text):
-    """A text stands as it is, anything else as JSON."""
+    """A text is inserted unchanged, any other value as JSON."""
     assert prompts.text_of(refs.read("slot.x"), value) == text
 
 
 def test_the_limit_counts_bytes():
-    """A value may have 32 kB, not a byte more."""
+    """A value may have exactly 32 kB at most."""
     assert len(prompts.text_of(refs.read("s.x"), "ä" * 16_384)) == 16_384
     with pytest.raises(refs.BrokenReference, match="32770 bytes"):
         prompts.text_of(refs.read("s.x"), "ä" * 16_385)
 
 
 def test_the_parts_of_a_t1_template():
-    """Three parts in order, blank lines around them do not count."""
+    """A template has three parts in order, without the blank lines around them."""
     parts = prompts.micro_parts("\n--- triage\nA?\n\n---  finding \r\nB --- c\n--- evidence\nC\n")
 
     assert parts == {"triage": "A?", "finding": "B --- c", "evidence": "C"}
@@ -125,7 +125,7 @@ def test_the_parts_of_a_t1_template():
     ],
 )
 def test_a_t1_template_must_have_its_three_parts(template):
-    """Missing, doubled, misplaced, further and empty parts are refused, and so is text before the first."""
+    """Missing, repeated, misplaced, additional and empty parts are refused, and so is text before the first."""
     with pytest.raises(ValueError, match="--- triage, --- finding, --- evidence"):
         prompts.micro_parts(template)
 
@@ -143,14 +143,14 @@ def test_a_t1_template_must_have_its_three_parts(template):
     ],
 )
 def test_what_is_wrong_with_a_template_for_a_step(template, tier, codes):
-    """A template names the step's input slots and the task, nothing else."""
+    """A template may name only the step's input slots and the task."""
     found = prompts.problems(template, tier, ["plan", "text"], ["a"])
 
     assert [code for code, _ in found] == codes
 
 
 def test_every_tier_has_an_order():
-    """Every set of variants has one for every tier."""
+    """Every set of variants has one for each tier."""
     for size in (1, 2, 3):
         for there in itertools.combinations(TIERS, size):
             template = library.PromptTemplate(prompt_type="x", label="x", variants=dict.fromkeys(there, "text"))
@@ -159,7 +159,7 @@ def test_every_tier_has_an_order():
 
 
 def test_what_is_frozen():
-    """The agents by archetype with their contracts, and by step the one variant that will be used."""
+    """The frozen recipe has agents by archetype with their contracts, and for each step the variant to use."""
     registry = bench.stock({"write": {"t3": "three {{plan}}", "t5": "five {{plan}}"}}, {"writer": "t5"})
     frozen = bench.DIALECT.freeze(bench.parsed(bench.RECIPE), registry)
 

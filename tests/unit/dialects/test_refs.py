@@ -1,4 +1,4 @@
-"""Tests of references: how they are read and where they lead."""
+"""Tests of references: how they are read and resolved."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _around(steps, value):
 
 @given(NAMES, STEPS)
 def test_a_reference_is_read_as_it_is_written(root, steps):
-    """Names and positions come out in their order."""
+    """Names and positions are returned in order."""
     reference = refs.read(_text(root, steps))
 
     assert (reference.root, list(reference.steps)) == (root, steps)
@@ -32,13 +32,13 @@ def test_a_reference_is_read_as_it_is_written(root, steps):
 
 @given(NAMES, STEPS, st.integers() | st.text() | st.booleans() | st.just([]) | st.just({}))
 def test_a_reference_leads_to_the_value_at_its_place(root, steps, value):
-    """Whatever stands there is found, empty values too."""
+    """Any value is found, including empty ones."""
     assert refs.follow(refs.read(_text(root, steps)), _around(steps, value)) == value
 
 
 @given(NAMES, STEPS, STEPS)
 def test_a_null_breaks_a_reference_at_its_segment(root, before, after):
-    """A null as the value or on the way is named by its exact segment."""
+    """A null as the value or on the way is reported with its exact segment."""
     text = _text(root, [*before, *after])
     with pytest.raises(refs.BrokenReference) as caught:
         refs.follow(refs.read(text), _around(before, None))
@@ -49,7 +49,7 @@ def test_a_null_breaks_a_reference_at_its_segment(root, before, after):
 
 @given(NAMES, st.lists(NAMES | st.integers(0, 30), min_size=1, max_size=5), st.data())
 def test_a_missing_part_breaks_a_reference_at_its_segment(root, steps, data):
-    """The first segment that is not there is named, not the last."""
+    """The first missing segment is named, not the last."""
     cut = data.draw(st.integers(0, len(steps) - 1))
     value = _around(steps[:cut], [] if isinstance(steps[cut], int) else {})
     with pytest.raises(refs.BrokenReference) as caught:
@@ -60,7 +60,7 @@ def test_a_missing_part_breaks_a_reference_at_its_segment(root, steps, data):
 
 @given(st.text(max_size=30))
 def test_any_text_is_read_or_refused(text):
-    """Reading raises ValueError or nothing; what was read is written as before."""
+    """Reading any text either raises ValueError or returns a reference that is written in the same way."""
     try:
         reference = refs.read(text)
     except ValueError:
@@ -96,7 +96,7 @@ def test_any_text_is_read_or_refused(text):
     ],
 )
 def test_no_expressions(text):
-    """Neither JSONPath nor negative, foreign or huge positions are understood."""
+    """JSONPath, and negative, foreign or huge positions, are refused."""
     with pytest.raises(ValueError, match=r".+"):
         refs.read(text)
 
@@ -114,7 +114,7 @@ def test_no_expressions(text):
     ],
 )
 def test_sources_as_journal_lines_name_them(text, source, arg):
-    """`args` and `initial_args` are one source; a slot is named by itself."""
+    """`args` and `initial_args` are one source; a slot's source is its name."""
     assert refs.read(text).source == source
     assert refs.read(text).arg == arg
 
@@ -131,14 +131,14 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_values_without_references_pass_unchanged(value):
-    """Literal values are not touched."""
+    """Literal values are unchanged."""
     assert list(refs.found_in(value)) == []
     assert refs.replaced(value, {}) == value
 
 
 @given(st.lists(JSON, max_size=4), JSON)
 def test_references_are_replaced_wherever_they_stand(items, value):
-    """Each `$ref` object is found with its place and gives way to its value; what comes in is not searched again."""
+    """Each `$ref` object is found with its place and replaced by its value, which is not searched again."""
     inside = {"a": [*items, {"$ref": "x"}], "b": {"c": {"$ref": "y"}}}
     found = {place: item["$ref"] for place, item in refs.found_in(inside)}
 
@@ -147,7 +147,7 @@ def test_references_are_replaced_wherever_they_stand(items, value):
 
 
 def test_half_a_character_breaks_a_reference_into_a_text():
-    """A text with half of a surrogate pair is not read as JSON; runs of the first version keep what it made of it."""
+    """A text with half of a surrogate pair is not read as JSON; runs of the first version keep their reading."""
     reference, text = refs.read("report.x"), '{"x": "\\ud800"}'
     with pytest.raises(refs.BrokenReference) as caught:
         refs.parsed(reference, text, 2)

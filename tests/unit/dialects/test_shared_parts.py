@@ -1,4 +1,4 @@
-"""Tests of what dialects share: task patterns, and schemas applied to recipes."""
+"""Tests of the dialects' shared parts: task patterns, and schemas of recipes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.domain import json_schemas, task_patterns
     ],
 )
 def test_a_pattern_that_occurs(pattern, text, length, parts):
-    """Phrases and expressions occur whatever the case; named groups that took part are told."""
+    """Phrases and expressions match in any case, and matched named groups are returned."""
     match = task_patterns.read(pattern).match(text)
 
     assert match is not None
@@ -47,7 +47,7 @@ def test_a_pattern_that_cannot_be_used(pattern):
 
 @pytest.mark.parametrize("pattern", ["/(a+)+b/", "/(a|aa)+b/", "/(.*a){20}b/", "/(x+x+)+y/", "/^(a?){30}a{30}$/"])
 def test_catastrophic_patterns_take_linear_time(pattern):
-    """Expressions that make other matchers hang answer at once."""
+    """Expressions that are catastrophic for other matchers are matched at once."""
     read = task_patterns.read(pattern)
     began = time.process_time()
     read.match("a" * 20_000)
@@ -58,7 +58,7 @@ def test_catastrophic_patterns_take_linear_time(pattern):
 
 @given(st.text(), st.text())
 def test_any_pattern_is_read_or_refused_and_matches_any_text(pattern, text):
-    """Neither patterns nor texts break the matcher."""
+    """Any pattern is read or refused, and a read one matches any text without an exception."""
     try:
         read = task_patterns.read(pattern)
     except ValueError:
@@ -101,14 +101,14 @@ SOUND = {"text": "x", "either": None}
     ],
 )  # fmt: skip
 def test_flaws_of_a_value(value, told):
-    """Each breach is told in words, with its path."""
+    """Each violation is reported in words, with its path."""
     found = json_schemas.flaws(SCHEMA, value)
 
     assert [(flaw.path, flaw.code, flaw.message) for flaw in found] == told
 
 
 def test_a_schema_is_never_fetched():
-    """A reference to somewhere else is not followed."""
+    """A reference to an external schema is not followed."""
     with pytest.raises(Exception, match="example"):
         json_schemas.flaws({"$ref": "http://example.invalid/schema"}, {})
 
@@ -128,14 +128,14 @@ def test_a_schema_is_never_fetched():
     ],
 )
 def test_flaws_of_a_schema_of_arguments(schema, told):
-    """A recipe's schema must be one, describe an object and each argument of it by an object, and stand alone."""
+    """A recipe's schema must be valid, describe an object with an object for each argument, and be self-contained."""
     found = json_schemas.args_schema_flaws(schema, ("args_schema",))
 
     assert [(flaw.path, flaw.code) for flaw in found] == told
 
 
 def test_catastrophic_patterns_of_a_schema_take_linear_time():
-    """`pattern` is matched by RE2 as well."""
+    """`pattern` is matched by RE2 too."""
     began = time.process_time()
     found = json_schemas.flaws({"type": "string", "pattern": "^(a+)+$"}, "a" * 20_000 + "b")
 
@@ -153,5 +153,5 @@ def test_catastrophic_patterns_of_a_schema_take_linear_time():
     ],
 )
 def test_the_language_of_a_faulty_recipe_is_told_by_its_own_fields(name, source, dialect):
-    """However many flaws its steps have, a recipe is read in the language that its top level fits."""
+    """The language of a faulty recipe is recognised by its top-level fields, however many flaws its steps have."""
     assert registry.likely(pathlib.PurePath("elsewhere", name), source) == dialect

@@ -1,4 +1,4 @@
-"""Tests of the schemas of the languages that have versions: each is published, strict, and adds to the one before."""
+"""Tests of the schemas of languages with versions: each is published, strict, and extends the one before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSIONS = [(language, version) for language, (schema, _) in LANGUAGES.items() f
 
 @pytest.mark.parametrize(("language", "version"), VERSIONS)
 def test_the_published_schema_is_the_one_in_use(language: str, version: str) -> None:
-    """recipes/schema/ holds what `scripts/publish_schemas.py` writes for each version, and it is a valid schema."""
+    """recipes/schema/ contains the output of `scripts/publish_schemas.py` for each version, which is a valid schema."""
     schema, field = LANGUAGES[language]
     name = f"{language}-{version}"
     published = json.loads((ROOT / "recipes" / "schema" / f"{name}.json").read_text(encoding="utf-8"))
@@ -36,7 +36,7 @@ def test_the_published_schema_is_the_one_in_use(language: str, version: str) -> 
 
 @pytest.mark.parametrize(("language", "version"), VERSIONS)
 def test_every_object_of_a_schema_is_strict(language: str, version: str) -> None:
-    """No object takes a field that its version does not name, and each part of a schema is used."""
+    """No object accepts a field that its version does not name, and each part of a schema is used."""
     made = LANGUAGES[language][0].json_schema(version)
 
     assert all(part["additionalProperties"] is False for part in (made, *made["$defs"].values()))
@@ -45,7 +45,7 @@ def test_every_object_of_a_schema_is_strict(language: str, version: str) -> None
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_versions_only_add(language: str) -> None:
-    """What a version knows, every higher one knows too; a higher one knows more."""
+    """A higher version has every field of a lower one, and more."""
     schema = LANGUAGES[language][0]
     names = [
         {
@@ -62,7 +62,7 @@ def test_versions_only_add(language: str) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_defaults_are_values_that_are_allowed(language: str) -> None:
-    """What holds where a field is left out fits the schema."""
+    """The default of an omitted field fits the schema."""
     fields = [field for kind in LANGUAGES[language][0].KINDS.values() for field in kind if "default" in field.rule]
 
     assert [field.name for field in fields if json_schemas.flaws(field.rule, field.rule["default"])] == []

@@ -1,4 +1,4 @@
-"""Tests of strict reading: YAML 1.2 and nothing but JSON values."""
+"""Tests of strict reading of YAML 1.2 with JSON values only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.dialects import yaml_text
 from app.domain import json_text
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"))
-# YAML bounds the key of a flow mapping to 1,024 characters; JSON writes one character as up to twelve.
+# YAML limits the key of a flow mapping to 1,024 characters; JSON writes one character as up to twelve.
 KEY = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=80).filter(lambda name: name != "<<")
 JSON = st.recursive(
     st.none()
@@ -40,13 +40,13 @@ def _flaws(text):
 
 @given(JSON)
 def test_json_is_yaml(value):
-    """Every value that JSON can carry is read from its JSON text."""
+    """Every JSON value is read from its JSON text."""
     assert _read(json.dumps(value)) == value
 
 
 @given(SYNTAX | st.text(max_size=60))
 def test_any_text_is_read_or_refused(text):
-    """No text breaks the reader, and every flaw has a line."""
+    """Any text is read or refused, and every flaw has a line."""
     flaws: tuple[errors.Flaw, ...] = ()
     try:
         yaml_text.read(text)
@@ -58,7 +58,7 @@ def test_any_text_is_read_or_refused(text):
 
 @given(st.binary(max_size=60))
 def test_any_content_is_read_or_refused(content):
-    """No bytes break the reader."""
+    """Any bytes are read or refused."""
     with contextlib.suppress(errors.InputRefused):
         yaml_text.read(content)
 
@@ -67,7 +67,7 @@ def test_any_content_is_read_or_refused(content):
     "word", ["on", "off", "yes", "no", "y", "n", "On", "YES", "1_000", "1:30", "2026-01-31", "0b1", "="]
 )
 def test_words_of_older_yaml_are_texts(word):
-    """What YAML 1.1 reads as a switch, a date or a number in base sixty is a text, as a name too."""
+    """A switch, a date or a number in base sixty of YAML 1.1 is a text, also as a name."""
     assert _read(f"{word}: {word}") == {word: word}
 
 
@@ -96,14 +96,14 @@ def test_words_of_older_yaml_are_texts(word):
     ],
 )
 def test_scalars(scalar, value):
-    """Plain scalars mean what the core schema of YAML 1.2 says; quoted ones and blocks are texts."""
+    """Plain scalars have the meaning of the core schema of YAML 1.2; quoted ones and blocks are texts."""
     found = _read(f"a: {scalar}\n")["a"]
 
     assert (type(found), found) == (type(value), value)
 
 
 def test_lines():
-    """A place has the line of its name, or of its element; where nothing stands, that of what is around it."""
+    """A place has the line of its name or element; a missing place has the line of its parent."""
     document = yaml_text.read("a: 1\n\nb:\n  - x\n  -\n    c d: 1\n    e:\n      f: 2\n")
 
     assert [document.line_of(path) for path in ("$", "$.a", "$.b", "$.b[0]", '$.b[1]["c d"]', "$.b[1].e.f")] == [
@@ -115,7 +115,7 @@ def test_lines():
 
 @given(JSON)
 def test_every_place_has_its_line(value):
-    """Paths are written as other parts of the program write them, whatever the names."""
+    """Paths with any names have the form that other parts of the program use."""
     document = yaml_text.read(f"\n\n{json.dumps([value])}")
 
     def places(item, parts):
@@ -129,7 +129,7 @@ def test_every_place_has_its_line(value):
 
 
 def test_aliases_are_copies():
-    """An alias stands for what its anchor names, and changes of one do not show in the other."""
+    """An alias has the value of its anchor, and a change of one does not affect the other."""
     value = _read("a: &x {b: [1]}\nc: *x\nd: [*x, &y k]\n*y : 1\n")
 
     assert value == {"a": {"b": [1]}, "c": {"b": [1]}, "d": [{"b": [1]}, "k"], "k": 1}
@@ -137,7 +137,7 @@ def test_aliases_are_copies():
 
 
 def test_every_flaw_is_told_with_path_and_line():
-    """What is wrong with single values is told all at once."""
+    """All flaws of single values are reported at once."""
     text = (
         'a: {x: 1, x: 2}\nb:\n  - .nan\n  - "\\0"\n  - -.INF\n  - 1e400\nc: !!str x\n1: y\n? [z]\n: !thing {}\n<<: {}\n'
         f"d: {'9' * 65}\n" + 'e: ["\\ud800", {"\\udc00\\ud83d": 1}]\n'
@@ -180,24 +180,24 @@ def test_every_flaw_is_told_with_path_and_line():
     ],
 )
 def test_what_ends_reading(text, told):
-    """Where a text cannot be read on, the fault that ended it is told with its line."""
+    """The fault that ends the reading of a text is reported with its line."""
     assert _flaws(text)[-1] == told
 
 
 def test_a_tab_is_named():
-    """Who indents with tabs is told so, in place of what a parser makes of them."""
+    """A tab as indentation is reported as such, instead of the parser's message."""
     with pytest.raises(errors.InputRefused, match="not with tabs"):
         yaml_text.read("a:\n\tb: 1\n")
 
 
 def test_the_mark_before_a_text_is_passed_over():
-    """A byte order mark of UTF-8 is no part of the text."""
+    """A UTF-8 byte order mark is not part of the text."""
     assert _read("\ufeffa: 1") == _read(b"\xef\xbb\xbfa: 1") == {"a": 1}
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "\n\n"])
 def test_an_empty_text_is_null(text):
-    """A text without a value holds null."""
+    """An empty text has the value null."""
     assert _read(text) is None
 
 
@@ -207,19 +207,19 @@ def test_an_empty_text_is_null(text):
     ids=["lists", "blocks", "mappings", "names", "anchors"],
 )
 def test_depth_is_bounded(text):
-    """A text that nests without end is refused at the depth that JSON texts have too."""
+    """A text is refused at the same depth as a JSON text."""
     assert _flaws(text)[-1][1] == "too_deep"
 
 
 def test_aliases_add_to_depth():
-    """What an alias stands for counts at the place of the alias."""
+    """The levels of an alias are added at its place."""
     levels = "\n".join(f"a{level}: &a{level} [*a{level - 1}]" for level in range(1, 80))
 
     assert _flaws(f"a0: &a0 x\n{levels}\n")[-1][1:] == ("too_deep", 65)
 
 
 def test_an_alias_bomb_is_refused():
-    """Aliases of aliases are counted before anything is written out."""
+    """Aliases of aliases are counted before they are expanded."""
     levels = "\n".join(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 12))
     long = f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 50)}]\n"
 
@@ -228,7 +228,7 @@ def test_an_alias_bomb_is_refused():
 
 
 def test_size_is_bounded_before_parsing():
-    """A text beyond the limit is not even looked at."""
+    """A text beyond the limit is not parsed at all."""
     assert _flaws("[" * (yaml_text.MAX_CHARACTERS + 1)) == [("$", "too_large", None)]
     assert _flaws(b"\xff" * (50 * 1024 * 1024)) == [("$", "too_large", None)]
     assert len(_read(f"a: {'x' * (yaml_text.MAX_CHARACTERS - 3)}")["a"]) == yaml_text.MAX_CHARACTERS - 3

@@ -1,4 +1,4 @@
-"""A companion to try companions with: it says back what it hears, and does as it is told."""
+"""A helper process for tests: it repeats each line, and does what the line asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modes: the ways in which commands are kept together, each for tests to be run in."""
+"""Modes: the ways in which commands are contained; tests can run in each."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import pytest
 from app.processes import containment, namespace_init
 
 NAMESPACES = (namespace_init.NAMESPACE, namespace_init.USER_NAMESPACE)
-"""Those that need the system's leave."""
+"""The modes that need the system's permission."""
 
 ALL = (namespace_init.GUARD, *NAMESPACES)
-"""Every one, by the name that forces it."""
+"""Every mode, by the name that forces it."""
 
 EACH = (
     namespace_init.GUARD,
     namespace_init.NAMESPACE,
     pytest.param(namespace_init.USER_NAMESPACE, marks=[pytest.mark.slow] if os.geteuid() == 0 else []),
 )
-"""Every one, for tests that take each: root always tries the first two, and `scripts/ordinary_user.py` the others."""
+"""Every mode, as parameters: root always runs the first two, and `scripts/ordinary_user.py` the others."""
 
 BEGUN_SECONDS = 2.5
-"""Limit for a command that must have begun before it is over: a loaded machine takes a second to start a shell."""
+"""Time by which a command must have begun before it is ended: on a loaded machine a shell takes a second to start."""
 
 
 ORDINARY = pytest.mark.skipif(os.geteuid() == 0, reason="root may search every folder")
-"""Marks what only somebody without rights over the machine can see."""
+"""Mark a test that only a user without rights over the machine can run."""
 
 
 @functools.cache
@@ -36,7 +36,7 @@ def _had(wanted: str) -> containment.Examined:
 
 
 def need(mode: str) -> None:
-    """Skip a test whose mode is not to be had here."""
+    """Skip a test whose mode is not available on this machine."""
     found = _had(mode)
     granted = not found.reason if mode == namespace_init.AUTO else found.containment == mode
     if not granted:

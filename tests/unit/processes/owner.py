@@ -1,7 +1,7 @@
-"""A process that runs one command after another through a supervisor of its own, to be killed in the middle.
+"""A process that runs one command after another through its own supervisor, and that a test kills.
 
-`python -m tests.unit.processes.owner FOLDER_OF_REGISTERS MODE WORD…` runs the command of these words, kept together in
-that mode, and says before that which process its launcher is.
+`python -m tests.unit.processes.owner FOLDER_OF_REGISTERS MODE WORD…` first prints the process id of its launcher. Then
+it runs the command of these words, contained in that mode.
 """
 
 from __future__ import annotations

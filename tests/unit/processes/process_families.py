@@ -1,4 +1,4 @@
-"""Broods in tests: how they are started, and which of them live."""
+"""Families of processes in tests: how they are started, and which processes are alive."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def argv(folder: Path, *kinds: str) -> tuple[str, ...]:
 
 
 def sleeper(mark: str) -> subprocess.Popen[bytes]:
-    """Start a process that bears a mark in its environment only."""
+    """Start a process that has a mark only in its environment."""
     process = subprocess.Popen(["/bin/sleep", "60"], env={process_markers.VARIABLE: mark})
     while not Path(f"/proc/{process.pid}/environ").read_bytes():
-        # A new program's environment can be read a moment after it has begun.
+        # The environment of a new program can be read a moment after its start.
         os.sched_yield()
     return process
 
 
 def running(folder: Path) -> dict[str, int]:
-    """Return the processes of a family that are alive, by their kinds and with the ids that we know them by."""
+    """Return the living processes of a family, by kind, with their ids in this namespace."""
     found = {}
     for name in os.listdir("/proc"):
         words = _words(name) if name.isdigit() else []
@@ -48,7 +48,7 @@ def written(folder: Path) -> int:
 
 
 async def born(folder: Path, *kinds: str) -> dict[str, int]:
-    """Wait until processes of these kinds are there and write, and return their ids as we know them."""
+    """Wait until processes of these kinds are alive and write, and return their ids in this namespace."""
     await until(lambda: all((folder / f"{kind}.trace").exists() for kind in kinds))
     alive = running(folder)
     return {kind: alive.get(kind) or int((folder / kind).read_text()) for kind in kinds}
@@ -61,14 +61,14 @@ def living(pids: dict[str, int]) -> set[str]:
 
 def _words(pid: str) -> list[str]:
     try:
-        # Others on this machine may have been given words that are no UTF-8.
+        # Other processes on this machine may have arguments that are not UTF-8.
         return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")[:-1]
     except OSError:
         return []
 
 
 async def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until something that nobody tells comes to hold."""
+    """Poll until a condition holds."""
     for _ in range(int(seconds / _LOOK_SECONDS)):
         if holds():
             return

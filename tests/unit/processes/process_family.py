@@ -1,16 +1,16 @@
-"""A family: a program whose processes try to be forgotten, to see whether they are found.
+"""A family: a program whose processes try to escape, so that a test can see whether they are found.
 
-`process_family.py FOLDER KIND…` starts one process of each kind and stays, or leaves if a kind says so. Each process
+`process_family.py FOLDER KIND…` starts one process of each kind and stays, unless a kind makes it leave. Each process
 writes its id into FOLDER/KIND and from then on a growing FOLDER/KIND.trace, until it is killed.
 
 - `child`: a child
 - `session`: a child with a session of its own
 - `daemon`: twice forked, a session of its own, an empty environment, all files closed
-- `hidden`: a daemon that takes its mark off
-- `polite`: a child that says goodbye on SIGTERM
-- `tool`: one with a session of its own, as agents' programs start their tools
-- `stubborn`: not started; the program itself ignores SIGTERM, and so do those after it
-- `leave`: not started; the program ends once the others are there
+- `hidden`: a daemon that removes its mark
+- `polite`: a child that writes a farewell on SIGTERM
+- `tool`: a child with a session of its own, as agents' programs start their tools
+- `stubborn`: not started; the program itself and the processes that it starts later ignore SIGTERM
+- `leave`: not started; the program ends once the others are alive
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHORT = 0.005
 
 
 def main() -> None:
-    """Be the parent, or one of the others."""
+    """Run as the parent, or as one of the other processes."""
     folder, *kinds = sys.argv[1:]
     if kinds[0].startswith("--"):
         _live(folder, kinds[0][2:])

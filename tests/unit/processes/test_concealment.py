@@ -51,9 +51,9 @@ print(json.dumps({
 
 
 def run(conceals: bool, user: int | None) -> dict[str, object]:
-    """Let a parent conceal its secrets or not, and return what its child sees of them."""
+    """Run a parent that conceals its secrets or not, and return what its child sees of them."""
     as_user = [] if user is None else ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-    # What was installed for this user alone is not there for another.
+    # Packages installed for this user only are not available to another.
     python = sys.executable if user is None else shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
     if python is None:
         pytest.skip("this machine has no Python for all users")
@@ -71,7 +71,7 @@ def run(conceals: bool, user: int | None) -> dict[str, object]:
 @pytest.mark.skipif(not process_tree.LINUX, reason="/proc is a matter of Linux")
 @pytest.mark.parametrize("user", [None, NOBODY], ids=["this user", "nobody"])
 def test_a_child_does_not_read_its_parents_secrets(user: int | None) -> None:
-    """The parent keeps and hands on its variables, and shows none of them; only root looks into its memory."""
+    """The parent keeps its variables and hands them on, but conceals them; only root can read its memory."""
     if user is not None and os.geteuid() != 0:
         pytest.skip("only root can run as another user")
     is_root = user is None and os.geteuid() == 0
@@ -96,7 +96,7 @@ print(os.environ["PLAIN_LOOKING"], b"sesame" in pathlib.Path("/proc/self/environ
 def test_every_variable_is_hidden_while_the_names_of_secrets_are_unknown(
     tmp_path: Path, agents: str | None, seen: bool
 ) -> None:
-    """A file of agents that cannot be used may name any variable as a secret once it can."""
+    """A file of agents that cannot be read now may name any variable as a secret later."""
     (tmp_path / ".control-room").mkdir()
     if agents is not None:
         (tmp_path / ".control-room" / "agents.json").write_text(agents)

@@ -1,6 +1,4 @@
-"""Containment: an agent's programs are given, say and leave the same, however they are kept together; nothing outlives
-them, whatever is killed.
-"""
+"""Containment: every mode gives a program the same input, results and ending, and no process survives a kill."""
 
 from __future__ import annotations
 
@@ -92,7 +90,7 @@ def traces(tmp_path: Path) -> Path:
 
 
 class TestResults:
-    """What comes of a program is the same in every mode."""
+    """A program has the same result in every mode."""
 
     @pytest.mark.parametrize(
         ("script", "exit_code", "number"),
@@ -109,14 +107,14 @@ class TestResults:
     async def test_codes_and_signals_come_through(
         self, running: supervisor.Supervisor, mode: str, script: str, exit_code: int | None, number: int | None
     ) -> None:
-        """A code is a code and a signal a signal, and none is made of the other."""
+        """An exit code is reported as a code and a signal as a signal."""
         ended = await running.run(shell(script))
 
         assert (ended.exit_code, ended.signal, ended.cause, ended.leftovers) == (exit_code, number, "", 0)
         assert (ended.survivors, ended.containment) == (0, mode)
 
     async def test_what_it_is_given_arrives(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
-        """Folder by descriptor, text to read, a file to write to and a whole environment are what was asked for."""
+        """The program gets the requested folder descriptor, standard input, output file and complete environment."""
         (tmp_path / "work").mkdir()
         file = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT | os.O_APPEND)
         ended = await running.run(
@@ -137,13 +135,13 @@ class TestResults:
         assert (tmp_path / "work" / "here").stat().st_gid == os.getegid()
 
     async def test_it_is_who_the_service_is(self, running: supervisor.Supervisor) -> None:
-        """User and group are the service's, so that files are whose they should be."""
+        """The program runs as the service's user and group, who own the files that it makes."""
         ended = await running.run(shell("id -u; id -g"))
 
         assert ended.stdout.content.decode().split() == [str(os.geteuid()), str(os.getegid())]
 
     async def test_it_can_be_talked_to(self, running: supervisor.Supervisor) -> None:
-        """Words go to and fro through a socket of the caller's own, and the program's end is heard."""
+        """The caller exchanges text with the program through a socket, and notices the program's end."""
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_connection(sock=ours)
         streams = {"stdin": os.dup(theirs.fileno()), "stdout": theirs.detach()}
@@ -159,7 +157,7 @@ class TestResults:
         assert (first, rest, ended.exit_code) == (b"heard one\n", b"", 0)
 
     async def test_it_notices_nothing_of_its_launcher(self, running: supervisor.Supervisor) -> None:
-        """Signals have their usual meaning, it leads a session, and no file is open but the three."""
+        """Signals have their usual meaning, the program leads a session, and only the three standard files are open."""
         script = (
             "import os, signal\n"
             "told = dict(line.split(':', 1) for line in open('/proc/self/status'))\n"
@@ -173,7 +171,7 @@ class TestResults:
         assert ended.stdout.content == b"[] 0 0 True\n"
 
     async def test_resources_are_told(self, running: supervisor.Supervisor) -> None:
-        """Processor time and memory are the program's."""
+        """The reported processor time and memory are the program's."""
         ended = await running.run(python("x = bytearray(60_000_000); sum(range(2_000_000))"))
 
         assert ended.cpu_seconds > 0.01
@@ -193,7 +191,7 @@ class TestResults:
     async def test_what_cannot_be_started_says_why(
         self, running: supervisor.Supervisor, argv: tuple[str, ...], given: dict[str, Any], code: str
     ) -> None:
-        """Each reason has its code, and nothing is left of the attempt."""
+        """Each reason for a failed start has its code, and no process or file remains."""
         await running.run(request("/bin/true"))
         before = _open_files(running)
         with pytest.raises(commands.NotStarted) as refused:
@@ -204,7 +202,7 @@ class TestResults:
         assert (_open_files(running), _family(running)) == (before, {running.launcher_pid})
 
     async def test_a_program_that_goes_too_far_is_ended(self, running: supervisor.Supervisor) -> None:
-        """Time, silence and output have their limits, and what was said until then is kept."""
+        """Time, silence and output are limited, and the output until then is kept."""
         waiting = "echo begun; exec sleep 60"
         limited = {
             "timeout": shell(waiting, timeout_seconds=modes.BEGUN_SECONDS),
@@ -220,7 +218,7 @@ class TestResults:
             assert ended.stdout.content.startswith(b"begun\n")
 
     async def test_many_at_a_time(self, running: supervisor.Supervisor) -> None:
-        """Forty programs at a time get their own results, and leave no descriptor and no process."""
+        """Forty programs at a time get their own results, and leave no descriptor and no process open."""
         await running.run(request("/bin/true"))
         before = _open_files(running)
         found = await asyncio.gather(*(running.run(shell(f"sleep 60 & echo {n}; exit {n}")) for n in range(40)))
@@ -231,10 +229,10 @@ class TestResults:
 
 
 class TestEnding:
-    """Nothing goes on, whatever ends a program."""
+    """No process continues, however a program ends."""
 
     async def test_a_cancel_leaves_nothing(self, running: supervisor.Supervisor, traces: Path) -> None:
-        """Whatever ignores SIGTERM, has a session of its own, was forked twice or has taken its mark off is gone."""
+        """A cancel also ends processes that ignore SIGTERM, have a session, were forked twice or removed their mark."""
         kinds = (*process_families.ALL, "hidden") if _contains_all(running) else process_families.ALL
         work = asyncio.ensure_future(running.run(request(*process_families.argv(traces, "stubborn", *kinds))))
         alive = await process_families.born(traces, "parent", *kinds)
@@ -248,7 +246,7 @@ class TestEnding:
         assert written == process_families.written(traces)
 
     async def test_many_cancels_at_once(self, running: supervisor.Supervisor) -> None:
-        """Twenty programs that ignore SIGTERM are gone after one grace, and nothing of them is left open."""
+        """Twenty programs that ignore SIGTERM are gone after one grace period, and leave no file open."""
         await running.run(request("/bin/true"))
         before = _open_files(running)
         script = "trap '' TERM; sleep 60 & setsid sleep 60 & sleep 60"
@@ -266,7 +264,7 @@ class TestEnding:
         assert (_open_files(running), _family(running)) == (before, {running.launcher_pid})
 
     async def test_a_timeout_leaves_nothing(self, running: supervisor.Supervisor, traces: Path) -> None:
-        """So it is when the time is up; what ignored SIGTERM was ended by SIGKILL."""
+        """A time-out ends every process; one that ignored SIGTERM is ended by SIGKILL."""
         argv = process_families.argv(traces, "stubborn", *process_families.ALL)
         ended = await running.run(request(*argv, timeout_seconds=3.0))
 
@@ -276,7 +274,7 @@ class TestEnding:
 
     @pytest.mark.parametrize("kind", ["polite", "tool"])
     async def test_everybody_may_say_goodbye(self, running: supervisor.Supervisor, traces: Path, kind: str) -> None:
-        """SIGTERM comes first, to the program, its children, and tools that it has put into sessions of their own."""
+        """The program, its children and tools in sessions of their own get SIGTERM first."""
         work = asyncio.ensure_future(running.run(request(*process_families.argv(traces, kind))))
         await process_families.born(traces, "parent", kind)
         work.cancel()
@@ -286,7 +284,7 @@ class TestEnding:
         assert process_families.running(traces) == {}
 
     async def test_a_program_may_clean_up_at_sigterm(self, running: supervisor.Supervisor) -> None:
-        """A program that ends well within the grace has its own exit code, though it was told to end."""
+        """A program that ends well within the grace period keeps its exit code, although it received SIGTERM."""
         ended = await running.run(
             shell(
                 "trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.01; done", timeout_seconds=modes.BEGUN_SECONDS
@@ -299,7 +297,7 @@ class TestEnding:
     async def test_leftovers_are_ended(
         self, running: supervisor.Supervisor, traces: Path, mode: str, kind: str
     ) -> None:
-        """A program is over when its processes are; a namespace counts even those that have taken their mark off."""
+        """A program has ended when its processes have; in a namespace also those that removed their mark."""
         ended = await running.run(request(*process_families.argv(traces, "stubborn", kind, "leave")))
         if kind == "hidden" and mode == namespace_init.GUARD:
             await process_families.until(lambda: process_families.running(traces) == {})
@@ -309,7 +307,7 @@ class TestEnding:
         assert ended.leftovers == (0 if kind == "hidden" and mode == namespace_init.GUARD else 1)
 
     async def test_a_killed_launcher_leaves_nothing(self, running: supervisor.Supervisor, traces: Path) -> None:
-        """Whoever waits hears of it once nothing is left; the next program has a new launcher."""
+        """The caller gets the error once no process is left; the next program has a new launcher."""
         work = asyncio.ensure_future(
             running.run(request(*process_families.argv(traces, "stubborn", *process_families.ALL)))
         )
@@ -327,7 +325,7 @@ class TestEnding:
     async def test_a_killed_wrapper_leaves_nothing(
         self, running: supervisor.Supervisor, traces: Path, mode: str
     ) -> None:
-        """After kill -9 of the process that stands for a program, nothing of it goes on."""
+        """After kill -9 of the process that represents a program, none of its processes continues."""
         work = asyncio.ensure_future(
             running.run(request(*process_families.argv(traces, "stubborn", *process_families.ALL)))
         )
@@ -342,7 +340,7 @@ class TestEnding:
         assert process_families.running(traces) == {}
 
     async def test_a_close_leaves_nothing(self, running: supervisor.Supervisor, traces: Path, tmp_path: Path) -> None:
-        """After a close there is no process and no register."""
+        """After a close no process and no register is left."""
         work = asyncio.ensure_future(
             running.run(request(*process_families.argv(traces, "stubborn", *process_families.ALL)))
         )
@@ -356,10 +354,10 @@ class TestEnding:
 
 
 class TestNamespaces:
-    """What a namespace of one's own is like."""
+    """The program's view of a namespace of its own."""
 
     async def test_nobody_else_is_seen(self, alone: supervisor.Supervisor) -> None:
-        """Only the program and its init are there; ids fit /proc, and the service's environment is not in it."""
+        """A program sees only itself and its init; ids fit /proc, which does not show the service's environment."""
         script = (
             "import os\n"
             "pids = sorted(int(name) for name in os.listdir('/proc') if name.isdigit())\n"
@@ -373,7 +371,7 @@ class TestNamespaces:
         assert ended.stdout.content == b"True True True b''\n"
 
     async def test_neither_launcher_nor_namespace_init_can_be_killed(self, alone: supervisor.Supervisor) -> None:
-        """A program that kills all it can leaves its launcher, its init and its exit code as they are."""
+        """A program that kills all it can does not reach its launcher and init, and its exit code is reported."""
         await alone.run(request("/bin/true"))
         launcher = alone.launcher_pid
         ended = await alone.run(shell(f"kill -9 1; kill -9 {launcher}; kill -9 -1; exit 7"))
@@ -381,14 +379,14 @@ class TestNamespaces:
         assert (ended.exit_code, alone.launcher_pid) == (7, launcher)
 
     async def test_ids_are_not_always_the_same(self, alone: supervisor.Supervisor) -> None:
-        """Two programs that write down their ids do not take each other for themselves."""
+        """Several programs at a time have different process ids."""
         found = await asyncio.gather(*(alone.run(shell("echo $$; sleep 0.3")) for _ in range(5)))
 
         assert len({ended.stdout.content for ended in found}) == 5
 
     async def test_orphans_are_buried(self, alone: supervisor.Supervisor) -> None:
-        """Those who lose their parents while the program goes on do not stay as zombies."""
-        # Orphans are children of the first process, as the script itself is, until they are buried.
+        """Orphans do not remain as zombies while the program runs."""
+        # Orphans are children of the first process, like the script itself, until that process reaps them.
         script = (
             "for i in 1 2 3 4 5; do sh -c 'sleep 0.01 &'; done\n"
             "for i in $(seq 500); do\n"
@@ -402,19 +400,19 @@ class TestNamespaces:
 
     @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
     async def test_programs_can_be_traced(self, alone: supervisor.Supervisor) -> None:
-        """Debuggers work inside."""
+        """A debugger works in the container."""
         ended = await alone.run(shell("strace -f -o /dev/null sh -c 'exit 5'"))
 
         assert ended.exit_code == 5
 
     async def test_short_commands_are_spared(self, alone: supervisor.Supervisor) -> None:
-        """Who does not ask for it gets no namespace."""
+        """A program that does not ask for a namespace gets none."""
         ended = await alone.run(request("/bin/true", contained=False))
 
         assert (ended.exit_code, ended.containment) == (0, namespace_init.GUARD)
 
     async def test_it_bears_a_mark(self, alone: supervisor.Supervisor, traces: Path) -> None:
-        """The outer layer does not replace the inner one: init and program bear the mark of their launcher."""
+        """A namespace does not replace the mark: init and program have the mark of their launcher."""
         work = asyncio.ensure_future(alone.run(request(*process_families.argv(traces, "child"))))
         pids = await process_families.born(traces, "parent", "child")
         (active,) = alone.active()
@@ -426,7 +424,7 @@ class TestNamespaces:
         assert None not in found
 
     def test_without_rights_over_the_machine(self) -> None:
-        """Somebody without rights gets a user namespace where the system allows it, and files are his own."""
+        """A user without rights gets a user namespace where the system allows it, and owns the files."""
         modes.need(namespace_init.USER_NAMESPACE)
         user = 54321 if os.geteuid() == 0 else os.geteuid()
         with tempfile.TemporaryDirectory() as folder:
@@ -459,21 +457,21 @@ print(os.waitstatus_to_exitcode(namespace_init.read_report(hears).status))
 
 
 class TestChoosing:
-    """Which mode it is."""
+    """The choice of the mode."""
 
     def test_the_settings_name_every_mode(self) -> None:
-        """What can be set is what can be done."""
+        """The settings allow exactly the modes that exist."""
         assert settings.CONTAINMENTS == namespace_init.WANTED
 
     def test_it_is_told_before_anything_runs(self, mode: str) -> None:
-        """Diagnostics try it out in a process of their own."""
+        """Diagnostics try the mode out in a separate process."""
         modes.need(mode)
         found = containment.examine(mode)
 
         assert (found.containment, bool(found.reason)) == (mode, mode == namespace_init.GUARD)
 
     def test_a_probe_that_fails_says_why(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Diagnostics that cannot be made are no namespace."""
+        """A probe that fails counts as no namespace, with the reason."""
         monkeypatch.setattr(containment, "_PROGRAM", "import sys; sys.exit(3)")
         found = containment.examine()
 
@@ -490,7 +488,7 @@ class TestChoosing:
     async def test_where_there_is_no_namespace_the_guard_has_to_do(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A system that refuses is fallen back from, and that is said once."""
+        """If the system refuses namespaces, the guard is used instead, and one line reports it."""
         async for running in _running(namespace_init.AUTO, tmp_path):
             found = [await running.run(request("/bin/true")) for _ in range(3)]
 
@@ -500,7 +498,7 @@ class TestChoosing:
     @pytest.mark.usefixtures("refusing")
     @pytest.mark.parametrize("wanted", modes.NAMESPACES)
     async def test_where_it_must_be_a_namespace_nothing_else_will_do(self, tmp_path: Path, wanted: str) -> None:
-        """Agents are refused rather than guarded less; commands that need none run."""
+        """If a namespace is required, agents are refused; commands that need none run."""
         async for running in _running(wanted, tmp_path):
             with pytest.raises(commands.NotStarted) as refused:
                 await running.run(request("/bin/true"))
@@ -511,7 +509,7 @@ class TestChoosing:
     async def test_a_namespace_that_cannot_be_made_is_a_refusal(
         self, namespaced: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What worked when it was tried out and does not now is said, and nothing runs without its walls."""
+        """A namespace that worked in the trial and fails now is an error, and the program does not run uncontained."""
         modes.need(namespaced)
         begin, end = launcher_client._PROGRAM.split("launcher.main")
         refuse = " from app.processes import namespaces, namespace_init;"
@@ -527,10 +525,10 @@ class TestChoosing:
 
 
 class TestActive:
-    """Which programs run."""
+    """The list of active programs."""
 
     async def test_they_are_known_by_run_and_conversation(self, running: supervisor.Supervisor) -> None:
-        """Whoever looks finds them, with the process that is to be looked at, until they have ended."""
+        """Active programs are found by run and by agent session until they have ended."""
         works = [
             asyncio.ensure_future(running.run(request("/bin/sleep", "60", run_id=run_id, agent_session_id=session)))
             for run_id, session in (("run-1", "talk-1"), ("run-1", None), ("run-2", "talk-2"))

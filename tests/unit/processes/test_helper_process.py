@@ -1,4 +1,4 @@
-"""Companions: real child processes, asked, killed and left alone."""
+"""Helper processes: real child processes, asked, killed and orphaned."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def helper() -> AsyncIterator[helper_process.HelperProcess]:
 
 
 async def test_a_helper_answers_one_question_after_another(helper: helper_process.HelperProcess) -> None:
-    """Each question gets its own answer, whatever characters it holds."""
+    """Each question gets its own answer, for any characters in it."""
     answers = [await helper.ask({"say": text}) for text in ("hello", "zwei\nZeilen", "\x00 ☃", "x" * 300_000)]
 
     assert [answer["heard"]["say"] for answer in answers] == ["hello", "zwei\nZeilen", "\x00 ☃", "x" * 300_000]
@@ -36,7 +36,7 @@ async def test_a_helper_answers_one_question_after_another(helper: helper_proces
 async def test_a_helper_gets_its_arguments_and_hardly_any_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Secrets of the service's environment do not reach a helper, and it holds no folder of the project."""
+    """A helper gets no secret of the service's environment, and does not hold a folder of the project open."""
     monkeypatch.setenv("SOME_API_KEY", "sk-secret")
     helper = await helper_process.HelperProcess.start(ECHO, "one", "two words")
     told = await helper.ask({"do": "tell"})
@@ -48,7 +48,7 @@ async def test_a_helper_gets_its_arguments_and_hardly_any_environment(
 
 
 async def test_a_helper_that_ends_tells_why(helper: helper_process.HelperProcess) -> None:
-    """A helper that ends in place of an answer is an error with its exit code and its last words."""
+    """A helper that ends instead of answering is an error with its exit code and its last output."""
     with pytest.raises(helper_process.HelperProcessLost) as lost:
         await helper.ask({"do": "complain and leave"})
 
@@ -66,7 +66,7 @@ async def test_a_question_to_a_dead_helper_fails(helper: helper_process.HelperPr
 
 
 async def test_end_kills_a_helper_that_hangs(helper: helper_process.HelperProcess) -> None:
-    """A helper that never answers is gone when `end` returns, and ending it again does nothing."""
+    """A helper that never answers is gone when `end` returns, and a second `end` has no effect."""
     asking = asyncio.ensure_future(helper.ask({"do": "hang"}))
     await helper.end()
     await helper.end()
@@ -79,7 +79,7 @@ async def test_end_kills_a_helper_that_hangs(helper: helper_process.HelperProces
 async def test_signals_that_end_a_service_are_not_for_helpers(
     helper: helper_process.HelperProcess, ending: signal.Signals
 ) -> None:
-    """Whoever signals a whole group of processes leaves it to the service what becomes of its helpers."""
+    """A helper ignores the signals that end a service, and is in a process group of its own."""
     await helper.ask({"say": "I am here"})
     os.kill(helper.pid, ending)
 
@@ -102,7 +102,7 @@ asyncio.run(main())
 
 
 def test_a_helper_dies_with_a_service_that_is_killed() -> None:
-    """SIGKILL of the service, which no code of it sees, ends its helper too, hanging or not."""
+    """SIGKILL of the service ends its helper, hanging or not."""
     service = subprocess.Popen([sys.executable, "-c", SERVICE], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert service.stdout is not None
     handle = os.pidfd_open(int(service.stdout.readline()))
@@ -114,7 +114,7 @@ def test_a_helper_dies_with_a_service_that_is_killed() -> None:
 
 
 def test_a_helper_whose_parent_is_gone_already_ends_at_once() -> None:
-    """A helper that finds another parent than the one it was started by does nothing."""
+    """A helper whose parent is not the process that started it ends at once."""
     orphan = subprocess.run(
         [sys.executable, "-m", ECHO, "1"],
         cwd=ROOT,

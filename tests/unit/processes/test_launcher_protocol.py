@@ -1,4 +1,4 @@
-"""Wire: messages come out as they went in, however they are cut up on the way."""
+"""The launcher's protocol: messages arrive as they were sent, however they are cut up on the way."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def line() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @given(frames=st.lists(st.lists(MESSAGES, min_size=1, max_size=4), min_size=1, max_size=4), cut=st.integers(1, 400))
 def test_messages_survive_any_cutting(frames: list[list[launcher_protocol.Message]], cut: int) -> None:
-    """Whatever part of a frame arrives at a time, each message is received once, whole and in order."""
+    """Each message is received once, whole and in order, for any division of its frame into parts."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.setblocking(False)
@@ -64,7 +64,7 @@ def test_messages_survive_any_cutting(frames: list[list[launcher_protocol.Messag
 
 
 def test_open_files_come_with_their_message(line: tuple[socket.socket, socket.socket]) -> None:
-    """A message brings the files that were sent with it, closed on exec, and no other message's."""
+    """A message comes with the files that were sent with it, closed on exec, and with no other files."""
     readers = []
     for number in range(3):
         reader, writer = os.pipe()
@@ -87,7 +87,7 @@ def test_open_files_come_with_their_message(line: tuple[socket.socket, socket.so
 
 
 def test_files_that_nobody_was_told_of_are_closed(line: tuple[socket.socket, socket.socket]) -> None:
-    """A frame that breaks off leaves no open file."""
+    """A frame that breaks off leaves no file open."""
     reader, writer = os.pipe()
     launcher_protocol.send(line[0], launcher_protocol.frame([launcher_protocol.End(1)], files=1)[:-1], [writer])
     os.close(writer)
@@ -102,7 +102,7 @@ def test_files_that_nobody_was_told_of_are_closed(line: tuple[socket.socket, soc
 
 
 def test_the_end_of_the_line_is_heard(line: tuple[socket.socket, socket.socket]) -> None:
-    """Silence is no end; the other side's close is."""
+    """Silence is not an end; a close of the other side is."""
     receiver = launcher_protocol.Receiver(line[1])
     silence = receiver.receive()
     line[0].close()

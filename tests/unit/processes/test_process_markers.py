@@ -1,4 +1,4 @@
-"""Marks, kin and registers: how processes are told from others, and written down."""
+"""Marks, process trees and registers: how processes are identified and recorded."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class TestMarks:
-    """Numbers that processes bear."""
+    """Marks of processes."""
 
     @given(series=SERIES, number=NUMBERS)
     def test_a_mark_tells_its_series(self, series: int, number: int) -> None:
-        """Series and number are both in the mark, which is a limit that the system can keep."""
+        """A mark contains its series and number, and is a valid limit for the system."""
         mark = process_markers.marker(series, number)
 
         assert process_markers.series_of(mark) == series
@@ -42,12 +42,12 @@ class TestMarks:
 
     @given(chance=st.binary(min_size=1, max_size=16))
     def test_any_chance_makes_a_series(self, chance: bytes) -> None:
-        """A series is never 0, which would be no mark at all."""
+        """A series is never 0, which would not be a valid mark."""
         assert 0 < process_markers.series(chance) < 2**30
 
     @pytest.mark.skipif(not process_tree.LINUX, reason="marks are a matter of Linux")
     def test_a_mark_outlives_exec_and_an_empty_environment(self) -> None:
-        """A process that has given up everything else still bears its mark."""
+        """A process keeps its mark through exec, with an empty environment."""
         mark = process_markers.marker(77, 5)
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", BEARING, str(ROOT), str(mark)], stdout=subprocess.PIPE
@@ -72,7 +72,7 @@ class TestMarks:
         ],
     )
     def test_a_mark_is_read_from_the_environment(self, value: str, found: int | None) -> None:
-        """Where no limit tells it the environment does; nonsense is no mark."""
+        """If no limit contains the mark, the environment does; an invalid text is not a mark."""
         process = process_families.sleeper(value)
         told = process_markers.read(process.pid)
         process.kill()
@@ -81,11 +81,11 @@ class TestMarks:
         assert told == found
 
     def test_who_is_gone_has_no_mark(self) -> None:
-        """A process that does not exist is no error."""
+        """A process that does not exist has no mark and causes no error."""
         assert process_markers.read(2**22 + 1) is None
 
     def test_a_limit_of_somebody_else_is_no_mark(self) -> None:
-        """A small limit of file locks is what it looks like."""
+        """A small limit of file locks is not a mark."""
         before = resource.getrlimit(10)
         process = subprocess.Popen(["/bin/sleep", "60"], env={})
         resource.prlimit(process.pid, 10, (4096, before[1]))
@@ -98,10 +98,10 @@ class TestMarks:
 
 @pytest.mark.skipif(not process_tree.LINUX, reason="/proc is a matter of Linux")
 class TestProcessTree:
-    """Which processes there are."""
+    """The processes of a tree."""
 
     def test_descendants_are_found(self) -> None:
-        """A grandchild descends from its grandparent, and this process from none of them."""
+        """A grandchild descends from its grandparent, and this process from neither."""
         process = subprocess.Popen(["/bin/sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE)
         assert process.stdout is not None
         grandchild = int(process.stdout.readline())
@@ -113,7 +113,7 @@ class TestProcessTree:
         assert found == {process.pid, grandchild}
 
     def test_a_zombie_is_dead(self) -> None:
-        """A process that has ended and was not buried yet does not count, though its start is still told."""
+        """A zombie counts as dead, but its start time can be read."""
         process = subprocess.Popen(["/bin/true"])
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         found, began = process_tree.process(process.pid), process_tree.started(process.pid)
@@ -124,7 +124,7 @@ class TestProcessTree:
 
     @pytest.mark.parametrize("handles", [True, False])
     def test_only_the_very_process_is_struck(self, monkeypatch: pytest.MonkeyPatch, handles: bool) -> None:
-        """Who has the id of another one by now is spared, also where a process can be named by its id only."""
+        """A signal spares a process with a reused id, even if processes can be named only by their ids."""
         if not handles:
             monkeypatch.setattr(process_tree, "_handle", lambda pid: None)
         process = subprocess.Popen(["/bin/sleep", "60"])
@@ -137,7 +137,7 @@ class TestProcessTree:
         assert process.wait() == -signal.SIGKILL
 
     def test_who_is_gone_is_not_struck(self) -> None:
-        """A signal to nobody is no error."""
+        """A signal to a process that does not exist causes no error."""
         process_tree.send_signal(2**22 + 1, 5, signal.SIGKILL)
         process_tree.signal_group(2**22 + 1, signal.SIGKILL)
 
@@ -145,14 +145,14 @@ class TestProcessTree:
 
 
 class TestRegisters:
-    """What is written down."""
+    """Registers of commands."""
 
     @pytest.fixture
     def written(self, tmp_path: Path) -> command_register.Register:
         return command_register.Register(str(tmp_path), 0xABC, command_register.current(os.getppid()))
 
     def test_what_runs_is_written_down(self, tmp_path: Path, written: command_register.Register) -> None:
-        """A command stands there before it exists, then with its process, and not any more afterwards."""
+        """A register contains a command before it starts, then its process, and neither of them afterwards."""
         path = str(tmp_path / "00000abc")
         place = written.announce(7, "run-1")
         announced = command_register.read(path)[1]
@@ -165,7 +165,7 @@ class TestRegisters:
         assert command_register.read(path)[1] == []
 
     def test_the_first_line_tells_who_it_is(self, tmp_path: Path, written: command_register.Register) -> None:
-        """Owner and launcher are named so that no other process is taken for them."""
+        """The first line identifies owner and launcher uniquely."""
         owner, _ = command_register.read(str(tmp_path / "00000abc"))
 
         assert owner is not None
@@ -184,13 +184,13 @@ class TestRegisters:
         ],
     )
     def test_a_first_line_may_be_older(self, tmp_path: Path, line: str, owner: command_register.Owner | None) -> None:
-        """A register of a version that told no namespace can be read; one that says something else cannot."""
+        """A register of a version without namespaces can be read; a first line of another form cannot."""
         (tmp_path / "00000abc").write_text(line + "\n")
 
         assert command_register.read(str(tmp_path / "00000abc"))[0] == owner
 
     def test_it_grows_and_is_used_again(self, tmp_path: Path, written: command_register.Register) -> None:
-        """Hundreds of commands at a time find room, and as many after them need no more."""
+        """Hundreds of commands at a time make a register grow, and as many later ones reuse its room."""
         path = tmp_path / "00000abc"
         for _ in range(3):
             places = [written.announce(number, "r" * 64) for number in range(200)]
@@ -204,17 +204,17 @@ class TestRegisters:
             assert size == path.stat().st_size < 60_000
 
     def test_a_series_is_never_used_twice(self, tmp_path: Path, written: command_register.Register) -> None:
-        """Two launchers cannot have one register."""
+        """Two launchers cannot share a register."""
         os.rename(tmp_path / "00000abc", tmp_path / ".new-00000abc")
         with pytest.raises(FileExistsError):
             command_register.Register(str(tmp_path), 0xABC, command_register.current(os.getppid()))
 
 
 class TestOutlets:
-    """Private files."""
+    """Private output files."""
 
     def test_they_have_no_name(self, tmp_path: Path) -> None:
-        """Nothing is seen in the folder, also where the system knows no nameless files."""
+        """An output file has no name in the folder, even on a system without nameless files."""
         for nameless in (output_files._O_TMPFILE, 0):
             output_files._O_TMPFILE, kept = nameless, output_files._O_TMPFILE
             try:
@@ -228,7 +228,7 @@ class TestOutlets:
             assert seen == ([], b"secret", 6, False)
 
     def test_much_is_not_said_at_once(self, tmp_path: Path) -> None:
-        """Content up to a limit is returned, more is not."""
+        """Content up to a limit is returned with the result; larger content is not."""
         output = output_files.create(str(tmp_path))
         os.write(output.file, b"x" * output_files.INLINE_BYTES)
         little = output.content()

@@ -1,4 +1,4 @@
-"""The supervisor: real commands, what they are given, what they say, and how they end."""
+"""The supervisor: real commands, their input, their output, and their end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TestWhatItIsGiven:
     """Arguments, folder, environment, input."""
 
     async def test_arguments_arrive_as_they_are(self, running: supervisor.Supervisor) -> None:
-        """No shell reads the arguments."""
+        """No shell interprets the arguments."""
         script = "import sys, json; print(json.dumps(sys.argv[1:]))"
         given = ("a b", "$HOME", "*", "'", "", "ünïcode ☃", "x\ny")
         ended = await running.run(request(sys.executable, "-I", "-S", "-c", script, *given))
@@ -69,7 +69,7 @@ class TestWhatItIsGiven:
     async def test_a_program_is_found_on_the_path_of_the_command(
         self, running: supervisor.Supervisor, tmp_path: Path
     ) -> None:
-        """A name without a slash is looked for where the command's own PATH says."""
+        """A name without a slash is searched on the PATH of the command."""
         tool = tmp_path / "some-tool"
         tool.write_text("#!/bin/sh\necho found\n")
         tool.chmod(0o755)
@@ -81,7 +81,7 @@ class TestWhatItIsGiven:
     async def test_it_runs_in_its_folder(
         self, running: supervisor.Supervisor, tmp_path: Path, by_descriptor: bool
     ) -> None:
-        """The folder is a path or an open folder, and a program named with a slash is looked for from there."""
+        """The folder is a path or an open folder, and a program with a slash in its name is searched from there."""
         (tmp_path / "here.sh").write_text("#!/bin/sh\npwd -P\n")
         (tmp_path / "here.sh").chmod(0o755)
         cwd = os.open(tmp_path, os.O_RDONLY) if by_descriptor else tmp_path
@@ -90,7 +90,7 @@ class TestWhatItIsGiven:
         assert ended.stdout.content.decode().strip() == str(tmp_path)
 
     async def test_the_environment_is_the_services_and_what_is_set(self, running: supervisor.Supervisor) -> None:
-        """Variables are set, replaced and left out; those that configure the service are not handed on."""
+        """Variables are set, replaced and left out; those that configure the service are not passed on."""
         script = "import os, json; print(json.dumps(dict(os.environ)))"
         ended = await running.run(python(script, env={"KEPT": "changed", "NEW": "1", "HOME": None}))
         seen = json.loads(ended.stdout.content)
@@ -100,7 +100,7 @@ class TestWhatItIsGiven:
         assert {name for name in seen if name.startswith("CONTROL_ROOM_")} == {process_markers.VARIABLE}
 
     async def test_secrets_reach_the_commands_that_they_are_named_for(self, running: supervisor.Supervisor) -> None:
-        """A command gets no other secret, and the launcher, whose environment all of them can read, has none."""
+        """A command gets only its own secrets, and the launcher, whose environment all commands can read, has none."""
         wanted = ("A_TOKEN", "ABSENT_KEY", "CONTROL_ROOM_API_TOKEN")
         ended = await running.run(shell("env; tr '\\0' '\\n' < /proc/$PPID/environ >&2", secrets=wanted))
         seen = ended.stdout.content.decode().splitlines()
@@ -111,7 +111,7 @@ class TestWhatItIsGiven:
         assert "token-4711" not in ended.stderr.content.decode()
 
     async def test_an_environment_can_be_given_whole(self, running: supervisor.Supervisor) -> None:
-        """Nothing of the service's is handed on then, not even where programs are looked for."""
+        """A complete environment replaces the service's, also for the search of programs."""
         script = "import os, json; print(json.dumps(dict(os.environ)))"
         ended = await running.run(python(script, env={"ONLY": "this", "HOME": None}, inherits=False))
         seen = json.loads(ended.stdout.content)
@@ -122,13 +122,13 @@ class TestWhatItIsGiven:
 
     @pytest.mark.parametrize("text", [b"", b"one\ntwo\n", b"x" * 3_000_000])
     async def test_input_is_read_to_its_end(self, running: supervisor.Supervisor, text: bytes) -> None:
-        """A command reads what it is given, however long, and then the end."""
+        """A command reads its whole input, however long, and then the end."""
         ended = await running.run(python("import sys; print(len(sys.stdin.read()))", stdin=text))
 
         assert int(ended.stdout.content) == len(text)
 
     async def test_it_may_open_as_many_files_as_is_usual(self, tmp_path: Path) -> None:
-        """A service that lets itself open more files than is usual hands the usual limit on, and has it back later."""
+        """A command gets the usual limit of open files although the service has raised its own, which it keeps."""
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         with environments.raised_descriptor_limit() as usual:
             running = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), os.environ, usual - 7)
@@ -147,7 +147,7 @@ class TestWhatItIsGiven:
         assert ended.stdout.content == b"over\n"
 
     async def test_a_command_notices_nothing_of_its_launcher(self, running: supervisor.Supervisor) -> None:
-        """Signals have their usual meaning, files their usual limit, and no file is open but the three."""
+        """Signals have their usual meaning, files their usual limit, and only the three standard files are open."""
         script = (
             "import os, json, resource\n"
             "told = dict(line.split(':', 1) for line in open('/proc/self/status'))\n"
@@ -160,7 +160,7 @@ class TestWhatItIsGiven:
 
         assert (seen["blocked"], seen["open"], seen["leader"]) == (0, [], True)
         assert tuple(seen["files"]) == resource.getrlimit(resource.RLIMIT_NOFILE)
-        # The two above are the C library's own.
+        # The C library itself uses the two signals above this mask.
         assert int(ignored.stdout.content.split()[1], 16) & 0x7FFFFFFF == 0
 
 
@@ -168,7 +168,7 @@ class TestWhatItSays:
     """Exit codes, signals, outputs."""
 
     async def test_exit_code_and_outputs_are_told(self, running: supervisor.Supervisor) -> None:
-        """Both outputs are kept apart, and the exit code stands beside them."""
+        """The two outputs are separate, and the result has the exit code."""
         ended = await running.run(shell("echo out; echo err >&2; exit 3"))
 
         assert (ended.exit_code, ended.signal, ended.cause, ended.leftovers) == (3, None, "", 0)
@@ -183,14 +183,14 @@ class TestWhatItSays:
         assert (ended.exit_code, ended.signal) == (None, signal.SIGSEGV)
 
     async def test_resources_are_told(self, running: supervisor.Supervisor) -> None:
-        """Processor time and memory are those of the command and its children."""
+        """The reported processor time and memory are those of the command and its children."""
         ended = await running.run(python("x = bytearray(60_000_000); sum(range(2_000_000))"))
 
         assert ended.cpu_seconds > 0.01
         assert ended.peak_bytes > 50_000_000
 
     async def test_of_much_output_the_telling_part_is_held(self, running: supervisor.Supervisor) -> None:
-        """Of standard output the beginning is held, of standard error the end; the whole size is told."""
+        """The result has the beginning of standard output, the end of standard error, and the whole size of both."""
         size = commands.HELD_BYTES + 1000
         script = f"import os, sys\nfor f in (1, 2):\n  os.write(f, b'A' * 500 + b'.' * {size - 1000} + b'Z' * 500)"
         ended = await running.run(python(script))
@@ -205,20 +205,20 @@ class TestWhatItSays:
     async def test_an_output_that_is_cut_off_by_the_command_goes_on_at_its_end(
         self, running: supervisor.Supervisor
     ) -> None:
-        """Writing to /dev/stderr as to a file leaves no hole."""
+        """Writing to /dev/stderr as to a file leaves no hole in the output."""
         ended = await running.run(shell("echo one >&2; echo two > /dev/stderr; echo three >&2"))
 
         assert ended.stderr.content == b"two\nthree\n"
 
     async def test_output_can_go_to_a_file(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
-        """A file that is passed along gets standard output byte for byte, and it is held as well."""
+        """A file from the caller gets standard output byte for byte, and the result has it as well."""
         file = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT | os.O_APPEND)
         ended = await running.run(shell("printf 'a\\000b'; echo err >&2", stdout=file))
 
         assert (tmp_path / "out").read_bytes() == ended.stdout.content == b"a\0b"
 
     async def test_a_command_can_be_talked_to(self, running: supervisor.Supervisor) -> None:
-        """Through a socket of the caller's own, words go to and fro while it runs, and its end is heard."""
+        """The caller exchanges text with a running command through a socket, and notices its end."""
         await running.run(request("/bin/true"))
         before = _open_files(running)
         ours, theirs = socket.socketpair()
@@ -243,7 +243,7 @@ class TestWhatItSays:
     async def test_a_pipe_of_the_callers_ends_with_the_command(
         self, running: supervisor.Supervisor, tmp_path: Path
     ) -> None:
-        """Whoever reads is not kept waiting by the launcher, nor by what the command has left behind."""
+        """The caller's pipe ends with the command, although the command has left a process behind."""
         reader, writer = os.pipe()
         argv = process_families.argv(tmp_path, "stubborn", "child", "leave")
         ended = await running.run(request(*argv, stdin=os.open(os.devnull, os.O_RDONLY), stdout=writer))
@@ -253,7 +253,7 @@ class TestWhatItSays:
         assert (ended.exit_code, ended.leftovers, rest) == (0, 1, b"")
 
     async def test_silence_is_not_told_of_a_stream(self, running: supervisor.Supervisor) -> None:
-        """What goes through the caller's own socket is the caller's to time."""
+        """The limit of silence does not apply to a command that writes to the caller's own socket."""
         ours, theirs = socket.socketpair()
         with ours:
             ended = await running.run(shell("sleep 2.5", stdout=theirs.detach(), idle_seconds=0.5))
@@ -261,7 +261,7 @@ class TestWhatItSays:
         assert (ended.cause, ended.exit_code) == ("", 0)
 
     async def test_streams_of_a_command_that_cannot_be_started_are_closed(self, running: supervisor.Supervisor) -> None:
-        """The other end hears at once that nobody is there."""
+        """The other end of a stream is closed at once if its command cannot be started."""
         ours, theirs = socket.socketpair()
         streams = {"stdin": os.dup(theirs.fileno()), "stdout": theirs.detach()}
         with ours:
@@ -304,7 +304,7 @@ class TestWhatIsRefused:
     async def test_what_cannot_be_started_says_why(
         self, running: supervisor.Supervisor, argv: tuple[str, ...], given: dict[str, Any], code: str
     ) -> None:
-        """Each reason has a code, and the next command is not concerned."""
+        """Each reason for a failed start has a code, and the next command is not affected."""
         with pytest.raises(commands.NotStarted) as refused:
             await running.run(request(*argv, **given))
 
@@ -314,7 +314,7 @@ class TestWhatIsRefused:
     async def test_a_program_on_the_path_must_be_executable(
         self, running: supervisor.Supervisor, tmp_path: Path
     ) -> None:
-        """A file of that name that cannot be executed is not a missing program."""
+        """A file with the program's name that cannot be executed is not reported as a missing program."""
         (tmp_path / "some-tool").write_text("x")
         with pytest.raises(commands.NotStarted) as refused:
             await running.run(request("some-tool", env={"PATH": str(tmp_path)}))
@@ -325,7 +325,7 @@ class TestWhatIsRefused:
     async def test_a_folder_on_the_path_that_cannot_be_searched_is_passed_over(
         self, running: supervisor.Supervisor, tmp_path: Path
     ) -> None:
-        """What is in it is not known: a program that is nowhere else is missing, one of a later folder is found."""
+        """A folder that cannot be searched is skipped: a program in a later folder is found, any other is missing."""
         (tmp_path / "locked").mkdir(mode=0)
         with pytest.raises(commands.NotStarted) as refused:
             await running.run(request("some-tool", env={"PATH": f"{tmp_path / 'locked'}"}))
@@ -334,7 +334,7 @@ class TestWhatIsRefused:
         assert (refused.value.code, found.exit_code) == ("program_missing", 0)
 
     async def test_without_a_place_for_registers_nothing_is_started(self, tmp_path: Path) -> None:
-        """A launcher that could not be found again after a crash is not started at all."""
+        """Without a folder for registers no launcher starts, since it could not be found again after a crash."""
         (tmp_path / "processes").write_text("in the way")
         running = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), os.environ)
         file = os.open(tmp_path, os.O_RDONLY)
@@ -347,16 +347,16 @@ class TestWhatIsRefused:
 
 
 class TestLimits:
-    """Commands that go too far."""
+    """Commands that exceed a limit."""
 
     async def test_a_command_that_takes_too_long_is_ended(self, running: supervisor.Supervisor) -> None:
-        """What it had said until then is kept."""
+        """A command that exceeds its time is ended, and its output until then is kept."""
         ended = await running.run(shell("echo begun; exec sleep 60", timeout_seconds=modes.BEGUN_SECONDS))
 
         assert (ended.cause, ended.signal, ended.stdout.content) == ("timeout", signal.SIGTERM, b"begun\n")
 
     async def test_a_silent_command_is_ended(self, running: supervisor.Supervisor) -> None:
-        """Output keeps a command alive, silence ends it."""
+        """Output keeps a command alive; silence ends it."""
         script = "for i in 1 2 3 4; do echo $i; sleep 0.8; done; exec sleep 60"
         ended = await running.run(shell(script, idle_seconds=modes.BEGUN_SECONDS))
 
@@ -364,7 +364,7 @@ class TestLimits:
         assert ended.stdout.content == b"1\n2\n3\n4\n"
 
     async def test_a_command_that_says_too_much_is_ended(self, running: supervisor.Supervisor) -> None:
-        """Its output must not fill the disk."""
+        """A command that writes too much output is ended before it fills the disk."""
         ended = await running.run(shell("while :; do echo much too much; done", cap_bytes=10_000))
 
         assert (ended.cause, ended.signal) == ("output", signal.SIGTERM)
@@ -372,10 +372,10 @@ class TestLimits:
 
 
 class TestEnding:
-    """What is left of a command: nothing."""
+    """A command that ends leaves no process."""
 
     async def test_a_cancel_reaches_every_process(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
-        """Whatever ignores SIGTERM, has a session of its own, or was forked twice with an empty environment, dies."""
+        """A cancel also ends processes that ignore SIGTERM, have a session, or are daemons without an environment."""
         work = asyncio.ensure_future(
             running.run(request(*process_families.argv(tmp_path, "stubborn", *process_families.ALL)))
         )
@@ -389,7 +389,7 @@ class TestEnding:
         assert process_families.living(pids) == set()
 
     async def test_whoever_is_asked_may_say_goodbye(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
-        """SIGTERM comes first, to descendants too."""
+        """The command and its descendants get SIGTERM first."""
         work = asyncio.ensure_future(running.run(request(*process_families.argv(tmp_path, "polite"))))
         pids = await process_families.born(tmp_path, "parent", "polite")
         work.cancel()
@@ -399,7 +399,7 @@ class TestEnding:
         assert process_families.living(pids) == set()
 
     async def test_impatience_changes_nothing(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
-        """A second cancel does not come back before everything is dead."""
+        """A repeated cancel does not return before every process is dead."""
         work = asyncio.ensure_future(running.run(request(*process_families.argv(tmp_path, "stubborn", "child"))))
         pids = await process_families.born(tmp_path, "parent", "child")
         for _ in range(3):
@@ -411,7 +411,7 @@ class TestEnding:
         assert process_families.living(pids) == set()
 
     async def test_others_go_on_when_one_is_cancelled(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
-        """A cancel takes no process of another command, whoever adopted it."""
+        """A cancel ends no process of another command, whichever process adopted it."""
         folders = [tmp_path / "one", tmp_path / "two"]
         works = []
         for folder in folders:
@@ -432,7 +432,7 @@ class TestEnding:
     async def test_a_command_that_was_never_sent_leaves_nothing(
         self, running: supervisor.Supervisor, tmp_path: Path
     ) -> None:
-        """A cancel right after the request ends it too."""
+        """A cancel right after the request ends the command too."""
         await running.run(request("/bin/true"))
         work = asyncio.ensure_future(running.run(request(*process_families.argv(tmp_path, "child"))))
         await asyncio.sleep(0)
@@ -446,7 +446,7 @@ class TestEnding:
     async def test_what_a_command_leaves_behind_is_ended(
         self, running: supervisor.Supervisor, tmp_path: Path, kind: str
     ) -> None:
-        """A command is over when its processes are; those that stay behind are ended after it."""
+        """Processes that a command leaves behind are ended after it."""
         ended = await running.run(request(*process_families.argv(tmp_path, "stubborn", kind, "leave")))
         pids = await process_families.born(tmp_path, kind)
 
@@ -457,7 +457,7 @@ class TestEnding:
         assert ended.leftovers == (0 if kind == "hidden" else 1)
 
     async def test_many_cancels_at_once(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
-        """Sixty commands that ignore SIGTERM are gone after one grace, not after sixty."""
+        """Sixty commands that ignore SIGTERM are gone after one grace period, not after sixty."""
         await running.run(request("/bin/true"))
         script = "trap '' TERM; sleep 60 & sleep 60"
         works = [asyncio.ensure_future(running.run(shell(script))) for _ in range(60)]
@@ -471,7 +471,7 @@ class TestEnding:
         assert asyncio.get_running_loop().time() - began < 10
 
     async def test_close_ends_commands_and_launcher(self, tmp_path: Path) -> None:
-        """After a close there is no process and no register, and closing again does nothing."""
+        """After a close no process and no register is left, and a second close has no effect."""
         running = supervisor.Supervisor(tmp_path / "processes", clock.RandomIds(), os.environ)
         work = asyncio.ensure_future(
             running.run(request(*process_families.argv(tmp_path, "stubborn", *process_families.ALL)))
@@ -493,7 +493,7 @@ class TestLostLaunchers:
     async def test_its_commands_fail_and_nothing_of_them_is_left(
         self, running: supervisor.Supervisor, tmp_path: Path
     ) -> None:
-        """Whoever waits hears of it once the processes are gone; the next command has a new launcher."""
+        """The caller gets the error once the processes are gone; the next command has a new launcher."""
         work = asyncio.ensure_future(
             running.run(request(*process_families.argv(tmp_path, "stubborn", *process_families.ALL)))
         )
@@ -508,7 +508,7 @@ class TestLostLaunchers:
         assert (await running.run(request("/bin/true"))).exit_code == 0
 
     async def test_a_cancel_meets_a_dying_launcher(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
-        """A cancel comes back too when there is no launcher any more to do it."""
+        """A cancel returns although its launcher has just been killed."""
         work = asyncio.ensure_future(running.run(request(*process_families.argv(tmp_path, "child"))))
         pids = await process_families.born(tmp_path, "parent", "child")
         assert running.launcher_pid is not None
@@ -522,7 +522,7 @@ class TestLostLaunchers:
     async def test_a_cancel_meets_the_loss_of_the_launcher(
         self, running: supervisor.Supervisor, tmp_path: Path
     ) -> None:
-        """A cancel in the turn of the loop in which the launcher is lost is a cancel: the step is not tried again."""
+        """A cancel in the turn of the loop in which the launcher is lost is still a cancel: the step is not retried."""
         work = asyncio.ensure_future(running.run(request(*process_families.argv(tmp_path, "child"))))
         await process_families.born(tmp_path, "parent", "child")
         assert running._launcher is not None
@@ -536,7 +536,7 @@ class TestLostLaunchers:
     async def test_a_launcher_that_hangs_is_killed(
         self, running: supervisor.Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A cancel does not wait for ever: what the launcher does not end in time is ended without it."""
+        """A cancel kills a launcher that does not end the command in time, and the command as well."""
         monkeypatch.setattr(launcher_client, "_END_SECONDS", 0.3)
         work = asyncio.ensure_future(running.run(request(*process_families.argv(tmp_path, *process_families.ALL))))
         pids = await process_families.born(tmp_path, "parent", *process_families.ALL)
@@ -552,7 +552,7 @@ class TestLostLaunchers:
     async def test_a_launcher_does_not_end_at_signals_for_the_service(
         self, running: supervisor.Supervisor, number: signal.Signals
     ) -> None:
-        """Only the service's end is its end."""
+        """A launcher ignores signals for the service, and ends only with it."""
         await running.run(request("/bin/true"))
         launcher = running.launcher_pid
         assert launcher is not None
@@ -563,7 +563,7 @@ class TestLostLaunchers:
 
 
 class TestElsewhere:
-    """Systems that tell nothing of descent, as Linux does not once it is asked for nothing."""
+    """Systems that cannot list descendants; here Linux without the means for it."""
 
     @pytest.fixture
     async def elsewhere(self, running: supervisor.Supervisor, monkeypatch: pytest.MonkeyPatch) -> supervisor.Supervisor:
@@ -586,14 +586,14 @@ class TestElsewhere:
         await process_families.until(lambda: not process_families.living(pids))
 
     async def test_what_stays_in_the_group_is_ended(self, elsewhere: supervisor.Supervisor, tmp_path: Path) -> None:
-        """A command is over when its group is."""
+        """A command has ended when its process group has."""
         ended = await elsewhere.run(request(*process_families.argv(tmp_path, "child", "leave")))
         pids = await process_families.born(tmp_path, "child")
 
         assert (ended.exit_code, process_families.living(pids)) == (0, set())
 
     async def test_results_are_the_same(self, elsewhere: supervisor.Supervisor) -> None:
-        """Outputs, codes and limits are told as on Linux."""
+        """Outputs, codes and limits are reported as on Linux."""
         said = await elsewhere.run(shell("echo out; exit 5"))
         late = await elsewhere.run(shell("sleep 60", timeout_seconds=0.2))
 
@@ -609,14 +609,15 @@ def _count_of_processes(running: supervisor.Supervisor) -> int:
 
 
 class TestConnections:
-    """Which run is behind a connection."""
+    """Find the run behind a connection."""
 
     @pytest.mark.parametrize(("listens", "calls"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")])
     async def test_the_run_of_a_command_that_connects(
         self, running: supervisor.Supervisor, listens: str, calls: str
     ) -> None:
-        """The run is found whose command connects, also through a child with an emptied environment; of a connection
-        of this process itself none is.
+        """The run of a connecting command is found, also through a child with an emptied environment.
+
+        A connection of the service's own process belongs to no run.
         """
         found: asyncio.Queue[str | None] = asyncio.Queue()
 
@@ -647,7 +648,7 @@ class TestConnections:
 
 
 async def test_long_outputs_of_a_cancelled_command_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its open files are closed although no thread was free to read them before the cancellation."""
+    """The open files of a cancelled command are closed although no thread could read them before the cancellation."""
     long = tmp_path / "long"
     long.write_bytes(b"much")
     passed = [os.open(long, os.O_RDONLY) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""What a killed service leaves behind: its launcher ends it, and where that was killed too, the next service does."""
+"""Processes that a killed service leaves: its launcher ends them, and if that was killed too, the next service does."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def owner(folder: Path, mode: str, *kinds: str) -> AsyncIterator[Owner]:
 
 
 async def test_nothing_outlives_a_killed_service(tmp_path: Path, mode: str) -> None:
-    """After kill -9 of the service its commands are gone, whatever they do to stay; so are launcher and register."""
+    """After kill -9 of the service its commands are gone, whatever they do to survive; so are launcher and register."""
     async with owner(tmp_path, mode, "stubborn", *process_families.ALL) as owned:
         owned.kill()
         await process_families.until(lambda: not process_families.living(owned.family | {"launcher": owned.launcher}))
@@ -86,7 +86,7 @@ async def test_nothing_outlives_a_killed_service(tmp_path: Path, mode: str) -> N
 
 
 async def test_a_sweep_waits_for_a_launcher_that_is_alone(tmp_path: Path, mode: str) -> None:
-    """A service that starts at once after a kill does not go on before the old one's launcher has ended everything."""
+    """A service that starts right after a kill waits until the old one's launcher has ended every process."""
     async with owner(tmp_path, mode, "stubborn", *process_families.ALL) as owned:
         owned.kill()
         await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
@@ -95,7 +95,7 @@ async def test_a_sweep_waits_for_a_launcher_that_is_alone(tmp_path: Path, mode: 
 
 
 async def test_a_sweep_kills_what_the_launcher_cannot_any_more(tmp_path: Path) -> None:
-    """After kill -9 of service and launcher what is only guarded goes on until it is swept, then nothing does."""
+    """After kill -9 of service and launcher, processes under the guard run until a sweep ends them."""
     async with owner(tmp_path, namespace_init.GUARD, "stubborn", *process_families.ALL) as owned:
         os.kill(owned.process.pid, signal.SIGSTOP)
         os.kill(owned.launcher, signal.SIGKILL)
@@ -111,7 +111,7 @@ async def test_a_sweep_kills_what_the_launcher_cannot_any_more(tmp_path: Path) -
 
 @pytest.mark.parametrize("namespaced", modes.NAMESPACES)
 async def test_a_namespace_needs_no_sweep(tmp_path: Path, namespaced: str) -> None:
-    """After kill -9 of service and launcher in the same instant nothing goes on, though nobody has come to sweep."""
+    """After kill -9 of service and launcher at once, no process in a namespace continues, even without a sweep."""
     modes.need(namespaced)
     async with owner(tmp_path, namespaced, "stubborn", *process_families.ALL, "hidden") as owned:
         os.kill(owned.process.pid, signal.SIGSTOP)
@@ -120,7 +120,7 @@ async def test_a_namespace_needs_no_sweep(tmp_path: Path, namespaced: str) -> No
         await process_families.until(lambda: not process_families.living(owned.family))
         (left,) = command_register.list_registers(str(tmp_path / "processes"))
         entries, series = command_register.read(left)[1], command_register.series_of(left)
-        # What held the family together ends a moment after it.
+        # The guard of the family ends a moment after the family.
         await process_families.until(lambda: not sweeping._remaining(series, entries))
         (swept,) = await asyncio.to_thread(sweeping.sweep, tmp_path / "processes")
 
@@ -130,7 +130,7 @@ async def test_a_namespace_needs_no_sweep(tmp_path: Path, namespaced: str) -> No
 
 @pytest.mark.parametrize("namespaced", modes.NAMESPACES)
 async def test_commands_below_an_agent_are_kept_together_too(tmp_path: Path, namespaced: str) -> None:
-    """What an agent in a namespace starts through a command line of ours has a launcher there, and goes with it."""
+    """A supervisor inside an agent's namespace has a launcher there, and its commands end with the namespace."""
     modes.need(namespaced)
     (tmp_path / "inner").mkdir()
     below = process_families.argv(tmp_path / "inner", "stubborn", *process_families.ALL)
@@ -150,7 +150,7 @@ async def test_commands_below_an_agent_are_kept_together_too(tmp_path: Path, nam
         process.communicate()
 
     def is_swept() -> bool:
-        # The register from within is held until the last process there is gone, which is killed with its namespace.
+        # The inner register is held until the last process there is gone; it is killed with its namespace.
         sweeping.sweep(tmp_path / "processes")
         return command_register.list_registers(str(tmp_path / "processes")) == []
 
@@ -160,7 +160,7 @@ async def test_commands_below_an_agent_are_kept_together_too(tmp_path: Path, nam
 
 @pytest.mark.parametrize("namespaced", modes.NAMESPACES)
 async def test_a_sweep_from_within_waits_for_nobody(tmp_path: Path, namespaced: str) -> None:
-    """A command line that an agent starts cannot see its own launcher, and lets it alone without a pause."""
+    """A sweep inside an agent's namespace cannot see its own launcher, and leaves it alone without a pause."""
     modes.need(namespaced)
     script = (
         "import pathlib, sys, time; from app.processes import sweeping\n"
@@ -177,7 +177,7 @@ async def test_a_sweep_from_within_waits_for_nobody(tmp_path: Path, namespaced: 
 
 
 def test_registers_of_an_unseen_namespace_are_kept(tmp_path: Path) -> None:
-    """Inside a namespace a register of above is left to those who see its processes; from above it is removed."""
+    """A sweep inside a namespace keeps an outer register, whose processes it cannot see; one outside removes it."""
     path = tmp_path / "00000abc"
     path.write_text(f"{process_tree.boot_id()} 1 1 2 1 5".ljust(127) + "\n")
     script = "import pathlib, sys; from app.processes import sweeping; sweeping.sweep(pathlib.Path(sys.argv[1]))"
@@ -191,7 +191,7 @@ def test_registers_of_an_unseen_namespace_are_kept(tmp_path: Path) -> None:
 
 
 async def test_a_sweep_ends_a_launcher_that_hangs(tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launcher that should end and does not is killed, and then its commands are."""
+    """A launcher that should end and does not is killed, and its commands after it."""
     monkeypatch.setattr(sweeping, "_KILL_SECONDS", 0.5)
     async with owner(tmp_path, mode, *process_families.ALL) as owned:
         os.kill(owned.launcher, signal.SIGSTOP)
@@ -202,7 +202,7 @@ async def test_a_sweep_ends_a_launcher_that_hangs(tmp_path: Path, mode: str, mon
 
 
 async def test_commands_of_a_living_process_are_let_alone(tmp_path: Path, mode: str) -> None:
-    """A sweep is no concern of another process that runs commands for the same project."""
+    """A sweep does not touch the commands of another living process of the same project."""
     async with (
         owner(tmp_path, mode, *process_families.ALL) as living,
         owner(tmp_path, mode, *process_families.ALL) as killed,
@@ -217,7 +217,7 @@ async def test_commands_of_a_living_process_are_let_alone(tmp_path: Path, mode: 
 
 
 async def test_after_a_reboot_nothing_is_looked_for(tmp_path: Path) -> None:
-    """A register of another run of the machine names nobody who is there; whoever has their ids now is spared."""
+    """A register from before a reboot is removed, and processes that now have its ids are spared."""
     folder = tmp_path / "processes"
     folder.mkdir()
     sleeping = process_families.sleeper(MARK)
@@ -235,7 +235,7 @@ async def test_after_a_reboot_nothing_is_looked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"some text\n", b"boot 1 2 3\nx y\n", b" " * 4096])
 async def test_a_register_that_says_nothing_is_removed(tmp_path: Path, content: bytes) -> None:
-    """Torn or foreign content does no harm; the mark is in the file's name."""
+    """A torn or foreign register is removed; the mark is in the file's name."""
     sleeping = process_families.sleeper(MARK)
     (tmp_path / "00000abc").write_bytes(content)
     (tmp_path / "notes.txt").write_text("no register")
@@ -249,7 +249,7 @@ async def test_a_register_that_says_nothing_is_removed(tmp_path: Path, content: 
 async def test_a_register_that_cannot_be_read_now_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What it names may still be alive, so the next sweep looks again."""
+    """A register that cannot be read now is kept for the next sweep, since its processes may be alive."""
     sleeping = process_families.sleeper(MARK)
     (tmp_path / "00000abc").write_bytes(b"")
     with monkeypatch.context() as patch:
@@ -274,12 +274,12 @@ def _fails(path: str, *_: Any, **__: Any) -> Any:
 
 
 def test_where_nothing_ran_nothing_is_swept(tmp_path: Path) -> None:
-    """A folder that was never made is as good as an empty one."""
+    """A folder that was never made is like an empty one."""
     assert sweeping.sweep(tmp_path / "none") == []
 
 
 def test_a_launcher_is_lean() -> None:
-    """It imports its neighbours and the standard library, and nothing that takes long."""
+    """The launcher imports its neighbours and the standard library, but no slow module."""
     script = "import sys; sys.path.append(sys.argv[1]); from app.processes import launcher; print(*sorted(sys.modules))"
     told = subprocess.run(
         [sys.executable, "-I", "-S", "-c", script, str(ROOT)], capture_output=True, check=True, text=True

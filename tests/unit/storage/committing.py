@@ -1,4 +1,4 @@
-"""Commits to a log over a disk in memory, step by step, and what becomes of them."""
+"""Commits to a log over a disk in memory, step by step, and their answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.storage.journal.commit_log import CommitLog
 
 
 class Steered:
-    """Workers whose jobs are done, and told as done, when a test says so."""
+    """Workers that do their jobs, and report them as done, when a test asks for it."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Callable[[], Any], Done]] = []
@@ -28,7 +28,7 @@ class Steered:
         self.waiting.append((job, done))
 
     def work(self) -> None:
-        """Do every job; nobody is told yet."""
+        """Do every job, without reporting any."""
         waiting, self.waiting = self.waiting, []
         for job, done in waiting:
             try:
@@ -37,13 +37,13 @@ class Steered:
                 self.over.append((done, None, error))
 
     def tell(self) -> None:
-        """Tell of every job that is done."""
+        """Report every job that is done."""
         over, self.over = self.over, []
         for done, result, error in over:
             done(result, error)
 
     def finish(self) -> None:
-        """Do and tell until nothing is left."""
+        """Do and report jobs until none is left."""
         while self.waiting or self.over:
             self.work()
             self.tell()
@@ -57,9 +57,7 @@ class Steered:
 
 
 class UnwillingDisk(MemoryDisk):
-    """A disk in memory that refuses some operations, counts the syncs of single files, and notes what it syncs as a
-    whole.
-    """
+    """A disk in memory that refuses chosen operations, counts syncs of single files, and records its whole syncs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +70,7 @@ class UnwillingDisk(MemoryDisk):
         self.sync_folder("")
 
     def check(self, operation: str, path: str) -> None:
-        """Refuse what was asked for: `append`, `sync`, `cut`, `settle`, `remove`, or one of these with a name."""
+        """Fail if an operation is refused: `append`, `sync`, `cut`, `settle`, `remove`, or one of these with a name."""
         if self.refused & {operation, f"{operation} {path.rpartition('/')[2]}"}:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
@@ -94,7 +92,7 @@ class UnwillingDisk(MemoryDisk):
 
 
 class UnwillingFile:
-    """A file of such a disk; a refused append leaves the half of it behind."""
+    """A file of such a disk; a refused append leaves half of its content behind."""
 
     def __init__(self, disk: UnwillingDisk, path: str, file: AppendFile) -> None:
         self._disk = disk
@@ -119,7 +117,7 @@ class UnwillingFile:
 
 
 class Writing:
-    """A log, and files of runs whose lines are committed to it."""
+    """A log, and files of runs whose lines are committed to the log."""
 
     def __init__(self, disk: UnwillingDisk | None = None) -> None:
         self.disk = disk or UnwillingDisk()
@@ -129,7 +127,7 @@ class Writing:
         self._files: dict[str, AppendFile] = {}
 
     def begin(self, line: str, run_id: str = "a", *, large: bool = False) -> None:
-        """Write a line to a run's journal, unsynced, and begin its commit; the answer is noted under the line."""
+        """Write a line to a run's journal, unsynced, and begin its commit; record the answer under the line."""
         folder = layout.run_folder(run_id)
         self.disk.add_folder(folder)
         path = f"{folder}/{layout.STEPS}"
@@ -149,7 +147,7 @@ class Writing:
         self.log.begin(commit, lambda error: self.answers.update({line: error}))
 
     def commit(self, line: str, run_id: str = "a", *, large: bool = False) -> BaseException | None:
-        """Commit a line, and return what went wrong."""
+        """Commit a line, and return its error."""
         self.begin(line, run_id, large=large)
         self.workers.finish()
         return self.answers[line]

@@ -1,4 +1,4 @@
-"""What tests of storage share."""
+"""Fixtures that tests of storage share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conformance import store_harness
 
 @pytest.fixture
 async def harness(tmp_path: Path) -> AsyncIterator[store_harness.FolderStoreHarness]:
-    """Give a house for a store on the machine's disk."""
+    """Return a harness for a store on the machine's disk."""
     made = store_harness.FolderStoreHarness(tmp_path, b"")
     yield made
     made.faults.lift()

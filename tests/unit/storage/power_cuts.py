@@ -1,7 +1,6 @@
-"""Power cuts: what a disk in memory may still hold after one, where nobody knows how far it got with what was not
-synced.
+"""Power cuts: what a disk in memory may contain after one, which may have taken any part of the unsynced data.
 
-And disks that fail, and then behave as kernels do: what could not be written is forgotten, and the next sync succeeds.
+And disks that fail, and then behave like kernels: unwritten data is forgotten, and the next sync succeeds.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ _Node: TypeAlias = _File | _Folder
 def cut(disk: MemoryDisk, chance: random.Random) -> MemoryDisk:
     """Return the disk as a restart may find it.
 
-    What was synced is there. Of the rest of a file any beginning is, and sometimes zeros in place of its end; names
-    that came or went since their folder was synced may have done so or not.
+    Synced data is kept. Of the rest of a file any beginning is kept, sometimes with zeros in place of its end. Names
+    that came or went since the last sync of their folder may have done so or not.
     """
     if isinstance(disk, ForgetfulDisk):
         disk.forget()
@@ -37,7 +36,7 @@ def _folder(folder: _Folder, chance: random.Random) -> _Folder:
         node = now if now is then or chance.random() < 0.5 else then
         if node is not None:
             kept[name] = node
-    # A rename is made or not, but it loses nothing.
+    # A rename is made or not, but no file is lost by one.
     renamed = set(folder.entries.values()) & set(folder.synced.values()) - set(kept.values())
     kept |= {name: node for name, node in folder.entries.items() if node in renamed}
     left = {
@@ -63,8 +62,10 @@ def _files(folder: _Folder) -> Iterator[_File]:
 
 
 class ForgetfulDisk(MemoryDisk):
-    """A disk that refuses some of its writes and syncs. What a refused sync left unwritten is read back from memory,
-    until it is read from the disk itself or the power is lost: then there are zeros. No later sync makes it durable.
+    """A disk that refuses some of its writes and syncs.
+
+    Data that a refused sync left unwritten is read back from memory. Once it is read from the disk itself or the power
+    is lost, the disk returns zeros. No later sync makes the data durable.
     """
 
     def __init__(self, chance: random.Random, often: float) -> None:
@@ -77,12 +78,12 @@ class ForgetfulDisk(MemoryDisk):
         self._failed = False
 
     def refuse(self, path: str) -> None:
-        """Fail now and then."""
+        """Fail by chance."""
         if self._chance.random() < self.often:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
     def sync_node(self, node: _File, path: str) -> None:
-        """Make a file durable, or forget what of it is not."""
+        """Make a file durable, or forget its unsynced part."""
         try:
             self.refuse(path)
         except OSError:
@@ -92,7 +93,7 @@ class ForgetfulDisk(MemoryDisk):
         node.synced = len(node.content)
 
     def forget(self, *nodes: _File) -> None:
-        """Lose what was forgotten of these files, or of all."""
+        """Drop the unwritten data of these files, or of all files."""
         for node in nodes or list(self._holes):
             for begin, end in self._holes.pop(node, ()):
                 if end <= len(node.content):
@@ -119,7 +120,7 @@ class ForgetfulDisk(MemoryDisk):
     def sync_paths(self, paths: Iterable[str]) -> None:
         given = list(paths)
         try:
-            # A sync of everything is told of every failure since the last.
+            # A sync of the whole disk reports every failure since the last one.
             failed, self._failed = self._failed, False
             if failed:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -144,7 +145,7 @@ class _ForgetfulFile:
         self._path = path
         self._file = file
         self._node = node
-        # Who opens a file later is told too, if nobody was yet.
+        # An open file also gets a failure from before its opening that no other open file has got.
         self._seen = disk.failures[node] - (node in disk.unseen)
 
     def write(self, content: bytes) -> None:
@@ -152,7 +153,7 @@ class _ForgetfulFile:
         self._file.write(content)
 
     def sync(self) -> None:
-        # Whoever has a file open is told of its failure once, whoever synced it.
+        # Each open file gets a failure once, whichever process synced it.
         failed = self._disk.failures[self._node] > self._seen
         self._seen = self._disk.failures[self._node]
         self._disk.unseen.discard(self._node)

@@ -1,4 +1,4 @@
-"""A process whose disk refuses: it appends steps until a write fails, makes room, heals, and tells what happened.
+"""A process whose disk refuses: it appends steps until a write fails, makes room, heals, and prints the results.
 
 Run as a program: `python -m tests.unit.storage.refusals FOLDER (limit|plain|shared)`. With `limit` the system itself
 cuts a write short, where the file reaches the largest size that the process may write. With `shared` it is the service,
@@ -28,7 +28,7 @@ LIMIT_BYTES = 10_000
 async def refused(
     place: Path, tighten: Callable[[], None], loosen: Callable[[], None], *, serve: bool = False
 ) -> dict[str, Any]:
-    """Append steps, the one that is refused again after healing, and tell what was seen."""
+    """Append steps, repeat the refused one after healing, and return the observations."""
     store = writer_processes.store_in(place)
     await store.start(serve=serve)
     await store.create(store_harness.start())
@@ -56,13 +56,13 @@ async def refused(
 
 
 def limit_size(size: int) -> None:
-    """Limit the size of files that this process writes."""
+    """Limit the size of files that this process may write."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
 
 
 def main(folder: str, how: str) -> None:
-    """Run once and print what happened."""
+    """Run once and print the observations."""
     place = Path(folder)
     if how == "limit":
         found = refused(place, lambda: limit_size(LIMIT_BYTES), lambda: limit_size(resource.RLIM_INFINITY))

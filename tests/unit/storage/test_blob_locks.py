@@ -1,4 +1,4 @@
-"""Blobs of branches that are written at the same time: none is in another's way."""
+"""Blobs of branches that are written at the same time: none disturbs another."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ BLOB = b"x" * 70_000
 
 
 class Held:
-    """A thread that is held up once, at some point."""
+    """A thread that is held once, at some point."""
 
     def __init__(self) -> None:
         self._there = threading.Event()
         self._may_go_on = threading.Event()
 
     def stop(self) -> None:
-        """Wait here, the first who comes."""
+        """Wait at this point, for the first thread only."""
         if not self._there.is_set():
             self._there.set()
             self._may_go_on.wait()
 
     async def is_there(self) -> None:
-        """Wait until somebody is held up."""
+        """Wait until a thread is held."""
         await asyncio.to_thread(self._there.wait)
 
     def go_on(self) -> None:
-        """Let it go on."""
+        """Release the held thread."""
         self._may_go_on.set()
 
 
 @pytest.mark.parametrize("others", [0, 1])
 async def test_branches_may_have_the_same_output(harness: store_harness.FolderStoreHarness, others: int) -> None:
-    """Two branches that come to the same large output at once both have it, and no fault is told."""
+    """Two branches that write the same large output at once both have the blob, without a fault."""
     log, held = await store_harness.begun(harness), Held()
     for number in range(others):
         await log.put_blob(b"%d" % number + BLOB, text=True)
@@ -60,7 +60,7 @@ async def test_branches_may_have_the_same_output(harness: store_harness.FolderSt
 async def test_a_blob_is_not_lost_with_the_folder_of_another(
     harness: store_harness.FolderStoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the first blob's folder cannot be made durable and goes again, none goes with it that was told as kept."""
+    """If the first blob's folder cannot be made durable and is removed, a blob confirmed meanwhile is kept."""
     log, held = await store_harness.begun(harness), Held()
     disk = harness.store._parts.context.disk
     sync_folder, refused = disk.sync_folder, list[str]()

@@ -1,4 +1,4 @@
-"""The chain: what a journal's end and middle tell after every kind of damage."""
+"""The chain: which lines of a journal are trusted after every kind of damage."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def sealed_batches(batches: list[list[str]]) -> tuple[bytes, list[str], int]:
 
 
 def kept(content: bytes) -> tuple[list[str], Integrity]:
-    """Return what can be believed of a journal."""
+    """Return the trusted lines of a journal."""
     reading = chain.read(content, ANCHOR)
     return [line.fields["text"] for line in reading.lines], reading.integrity
 
 
 @given(batches)
 def test_a_whole_journal_is_read_back(batches: list[list[str]]) -> None:
-    """Every line of an undamaged journal is there, in order, and its head is the hash of the last."""
+    """Every line of an undamaged journal is read back, in order, and its head is the hash of the last one."""
     content, texts, _ = sealed_batches(batches)
     reading = chain.read(content, ANCHOR)
 
@@ -51,7 +51,7 @@ def test_a_whole_journal_is_read_back(batches: list[list[str]]) -> None:
 
 @given(batches, st.data())
 def test_a_truncated_journal_keeps_its_whole_lines(batches: list[list[str]], data: st.DataObject) -> None:
-    """Wherever a journal was cut off, exactly the complete lines before that place are believed."""
+    """Of a journal cut off anywhere, exactly the complete lines before that place are trusted."""
     content, texts, _ = sealed_batches(batches)
     cut = content[: data.draw(st.integers(0, len(content)))]
     found, integrity = kept(cut)
@@ -62,7 +62,7 @@ def test_a_truncated_journal_keeps_its_whole_lines(batches: list[list[str]], dat
 
 @given(batches, st.data())
 def test_a_flipped_bit_never_loses_a_confirmed_line(batches: list[list[str]], data: st.DataObject) -> None:
-    """One wrong bit costs lines of the last batch at most, or is told as damage; no changed line is believed."""
+    """One wrong bit costs lines of the last batch at most, or is reported as damage; no changed line is trusted."""
     content, texts, confirmed = sealed_batches(batches)
     place = data.draw(st.integers(0, len(content) * 8 - 1))
     flipped = bytearray(content)
@@ -76,7 +76,7 @@ def test_a_flipped_bit_never_loses_a_confirmed_line(batches: list[list[str]], da
 
 @given(batches, st.data())
 def test_lost_pages_of_the_last_batch_are_a_torn_end(batches: list[list[str]], data: st.DataObject) -> None:
-    """Holes anywhere in the last batch cut it off at the first of them, however good the lines behind are."""
+    """A hole anywhere in the last batch cuts the batch off at this place, however sound the lines behind it are."""
     content, texts, confirmed = sealed_batches(batches)
     begin = len(b"".join(line + b"\n" for line in content.split(b"\n")[:confirmed]))
     first = data.draw(st.integers(begin, len(content) - 1))
@@ -90,7 +90,7 @@ def test_lost_pages_of_the_last_batch_are_a_torn_end(batches: list[list[str]], d
 
 @given(batches, st.binary(max_size=60))
 def test_garbage_behind_the_end_is_cut_off(batches: list[list[str]], garbage: bytes) -> None:
-    """Whatever stands behind the last line, nothing that was confirmed is lost for it."""
+    """Any garbage behind the last line costs no confirmed line."""
     content, texts, _ = sealed_batches(batches)
     found, integrity = kept(content + garbage)
 
@@ -99,7 +99,7 @@ def test_garbage_behind_the_end_is_cut_off(batches: list[list[str]], garbage: by
 
 
 def test_a_removed_line_breaks_the_chain() -> None:
-    """A journal whose lines are sound but not in their place is damaged, even at its end."""
+    """A journal with sound lines in the wrong place is damaged, even at its end."""
     lines = sealed_batches([["a"], ["b"], ["c"]])[0].splitlines(keepends=True)
     found, integrity = kept(lines[0] + lines[2])
 
@@ -108,7 +108,7 @@ def test_a_removed_line_breaks_the_chain() -> None:
 
 
 def test_another_start_breaks_the_chain() -> None:
-    """A journal belongs to the start.json whose hash its first line carries."""
+    """A journal belongs to the start.json whose hash is in its first line."""
     content = sealed_batches([["a"]])[0]
     reading = chain.read(content, plain.labelled_sha256(b"another"))
 
@@ -117,7 +117,7 @@ def test_another_start_breaks_the_chain() -> None:
 
 
 def test_a_line_says_how_it_is_sealed() -> None:
-    """A line is plain JSON that carries its batch, the hash of the line before and its checksum."""
+    """A line is plain JSON with its batch, the hash of the line before and its checksum."""
     content = sealed_batches([["a", "b"], ["c"]])[0]
     lines = [json.loads(line) for line in content.splitlines()]
 
@@ -128,7 +128,7 @@ def test_a_line_says_how_it_is_sealed() -> None:
 
 
 def test_a_payload_that_looks_like_an_ending_does_not_count() -> None:
-    """Text of an output cannot prove that a line was confirmed."""
+    """Text of an output cannot pretend that a line was confirmed."""
     lookalike = ',"batch":99,"prev":"' + ANCHOR + '","crc32":"00000000"}'
     content = sealed_batches([[lookalike, "b"]])[0]
     found, integrity = kept(content[:-3])
@@ -139,7 +139,7 @@ def test_a_payload_that_looks_like_an_ending_does_not_count() -> None:
 
 @pytest.mark.parametrize("line", [b"null", b"[1]", b'"text"', b"", b"{", b"\xff\xfe", b"[" * 100_000])
 def test_what_is_no_sealed_object_is_no_line(line: bytes) -> None:
-    """A line that is no sealed JSON object is bad, whatever else it is."""
+    """A line that is not a sealed JSON object is bad."""
     content, texts, _ = sealed_batches([["a"]])
     found, integrity = kept(content + line + b"\n")
 

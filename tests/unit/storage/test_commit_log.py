@@ -1,4 +1,4 @@
-"""The commit log: many commits share a sync, none is forgotten, and none comes back that was told to have failed."""
+"""The commit log: many commits share a sync, none is forgotten, and none returns that was reported as failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS = f"{layout.run_folder('a')}/{layout.STEPS}"
 
 
 def told(writing: Writing) -> dict[str, list[str]]:
-    """Return what each segment on the disk tells, line by line."""
+    """Return the content of each segment on the disk, line by line."""
     found = {}
     for name in writing.segments:
         _, records = commit_records.read(writing.disk.read(f"{layout.COMMITS}/{name}"))
@@ -28,7 +28,7 @@ def told(writing: Writing) -> dict[str, list[str]]:
 
 
 def test_a_commit_that_comes_while_ended_jobs_are_not_told_yet_is_made_too() -> None:
-    """Whatever the order of jobs, and of the news about them, every commit is answered."""
+    """A commit that comes between the end of a job and its report is answered like the others."""
     writing = Writing()
     writing.begin("one", "a")
     writing.begin("two", "b")
@@ -55,7 +55,7 @@ def test_what_comes_in_while_a_sync_is_under_way_shares_the_next() -> None:
 
 
 async def test_what_is_begun_in_one_turn_shares_its_first_sync(caplog: pytest.LogCaptureFixture) -> None:
-    """Runs that go on in the same turn wait for one sync, and one that fails is in nobody's way."""
+    """Runs that commit in the same turn share one sync, and one that fails does not disturb the others."""
     writing = Writing()
 
     def fail() -> None:
@@ -76,7 +76,7 @@ async def test_what_is_begun_in_one_turn_shares_its_first_sync(caplog: pytest.Lo
 
 
 def test_a_run_that_cannot_take_its_answer_is_in_nobodys_way(caplog: pytest.LogCaptureFixture) -> None:
-    """Where one answer fails, the others of the batch are given all the same, and it is told."""
+    """If one answer of a batch fails, the others are still given, and the failure is logged."""
     writing = Writing()
     writing.commit("first")
 
@@ -93,7 +93,7 @@ def test_a_run_that_cannot_take_its_answer_is_in_nobodys_way(caplog: pytest.LogC
 
 
 def test_what_is_too_large_to_be_written_twice_is_synced_by_itself() -> None:
-    """A commit without content syncs its own file and its names, and leaves nothing in the log."""
+    """A commit without content syncs its own file and its names, and leaves no line in the log."""
     writing = Writing()
     answer = writing.commit("large", large=True)
 
@@ -108,7 +108,7 @@ def test_what_is_too_large_to_be_written_twice_is_synced_by_itself() -> None:
 
 @pytest.mark.parametrize("refused", ["append 1.log", "sync 1.log"])
 def test_where_the_log_fails_each_file_is_synced_by_itself(refused: str) -> None:
-    """A failing log costs no commit; what it may hold of it is cut off, and the next goes to a new segment."""
+    """A failing log costs no commit; what the log may contain of it is cut off, and the next goes to a new segment."""
     writing = Writing()
     first = writing.commit("first")
     writing.disk.refused = {refused}
@@ -121,7 +121,7 @@ def test_where_the_log_fails_each_file_is_synced_by_itself(refused: str) -> None
 
 
 def test_a_commit_that_can_be_made_durable_nowhere_fails_and_leaves_nothing() -> None:
-    """Where neither the log nor the file can be synced the caller is told so, and a power cut brings no line back."""
+    """If neither the log nor the file can be synced, the caller gets an error, and a power cut restores no line."""
     writing = Writing()
     writing.commit("first")
     writing.disk.refused = {"sync", "settle"}
@@ -132,7 +132,7 @@ def test_a_commit_that_can_be_made_durable_nowhere_fails_and_leaves_nothing() ->
 
 
 async def test_what_cannot_be_cut_off_at_once_is_cut_off_before_its_file_is_healed() -> None:
-    """As long as a failed line may stand in the log, `mend` refuses; then it takes it out."""
+    """While a failed line may be in the log, `mend` refuses; later it removes the line."""
     writing = Writing()
     writing.commit("first")
     writing.disk.refused = {"sync", "settle", "cut"}
@@ -148,7 +148,7 @@ async def test_what_cannot_be_cut_off_at_once_is_cut_off_before_its_file_is_heal
 
 
 def test_a_segment_that_cannot_be_begun_is_no_reason_to_fail() -> None:
-    """Where no segment can be made, files are synced one by one until one can."""
+    """While no segment can be begun, files are synced one by one."""
     writing = Writing()
     writing.disk.remove_tree(layout.COMMITS)
     first = writing.commit("first")
@@ -163,7 +163,7 @@ def test_a_segment_that_cannot_be_begun_is_no_reason_to_fail() -> None:
 
 
 def test_a_full_segment_is_dropped_when_all_that_it_mentions_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next segment begins at once, and the full one goes after its files, folders and what was noted are synced."""
+    """The next segment begins at once; a full one is dropped after its files, folders and other entries are synced."""
     monkeypatch.setattr(commit_log, "SEGMENT_BYTES", 100)
     writing = Writing()
     writing.log.mention("runs/a/events.jsonl")
@@ -181,7 +181,7 @@ def test_a_full_segment_is_dropped_when_all_that_it_mentions_is_synced(monkeypat
 
 
 def test_a_segment_holds_a_run_until_the_next_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only while the present segment mentions a run do its other files need no sync."""
+    """While the present segment mentions a run, the run's other files need no sync."""
     monkeypatch.setattr(commit_log, "SEGMENT_BYTES", 400)
     writing = Writing()
     before = writing.log.holds("a")
@@ -195,7 +195,7 @@ def test_a_segment_holds_a_run_until_the_next_begins(monkeypatch: pytest.MonkeyP
 
 
 async def test_settling_drops_the_log_where_it_mentions_the_run() -> None:
-    """A run that the log does not mention costs no sync."""
+    """A checkpoint for a run that the log does not mention syncs no file; any other one drops the log."""
     writing = Writing()
     writing.commit("one")
     await writing.log.checkpoint("b")
@@ -209,7 +209,7 @@ async def test_settling_drops_the_log_where_it_mentions_the_run() -> None:
 
 
 async def test_a_segment_whose_files_failed_once_is_kept_for_the_next_start() -> None:
-    """The kernel may have forgotten what it could not write: a later sync proves nothing but for a single file."""
+    """A segment whose files failed to sync is kept, as the kernel may have forgotten data that a later sync omits."""
     writing = Writing()
     writing.commit("one")
     writing.disk.refused = {"settle"}
@@ -229,7 +229,7 @@ async def test_a_segment_whose_files_failed_once_is_kept_for_the_next_start() ->
 
 
 async def test_a_segment_that_could_not_be_removed_is_removed_later() -> None:
-    """What is left of a drop that was cut off is in nobody's way."""
+    """A segment that could not be removed is dropped at the next checkpoint."""
     writing = Writing()
     writing.commit("one")
     writing.disk.refused = {"remove"}
@@ -243,7 +243,7 @@ async def test_a_segment_that_could_not_be_removed_is_removed_later() -> None:
 
 
 def test_numbers_of_segments_go_on_where_others_are_left() -> None:
-    """A segment never takes the name of one that another process left behind."""
+    """A new segment never takes the name of one that another process left."""
     disk = Writing().disk
     for name in ("7.log", "12.kept.log", "40.txt"):
         disk.write(f"{layout.COMMITS}/{name}", b"", sync=True)
@@ -254,7 +254,7 @@ def test_numbers_of_segments_go_on_where_others_are_left() -> None:
 
 
 async def test_a_closed_log_takes_nothing_more() -> None:
-    """Whoever commits after the end is told so, and nothing is written, be it queued before or after."""
+    """A commit after the close gets an error and is not written, whether it was queued before or after."""
     writing = Writing()
     writing.begin("queued")
     writing.log.close()

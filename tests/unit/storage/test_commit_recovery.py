@@ -1,4 +1,4 @@
-"""Recovery from the commit log: every confirmed line is put back, and nothing that somebody has done away with."""
+"""Recovery from the commit log: it restores every confirmed line, but no line that a person or process removed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def start_of(run_id: str) -> bytes:
 
 
 def commit(path: str, offset: int, content: bytes, run_id: str = "a") -> Commit:
-    """Return what was written to a file."""
+    """Return the commit of content to a file."""
     file: Any = None
     return Commit(run_id=run_id, path=path, file=file, offset=offset, content=content, points="storage.append")
 
@@ -73,7 +73,7 @@ def lines_of(lines: list[bytes], first: int, last: int) -> Commit:
 
 
 def with_run(*lines: bytes) -> UnwillingDisk:
-    """Return a disk with run a, whose journal holds some lines."""
+    """Return a disk with run a, whose journal contains some lines."""
     disk = UnwillingDisk()
     disk.add_folder(FOLDER)
     files = {layout.START: start_of("a"), layout.STEPS: b"".join(lines), layout.CONTROL: b""}
@@ -84,12 +84,12 @@ def with_run(*lines: bytes) -> UnwillingDisk:
     return disk
 
 
-# -- what is put back
+# -- what is restored
 
 
 @pytest.mark.parametrize("kept", range(4))
 def test_lines_that_a_file_lost_are_put_back(kept: int) -> None:
-    """However far a file got by itself, it ends with every line of the log."""
+    """A file ends with every line of the log, however many of them it already had."""
     lines = sealed(4)
     disk = with_run(*lines[:kept])
     segment(disk, lines_of(lines, 0, 1), lines_of(lines, 1, 3), lines_of(lines, 3, 4))
@@ -102,7 +102,7 @@ def test_lines_that_a_file_lost_are_put_back(kept: int) -> None:
 
 @pytest.mark.parametrize("rest", [b'{"half', b"\0" * 40, b""])
 def test_what_a_file_kept_of_a_line_is_completed(rest: bytes) -> None:
-    """A torn end, be it half a line or zeros, gives way to the line of the log."""
+    """A torn end, be it half a line or zeros, is replaced by the line of the log."""
     lines = sealed(3)
     disk = with_run(*lines[:2], rest)
     segment(disk, lines_of(lines, 2, 3))
@@ -112,7 +112,7 @@ def test_what_a_file_kept_of_a_line_is_completed(rest: bytes) -> None:
 
 
 def test_a_run_that_was_lost_with_its_folder_is_made_again() -> None:
-    """A run whose start alone was committed is there as it was accepted, its journals empty."""
+    """A lost run of which only the start was committed is made again as accepted, with empty journals."""
     disk = UnwillingDisk()
     segment(disk, commit(f"{FOLDER}/{layout.START}", 0, start_of("a")))
     commit_recovery.recover(disk, REACH, NOW)
@@ -122,7 +122,7 @@ def test_a_run_that_was_lost_with_its_folder_is_made_again() -> None:
 
 
 def test_lines_behind_a_gap_are_not_put_back(caplog: pytest.LogCaptureFixture) -> None:
-    """Where a line before is missing in both, what follows proves nothing that could be replayed."""
+    """If both lack an earlier line, the lines behind it are not restored, since they could not be replayed."""
     lines = sealed(4)
     disk = with_run(*lines[:1])
     segment(disk, lines_of(lines, 2, 4))
@@ -132,7 +132,7 @@ def test_lines_behind_a_gap_are_not_put_back(caplog: pytest.LogCaptureFixture) -
 
 
 def test_lines_that_are_not_sealed_to_the_file_are_not_put_back(caplog: pytest.LogCaptureFixture) -> None:
-    """A line that does not fit is told, and nothing is changed."""
+    """A line that does not fit the file is reported, and the file stays unchanged."""
     lines = sealed(2)
     disk = with_run(lines[0])
     foreign = lines[1].replace(b'"n":1', b'"n":7')
@@ -144,7 +144,7 @@ def test_lines_that_are_not_sealed_to_the_file_are_not_put_back(caplog: pytest.L
 
 
 def test_what_lies_behind_a_damaged_line_is_not_cut_off() -> None:
-    """Lines that the log repeats replace damaged ones; what was behind them is left for the run's opening to judge."""
+    """Lines of the log replace damaged ones; the lines behind them are left for the run's opening to judge."""
     lines = sealed(5)
     damaged = lines[1].replace(b'"n":1', b'"n":9')
     disk = with_run(lines[0], damaged, *lines[2:])
@@ -155,7 +155,7 @@ def test_what_lies_behind_a_damaged_line_is_not_cut_off() -> None:
 
 
 def test_a_torn_record_hides_no_other() -> None:
-    """Each record has its own checksum, so that one that was lost costs no further one."""
+    """Each record has its own checksum, so that a lost one costs no other."""
     lines = sealed(3)
     disk = with_run(*lines[:2])
     broken = commit_log.encoded(commit("runs/b/steps.jsonl", 0, b"lost\n", "b")).replace(b"lost", b"\0\0\0\0")
@@ -169,7 +169,7 @@ def test_a_torn_record_hides_no_other() -> None:
 @given(size=st.integers(min_value=0), seed=st.integers(min_value=0))
 @settings(max_examples=examples(30))
 def test_any_beginning_of_a_log_gives_back_what_it_holds(size: int, seed: int) -> None:
-    """A log that was cut off anywhere gives back each record before the cut, and no part of another."""
+    """A log cut off anywhere returns each record before the cut, and no part of another."""
     lines, chance = sealed(12), random.Random(seed)
     disk = with_run(*lines[: chance.randint(0, 3)])
     bounds = sorted({0, 12, *chance.sample(range(1, 12), 4)})
@@ -187,15 +187,15 @@ def test_any_beginning_of_a_log_gives_back_what_it_holds(size: int, seed: int) -
 
 
 def _end(content: bytes, records: list[bytes], count: int) -> int:
-    # The newline behind a record only sets it off from the next.
+    # The newline behind a record only separates it from the next.
     return len(content) - len(b"".join(records[count:])) - 1
 
 
-# -- what is not
+# -- what is not restored
 
 
 def test_at_the_same_boot_nothing_is_put_back() -> None:
-    """As long as the machine was up, what a file lacks was taken away by somebody; the log is dropped all the same."""
+    """If the machine has been up all the time, missing lines were removed on purpose; the log is dropped."""
     lines = sealed(2)
     disk = with_run(lines[0])
     segment(disk, lines_of(lines, 1, 2), boot_id=disk.boot_id())
@@ -209,7 +209,7 @@ def test_at_the_same_boot_nothing_is_put_back() -> None:
 
 
 def test_a_deleted_run_is_not_made_again() -> None:
-    """As long as its folder lies in the trash a run is deleted, whatever the log holds of it."""
+    """A run whose folder is in the trash is not made again from the log."""
     disk = UnwillingDisk()
     disk.add_folder(f"{layout.TRASH}/a.0")
     segment(disk, commit(f"{FOLDER}/{layout.START}", 0, start_of("a")))
@@ -219,7 +219,7 @@ def test_a_deleted_run_is_not_made_again() -> None:
 
 
 def test_a_kept_segment_counts_at_the_same_boot_too() -> None:
-    """What the kernel could not write it may have forgotten, so that what was kept for it is put back in any case."""
+    """A kept segment is restored in any case, as the kernel may have forgotten what it could not write."""
     lines = sealed(2)
     disk = with_run(lines[0])
     segment(disk, lines_of(lines, 1, 2), boot_id=disk.boot_id(), name="1.kept.log")
@@ -230,7 +230,7 @@ def test_a_kept_segment_counts_at_the_same_boot_too() -> None:
 
 
 def test_a_sync_that_fails_at_a_start_makes_the_log_count() -> None:
-    """Once the files cannot be synced only the log is believed, at the same boot too, now and at the next start."""
+    """If the files cannot be synced, only the log is trusted, at the same boot too, now and at the next start."""
     lines = sealed(2)
     disk = with_run(lines[0])
     segment(disk, lines_of(lines, 1, 2), boot_id=disk.boot_id())
@@ -255,7 +255,7 @@ def test_a_segment_that_cannot_be_read_is_kept_aside_and_told(caplog: pytest.Log
 
 
 async def test_a_store_does_not_start_without_what_its_log_holds() -> None:
-    """Where lines cannot be put back nobody reads runs without them: the start is refused, and the next may succeed."""
+    """If lines cannot be restored, the start is refused so that no run is read without them; the next may succeed."""
     lines = sealed(1)
     disk = with_run()
     segment(disk, lines_of(lines, 0, 1))
@@ -278,11 +278,11 @@ def _full(path: str, content: bytes, *, sync: bool) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
 
-# -- any story, and any power cut
+# -- any sequence of events, and any power cut
 
 
 class Story:
-    """Runs that are created and written to, by one store after the other, and what was answered."""
+    """Runs that are created and written to, by one store after the other, and the answers that were given."""
 
     def __init__(self, seed: int, often: float = 0.0) -> None:
         self.chance = random.Random(seed)
@@ -297,7 +297,7 @@ class Story:
         self.logs: dict[str, FolderLog] = {}
 
     async def live(self, actions: int) -> None:
-        """Do things in no order, and stop in the midst of them."""
+        """Do things in random order, and stop in the middle of them."""
         await self.store.start()
         for run_id in list(self.answered):
             await self.look_at(run_id)
@@ -317,12 +317,12 @@ class Story:
         await asyncio.gather(*doing, return_exceptions=True)
 
     def fail(self, often: float) -> None:
-        """Let the disk fail so often from now on."""
+        """Set how often the disk fails from now on."""
         if isinstance(self.disk, power_cuts.ForgetfulDisk):
             self.disk.often = often
 
     async def act(self, times: int) -> None:
-        """Create runs, write to some, and let the log be dropped now and then."""
+        """Create runs, write to some, and sometimes let the log be dropped."""
         for _ in range(times):
             kind, logs = self.chance.random(), sorted(self.logs)
             if kind < 0.2 or not logs:
@@ -336,7 +336,7 @@ class Story:
                 await self.append(self.chance.choice(logs))
 
     async def decide(self, run_id: str, *, sync: bool) -> None:
-        """Write a decision; once it is answered it is durable with all before it, if it is to be synced."""
+        """Write a decision; an answered one that is to be synced is durable with all lines before it."""
         log, facts = self.logs[run_id], {"key": "k", "attempt": 1, "operation": "x"}
         await healing(log, lambda: log.decide(DecisionKind.STARTED, facts, sync=sync))
         if sync:
@@ -365,7 +365,7 @@ class Story:
         self.answered[run_id].append(key)
 
     async def look_at(self, run_id: str) -> None:
-        """Find every answered step in a run, and none that was not asked for, in the order in which they were."""
+        """Check that a run has every answered step in order, and no step that was not requested."""
         log = self.logs[run_id] = await self.store.open(run_id)
         found = [record.key for record in log.loaded.records]
 
@@ -379,7 +379,7 @@ class Story:
         assert (await self.store.summary(run_id)).status == "pending"
 
     async def look_for_others(self) -> None:
-        """Find no run that was refused."""
+        """Check that no refused run exists."""
         there = {run.run_id for run in await self.store.list_unfinished()}
 
         assert not there & self.refused
@@ -387,7 +387,7 @@ class Story:
 
 
 async def healing(log: FolderLog, write: Callable[[], Awaitable[object]]) -> None:
-    """Write, and after each failure heal and write again, as the engine does."""
+    """Write; after each failure heal and write again, like the engine."""
     while True:
         try:
             await write()
@@ -401,7 +401,7 @@ async def healing(log: FolderLog, write: Callable[[], Awaitable[object]]) -> Non
 @given(seed=st.integers(min_value=0), actions=st.integers(min_value=1, max_value=12))
 @settings(max_examples=examples(20))
 def test_whatever_a_power_cut_leaves_every_answer_holds(segment_bytes: int, seed: int, actions: int) -> None:
-    """Any part of what was not synced may be lost, again and again: accepted runs and confirmed steps are there."""
+    """Repeated power cuts may take any unsynced data, but no accepted run and no confirmed step."""
 
     async def lived() -> None:
         story = Story(seed)
@@ -418,7 +418,7 @@ def test_whatever_a_power_cut_leaves_every_answer_holds(segment_bytes: int, seed
 @given(seed=st.integers(min_value=0), actions=st.integers(min_value=1, max_value=8))
 @settings(max_examples=examples(20))
 def test_whatever_fails_and_is_forgotten_every_answer_holds(segment_bytes: int, seed: int, actions: int) -> None:
-    """On a disk that fails now and then, and forgets what it failed to write, kills and power cuts cost no answer."""
+    """On a disk that sometimes fails and forgets unwritten data, kills and power cuts cost no answer."""
 
     async def lived() -> None:
         story = Story(seed, often=0.05)
@@ -432,7 +432,7 @@ def test_whatever_fails_and_is_forgotten_every_answer_holds(segment_bytes: int, 
 
 
 async def test_runs_that_were_not_answered_are_whole_or_not_there() -> None:
-    """A power cut while a run is made leaves no folder that nobody asked for."""
+    """A power cut while a run is made leaves either the whole run or no folder."""
     for locks in range(8):
         disk = MemoryDisk()
         store = MemoryStore(clock=clock.FakeClock(), disk=disk)
@@ -454,7 +454,7 @@ async def test_runs_that_were_not_answered_are_whole_or_not_there() -> None:
 
 
 def test_the_start_of_a_run_is_no_header_of_a_record() -> None:
-    """What looks like the beginning of a record within another is not taken for one."""
+    """Content of a record that looks like the start of another one is not read as a record."""
     start = start_of("a")
     inner = commit_log.encoded(commit("runs/evil/steps.jsonl", 0, b"x\n", "evil"))
     disk = MemoryDisk()

@@ -1,4 +1,4 @@
-"""Points: the list that crash tests sweep is the list of what storage passes."""
+"""Points: the list that crash tests use contains the points that storage passes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPLACED = ("before_write", "before_rename", "after_rename")
 
 
 def test_the_list_holds_exactly_the_points_in_the_code() -> None:
-    """Each name in the code is listed, each listed name is in the code, and none twice."""
+    """Each point in the code is in the list once, and each point of the list is in the code."""
     literals = {
         node.value
         for path in STORAGE.rglob("*.py")

@@ -1,4 +1,4 @@
-"""Databases of the index: a file of SQLite behaves alike, with and without SQLAlchemy."""
+"""Databases of the index: an SQLite file behaves alike with and without SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.storage.index.sql import database, migrations, servers, sqlite_file
 
 @pytest.fixture(params=["file", "server"])
 def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[database.Database]:
-    """Give a database of either kind over a new file."""
+    """Return a database of either kind over a new file."""
     path = str(tmp_path / "index.db")
     made: database.Database = (
         sqlite_file.SqliteFile(path) if request.param == "file" else servers.Server(f"sqlite:///{path}")
@@ -24,21 +24,21 @@ def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[database.D
 
 
 def ids(found: database.Database) -> list[str]:
-    """Return what has been written."""
+    """Return the ids in the table."""
     with found.reading() as session:
         return [row[0] for row in session.rows("SELECT name FROM things ORDER BY name")]
 
 
 @pytest.fixture
 def things(found: database.Database) -> database.Database:
-    """Give a database with a table of unique names."""
+    """Return a database with a table of unique names."""
     with found.writing() as session:
         session.execute("CREATE TABLE things (name TEXT PRIMARY KEY, kind TEXT)")
     return found
 
 
 def test_a_transaction_is_committed_whole_or_not_at_all(things: database.Database) -> None:
-    """What is written counts when nothing is raised; else nothing of it does, and the next transaction begins anew."""
+    """A transaction without an error is committed whole; any other leaves no row, and the next one begins anew."""
     with things.writing(durable=True) as session:
         many = session.execute("INSERT INTO things VALUES (:name, NULL)", [{"name": "a"}, {"name": "b"}])
         one = session.execute("UPDATE things SET kind = :kind WHERE name = :name", {"kind": ":x", "name": "a"})
@@ -54,7 +54,7 @@ def test_a_transaction_is_committed_whole_or_not_at_all(things: database.Databas
 
 
 def test_faults_of_the_database_are_told_apart(things: database.Database, tmp_path: Path) -> None:
-    """A busy database is an operational fault, and goes on being used; so is a query that it does not understand."""
+    """A busy database and an unknown table are operational faults, and the database can still be used."""
     other = sqlite3.connect(tmp_path / "index.db", isolation_level=None)
     with contextlib.closing(other):
         other.execute("BEGIN IMMEDIATE")
@@ -68,7 +68,7 @@ def test_faults_of_the_database_are_told_apart(things: database.Database, tmp_pa
 
 
 def test_the_file_is_written_ahead_and_durably_where_that_is_asked(things: database.Database) -> None:
-    """Readers never wait for writers, and a transaction that is asked to be durable is synced."""
+    """Readers never wait for writers, and a transaction is synced if it is to be durable."""
     asked = ("PRAGMA journal_mode", "PRAGMA foreign_keys", "PRAGMA synchronous")
     with things.writing(durable=True) as session:
         durable = [session.rows(sql)[0][0] for sql in asked]
@@ -92,7 +92,7 @@ def test_new_tables_are_made_once(found: database.Database) -> None:
     "make", [lambda path: sqlite_file.SqliteFile(str(path)), lambda path: servers.Server(f"sqlite:///{path}")]
 )
 def test_what_is_no_database_is_a_fault(make: Callable[[Path], database.Database], tmp_path: Path) -> None:
-    """A damaged file and one that cannot be opened are faults of the database, each time that they are used."""
+    """Each use of a damaged file, or of one that cannot be opened, is a fault of the database."""
     (tmp_path / "damaged.db").write_bytes(b"this is not a database at all, whatever its name says" * 40)
     for path, words in ((tmp_path / "damaged.db", "not a database"), (tmp_path / "no" / "index.db", "unable to open")):
         found = make(path)
@@ -120,6 +120,6 @@ def test_what_is_no_database_is_a_fault(make: Callable[[Path], database.Database
     ],
 )
 def test_files_are_known_by_their_address(url: str, path: str | None) -> None:
-    """The addresses of data directories name files that need no SQLAlchemy; it reads the same path in them."""
+    """Addresses of files in data directories need no SQLAlchemy, which reads the same path in them."""
     assert database.path_of(url) == path
     assert path is None or servers.path_of(url) == path

@@ -1,4 +1,4 @@
-"""The data directory: private, out of the project's history, and served by one process."""
+"""The data directory: private, outside of the project's history, and served by one process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def directory_in(place: Path) -> DataDirectory:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run another process that is the service of the directory `d`."""
+    """Run another process that serves the directory `d`."""
     program = (
         "import sys; from pathlib import Path; from tests.unit.storage.test_directory import directory_in;"
         "lock = directory_in(Path(sys.argv[1])).lock_service(); lock.announce('http://127.0.0.1:1'); print(flush=True);"
@@ -50,7 +50,7 @@ def service(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_everything_is_its_owners_alone(tmp_path: Path) -> None:
-    """Folders are 0700, also the first one that a checkout made for everybody."""
+    """Folders are 0700, even the first one if a checkout made it for all users."""
     (tmp_path / "d").mkdir(mode=0o755)
     directory_in(tmp_path / "d").prepare()
     folders = [tmp_path / "d", *(path for path in (tmp_path / "d").rglob("*") if path.is_dir())]
@@ -63,7 +63,7 @@ def test_everything_is_its_owners_alone(tmp_path: Path) -> None:
 def test_a_folder_of_another_user_must_be_closed_to_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, refused: bool
 ) -> None:
-    """On a volume of root and of a group of the service; one that is open to all users is refused with a remedy."""
+    """A folder of root and of the service's group is accepted; one open to all users is refused with a remedy."""
     (tmp_path / "d").mkdir()
     (tmp_path / "d").chmod(mode)
 
@@ -101,7 +101,7 @@ async def test_files_are_their_owners_alone(tmp_path: Path) -> None:
 
 
 def test_processes_that_come_first_together_agree_on_the_identity(tmp_path: Path) -> None:
-    """No link decides, since exFAT and some network file systems have none."""
+    """Processes that start together agree on one identity, without links, which some file systems do not have."""
     program = (
         "import os, sys; from pathlib import Path; from tests.unit.storage.test_directory import directory_in;"
         "os.link = None; from app import clock; directory = directory_in(Path(sys.argv[1]));"
@@ -120,7 +120,7 @@ def test_processes_that_come_first_together_agree_on_the_identity(tmp_path: Path
 
 @pytest.mark.parametrize("refused", [errno.EBADF, errno.ENOLCK])
 def test_a_file_system_that_cannot_lock_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
-    """NFS locks no folders; the refusal gives the cause and the remedy, which the system's message does not."""
+    """The refusal of a file system that cannot lock folders, such as NFS, gives the cause and the remedy."""
     directory_in(tmp_path).prepare()
 
     def refuse(descriptor: int, how: int) -> None:
@@ -134,7 +134,7 @@ def test_a_file_system_that_cannot_lock_is_named(tmp_path: Path, monkeypatch: py
 
 
 def test_what_runs_leave_behind_stays_out_of_git(tmp_path: Path) -> None:
-    """git sees the project's own recipes, prompts and agents, and nothing else."""
+    """git sees only the project's own recipes, prompts and agents."""
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
     place = tmp_path / ".control-room"
@@ -151,7 +151,7 @@ def test_what_runs_leave_behind_stays_out_of_git(tmp_path: Path) -> None:
 
 
 def test_a_persons_gitignore_is_left_alone(tmp_path: Path) -> None:
-    """The file is written on first use only."""
+    """The .gitignore is written on first use only."""
     directory_in(tmp_path).prepare()
     (tmp_path / ".gitignore").write_text("mine")
     directory_in(tmp_path).prepare()
@@ -160,7 +160,7 @@ def test_a_persons_gitignore_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_gitignore_of_an_earlier_version_is_completed(tmp_path: Path) -> None:
-    """What that version did not write yet is ignored, too; a person's further lines stay."""
+    """Missing entries of an earlier version's .gitignore are added, and a person's lines are kept."""
     directory_in(tmp_path).prepare()
     lines = (tmp_path / ".gitignore").read_text().splitlines()
     (tmp_path / ".gitignore").write_text("\n".join([*(line for line in lines if line != "/layout.json"), "/mine"]))
@@ -170,7 +170,7 @@ def test_the_gitignore_of_an_earlier_version_is_completed(tmp_path: Path) -> Non
 
 
 def test_only_the_service_raises_the_layout(tmp_path: Path) -> None:
-    """A running service of an older version must not meet a mark that it does not know; the next service writes it."""
+    """Only a service raises the layout, since a running older one must not meet a mark that it does not know."""
     directory_in(tmp_path).prepare()
     before = json.loads((tmp_path / "layout.json").read_text())["layout"]
     directory_in(tmp_path).lock_service().release()
@@ -179,7 +179,7 @@ def test_only_the_service_raises_the_layout(tmp_path: Path) -> None:
 
 
 def test_a_directory_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    """The refusal names both layouts and the version, and nothing is written; a directory without a mark is ours."""
+    """The refusal names both layouts and the version, and writes no file; a directory without a mark is accepted."""
     directory_in(tmp_path / "ours").prepare()
     (tmp_path / "ours" / "layout.json").unlink()
     directory_in(tmp_path / "ours").prepare()
@@ -198,7 +198,7 @@ def test_a_directory_of_a_later_version_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mark", ["", "1", "[]", '{"layout": true}', '{"layout": 0}', '{"layout": "1"}', "[" * 9_999])
 def test_a_mark_that_says_nothing_is_refused(tmp_path: Path, mark: str) -> None:
-    """A damaged mark is neither guessed nor written over."""
+    """A damaged mark is refused, and neither guessed nor overwritten."""
     (tmp_path / "layout.json").write_text(mark)
     with pytest.raises(errors.ConfigurationError) as caught:
         directory_in(tmp_path).prepare()
@@ -208,7 +208,7 @@ def test_a_mark_that_says_nothing_is_refused(tmp_path: Path, mark: str) -> None:
 
 
 def test_a_directory_keeps_its_identity(tmp_path: Path) -> None:
-    """The identity is made once and read by everybody after."""
+    """The identity is created once and read by every later process."""
     first = directory_in(tmp_path).prepare()
     second = DataDirectory(tmp_path, clock=clock.FakeClock(), ids=clock.RandomIds()).prepare()
 
@@ -218,7 +218,7 @@ def test_a_directory_keeps_its_identity(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
-    """A file in the way is a configuration error, in one sentence."""
+    """A file in place of the directory is a configuration error that names it."""
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.ConfigurationError) as caught:
         directory_in(tmp_path / "file").prepare()
@@ -228,7 +228,7 @@ def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 
 
 def test_a_second_service_is_refused(tmp_path: Path, service: subprocess.Popen[str]) -> None:
-    """The second process learns who the service is, since when, and where it listens."""
+    """The second process learns which service holds the directory, since when, and where it listens."""
     with pytest.raises(errors.DataDirectoryBusy) as caught:
         directory_in(tmp_path / "d").lock_service()
 
@@ -243,7 +243,7 @@ def test_a_second_service_is_refused(tmp_path: Path, service: subprocess.Popen[s
 
 
 def test_a_killed_service_is_none(tmp_path: Path, service: subprocess.Popen[str]) -> None:
-    """The lock ends with its process, whatever that left behind."""
+    """The lock of a service ends with its process, even if the process left its files."""
     service.kill()
     service.wait()
     nobody = directory_in(tmp_path / "d").service()
@@ -263,7 +263,7 @@ def test_nobody_serves_what_is_not_there(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_note_does_not_hide_the_holder(tmp_path: Path) -> None:
-    """Where the holder's note cannot be read, the refusal stands all the same."""
+    """The second service is refused even if the holder's note cannot be read."""
     lock = directory_in(tmp_path).lock_service()
     (tmp_path / "service.json").write_text("{")
     with pytest.raises(errors.DataDirectoryBusy) as caught:
@@ -291,7 +291,7 @@ def holding(place: Path) -> subprocess.Popen[bytes]:
 
 
 async def test_another_process_cannot_write_a_run(tmp_path: Path) -> None:
-    """A run that one process writes is busy for another, and free once that process is killed."""
+    """A run that one process writes is busy for another, and free after that process is killed."""
     store = writer_processes.store_in(tmp_path / "d")
     await store.start()
     await store.create(store_harness.start())

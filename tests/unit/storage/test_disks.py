@@ -1,6 +1,4 @@
-"""Disks: the one of the machine and the one in memory do the same, and the one in memory forgets
-what was not synced.
-"""
+"""Disks: the machine's disk and the one in memory behave alike, and the one in memory forgets unsynced data."""
 
 from __future__ import annotations
 
@@ -19,14 +17,14 @@ from app.storage.disk.os_disk import OsDisk
 
 @pytest.fixture(params=["os", "memory"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
-    """Give an empty disk with one folder."""
+    """Return an empty disk with one folder."""
     made: Disk = OsDisk(tmp_path) if request.param == "os" else MemoryDisk()
     made.add_folder("a")
     return made
 
 
 def test_a_file_grows_at_its_end(files: Disk) -> None:
-    """What is appended is read back in order, from any offset."""
+    """Appended content is read back in order, from any offset."""
     file = files.append_to("a/f")
     file.write(b"one")
     file.write(b"two")
@@ -41,7 +39,7 @@ def test_a_file_grows_at_its_end(files: Disk) -> None:
 
 
 def test_a_closed_file_takes_nothing(files: Disk) -> None:
-    """After closing, nothing can be written or synced; closing again is harmless."""
+    """A closed file refuses writes and syncs; closing it again is harmless."""
     file = files.append_to("a/f")
     file.write(b"x")
     file.close()
@@ -54,7 +52,7 @@ def test_a_closed_file_takes_nothing(files: Disk) -> None:
 
 
 def test_a_file_is_overwritten_whole(files: Disk) -> None:
-    """Writing replaces what was there, shorter or longer."""
+    """A write replaces the whole content, whether it was longer or shorter."""
     files.write("a/f", b"long content", sync=False)
     files.write("a/f", b"short", sync=True)
 
@@ -62,7 +60,7 @@ def test_a_file_is_overwritten_whole(files: Disk) -> None:
 
 
 def test_a_signature_is_lost_with_what_it_stands_for(files: Disk, tmp_path: Path) -> None:
-    """A file has its signature as long as it stays; one that was replaced, has grown or was overwritten has another."""
+    """An unchanged file keeps its signature; a replaced, extended or overwritten one has another."""
     files.write("a/f", b"one", sync=True)
     seen = [files.signature("a/f")]
     assert files.signature("a/f") == seen[0]
@@ -72,7 +70,7 @@ def test_a_signature_is_lost_with_what_it_stands_for(files: Disk, tmp_path: Path
     seen.append(files.signature("a/f"))
     files.write("a/f", b"seven", sync=True)
     if isinstance(files, OsDisk):
-        # The clock of a file system may stand still between two writes.
+        # The clock of a file system may not advance between two writes.
         os.utime(tmp_path / "a/f", (1, 1))
     seen.append(files.signature("a/f"))
 
@@ -84,7 +82,7 @@ def test_a_signature_is_lost_with_what_it_stands_for(files: Disk, tmp_path: Path
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("nothing")])
 def test_something_else_in_the_place_of_a_file_is_no_fault_of_the_disk(tmp_path: Path, make: Any) -> None:
-    """A fault would be waited out, as if the file could be synced later; but it is not there."""
+    """Reading something that is not a file is not a refused sync, which would be waited out."""
     make(tmp_path / "f")
     with pytest.raises(OSError) as refused:
         OsDisk(tmp_path).read_synced("f")
@@ -93,7 +91,7 @@ def test_something_else_in_the_place_of_a_file_is_no_fault_of_the_disk(tmp_path:
 
 
 def test_replacing_leaves_no_temporary_file(files: Disk) -> None:
-    """A replaced file is there whole, alone, and every point was passed in order."""
+    """A replaced file is whole, without a temporary file, and every point was passed in order."""
     points: list[str] = []
     disk_port.replace(files, "a/f", b"1", sync=True, reach=points.append, at="x")
     disk_port.replace(files, "a/f", b"2", sync=False)
@@ -123,7 +121,7 @@ def test_a_long_incomplete_line_is_mended(files: Disk) -> None:
 
 
 def test_what_is_missing_is_missing(files: Disk) -> None:
-    """Reading what is not there raises; asking for names or kinds does not."""
+    """Access to a missing file raises; a question for names or kinds does not."""
     for attempt in (
         lambda: files.read("a/none"),
         lambda: files.size("none/none"),
@@ -141,7 +139,7 @@ def test_what_is_missing_is_missing(files: Disk) -> None:
 
 
 def test_folders_move_and_go_whole(files: Disk) -> None:
-    """A folder is renamed and removed with everything in it."""
+    """A folder is renamed and removed with its whole content."""
     files.add_folder("a/b")
     files.write("a/b/f", b"x", sync=True)
     made_again = files.add_folder("a/b")
@@ -156,7 +154,7 @@ def test_folders_move_and_go_whole(files: Disk) -> None:
 
 
 def test_a_folder_is_held_once(files: Disk) -> None:
-    """A held folder cannot be taken until it is let go, and letting go twice is harmless."""
+    """A held folder cannot be taken until it is released, and a second release is harmless."""
     lock = files.lock("a")
     assert lock is not None
 
@@ -169,18 +167,18 @@ def test_a_folder_is_held_once(files: Disk) -> None:
 
 
 def test_a_file_is_shortened(files: Disk) -> None:
-    """Cutting keeps the beginning."""
+    """Cutting a file keeps its beginning."""
     files.write("a/f", b"abcdef", sync=True)
     files.cut("a/f", 2)
 
     assert files.read("a/f") == b"ab"
 
 
-# -- the machine's
+# -- the machine's disk
 
 
 def test_folders_and_files_are_their_owners_alone(tmp_path: Path) -> None:
-    """Folders are 0700 and files 0600, whatever the umask allows."""
+    """Folders are 0700 and files 0600, for any umask."""
     before = os.umask(0)
     try:
         files = OsDisk(tmp_path)
@@ -219,11 +217,11 @@ def test_a_pipe_does_not_hold_up_a_reader(tmp_path: Path) -> None:
         OsDisk(tmp_path).read("pipe")
 
 
-# -- the one in memory
+# -- the disk in memory
 
 
 def test_a_power_cut_takes_what_was_not_synced() -> None:
-    """Content behind the last sync, names in folders that were not synced, and locks are gone."""
+    """A power cut takes content behind the last sync, names in unsynced folders, and locks."""
     files = MemoryDisk()
     files.add_folder("a")
     files.sync_folder("")
@@ -242,7 +240,7 @@ def test_a_power_cut_takes_what_was_not_synced() -> None:
 
 
 def test_a_killed_process_leaves_everything_written() -> None:
-    """Without a power cut all that was written stays, and the dead process reaches nothing any more."""
+    """A kill without a power cut keeps all written data, and the dead process can no longer write."""
     files = MemoryDisk()
     file = files.append_to("f")
     file.write(b"x")
@@ -253,7 +251,7 @@ def test_a_killed_process_leaves_everything_written() -> None:
 
 
 def test_an_unsynced_rename_is_taken_back() -> None:
-    """A file that was put in place without syncing its folder is the old one again after a power cut."""
+    """A file that was renamed without a sync of its folder is the old one again after a power cut."""
     files = MemoryDisk()
     files.write("f", b"old", sync=True)
     files.sync_folder("")

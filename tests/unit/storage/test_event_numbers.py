@@ -1,4 +1,4 @@
-"""A follower that comes back with the last number it saw, after a kill behind every event."""
+"""A follower that returns with the last number it saw, after a kill behind every event."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tests.conformance.store_harness import RUN
 
 STEPS = ("a", "b", "c")
 EVENTS = 3 + 2 * len(STEPS)
-"""What an undisturbed run tells: it was created, started, and ended, and each step began and finished."""
+"""The number of events of an undisturbed run: created, started, ended, and two for each step."""
 
 
 class Follower:
-    """Remember what each number meant, and ask for what comes behind the last one."""
+    """A reader that records the event of each number, and asks for those after the last one."""
 
     def __init__(self, most: int) -> None:
         self.told: list[Event] = []
         self._most = most
 
     async def follow(self, store: MemoryStore) -> None:
-        """Read what there is, one event at a time.
+        """Read the available events, one at a time.
 
         Raises:
-            EOFError: this is the last event before the kill.
+        EOFError: this is the last event before the kill.
         """
         while found := await store.read_events(RUN, self.told[-1].seq if self.told else 0, 1):
             self.told += found
@@ -37,7 +37,7 @@ class Follower:
 
 
 async def _live(store: MemoryStore, follower: Follower, *, eager: bool = True) -> None:
-    """Execute what is left of the run, with a follower who reads at every moment, or from its first line on."""
+    """Execute the rest of the run, with a follower that reads at every moment, or only from its first new line on."""
     await follower.follow(store)
     log = await store.open(RUN)
     await log.decide(DecisionKind.TAKEN, {}, sync=log.loaded.decisions.taken > 0)
@@ -62,7 +62,7 @@ async def _live(store: MemoryStore, follower: Follower, *, eager: bool = True) -
 @pytest.mark.parametrize("eager", [True, False], ids=["eager", "late"])
 @pytest.mark.parametrize("most", range(1, EVENTS + 1))
 async def test_no_number_has_two_meanings_after_a_kill(most: int, *, eager: bool) -> None:
-    """Whenever the process is killed, numbers go on rising, and each step and the end are told once."""
+    """After a kill at any moment, numbers continue to rise, and each step and the end have one event."""
     follower, shown, everything = await _crashed(most, eager=eager, lose_unsynced=False)
     numbers = [event.seq for event in follower.told]
     once = [
@@ -81,8 +81,9 @@ async def test_no_number_has_two_meanings_after_a_kill(most: int, *, eager: bool
 @pytest.mark.parametrize("eager", [True, False], ids=["eager", "late"])
 @pytest.mark.parametrize("most", range(1, EVENTS + 1))
 async def test_no_number_has_two_meanings_after_a_power_cut(most: int, *, eager: bool) -> None:
-    """Events that the disk did not keep have the number of their line, so that a reader sees none of them twice, and
-    misses none whose line was kept.
+    """A reader sees no event twice after a power cut, and misses none whose line was kept.
+
+    Events that the disk lost get the number of their line again.
     """
     follower, shown, everything = await _crashed(most, eager=eager, lose_unsynced=True)
     numbers = [event.seq for event in follower.told]
@@ -97,7 +98,7 @@ async def test_no_number_has_two_meanings_after_a_power_cut(most: int, *, eager:
 
 
 async def test_a_hole_in_the_events_is_filled_with_the_same_events() -> None:
-    """An event that a power cut took from the midst of the file comes back at its place, under its number."""
+    """An event that a power cut took from the middle of the file returns at its place, with its number."""
     store = MemoryStore(clock=clock.SystemClock())
     await _ended(store)
     before = await store.read_events(RUN)
@@ -114,7 +115,7 @@ async def test_a_hole_in_the_events_is_filled_with_the_same_events() -> None:
 
 
 async def test_an_ordered_pause_is_told_once() -> None:
-    """The event of a pause that a person ordered comes later than its line, and is durable before it is shown."""
+    """The event of a pause that a person ordered is written after its line, once, and is durable before it is shown."""
     store = MemoryStore(clock=clock.SystemClock())
     await store.start()
     await store.create(store_harness.start())
@@ -135,7 +136,7 @@ async def test_an_ordered_pause_is_told_once() -> None:
 
 
 async def test_a_refused_line_that_is_found_after_all_has_a_new_number() -> None:
-    """A client that has seen what was told after a refusal does not miss the event of a line that was kept."""
+    """A client that has seen the events after a refused line does not miss the line's event if the line was kept."""
     store = MemoryStore(clock=clock.SystemClock())
     await store.start()
     await store.create(store_harness.start())

@@ -1,4 +1,4 @@
-"""The queue of events: which numbers events get."""
+"""The queue of events: the numbers that events get."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def add(queue: EventQueue, count: int = 1, size: int = 1) -> list[int]:
 
 
 def test_an_untaken_run_numbers_in_the_upper_half() -> None:
-    """Without a `taken` of its own a process numbers behind the lower half of the last block, and syncs."""
+    """A process without its own `taken` uses the upper half of the last block of numbers, and syncs its events."""
     queue = EventQueue("r", Written(last=BLOCK + 7), taken=1)
     numbers = add(queue, 2)
 
@@ -24,7 +24,7 @@ def test_an_untaken_run_numbers_in_the_upper_half() -> None:
 
 
 def test_a_taken_run_needs_no_sync() -> None:
-    """In a block that was opened by a synced line nothing needs to be synced again."""
+    """In a block that a synced line opened, events need no further sync."""
     queue = EventQueue("r", Written(last=1), taken=0)
     queue.open_block(1)
 
@@ -33,7 +33,7 @@ def test_a_taken_run_needs_no_sync() -> None:
 
 
 def test_numbers_never_fall_back() -> None:
-    """Events found in the file are never numbered again, wherever they came from."""
+    """Numbers of events in the file are never used again, whichever process wrote them."""
     queue = EventQueue("r", Written(last=5 * BLOCK), taken=1)
     queue.open_block(2)
 
@@ -41,7 +41,7 @@ def test_numbers_never_fall_back() -> None:
 
 
 def test_what_could_not_be_written_comes_first_again() -> None:
-    """Lines that were put back are handed out before newer ones, with their sync still due."""
+    """Events whose write failed are returned before newer ones, with their sync still due."""
     queue = EventQueue("r", Written(), taken=0)
     add(queue, 2)
     lines, _ = queue.drain()
@@ -56,7 +56,7 @@ def test_what_could_not_be_written_comes_first_again() -> None:
 
 
 def test_events_wait_for_the_lines_before_them() -> None:
-    """While a line is under way nothing is told that has a higher number than its event."""
+    """While a line is under way, no event with a higher number than the line's is written."""
     queue = EventQueue("r", Written(last=1), taken=0)
     queue.open_block(1)
     first, second = queue.next, queue.next + 1

@@ -1,4 +1,4 @@
-"""The events file: what follows on a number is found and read without what is before it, page by page."""
+"""The events file: events after a number are found and read page by page, without those before it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATH = "events.jsonl"
 
 
 class Reading(MemoryDisk):
-    """A disk that counts the bytes that are read from it."""
+    """A disk that counts the bytes read from it."""
 
     read_bytes = 0
 
@@ -31,7 +31,7 @@ def disk_with(content: bytes) -> Reading:
 
 
 def line(number: int, size: int = 1) -> bytes:
-    """Return an event as its line."""
+    """Return an event as its line in the file."""
     return events_file.encoded(Event(seq=number, at="", type="x", run_id="r", data={"x": "y" * size}))
 
 
@@ -45,7 +45,7 @@ def line(number: int, size: int = 1) -> bytes:
 def test_a_reader_finds_everything_behind_its_number(
     told: list[tuple[int, int, bool]], after: int, most: int | None
 ) -> None:
-    """Pages behind a number are all events above it, each once and in order, whatever lies between them."""
+    """The pages after a number contain all later events, once and in order, among any other lines."""
     content, number, numbers = b"", 0, []
     for step, size, spoilt in told:
         number += step
@@ -60,7 +60,7 @@ def test_a_reader_finds_everything_behind_its_number(
 
 
 def test_a_long_file_is_not_read_from_its_beginning() -> None:
-    """A page from anywhere in 100,000 events costs a small part of them, and so does the end."""
+    """A page anywhere in 100,000 events, and the end, are found with a small part of the file."""
     disk = disk_with(b"".join(line(number, 100) for number in range(1, 100_001)))
     size = disk.size(PATH)
     for after in (0, 1, 50_000, 99_990):
@@ -73,5 +73,5 @@ def test_a_long_file_is_not_read_from_its_beginning() -> None:
 
 
 def test_a_run_without_events_has_none() -> None:
-    """A file that is not there holds nothing."""
+    """A missing events file contains no events."""
     assert events_file.read(MemoryDisk(), PATH) == []

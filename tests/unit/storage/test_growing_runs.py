@@ -1,4 +1,4 @@
-"""Growing runs: what is read of a run while another process writes to it is the run as it was at some moment."""
+"""Growing runs: a read while another process writes shows the run at one moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS = 15
 
 
 class GrowingDisk(MemoryDisk):
-    """A disk on which a run has one more step whenever its journals have been read."""
+    """A disk on which a run gets one more step after each read of its journals."""
 
     def __init__(self, stages: list[dict[str, bytes]]) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class GrowingDisk(MemoryDisk):
 
 
 async def test_a_run_that_grows_while_it_is_read_lacks_no_line(tmp_path: Path) -> None:
-    """Its events are always ahead of the journals that were read before them."""
+    """The events that are read are never behind the journals that were read before them."""
     stages: list[dict[str, bytes]] = []
     store = writer_processes.store_in(tmp_path)
     await store.start(serve=False)

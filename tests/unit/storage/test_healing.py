@@ -1,4 +1,4 @@
-"""Healing that is cut off: whatever becomes of who asked for it, no line that counts is taken back."""
+"""Healing that is cut off: if its caller goes away, no valid line is undone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ A_WHILE_SECONDS = 0.2
 
 
 class Late:
-    """A copy of a journal that is ready, and waits until it may take the journal's place."""
+    """A copy of a journal that is ready, and waits before it replaces the journal."""
 
     def __init__(self, passed: store_harness.Passed) -> None:
         self.ready = threading.Event()
@@ -28,11 +28,11 @@ class Late:
         passed.at["storage.heal.after_rename"] = self._over.set
 
     async def is_over(self) -> None:
-        """Wait until it has taken that place."""
+        """Wait until the copy has replaced the journal."""
         await asyncio.to_thread(self._over.wait)
 
     def _wait(self) -> None:
-        # The first one only.
+        # Only the first one waits.
         if self._passed.points["storage.heal.before_write"] == 1:
             self.ready.set()
             self.may_go_on.wait()
@@ -55,7 +55,7 @@ async def cut_off(harness: store_harness.FolderStoreHarness, log: FolderLog) -> 
 
 
 async def test_a_copy_that_comes_late_takes_nothing_back(harness: store_harness.FolderStoreHarness) -> None:
-    """After a healing that was cut off the next one waits for it, and what is written then stays."""
+    """After a healing that was cut off, the next one waits for it, and lines written later are kept."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     late = await cut_off(harness, log)
@@ -74,7 +74,7 @@ async def test_a_copy_that_comes_late_takes_nothing_back(harness: store_harness.
 
 
 async def test_a_run_is_not_let_go_of_before_its_copy_is_in_place(harness: store_harness.FolderStoreHarness) -> None:
-    """Closing waits for a healing that was cut off, so that whoever opens the run next is not taken anything back."""
+    """A close waits for a healing that was cut off, so that no later opening loses a line to it."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
     late = await cut_off(harness, log)

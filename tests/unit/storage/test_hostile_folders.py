@@ -1,4 +1,4 @@
-"""Hostile folders: whatever lies in a run's folder, it is listed, and reading it ends in a run or in a clear error."""
+"""Hostile folders: any content of a run's folder is listed, and reading it gives a run or a clear error."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def disk_with(**files: bytes) -> MemoryDisk:
 
 
 def sealed(lines: list[Any], anchor: str) -> bytes:
-    """Return lines as a journal that is sound as a chain."""
+    """Return lines as a journal with a sound chain."""
     content = b""
     for line in lines:
         made = chain.seal(plain.encode(line), batch=0, prev=anchor)
@@ -84,7 +84,7 @@ def sealed(lines: list[Any], anchor: str) -> bytes:
 
 
 def examine(disk: MemoryDisk) -> None:
-    """List and read a folder as a start and a request do."""
+    """List and read a folder like a start and a request."""
     row = census.row_of(disk, RUN, "memory")
     if row is not None:
         assert row.summary.run_id == RUN
@@ -97,7 +97,7 @@ def examine(disk: MemoryDisk) -> None:
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(decisions, max_size=3), st.lists(steps, max_size=2))
 def test_lines_that_are_sound_and_wrong(control: list[Any], journal: list[Any]) -> None:
-    """A journal whose chain is right and whose lines are nonsense is damaged, and nothing worse."""
+    """A journal with a sound chain and nonsense in its lines is damaged, without any other error."""
     start = plain.encode(store_harness.start().to_json())
     anchor = plain.labelled_sha256(start)
     disk = disk_with(start__json=start, control__jsonl=sealed(control, anchor), steps__jsonl=sealed(journal, anchor))
@@ -108,7 +108,7 @@ def test_lines_that_are_sound_and_wrong(control: list[Any], journal: list[Any]) 
 @settings(max_examples=examples(80), deadline=None)
 @given(starts | values)
 def test_starts_that_are_wrong(start: Any) -> None:
-    """A start.json of any shape is a run's, or is told to be none."""
+    """A start.json of any shape is either a run's or refused."""
     examine(disk_with(start__json=plain.encode(start), control__jsonl=b"", steps__jsonl=b""))
 
 
@@ -116,7 +116,7 @@ def test_starts_that_are_wrong(start: Any) -> None:
 @given(manifests | values, st.lists(steps | values, max_size=3), st.dictionaries(st.just("a"), values))
 @example({"recipe_id": "a"}, [{"step_id": "a", "status": "done", "output_slot": [], "output_hash": ""}], {})
 def test_folders_by_hand_that_are_wrong(manifest: Any, lines: list[Any], slots: Any) -> None:
-    """A folder written by hand of any shape is listed, and its believable beginning is found."""
+    """A handmade folder of any shape is listed, and its trustworthy beginning is found."""
     content = b"".join(plain.encode(line) + b"\n" for line in lines)
     disk = disk_with(run__json=plain.encode(manifest), steps__jsonl=content, cache__json=plain.encode(slots))
     examine(disk)
@@ -132,7 +132,7 @@ def test_folders_by_hand_that_are_wrong(manifest: Any, lines: list[Any], slots: 
 
 @pytest.mark.parametrize("name", ["start.json", "steps.jsonl", "control.jsonl", "run.json", "events.jsonl"])
 def test_a_folder_in_place_of_a_file(name: str) -> None:
-    """A folder where a file should be is damage like any other."""
+    """A folder in place of a file is ordinary damage."""
     start = plain.encode(store_harness.start().to_json())
     files = {"start__json": start, "control__jsonl": b"", "steps__jsonl": b"", "run__json": b"{}", "events__jsonl": b""}
     del files[name.replace(".", "__")]

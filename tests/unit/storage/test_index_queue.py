@@ -1,4 +1,4 @@
-"""The index queue: rows are written together, a moment later, and whoever asks sees what was given before."""
+"""The index queue: rows are written together, a moment later, and a reader sees every row given before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LATER = "2026-02-10T14:32:00.000Z"
 
 
 class Database(MemoryIndex):
-    """An index that takes its time, notes what it was given, and can refuse it."""
+    """An index that is slow, records its rows, and can refuse them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Queue:
 
 @pytest.fixture
 async def queue() -> Any:
-    """Give a queue, and close it in the end."""
+    """Return a queue, and close it in the end."""
     made = Queue()
     await made.index.start()
     yield made
@@ -80,7 +80,7 @@ def row(run_id: str = "a", **facts: Any) -> IndexedRun:
 
 
 def place(receipt_id: str, offset: int = 0) -> ReceiptPlace:
-    """Return where a receipt lies."""
+    """Return the place of a receipt."""
     return ReceiptPlace(receipt_id=receipt_id, session_id="work", run_id="a", offset_bytes=offset)
 
 
@@ -90,7 +90,7 @@ def ids(found: list[stores.RunSummary]) -> list[str]:
 
 
 async def listed(queue: Queue) -> list[str]:
-    """Ask for all runs."""
+    """Return all runs."""
     return ids(await queue.index.list_runs(stores.RunQuery()))
 
 
@@ -98,7 +98,7 @@ async def listed(queue: Queue) -> list[str]:
 
 
 async def test_what_comes_within_a_moment_is_written_together(queue: Queue) -> None:
-    """A hundred runs that come, move and leave a receipt cost one transaction."""
+    """A hundred runs that come, move and leave a receipt need one transaction."""
     for number in range(100):
         await queue.index.put_run(row(f"r{number}"))
         await queue.index.move_soon(Transition.begin(f"r{number}", AT))
@@ -112,7 +112,7 @@ async def test_what_comes_within_a_moment_is_written_together(queue: Queue) -> N
 
 
 async def test_what_waits_is_written_without_being_asked_for(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other processes, too, see a row a moment after it came."""
+    """Other processes see a row a moment after it came, without a request for it."""
     monkeypatch.setattr(index_queue, "PAUSE_SECONDS", 0)
     await queue.index.put_run(row())
     await asyncio.wait_for(queue.database.written.wait(), 60)
@@ -121,7 +121,7 @@ async def test_what_waits_is_written_without_being_asked_for(queue: Queue, monke
 
 
 async def test_every_question_is_answered_after_what_was_given(queue: Queue) -> None:
-    """Lists, counts, keys and receipts know what waits."""
+    """Lists, counts, keys and receipts include the waiting rows."""
     await queue.index.put_run(row(idempotency_key="k", request_sha256="h"))
     found = [await listed(queue), ids(await queue.index.list_unfinished()), sorted(await queue.index.run_ids())]
     await queue.index.move_soon(Transition.begin("a", AT))
@@ -138,7 +138,7 @@ async def test_every_question_is_answered_after_what_was_given(queue: Queue) -> 
 
 
 async def test_a_move_that_must_be_exact_comes_after_those_that_wait(queue: Queue) -> None:
-    """A run that ended a moment ago can be resumed, and one that has not cannot."""
+    """A run that ended a moment ago can be resumed, and one that has not ended cannot."""
     await queue.index.put_run(row())
     refused = await queue.index.move(Transition.end("a", RunState.DONE, AT))
     await queue.index.move_soon(Transition.begin("a", AT))
@@ -150,7 +150,7 @@ async def test_a_move_that_must_be_exact_comes_after_those_that_wait(queue: Queu
 
 
 async def test_a_row_is_known_while_it_is_written(queue: Queue) -> None:
-    """Whoever asks for a run in the midst of a transaction waits for it."""
+    """A reader that asks for a run in the middle of a transaction waits for it."""
     queue.database.goes_on.clear()
     await queue.index.put_run(row())
     await queue.index.get_run("a")
@@ -170,7 +170,7 @@ async def test_a_row_is_known_while_it_is_written(queue: Queue) -> None:
 
 
 async def test_a_new_row_is_read_once_without_the_database(queue: Queue) -> None:
-    """A run that has just come is known though its row was written meanwhile; what changed it since is known too."""
+    """A new run is found although its row was written meanwhile, and so are its later changes."""
     await queue.index.put_run(row("a"))
     await queue.index.put_run(row("b"))
     await queue.index.flush()
@@ -181,7 +181,7 @@ async def test_a_new_row_is_read_once_without_the_database(queue: Queue) -> None
 
 
 async def test_a_receipt_that_comes_twice_lies_where_it_was_found_last(queue: Queue) -> None:
-    """A run that is opened again tells of the same receipts."""
+    """Of two places of one receipt the later is found, as when a run is opened again."""
     await queue.index.add_receipts([place("rcpt_1", 0), place("rcpt_2", 10)])
     await queue.index.add_receipts([place("rcpt_1", 20)])
     await queue.index.flush()
@@ -191,7 +191,7 @@ async def test_a_receipt_that_comes_twice_lies_where_it_was_found_last(queue: Qu
 
 
 async def test_a_removed_run_does_not_come_back(queue: Queue) -> None:
-    """A row that waits, or is just being written, is not written after its removal."""
+    """A row that waits, or is being written, is not written after its removal."""
     queue.database.goes_on.clear()
     await queue.index.put_run(row("a"))
     flushing = asyncio.create_task(queue.index.flush())
@@ -208,7 +208,7 @@ async def test_a_removed_run_does_not_come_back(queue: Queue) -> None:
 
 
 async def test_whoever_waits_does_not_wait_for_what_comes_later(queue: Queue) -> None:
-    """A reader is answered after two transactions at most, however much comes in meanwhile."""
+    """A reader is answered after two transactions at most, however many rows come meanwhile."""
     await queue.index.put_run(row("first"))
 
     async def keep_coming() -> None:
@@ -229,7 +229,7 @@ async def test_whoever_waits_does_not_wait_for_what_comes_later(queue: Queue) ->
 
 
 async def test_rows_that_are_refused_wait_and_are_written_in_the_end(queue: Queue) -> None:
-    """While the index refuses, reads go on and know as much as they can; then everything is written, in its order."""
+    """While the index refuses, reads return as much as they can; afterwards every row is written, in order."""
     await queue.index.put_run(row("old"))
     await queue.index.flush()
     queue.database.refuses = True
@@ -258,7 +258,7 @@ async def test_rows_that_are_refused_wait_and_are_written_in_the_end(queue: Queu
 
 
 async def test_a_row_that_the_database_cannot_hold_costs_no_other_its_place(tmp_path: Path) -> None:
-    """A text that is not Unicode is left out by itself; the runs of the same batch are found, and later ones too."""
+    """A text that is not Unicode is left out alone; the other runs of its batch, and later ones, are found."""
     database = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
     index = IndexQueue(database, DiskHealth())
     await index.start()
@@ -278,7 +278,7 @@ async def test_a_row_that_the_database_cannot_hold_costs_no_other_its_place(tmp_
 
 
 async def test_the_room_knows_whether_rows_can_be_written(queue: Queue) -> None:
-    """New runs are refused from the first refusal on, until what waits is written or nothing waits any more."""
+    """After a refused write, new runs are refused until all waiting rows are written or removed."""
     queue.database.refuses = True
     await queue.index.put_run(row())
     with pytest.raises(errors.StorageFault):
@@ -305,7 +305,7 @@ async def test_rows_are_tried_again_without_being_asked_for(queue: Queue, monkey
 
 
 async def test_a_reader_that_is_cut_off_loses_nothing(queue: Queue) -> None:
-    """What a cancelled reader was waiting for is written, or waits on."""
+    """The rows that a cancelled reader waited for are written, or continue to wait."""
     queue.database.goes_on.clear()
     queue.database.refuses = True
     await queue.index.put_run(row())
@@ -322,7 +322,7 @@ async def test_a_reader_that_is_cut_off_loses_nothing(queue: Queue) -> None:
 
 
 async def test_an_abandoned_queue_writes_nothing_more(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a killed process had not written yet is not written after its death either."""
+    """Rows that a killed process had not written are not written after its death."""
     monkeypatch.setattr(index_queue, "PAUSE_SECONDS", 0)
     await queue.index.put_run(row("a"))
     queue.index.abandon()
@@ -334,7 +334,7 @@ async def test_an_abandoned_queue_writes_nothing_more(queue: Queue, monkeypatch:
 
 
 async def test_rows_that_cannot_be_written_at_the_end_are_left_behind(queue: Queue) -> None:
-    """Closing does not fail for them: the next start finds the runs in their folders."""
+    """A close does not fail for rows that cannot be written: the next start finds the runs in their folders."""
     queue.database.refuses = True
     await queue.index.put_run(row())
     await queue.index.close()
@@ -342,7 +342,7 @@ async def test_rows_that_cannot_be_written_at_the_end_are_left_behind(queue: Que
     assert await queue.database.run_ids() == set()
 
 
-# -- any story
+# -- any sequence of events
 
 MOVES = ("begin", "wait", "pause", "queue", "done", "failed")
 
@@ -367,7 +367,7 @@ def move_of(name: str, run_id: str, at: str) -> Transition:
     )
 )
 async def test_a_queue_ends_where_single_writes_would(story: list[tuple[str, str]]) -> None:
-    """Whatever is joined, waits or is refused for a while: in the end each row is as if every write were its own."""
+    """Whatever is joined, waits or is refused for a while, each row ends as if every write were made alone."""
     queue, plain = Queue(), MemoryIndex()
     for number, (what, run_id) in enumerate(story):
         at = f"2026-02-10T15:00:{number:02}.000Z"
@@ -402,7 +402,7 @@ async def test_a_queue_ends_where_single_writes_would(story: list[tuple[str, str
 
 
 async def test_lists_show_what_cannot_be_written_now(queue: Queue) -> None:
-    """While rows cannot be written lists show them as they would be: filtered, in order, and page by page."""
+    """While rows cannot be written, lists show them as they would be: filtered, in order, and page by page."""
     for name in ("a", "c"):
         await queue.index.put_run(row(name))
     await queue.index.flush()

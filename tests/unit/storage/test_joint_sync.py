@@ -1,4 +1,4 @@
-"""What an earlier process left of many runs is made durable with one sync."""
+"""Runs that an earlier process left are made durable with one sync."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEW = MANY[:3]
 
 
 class WatchedDisk(MemoryDisk):
-    """Note which files are synced by themselves, and refuse the sync of all together."""
+    """Record which files are synced alone, and refuse the sync of all together."""
 
     def __init__(self, left: MemoryDisk) -> None:
         super().__init__(left._root, left._power_cuts)
@@ -36,7 +36,7 @@ class WatchedDisk(MemoryDisk):
 
 
 async def _left(run_ids: list[str]) -> tuple[MemoryStore, WatchedDisk]:
-    """Return the store that finds runs which a killed process had begun."""
+    """Return a store that finds runs which a killed process had begun."""
     store = MemoryStore(clock=clock.SystemClock())
     await store.start()
     for run_id in run_ids:
@@ -53,7 +53,7 @@ async def _left(run_ids: list[str]) -> tuple[MemoryStore, WatchedDisk]:
 
 
 async def test_many_runs_share_a_sync() -> None:
-    """No file of many runs is synced by itself, and a power cut after their opening takes nothing."""
+    """No file of many runs is synced alone, and a power cut after their opening takes no line."""
     store, disk = await _left(MANY)
     for run_id in MANY:
         await store.open(run_id)
@@ -66,7 +66,7 @@ async def test_many_runs_share_a_sync() -> None:
 
 
 async def test_a_few_runs_are_settled_one_by_one() -> None:
-    """The journals of a few runs are synced by themselves and read from the disk."""
+    """The journals of a few runs are synced one by one and read from the disk."""
     store, disk = await _left(FEW)
     for run_id in FEW:
         await store.open(run_id)
@@ -77,7 +77,7 @@ async def test_a_few_runs_are_settled_one_by_one() -> None:
 
 @pytest.mark.parametrize("refuses", [True, False])
 async def test_a_refused_sync_is_not_believed(refuses: bool) -> None:
-    """Where files cannot be synced together, each journal is synced by itself."""
+    """If files cannot be synced together, each journal is synced alone."""
     store, disk = await _left(MANY)
     disk.refuses = refuses
     await store.open(MANY[0])
@@ -88,7 +88,7 @@ async def test_a_refused_sync_is_not_believed(refuses: bool) -> None:
 
 
 async def test_the_shared_sync_covers_the_first_opening_alone() -> None:
-    """A run that this process had open is settled by itself when it is opened again."""
+    """A run that this process had open is synced alone when it is opened again."""
     store, disk = await _left(MANY)
     log = await store.open(MANY[0])
     await log.close()

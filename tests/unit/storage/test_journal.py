@@ -1,4 +1,4 @@
-"""The journal: the loop goes on while a sync takes its time, and whoever commits can be exchanged."""
+"""The journal: the event loop continues during a slow sync, and the committer can be exchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ANCHOR = plain.labelled_sha256(b"{}\n")
 
 
 class SharedLog:
-    """A committer that makes the lines of all journals durable at once, as a log over all runs would."""
+    """A committer that makes the lines of all journals durable at once, like a log over all runs."""
 
     def __init__(self) -> None:
         self.syncs: list[list[str]] = []
@@ -40,7 +40,7 @@ class SharedLog:
         asyncio.get_running_loop().call_soon(launch)
 
     def begin(self, commit: Commit, done: Callable[[BaseException | None], None]) -> None:
-        """Take a commit in; all that came in one turn share a sync."""
+        """Accept a commit; all commits of one turn share a sync."""
         if not self._begun:
             asyncio.get_running_loop().call_soon(self._sync)
         self._begun.append((commit, done))
@@ -53,7 +53,7 @@ class SharedLog:
 
 
 def context_over(disk: MemoryDisk | OsDisk, committer: object = None) -> StorageContext:
-    """Return what a journal needs."""
+    """Return the context that a journal needs."""
     workers = Inline()
     return StorageContext(
         disk=disk,
@@ -78,14 +78,14 @@ def journal_of(context: StorageContext, path: str) -> Journal:
 
 @pytest.fixture
 async def threads() -> AsyncIterator[Threads]:
-    """Give two threads, and end them."""
+    """Return two threads, and end them."""
     made = Threads(2, "test")
     yield made
     made.close()
 
 
 async def test_the_loop_goes_on_while_a_sync_takes_its_time(tmp_path: Path, threads: Threads) -> None:
-    """A slow sync holds up the caller of its line alone; lines that come meanwhile share the next one."""
+    """A slow sync delays only the caller of its line; lines that come meanwhile share the next one."""
     loop, hold, syncing, syncs = asyncio.get_running_loop(), threading.Event(), asyncio.Event(), []
 
     class Slow:
@@ -116,7 +116,7 @@ async def test_the_loop_goes_on_while_a_sync_takes_its_time(tmp_path: Path, thre
 
 
 async def test_journals_of_all_runs_can_share_a_sync() -> None:
-    """A committer over all runs needs nothing more than the seam: lines of many journals, one sync."""
+    """A committer over all runs fits the interface: lines of many journals, one sync."""
     shared, disk = SharedLog(), MemoryDisk()
     context = context_over(disk, shared)
     journals = [journal_of(context, f"j{number}") for number in range(5)]
@@ -128,7 +128,7 @@ async def test_journals_of_all_runs_can_share_a_sync() -> None:
 
 
 async def test_what_breaks_a_commit_without_the_disk_reaches_its_caller() -> None:
-    """An error that is no refusal of the disk is not hidden as one."""
+    """An error of a commit that is not a refusal of the disk reaches the caller unchanged."""
 
     class Broken(SharedLog):
         def begin(self, commit: Commit, done: Callable[[BaseException | None], None]) -> None:
@@ -142,7 +142,7 @@ async def test_what_breaks_a_commit_without_the_disk_reaches_its_caller() -> Non
 
 
 async def test_draining_waits_for_lines_whose_callers_went_away() -> None:
-    """A line once asked for is written before the file is let go of."""
+    """Draining writes the lines whose callers went away before the file is released."""
     disk = MemoryDisk()
     journal = journal_of(context_over(disk), "j")
     journal.append(b'{"n":1}').cancel()
@@ -153,7 +153,7 @@ async def test_draining_waits_for_lines_whose_callers_went_away() -> None:
 
 
 async def test_healing_keeps_every_confirmed_line(tmp_path: Path) -> None:
-    """If confirmed lines cannot be read any more healing fails, and the file stays as it is."""
+    """If confirmed lines can no longer be read, healing fails and the file stays unchanged."""
     context = context_over(OsDisk(tmp_path))
     journal = journal_of(context, "j")
     await journal.append(b'{"n":1}')
@@ -168,7 +168,7 @@ async def test_healing_keeps_every_confirmed_line(tmp_path: Path) -> None:
 
 
 async def test_a_closed_journal_says_so() -> None:
-    """After closing nothing is appended, and nobody takes that for a full disk."""
+    """An append after the close is refused, and not reported as a full disk."""
     context = context_over(MemoryDisk())
     journal = journal_of(context, "j")
     await journal.close()
@@ -180,7 +180,7 @@ async def test_a_closed_journal_says_so() -> None:
 
 
 async def test_threads_hand_results_and_errors_back(threads: Threads) -> None:
-    """A job's result comes back to the loop, and so does what it raises; the threads outlive both."""
+    """A job's result or error returns to the loop; the threads outlive both."""
 
     def fail() -> None:
         raise OSError("no")
@@ -193,7 +193,7 @@ async def test_threads_hand_results_and_errors_back(threads: Threads) -> None:
 
 
 async def test_threads_are_started_when_they_are_needed() -> None:
-    """Work one after the other uses one thread; work at the same time more, up to the limit."""
+    """Jobs in sequence use one thread; jobs at the same time use more, up to the limit."""
     threads = Threads(3, "test")
     for _ in range(5):
         await threads.run(lambda: None)

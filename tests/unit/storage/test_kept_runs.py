@@ -1,4 +1,4 @@
-"""Kept runs: of a run that was set aside, only what was written since is read, and what is found is the same."""
+"""Kept runs: of a run that was set aside, only newer lines are read, and the result is the same."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AT = "2026-02-10T14:31:00.000Z"
 
 @pytest.fixture
 async def keeper(tmp_path: Path) -> AsyncIterator[FolderStore]:
-    """Open a store that keeps what it reads, with one run."""
+    """Open a store that keeps the runs it has read, with one run."""
     store = writer_processes.store_in(tmp_path)
     await store.start(serve=False)
     store.keep_lines(1000)
@@ -42,7 +42,7 @@ async def keeper(tmp_path: Path) -> AsyncIterator[FolderStore]:
 
 @pytest.fixture
 async def other(tmp_path: Path, keeper: FolderStore) -> AsyncIterator[FolderStore]:
-    """Open a store of another process that keeps nothing."""
+    """Open a store of another process that keeps no run."""
     store = writer_processes.store_in(tmp_path)
     await store.start(serve=False)
     yield store
@@ -50,7 +50,7 @@ async def other(tmp_path: Path, keeper: FolderStore) -> AsyncIterator[FolderStor
 
 
 class Reads:
-    """How much is read of each file."""
+    """Count how many bytes are read of each file."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bytes: dict[str, int] = {}
@@ -83,13 +83,13 @@ async def step(store: FolderStore, key: str, output: Any = None) -> None:
 
 
 def same(found: stores.Loaded, wanted: stores.Loaded) -> None:
-    """Compare what two openings found."""
+    """Compare the results of two openings."""
     assert dataclasses.replace(found, decisions=wanted.decisions, emitted=wanted.emitted) == wanted
     assert found.decisions == wanted.decisions
 
 
 async def test_only_what_was_written_since_is_read(keeper: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opening a long run reads no more than opening a short one, and syncs nothing that it wrote itself."""
+    """Opening a long run reads no more than opening a short one, and syncs no line of its own."""
     for number in range(30):
         await step(keeper, f"s{number}", "x" * 1000)
     reads = Reads(monkeypatch)
@@ -105,7 +105,7 @@ async def test_only_what_was_written_since_is_read(keeper: FolderStore, monkeypa
 async def test_lines_of_other_processes_are_settled_and_found(
     keeper: FolderStore, other: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They may have died before their lines were on the disk; what was there before is not read again."""
+    """Lines of other processes, which may have died before a sync, are synced and found; earlier ones are not read."""
     mine = [f"mine{number}" for number in range(30)]
     for key in mine:
         await step(keeper, key, "x" * 1000)
@@ -122,7 +122,7 @@ async def test_lines_of_other_processes_are_settled_and_found(
 
 
 async def test_missing_events_are_looked_for_among_new_decisions_only(keeper: FolderStore, tmp_path: Path) -> None:
-    """However many decisions a run has, opening it costs a look at those that are new."""
+    """Opening a run checks only its new decisions for missing events, however many others it has."""
     for number in range(30):
         await step(keeper, f"s{number}")
     files = OsDisk(tmp_path)
@@ -137,7 +137,7 @@ async def test_missing_events_are_looked_for_among_new_decisions_only(keeper: Fo
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_what_is_found_is_what_a_whole_reading_finds(keeper: FolderStore, other: FolderStore, seed: int) -> None:
-    """Whoever wrote last, and whatever was decided."""
+    """A kept run equals one that is read as a whole, whichever process wrote last, and after any decisions."""
     chance, taken = random.Random(seed), 0
     for number in range(25):
         store = chance.choice([keeper, other])
@@ -159,7 +159,7 @@ async def test_what_is_found_is_what_a_whole_reading_finds(keeper: FolderStore, 
 
 
 async def act(log: FolderLog, what: str, number: int) -> None:
-    """Do one thing to a run, which is sent on first where it has ended."""
+    """Do one thing to a run, resuming it first if it has ended."""
     key = f"s{number}"
     if log.loaded.decisions.ended is not None:
         await log.decide(DecisionKind.RESUMED, {"dead": [], "overrides": {}})
@@ -186,7 +186,7 @@ async def act(log: FolderLog, what: str, number: int) -> None:
 async def test_a_line_is_read_without_those_before(
     keeper: FolderStore, other: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process reads each line that another one writes once, however long the run is."""
+    """A process reads each line of another one once, however long the run is."""
     for number in range(30):
         await step(other, f"s{number}", "x" * 1000)
     await keeper.read_lines(RUN, 28, 1)
@@ -200,7 +200,7 @@ async def test_a_line_is_read_without_those_before(
 async def test_lists_read_a_run_that_another_process_executes_for_a_share_of_the_time(
     keeper: FolderStore, other: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its journal grows with each step, and is read as a whole to check its row."""
+    """Lists seldom read a run that another process executes, since they read its growing journal as a whole."""
     times = itertools.count()
     monkeypatch.setattr(clock.SystemClock, "monotonic", lambda _: float(next(times)))
     log = await other.open(RUN)
@@ -217,7 +217,7 @@ async def test_lists_read_a_run_that_another_process_executes_for_a_share_of_the
 
 
 async def test_lines_that_are_gone_are_not_remembered(keeper: FolderStore, other: FolderStore, tmp_path: Path) -> None:
-    """What was read before does not stand in for what is there now."""
+    """Lines that were read before are not returned once they are gone."""
     for key in ("a", "b"):
         await step(other, key)
     assert [line.key for line in await keeper.read_lines(RUN, 0, 5)] == ["a", "b"]
@@ -231,7 +231,7 @@ async def test_lines_that_are_gone_are_not_remembered(keeper: FolderStore, other
 
 
 async def test_a_changed_line_is_found(keeper: FolderStore, other: FolderStore, tmp_path: Path) -> None:
-    """A line behind those that are kept is damage, as in a whole reading."""
+    """A changed line behind the kept ones is damage, as in a whole reading."""
     await step(keeper, "a")
     await (await keeper.open(RUN)).set_aside()
     await step(other, "b")
@@ -244,7 +244,7 @@ async def test_a_changed_line_is_found(keeper: FolderStore, other: FolderStore, 
 
 
 async def test_a_shorter_journal_is_read_as_a_whole(keeper: FolderStore, tmp_path: Path) -> None:
-    """Lines that are gone are missed, not remembered."""
+    """Lines that are gone are missing, and not remembered."""
     await step(keeper, "a")
     await step(keeper, "b")
     log = await keeper.open(RUN)
@@ -261,7 +261,7 @@ async def test_a_shorter_journal_is_read_as_a_whole(keeper: FolderStore, tmp_pat
 
 
 async def test_so_many_lines_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run that was opened longest ago is forgotten first."""
+    """Of too many kept runs the one that was opened longest ago is forgotten first."""
     store = writer_processes.store_in(tmp_path)
     await store.start(serve=False)
     store.keep_lines(12)

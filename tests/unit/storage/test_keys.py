@@ -1,4 +1,4 @@
-"""The file of the keys: read strictly, replaced durably, and whole after the death of the machine at any write."""
+"""The file of the keys: read strictly, replaced durably, and whole after a machine's death at any write."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ KEY = {"name": "ada", "role": "viewer", "created_at": AT, "secrets": [{"sha256":
 
 
 class Dark(BaseException):
-    """The power is gone."""
+    """The power is off."""
 
 
 def go_dark() -> None:
-    """Stand for a loss of power."""
+    """Simulate a loss of power."""
     raise Dark
 
 
@@ -42,7 +42,7 @@ async def opened(disk: MemoryDisk) -> tuple[MemoryStore, Keys]:
 
 
 async def live(disk: MemoryDisk, states: list[Any]) -> None:
-    """Make four changes, and note the keys as they are after each that was confirmed."""
+    """Make four changes, and record the keys after each confirmed one."""
     store, keys = await opened(disk)
     states.append(seen(keys))
     for change in (
@@ -60,7 +60,7 @@ async def live(disk: MemoryDisk, states: list[Any]) -> None:
 
 
 def seen(keys: Keys) -> list[Any]:
-    """Return what the list shows of the keys."""
+    """Return the keys that the list shows."""
     return [(key.name, key.rotates_until) for key in keys.list()]
 
 
@@ -68,7 +68,7 @@ def writes() -> list[Operation]:
     """Return the operations of an undisturbed life on the two files."""
     disk = FragileDisk()
     asyncio.run(live(disk, []))
-    # What comes before makes the folders of a new data directory.
+    # The operations before these make the folders of a new data directory.
     first = next(number for number, each in enumerate(disk.story) if "orders" in each.path)
     found = disk.story[first:]
     assert len(found) > 12
@@ -86,7 +86,7 @@ def shape(state: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("at", [*writes(), END], ids=str)
 @pytest.mark.parametrize("trouble", [Trouble.POWER_LOSS, Trouble.ENOSPC, Trouble.EIO])
 def test_confirmed_changes_survive_any_trouble(trouble: Trouble, at: Operation) -> None:
-    """After a loss of power, or a refused write, every confirmed change is there, and each change has its entry."""
+    """After a loss of power or a refused write, every confirmed change is kept, and each change has its entry."""
     states: list[Any] = []
     disk = FragileDisk(trouble, at, go_dark)
     try:
@@ -126,7 +126,7 @@ def test_confirmed_changes_survive_any_trouble(trouble: Trouble, at: Operation) 
     ],
 )
 def test_a_broken_file_is_refused_with_the_place(tmp_path: Path, content: str, place: str) -> None:
-    """A service does not start over a file that it cannot trust, and says what is wrong where."""
+    """A service does not start with a broken file, and reports the flaw and its place."""
     (tmp_path / FILE).write_text(content)
     with pytest.raises(errors.ConfigurationError, match=r"keys\.json") as refused:
         KeyRing(tmp_path, clock.FakeClock()).check()
@@ -136,7 +136,7 @@ def test_a_broken_file_is_refused_with_the_place(tmp_path: Path, content: str, p
 
 
 def test_a_file_that_cannot_be_read_now_changes_nothing(tmp_path: Path) -> None:
-    """Keys known before count on while the file cannot be read, or a person has broken it, and follow it afterwards."""
+    """Known keys remain valid while the file cannot be read or is broken; afterwards the keys follow the file."""
     time = clock.FakeClock()
     ring = KeyRing(tmp_path, time)
     (tmp_path / FILE).write_text(json.dumps({"version": 1, "keys": [KEY]}))

@@ -1,4 +1,4 @@
-"""Kills: a process that is killed between any two writes has lost nothing that it answered."""
+"""Kills: a process killed between any two writes has lost no answered change."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from tests.conformance.store_harness import RUN, SESSION
 from tests.unit.storage import writer_processes
 
 ELSEWHERE = ("adopt", "heal", "cut", "repair", "inherit", "project_file")
-"""Writes that an undisturbed life does not make; the conformance suite kills them in memory, and a test of the service
-those of files of the project: budgets, policies, prices and keys.
+"""Points of writes that an undisturbed life does not make.
+
+The conformance suite kills at them in memory, and a test of the service at those of the project's files: budgets,
+policies, prices and keys.
 """
 
 RARELY = {"storage.commit.before_restore", "storage.create.before_sync", "storage.create.after_sync"}
-"""What happens after a power cut, or while the commit log fails."""
+"""Points that are passed after a power cut, or while the commit log fails."""
 
 
 @pytest.fixture(
@@ -36,7 +38,7 @@ RARELY = {"storage.commit.before_restore", "storage.create.before_sync", "storag
     params=[pytest.param(1, id="first passings"), pytest.param(1000, id="every passing", marks=pytest.mark.slow)],
 )
 def swept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Live lives that end at the first passing of each point, or at every one."""
+    """Run lives that end at the first passing of each point, or at every one."""
     folder = tmp_path_factory.mktemp("lives")
     command = [sys.executable, "-m", "tests.unit.storage.writer_processes", str(folder), str(request.param)]
     done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, check=False)
@@ -47,7 +49,7 @@ def swept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_every_point_of_a_life_is_a_place_to_die(swept: list[dict[str, Any]]) -> None:
-    """Each listed point killed a process; a further passing of it may be spared where two writes became one."""
+    """Each listed point killed a process; a later passing may be left out where two writes became one."""
     expected = {point for point in crash_points.POINTS if point.split(".")[1] not in ELSEWHERE} - RARELY
 
     assert {life["point"] for life in swept if life["signal"] == 9} == expected
@@ -55,7 +57,7 @@ def test_every_point_of_a_life_is_a_place_to_die(swept: list[dict[str, Any]]) ->
 
 
 def test_no_manifest_on_disk_is_newer_than_the_slots(swept: list[dict[str, Any]]) -> None:
-    """For every point: what run.json says of a run's last step, cache.json beside it holds."""
+    """For every point, cache.json contains the slots of the last step in run.json."""
     compared = 0
     for life in swept:
         folder = Path(life["place"]) / layout.run_folder(RUN)
@@ -68,7 +70,7 @@ def test_no_manifest_on_disk_is_newer_than_the_slots(swept: list[dict[str, Any]]
 
 
 async def test_what_was_answered_is_there_after_a_kill(swept: list[dict[str, Any]]) -> None:
-    """For every point: answered creations, steps, decisions, issues, plans and deletions hold; the run can go on."""
+    """For every point, answered creations, steps, decisions, issues, plans and deletions are kept; a run continues."""
     answers: set[str] = set()
     for life in swept:
         place = Path(life["place"])
@@ -88,7 +90,7 @@ async def test_what_was_answered_is_there_after_a_kill(swept: list[dict[str, Any
 
 
 async def check(store: Any, told: list[str]) -> None:
-    """Compare what is on disk with what was answered."""
+    """Compare the disk with the answers."""
     found = await store.create(store_harness.start("second", **writer_processes.KEY))
     unfinished = [run.run_id for run in await store.list_unfinished()]
     if "deleted" in told or not found.existed:
@@ -122,7 +124,7 @@ async def check(store: Any, told: list[str]) -> None:
 
 
 async def check_plan(store: Any, told: list[str]) -> None:
-    """Find the plan as it was answered, or as it was to become then, and the one that was removed gone."""
+    """Check that the plan is the answered one, or the next one, and that the removed plan is gone."""
     answered = sum(name.startswith("plan ") for name in told)
     found = await store.plans.get("sp_1")
     passing = await store.plans.get("sp_2")
@@ -134,7 +136,7 @@ async def check_plan(store: Any, told: list[str]) -> None:
 
 
 async def check_continued(store: Any, keys: list[str]) -> None:
-    """Open the run, find its projections completed, and go on with it."""
+    """Open the run, check that its projections are complete, and continue the run."""
     log = await store.open(RUN)
     await log.flush()
     positions = [event.data["position"] for event in await store.read_events(RUN) if event.type == "step.finished"]
@@ -152,7 +154,7 @@ async def check_continued(store: Any, keys: list[str]) -> None:
 
 
 async def check_deleted(store: Any) -> None:
-    """Find nothing of the run but its receipts."""
+    """Check that only the receipts of a deleted run are left."""
     with pytest.raises(errors.NotFound):
         await store.read(RUN)
     assert [run.run_id for run in await store.list_runs(RunQuery())] == ["second"]

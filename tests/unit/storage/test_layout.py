@@ -12,7 +12,7 @@ from app.storage import layout
 
 @given(st.text(max_size=400))
 def test_a_text_becomes_a_name_in_its_folder(text: str) -> None:
-    """Whatever the text, its name is short, plain and visible, and stands for itself when it is asked for again."""
+    """Any text becomes a short, plain and visible name, which is its own name when it is asked for again."""
     name = layout.file_name(text)
 
     assert 0 < len(name.encode()) <= 200
@@ -25,7 +25,7 @@ def test_a_text_becomes_a_name_in_its_folder(text: str) -> None:
 
 @given(st.from_regex(r"[A-Za-z0-9_#@+=,~\[\]-][A-Za-z0-9._#@+=,~\[\]-]{0,80}", fullmatch=True))
 def test_a_safe_text_is_its_own_name(text: str) -> None:
-    """Names that can lie in a folder as they are do."""
+    """A text that is a safe file name stays unchanged."""
     assert layout.file_name(text) == text
 
 
@@ -37,7 +37,7 @@ def test_different_texts_have_different_names(one: str, other: str) -> None:
 
 
 def test_a_long_name_keeps_its_ending() -> None:
-    """What people read first and last of a long name stays."""
+    """The beginning and the ending of a long name, which people read first, are kept."""
     name = layout.file_name("a" * 500 + ".1.prompt.md")
 
     assert name.startswith("aaaa")
@@ -47,13 +47,13 @@ def test_a_long_name_keeps_its_ending() -> None:
 
 @pytest.mark.parametrize("run_id", ["", ".", "..", "a/b", "a" * 65, "ü", "a\n", "a b", "\0"])
 def test_what_is_no_run_id_is_no_run(run_id: str) -> None:
-    """An id that no run can have is not found, and reaches no path."""
+    """An invalid run id is not found, and reaches no path."""
     with pytest.raises(errors.NotFound):
         layout.run_folder(run_id)
 
 
 def test_names_beside_runs_are_no_runs() -> None:
-    """What lies among the run folders and is none is passed over."""
+    """Other names among the run folders are skipped."""
     names = [".trash", ".new-a", ".room", "a b", "20260210T143000Z-abc123", "run_abc"]
 
     assert layout.run_ids(names) == ["20260210T143000Z-abc123", "run_abc"]
@@ -61,5 +61,5 @@ def test_names_beside_runs_are_no_runs() -> None:
 
 
 def test_the_link_to_the_newest_run_is_no_run() -> None:
-    """Whoever lists the folders of runs passes over the link that a command line keeps beside them."""
+    """A list of the run folders skips the link to the newest run, which a command line keeps beside them."""
     assert layout.run_ids(["r1", "latest", ".trash", ".new-r2"]) == ["r1"]

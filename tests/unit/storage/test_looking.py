@@ -1,4 +1,4 @@
-"""Looking at a run that is being written: its files are read one after the other, and may not be of one moment."""
+"""Reading a run that is being written: its files are read one after the other, maybe not at one moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS, CONTROL = f"runs/{RUN}/steps.jsonl", f"runs/{RUN}/control.jsonl"
 
 
 class Moving(MemoryDisk):
-    """A disk on which a run goes on whenever one of its journals has been read."""
+    """A disk on which a run continues after each read of one of its journals."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,13 +30,13 @@ class Moving(MemoryDisk):
         return content
 
     def becomes(self, files: dict[str, bytes]) -> None:
-        """Put files in place of what was there."""
+        """Replace the content of files."""
         for path, content in files.items():
             self.write(path, content, sync=True)
 
 
 async def lived() -> tuple[Moving, list[dict[str, bytes]]]:
-    """Return the disk of a run that failed, was resumed, failed again, and how its journals were at each moment."""
+    """Return the disk of a run that failed, was resumed and failed again, and its journals at each moment."""
     disk, moments = Moving(), list[dict[str, bytes]]()
     store = MemoryStore(clock=clock.FakeClock(), disk=disk)
     await store.start(serve=False)
@@ -62,7 +62,7 @@ async def lived() -> tuple[Moving, list[dict[str, bytes]]]:
 @pytest.mark.parametrize("begin", range(9))
 @pytest.mark.parametrize("stride", [1, 2, 3])
 async def test_a_run_that_goes_on_meanwhile_is_not_taken_for_damaged(begin: int, stride: int) -> None:
-    """Whatever is written between the readings of two journals, nobody is told that a sound run is damaged."""
+    """A sound run is never reported as damaged, even if lines are written between the reads of its two journals."""
     disk, moments = await lived()
     disk.becomes(moments[begin])
     disk.to_come = moments[begin + stride :: stride]
@@ -72,7 +72,7 @@ async def test_a_run_that_goes_on_meanwhile_is_not_taken_for_damaged(begin: int,
 
 
 async def test_damage_stays_damage() -> None:
-    """What is the same when it is read again is believed."""
+    """Damage that is found again in a second read is reported."""
     disk, moments = await lived()
     disk.becomes({STEPS: moments[0][STEPS]})
     found = authority.read(disk, RUN)

@@ -1,4 +1,4 @@
-"""Session plans on disks: thousands of them, power that is lost, and disks that refuse."""
+"""Session plans on disks: thousands of them, losses of power, and disks that refuse."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MANY = 5_000
 
 
 def written(place: Path, count: int) -> None:
-    """Write plans as a person does, each a second newer than the one before."""
+    """Write plans like a person, each a second newer than the one before."""
     for number in range(count):
         folder = place / layout.PLANS / f"sp_{number:04}"
         folder.mkdir(parents=True)
@@ -35,7 +35,7 @@ def written(place: Path, count: int) -> None:
 
 
 class Counting:
-    """A disk that counts what is asked of it."""
+    """A disk that counts its calls."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -47,7 +47,7 @@ class Counting:
 
 
 async def test_thousands_are_listed_without_being_read_again(tmp_path: Path) -> None:
-    """A list of five thousand plans reads each file once, and after that only what has changed."""
+    """A list of five thousand plans reads each file once, and later only the changed files."""
     written(tmp_path, MANY)
     store = writer_processes.store_in(tmp_path)
     await store.start()
@@ -69,7 +69,7 @@ async def test_thousands_are_listed_without_being_read_again(tmp_path: Path) -> 
 
 
 async def test_a_plan_is_read_again_only_when_its_file_has_changed(tmp_path: Path) -> None:
-    """What was put or read is not read again; what somebody has changed or removed by hand is seen at once."""
+    """A written or read plan is not read again; a change or removal by hand is seen at once."""
     store = writer_processes.store_in(tmp_path)
     await store.start()
     try:
@@ -99,7 +99,7 @@ class Dying:
         self._left = passings
 
     def reach(self, point: str) -> None:
-        """Die, or come nearer to it."""
+        """Die, or count down to it."""
         self._left -= 1
         if self._left == 0:
             raise store_harness.Died
@@ -111,7 +111,7 @@ def version(revision: int) -> Plan:
 
 
 async def life(disk: MemoryDisk, begin: int, passings: int) -> tuple[MemoryStore, int]:
-    """Write versions of a plan until death, and return the last one that was acknowledged."""
+    """Write versions of a plan until death, and return the last acknowledged one."""
     store = MemoryStore(clock=clock.FakeClock(), probes=Dying(passings), disk=disk)
     acknowledged = begin
     with contextlib.suppress(store_harness.Died, errors.StorageFault):
@@ -124,7 +124,7 @@ async def life(disk: MemoryDisk, begin: int, passings: int) -> tuple[MemoryStore
 
 @pytest.mark.parametrize("seed", range(40))
 async def test_a_power_cut_leaves_the_old_or_the_new(seed: int) -> None:
-    """Whatever a disk keeps of what was not synced, the plan is the one that was acknowledged last, or the next one."""
+    """After a power cut the plan is the one acknowledged last or the next one, for any loss of unsynced data."""
     chance = random.Random(seed)
     disk: MemoryDisk = power_cuts.ForgetfulDisk(chance, 0.0)
     acknowledged = 0
@@ -145,7 +145,7 @@ async def test_a_power_cut_leaves_the_old_or_the_new(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 async def test_a_failing_disk_leaves_whole_plans(seed: int) -> None:
-    """On a disk that now and then refuses, a plan is always one of those that were to be kept."""
+    """On a disk that sometimes refuses, a plan is always one of the versions that were to be kept."""
     chance = random.Random(seed)
     disk = power_cuts.ForgetfulDisk(chance, 0.0)
     store = MemoryStore(clock=clock.FakeClock(), disk=disk)

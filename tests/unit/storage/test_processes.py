@@ -1,4 +1,4 @@
-"""Several processes on one data directory: what one makes or holds, the others neither repeat nor touch."""
+"""Several processes on one data directory: none repeats or touches what another makes or holds."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ sys.stdin.read()
 
 
 class Watched(OsDisk):
-    """A disk on which something happens once a folder has been let go of."""
+    """A disk that calls a function once a folder has been released."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -83,7 +83,7 @@ class _Watched:
 
 
 class Swept(FolderStore):
-    """A store beside which a service starts just before the first new folder is held."""
+    """A store beside which a service starts just before the first new folder is locked."""
 
     def __init__(self, place: Path) -> None:
         directory = DataDirectory(place, clock=clock.SystemClock(), ids=clock.RandomIds())
@@ -111,7 +111,7 @@ class _SweptDisk(OsDisk):
 
 
 class ReadsNoted(FolderStore):
-    """A store that notes every file it reads."""
+    """A store that records every file it reads."""
 
     def __init__(self, place: Path) -> None:
         directory = DataDirectory(place, clock=clock.SystemClock(), ids=clock.RandomIds())
@@ -119,7 +119,7 @@ class ReadsNoted(FolderStore):
         self.disk = _NotingDisk(place)
 
     def read_of(self, run_id: str) -> list[str]:
-        """Return the paths in the folder of a run that were read until now."""
+        """Return the paths in the folder of a run that were read so far."""
         return [path for path in self.disk.looked_at if path.startswith(f"{layout.run_folder(run_id)}/")]
 
     def _prepare(self) -> tuple[StorageContext, str]:
@@ -148,7 +148,7 @@ def started(program: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 async def test_processes_make_one_run_for_one_key(tmp_path: Path) -> None:
-    """Equal requests in several processes at once make one run each, all listed, each with its receipt."""
+    """Equal requests in several processes at once make one run each, listed once, with its receipt."""
     store = writer_processes.store_in(tmp_path)
     await store.start()
     processes = [started(CREATE, str(tmp_path), name) for name in ("one", "two", "three")]
@@ -163,7 +163,7 @@ async def test_processes_make_one_run_for_one_key(tmp_path: Path) -> None:
 
 
 async def test_what_a_living_process_builds_is_not_swept(tmp_path: Path) -> None:
-    """The start of a service removes half-built runs of dead processes only."""
+    """The start of a service removes only the half-built runs of dead processes."""
     store = writer_processes.store_in(tmp_path)
     await store.start()
     await store.close()
@@ -183,7 +183,7 @@ async def test_what_a_living_process_builds_is_not_swept(tmp_path: Path) -> None
 
 
 async def test_what_is_swept_before_it_is_held_is_built_again(tmp_path: Path) -> None:
-    """A service that starts between the making of a new run's folder and the holding of it costs nobody that run."""
+    """A run is still made if a service starts between the creation and the locking of its folder."""
     store = Swept(tmp_path)
     await store.start()
     await store.create(store_harness.start())
@@ -195,7 +195,7 @@ async def test_what_is_swept_before_it_is_held_is_built_again(tmp_path: Path) ->
 
 
 async def test_finished_runs_are_not_read_at_start(tmp_path: Path) -> None:
-    """A start reads unfinished rows and folders without one; what has ended and has its row is left alone."""
+    """A start reads unfinished rows and folders without one, but not ended runs that have their rows."""
     store = writer_processes.store_in(tmp_path)
     await store.start()
     for name in ("ended", "going"):
@@ -219,7 +219,7 @@ async def test_finished_runs_are_not_read_at_start(tmp_path: Path) -> None:
 
 
 async def test_a_service_has_its_log_from_the_moment_it_is_let_in(tmp_path: Path) -> None:
-    """A process beside it that has recovered lets go of the commit log before the next one may look for it."""
+    """A process that has recovered beside a service releases the commit log before the next service may look for it."""
     disk = Watched(tmp_path)
     for folder in layout.FOLDERS:
         disk.add_folder(folder)

@@ -11,20 +11,20 @@ from tests.conformance.store_harness import RUN
 
 
 class Broken:
-    """Probes with a bug that shows once."""
+    """Probes with a bug that occurs once."""
 
     def __init__(self) -> None:
         self.has_failed = False
 
     def reach(self, point: str) -> None:
-        """Fail where the first receipt is about to be indexed."""
+        """Fail just before the first receipt is indexed."""
         if point == "storage.receipt.before_row" and not self.has_failed:
             self.has_failed = True
             raise RuntimeError("a bug")
 
 
 async def test_a_write_that_fails_behind_the_files_is_told_and_repeated() -> None:
-    """Whoever waits for a write hears of its failure, and the next one completes it."""
+    """A waiting caller gets the error of a failed write, and the next write completes it."""
     store = memory_store.MemoryStore(clock=clock.FakeClock(), probes=Broken())
     await store.start()
     await store.create(store_harness.start())

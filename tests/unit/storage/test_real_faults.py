@@ -23,7 +23,7 @@ ALL = [f"s{number}" for number in range(refusals.STEPS)]
 
 
 def told(*command: str) -> dict[str, Any]:
-    """Run the refused process and return what it tells."""
+    """Run the refusing process and return its output."""
     done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
@@ -32,7 +32,7 @@ def told(*command: str) -> dict[str, Any]:
 
 
 def test_a_write_that_the_system_cuts_short_is_repeated(tmp_path: Path) -> None:
-    """Where a file may not grow any further, the half-written line is not counted and is appended after healing."""
+    """If a file may not grow any further, the half-written line is not counted and is appended after healing."""
     found = told(sys.executable, "-m", "tests.unit.storage.refusals", str(tmp_path / "d"), "limit")
 
     assert len(found["faults"]) == 1
@@ -43,7 +43,7 @@ def test_a_write_that_the_system_cuts_short_is_repeated(tmp_path: Path) -> None:
 
 
 def traced(tmp_path: Path, file: str, call: str, error: str, how: str) -> dict[str, Any]:
-    """Let the seventh call of its kind on a file fail, and return what the process tells."""
+    """Let the seventh call of its kind on a file fail, and return the process's output."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed (apt-get install strace)")
     place = tmp_path / "d"
@@ -58,7 +58,7 @@ def traced(tmp_path: Path, file: str, call: str, error: str, how: str) -> dict[s
 @pytest.mark.parametrize("call", ["fdatasync", "write"])
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 def test_a_call_that_the_system_fails_is_repeated(tmp_path: Path, call: str, error: str) -> None:
-    """A failed sync or write of a journal costs no line and makes none double."""
+    """A failed sync or write of a journal loses no line and duplicates none."""
     found = traced(tmp_path, f"runs/{store_harness.RUN}/steps.jsonl", call, error, "plain")
 
     assert [fault["errno"] for fault in found["faults"]] == [error]
@@ -70,7 +70,7 @@ def test_a_call_that_the_system_fails_is_repeated(tmp_path: Path, call: str, err
 @pytest.mark.parametrize("call", ["fdatasync", "write"])
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 def test_a_commit_log_that_fails_is_done_without(tmp_path: Path, call: str, error: str) -> None:
-    """While the log cannot be written or synced each file is synced by itself, and no step notices."""
+    """While the log cannot be written or synced, each file is synced alone, and no step is affected."""
     found = traced(tmp_path, "commits/1.log", call, error, "shared")
 
     assert found["faults"] == []
@@ -81,7 +81,7 @@ def test_a_commit_log_that_fails_is_done_without(tmp_path: Path, call: str, erro
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a disk of one megabyte, where that is allowed."""
+    """Mount a disk of one megabyte, if that is allowed."""
     place = tmp_path / "small"
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
@@ -95,7 +95,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def test_a_full_disk_parks_and_goes_on(small_disk: Path) -> None:
-    """On a disk that is full a step waits, new runs are refused, reads go on; with room again nothing is missing."""
+    """On a full disk a step waits, new runs are refused, and reads continue; with room again no line is missing."""
     ballast = small_disk / "ballast"
 
     def fill() -> None:
@@ -115,7 +115,7 @@ async def test_a_full_disk_parks_and_goes_on(small_disk: Path) -> None:
 
 
 async def test_a_full_disk_takes_no_new_run(small_disk: Path) -> None:
-    """Creation on a full disk is refused and leaves nothing; with room again it succeeds."""
+    """Creation on a full disk is refused and leaves no file; with room again it succeeds."""
     store = writer_processes.store_in(small_disk / "d")
     await store.start()
     ballast = small_disk / "ballast"
@@ -137,13 +137,13 @@ async def test_a_full_disk_takes_no_new_run(small_disk: Path) -> None:
 
 
 async def test_a_process_without_descriptors_reads_nothing_and_loses_nothing(tmp_path: Path) -> None:
-    """Where the system itself has no descriptor left a run is unreadable; with the next one free it is as it was."""
+    """While no descriptor is free, a run is unreadable; with the next free one it is complete."""
     store = writer_processes.store_in(tmp_path / "d")
     await store.start(serve=False)
     await store.create(store_harness.start())
     await (await store.open(store_harness.RUN)).close()
     before = await store.read(store_harness.RUN)
-    # What was read of an unchanged run needs no descriptor.
+    # Kept lines of an unchanged run need no descriptor.
     os.utime(tmp_path / "d" / "runs" / store_harness.RUN / "steps.jsonl")
     usual = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.open("/dev/null", os.O_RDONLY)

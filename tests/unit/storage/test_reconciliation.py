@@ -1,4 +1,4 @@
-"""Reconciliation beside other processes: what one of them does between its reading and its writing is not undone."""
+"""Reconciliation beside other processes: what one does between its read and its write is not undone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.conformance.store_harness import RUN
 
 
 class Meddled(SqlIndex):
-    """Rows, with something that happens once before one is written in place of another, or after one has moved."""
+    """Rows with a disturbance once before one is written in place of another, or after one has moved."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -62,7 +62,7 @@ class Process:
         self.store = FolderStore(directory, self.index, clock=clock.SystemClock())
 
     async def resume(self) -> None:
-        """Send the run on and let go of it."""
+        """Resume the run and release it."""
         log = await self.store.open(RUN)
         await log.decide(DecisionKind.RESUMED, {"dead": []})
         await log.close()
@@ -70,7 +70,7 @@ class Process:
 
 @pytest.fixture
 async def owner(tmp_path: Path) -> AsyncIterator[Process]:
-    """Give a process whose run has ended, and which died before its row said so."""
+    """Return a process whose run has ended, and which died before its row was updated."""
     made = Process(tmp_path)
     await made.store.start(serve=False)
     await made.store.create(store_harness.start(owner="process"))
@@ -83,7 +83,7 @@ async def owner(tmp_path: Path) -> AsyncIterator[Process]:
 
 @pytest.fixture
 async def other(tmp_path: Path, owner: Process) -> AsyncIterator[Process]:
-    """Give another process there."""
+    """Return another process on the same directory."""
     made = Process(tmp_path)
     await made.store.start(serve=False)
     yield made
@@ -91,14 +91,14 @@ async def other(tmp_path: Path, owner: Process) -> AsyncIterator[Process]:
 
 
 async def test_a_row_catches_up_with_an_ending(owner: Process, other: Process) -> None:
-    """The row of a run whose process died behind its ending is finished by whoever compares next."""
+    """The row of a run whose process died after its ending is completed by the next comparison."""
     await other.store.list_unfinished()
 
     assert (await owner.store.summary(RUN)).status == "failed"
 
 
 async def test_nobody_resumes_a_run_while_its_ending_is_written_to_its_row(owner: Process, other: Process) -> None:
-    """Between the reading of the folder and the writing of the row a resume is refused, and shown when made again."""
+    """A resume between the read of the folder and the write of the row is refused, and works when repeated."""
     refused: list[str] = []
 
     async def resume() -> None:
@@ -117,7 +117,7 @@ async def test_nobody_resumes_a_run_while_its_ending_is_written_to_its_row(owner
 
 
 async def test_a_run_that_is_being_resumed_is_not_shown_finished(owner: Process, other: Process) -> None:
-    """While a resume has moved the row and not yet written its line, the ending on disk is no longer believed."""
+    """While a resume has moved the row and not yet written its line, the ending on disk is not copied to the row."""
     owner.index.after_move = other.store.list_unfinished
     await owner.resume()
 
@@ -152,7 +152,7 @@ class Dying(MemoryIndex):
 
 @pytest.mark.parametrize("writes", [0, 1, 2])
 async def test_an_index_that_was_begun_anew_is_completed(writes: int) -> None:
-    """Wherever a start is cut off that makes every row anew, the next one finds all that the folders tell."""
+    """If a start that makes every row anew is cut off anywhere, the next one finds all runs of the folders."""
     first = MemoryStore(clock=clock.FakeClock())
     await first.start()
     await first.create(store_harness.start())
@@ -180,7 +180,7 @@ async def test_an_index_that_was_begun_anew_is_completed(writes: int) -> None:
 
 
 async def test_an_ended_run_whose_row_was_taken_back_is_shown_as_it_ended(tmp_path: Path) -> None:
-    """What a power cut takes from the rows is not shown: before its engine has opened a run, its journal counts."""
+    """An ended run whose row a power cut has taken back is shown by its journal until an engine opens it."""
     before = Process(tmp_path)
     await before.store.start(serve=False)
     await before.store.create(store_harness.start())

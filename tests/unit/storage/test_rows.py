@@ -1,4 +1,4 @@
-"""Rows: each column of each table of the index is written and read by the one mapping."""
+"""Rows: one mapping writes and reads each column of each table of the index."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ ISSUE = issues.IssueSummary(
     ids=["runs", "run_usage", "run_labels", "receipts", "issues"],
 )
 def test_every_column_is_written(table: type[sqlmodel.SQLModel], written: dict[str, Any]) -> None:
-    """What is written of a value are the columns of its table, all of them and no others."""
+    """Exactly the columns of its table are written of a value."""
     assert set(written) == set(table.model_fields)
 
 
 def test_every_column_is_read() -> None:
-    """A value that was written is read as it was, with every field."""
+    """A written value is read back with every field."""
     run, receipt, issue = rows.run_values(RUN), rows.receipt_values(RECEIPT), rows.issue_values(ISSUE)
     labels = {label["name"]: label["value"] for label in rows.label_values(RUN.summary)}
 
@@ -100,7 +100,7 @@ def test_every_column_is_read() -> None:
 
 @pytest.mark.parametrize("value", [RUN.summary, RECEIPT, ISSUE], ids=["run", "receipt", "issue"])
 def test_every_field_is_tried(value: Any) -> None:
-    """The values above have no field at its default, so that a column which is left out cannot pass."""
+    """The values above have no field at its default, so that a missing column would be noticed."""
     optional = (field for field in dataclasses.fields(value) if field.name != "unreadable")
 
     assert all(getattr(value, field.name) not in (field.default, None, "", False) for field in optional)

@@ -1,4 +1,4 @@
-"""The index in a database: its migrations, its constraints, and how it behaves where the file does not."""
+"""The index in a database: its migrations, its constraints, and its behaviour where SQLite differs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ AT = "2026-02-10T14:30:00.000Z"
 
 @pytest.fixture
 async def made(tmp_path: Path) -> AsyncIterator[SqlIndex]:
-    """Give an index over a new file."""
+    """Return an index over a new file."""
     made = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
     await made.start()
     yield made
@@ -49,7 +49,7 @@ def row(name: str = "r1", status: states.RunState = states.RunState.PENDING, **f
 
 
 def schema(connection: sqlalchemy.Connection) -> set[str]:
-    """Return every table and index as the database keeps it, without spaces and quotes."""
+    """Return every table and index of the database, without spaces and quotes."""
     rows = connection.exec_driver_sql(
         "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name <> 'alembic_version'"
     )
@@ -62,7 +62,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 def migrated(path: Path) -> sqlalchemy.Engine:
-    """Return a database brought up by migrations."""
+    """Return a database that migrations have made."""
     engine = sessions.connect(f"sqlite:///{path}")
     migrations.migrate(engine)
     return engine
@@ -87,7 +87,7 @@ def test_models_are_what_migrations_make(tmp_path: Path) -> None:
 
 
 def test_a_new_index_is_what_migrations_make(tmp_path: Path) -> None:
-    """`scripts/publish_index.py` has written the statements that make a new file from the migrations."""
+    """The statements that `scripts/publish_index.py` wrote for a new file are those of the migrations."""
     engine = sessions.connect(f"sqlite:///{tmp_path / 'a.db'}")
     with sessions.writing(engine) as session:
         migrations.upgrade(session.connection)
@@ -98,14 +98,14 @@ def test_a_new_index_is_what_migrations_make(tmp_path: Path) -> None:
 
 
 def test_the_newest_migration_is_known() -> None:
-    """There is one newest migration, and the program names it, so that it need not look at every start."""
+    """One migration is the newest, and the program names it, so that a start need not search for it."""
     scripts = ScriptDirectory(str(resources.bundled("migrations")))
 
     assert scripts.get_heads() == [migrations.HEAD]
 
 
 def test_migrations_can_be_repeated_and_taken_back(tmp_path: Path) -> None:
-    """A second start finds nothing to do; a downgrade leaves no table behind."""
+    """A second start has no migration to do; a downgrade leaves no table behind."""
     from alembic import command
     from alembic.config import Config
 
@@ -125,7 +125,7 @@ def test_migrations_can_be_repeated_and_taken_back(tmp_path: Path) -> None:
 
 
 def test_nothing_is_sqlites_alone() -> None:
-    """Every table and index can be made in Postgres, conditions of partial indexes included."""
+    """Every table and index can be made in Postgres, with the conditions of partial indexes."""
     dialect = postgresql.dialect()
     for table in models.METADATA.tables.values():
         assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
@@ -148,14 +148,14 @@ def test_nothing_is_sqlites_alone() -> None:
     ],
 )
 async def test_the_database_repeats_the_rules(made: SqlIndex, tmp_path: Path, values: dict[str, Any]) -> None:
-    """What no row may say the database refuses, whoever writes."""
+    """The database refuses invalid rows, whichever program writes them."""
     await made.put_run(row())
     with sqlite3.connect(tmp_path / "index.db") as connection, pytest.raises(sqlite3.IntegrityError):
         connection.execute(f"UPDATE runs SET {', '.join(f'{name} = ?' for name in values)}", list(values.values()))
 
 
 async def test_a_key_is_unique(made: SqlIndex) -> None:
-    """Two runs cannot have one idempotency key; many can have none."""
+    """Two runs cannot have one idempotency key; many runs can have none."""
     await made.put_run(row("r1", idempotency_key="k"))
     await made.put_run(row("r2"))
     await made.put_run(row("r3"))
@@ -170,7 +170,7 @@ async def test_a_key_is_unique(made: SqlIndex) -> None:
 
 
 def plans(path: Path, ask: Callable[[sessions.ReadSession], object]) -> list[str]:
-    """Return how SQLite carries out each statement of a query, with its values bound as they are bound in earnest."""
+    """Return how SQLite executes each statement of a query, with its values bound as in production."""
     asked: list[tuple[str, Any]] = []
     engine = sessions.connect(f"sqlite:///{path}")
     sqlalchemy.event.listen(engine, "before_cursor_execute", lambda *heard: asked.append((heard[2], heard[3])))
@@ -183,7 +183,7 @@ def plans(path: Path, ask: Callable[[sessions.ReadSession], object]) -> list[str
 
 
 async def test_the_unfinished_are_found_by_their_own_index(made: SqlIndex, tmp_path: Path) -> None:
-    """The queries for unfinished runs read the partial index, and recovery's sorts nothing."""
+    """The queries for unfinished runs read the partial index, and recovery's query needs no sort."""
     asked = (reads.list_unfinished, _list_keyed, _find_busy)
     listed, keyed, busy = (plans(tmp_path / "index.db", ask)[0] for ask in asked)
 
@@ -228,7 +228,7 @@ async def test_a_page_is_read_where_it_begins(
     span: dict[str, Any],
     cursor: tuple[str, str] | None,
 ) -> None:
-    """Whatever is asked for, the first page and a late one are read from an index in the order of the list."""
+    """For any query, the first page and a late one are read from an index in the order of the list."""
     query = stores.RunQuery(**filters, **span, cursor=cursor)
     plan = plans(tmp_path / "index.db", lambda session: reads.list_runs(session, query))[0]
 
@@ -238,7 +238,7 @@ async def test_a_page_is_read_where_it_begins(
 
 
 async def test_labels_of_the_release_before_are_listed(made: SqlIndex, tmp_path: Path) -> None:
-    """A label that was written without its run's instant gets it at the next start, and is found in its place."""
+    """A label written without its run's instant gets it at the next start, and is found in its place."""
     await made.put_run(row(labels={"team": "a"}))
     await made.close()
     with sqlite3.connect(tmp_path / "index.db") as connection:
@@ -252,7 +252,7 @@ async def test_labels_of_the_release_before_are_listed(made: SqlIndex, tmp_path:
 
 
 async def test_issues_of_the_release_before_are_marked(made: SqlIndex, tmp_path: Path) -> None:
-    """A row that the release before has written counts as one to be read again from its file."""
+    """A row that an earlier release has written is marked to be read again from its file."""
     await made.close()
     with sqlite3.connect(tmp_path / "index.db") as connection:
         connection.execute(
@@ -271,7 +271,7 @@ async def test_issues_of_the_release_before_are_marked(made: SqlIndex, tmp_path:
 
 
 async def test_an_index_survives_its_process(tmp_path: Path) -> None:
-    """Rows, labels and receipts are there after closing and opening again; only the first start is new."""
+    """Rows, labels and receipts survive closing and reopening; only the first start is new."""
     news, found = [], None
     for _ in range(2):
         made = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
@@ -287,7 +287,7 @@ async def test_an_index_survives_its_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["My%20Project", "100%", "a?b", "a#b;c=d&e@f:g"])
 async def test_the_index_is_in_its_data_directory_whatever_that_is_called(tmp_path: Path, name: str) -> None:
-    """Some characters mean something else in the address of a database, also where another version has made it."""
+    """A data directory may have any name, even with characters that have a meaning in a database's address."""
     directory = DataDirectory(tmp_path / name, clock=clock.FakeClock(), ids=clock.RandomIds())
     directory.prepare()
     made = SqlIndex(directory.index_url())
@@ -313,7 +313,7 @@ async def test_the_file_is_its_owners_alone(made: SqlIndex, tmp_path: Path) -> N
 
 
 async def test_a_busy_database_is_waited_for(made: SqlIndex, tmp_path: Path) -> None:
-    """While another process writes a row waits, without holding up the loop."""
+    """While another process writes, a row waits without blocking the event loop."""
     other = sqlite3.connect(tmp_path / "index.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     writing = asyncio.ensure_future(made.put_run(row()))
@@ -330,7 +330,7 @@ async def test_a_busy_database_is_waited_for(made: SqlIndex, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\0" + b"\xff" * 4000])
 async def test_a_damaged_index_is_made_anew(tmp_path: Path, content: bytes) -> None:
-    """A file that is no database is put aside, and the store reads its folders again."""
+    """A file that is not a database is put aside, and the store reads its folders again."""
     file = tmp_path / "index.db"
     file.write_bytes(content)
     made = SqlIndex(f"sqlite:///{file}")
@@ -345,7 +345,7 @@ async def test_a_damaged_index_is_made_anew(tmp_path: Path, content: bytes) -> N
 
 
 async def test_an_index_of_a_later_version_is_used_as_it_is(tmp_path: Path) -> None:
-    """The release before works on the tables of the release after, which only added to them."""
+    """An earlier release works on the tables of a later one, which only added to them."""
     file = tmp_path / "index.db"
     made = SqlIndex(f"sqlite:///{file}")
     await made.start()
@@ -378,7 +378,7 @@ async def test_an_index_that_cannot_be_used_is_told(url: str) -> None:
 
 
 async def test_a_database_that_is_away_is_named() -> None:
-    """It is told apart from one that refuses, without its password."""
+    """An unreachable database has its own error, without its password."""
     pytest.importorskip("psycopg", reason="the extra postgres is not installed")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -394,7 +394,7 @@ async def test_a_database_that_is_away_is_named() -> None:
 
 
 async def test_a_driver_that_is_not_installed_is_named() -> None:
-    """An index whose driver is missing tells which package would help."""
+    """An index whose driver is missing names the package that would help."""
     made = SqlIndex("oracle://u:secret@h/d")
     with pytest.raises(errors.ConfigurationError, match="the package oracledb, is not installed"):
         await made.start()
@@ -411,7 +411,7 @@ async def test_a_driver_that_is_not_installed_is_named() -> None:
     ],
 )
 def test_postgres_has_the_driver_of_its_extra(given: str, driver: str) -> None:
-    """An address of Postgres that names no driver means the one that comes with the extra; any other stays as it is."""
+    """A Postgres address without a driver means the driver of the extra; any other address stays unchanged."""
     meant = sessions.address(given)
 
     assert meant.drivername == driver
@@ -419,7 +419,7 @@ def test_postgres_has_the_driver_of_its_extra(given: str, driver: str) -> None:
 
 
 async def test_a_closed_index_says_so(tmp_path: Path) -> None:
-    """After closing, a question is a fault and not a crash."""
+    """A query after the close is a fault and not a crash."""
     made = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
     await made.start()
     await made.close()
@@ -428,7 +428,7 @@ async def test_a_closed_index_says_so(tmp_path: Path) -> None:
 
 
 async def test_receipts_are_noted_twice_without_harm(made: SqlIndex) -> None:
-    """A place that is known is replaced by the newer one."""
+    """A known place is replaced by the newer one."""
     place = index_port.ReceiptPlace(receipt_id="rcpt_a", session_id="s", run_id="r1", offset_bytes=1)
     await made.add_receipts([place])
     moved = dataclasses.replace(place, offset_bytes=2)
@@ -449,5 +449,5 @@ async def test_receipts_are_noted_twice_without_harm(made: SqlIndex) -> None:
     ],
 )
 def test_instants_have_one_form(text: str, expected: str) -> None:
-    """Instants are brought into the form that sorts as a text; what is none stands for itself and fits its column."""
+    """Instants are stored in a form that sorts as text; any other text is cut to its column's size."""
     assert index_port.instant(text) == expected

@@ -1,6 +1,4 @@
-"""Tails: whatever happens to the end of either journal, an opening finds the clean beginning of it, or says it is
-damaged.
-"""
+"""Tails: after any change at the end of a journal, an opening finds its clean beginning or reports damage."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from tests.conformance.store_harness import RUN
 from tests.examples import examples
 
 BATCHES = (1, 3, 2, 1, 2)
-"""Lines of each journal that are asked for in one turn, and so share a sync."""
+"""Numbers of lines of each journal that are appended in one turn, and so share a sync."""
 
 Change = Callable[[bytes], bytes]
 
@@ -38,7 +36,7 @@ async def left(harness: store_harness.StoreHarness) -> None:
 
 
 async def found(name: str, change: Change) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None, bool]:
-    """Return a journal's lines before the change, those found after it, and whether a run goes on behind them."""
+    """Return a journal's lines before and after the change, and whether the run continues behind them."""
     harness = store_harness.MemoryStoreHarness(lose_unsynced=False)
     await left(harness)
     before = [json.loads(line) for line in harness.content(name).splitlines()]
@@ -57,14 +55,14 @@ async def found(name: str, change: Change) -> tuple[list[dict[str, Any]], list[d
 
 
 def is_sound(report: Verification) -> bool:
-    """Tell whether nothing is wrong but that confirmed lines were at the end that is gone."""
+    """Return whether the only flaw is that confirmed lines were at the lost end."""
     return all(
         "has lost lines at its end" in str(file["reason"]) for file in report["files"] if file["state"] == "corrupt"
     )
 
 
 def confirmed(lines: list[dict[str, Any]]) -> int:
-    """Return how many lines stand before the last batch."""
+    """Return the number of lines before the last batch."""
     return int(lines[-1]["batch"])
 
 
@@ -75,7 +73,7 @@ places = st.floats(0, 1, exclude_max=True)
 @settings(max_examples=examples(30), deadline=None)
 @given(journals, places)
 def test_a_truncated_end_leaves_the_lines_before_it(name: str, place: float) -> None:
-    """Cut off anywhere, a journal keeps exactly its complete lines, and the run goes on behind them."""
+    """A journal cut off anywhere keeps exactly its complete lines, and the run continues behind them."""
     kept: list[int] = []
 
     def cut(content: bytes) -> bytes:
@@ -92,7 +90,7 @@ def test_a_truncated_end_leaves_the_lines_before_it(name: str, place: float) -> 
 @settings(max_examples=examples(40), deadline=None)
 @given(journals, places, st.integers(0, 7))
 def test_a_flipped_bit_costs_the_last_batch_at_most(name: str, place: float, bit: int) -> None:
-    """A wrong bit anywhere leaves a clean beginning with every line before the last batch, or is told as damage."""
+    """A wrong bit anywhere leaves a clean beginning with every line before the last batch, or is reported as damage."""
 
     def flip(content: bytes) -> bytes:
         changed = bytearray(content)
@@ -110,7 +108,7 @@ def test_a_flipped_bit_costs_the_last_batch_at_most(name: str, place: float, bit
 @settings(max_examples=examples(30), deadline=None)
 @given(journals, st.floats(0.6, 1), st.integers(1, 5000))
 def test_zeros_at_the_end_are_torn(name: str, place: float, count: int) -> None:
-    """An end that the disk left as zeros is cut off, or told as damage where confirmed lines were in it."""
+    """An end that the disk left as zeros is cut off, or reported as damage if confirmed lines were in it."""
     before, after, sound = asyncio.run(found(name, lambda content: content[: int(place * len(content))] + bytes(count)))
 
     assert after is not None

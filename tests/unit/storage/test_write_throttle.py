@@ -1,4 +1,4 @@
-"""The pace of projections: a run in a hurry is not held up by what is written about it."""
+"""The write throttle of projections: writing them does not delay a fast run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LONG_SECONDS = 0.02
 
 
 class Writing:
-    """Probes that let each snapshot take a while, and measure how long all of them took."""
+    """Probes that make each snapshot slow, and measure how long all of them took."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.count = 0
 
     def reach(self, point: str) -> None:
-        """Spend the time that a slow disk would."""
+        """Take the time of a slow disk."""
         if point == "storage.snapshot.before_write":
             threading.Event().wait(LONG_SECONDS)
             self.seconds += LONG_SECONDS
@@ -56,7 +56,7 @@ async def test_snapshots_take_at_most_their_share(tmp_path: Path) -> None:
 
 
 async def test_a_short_run_writes_its_snapshots_once(tmp_path: Path) -> None:
-    """A run that is over at once writes each projection when it rests, and no sooner."""
+    """A run that is over at once writes each projection when it rests, and not before."""
     writing = Writing()
     store = writer_processes.store_in(tmp_path, writing)
     await store.start()
@@ -76,7 +76,7 @@ async def test_a_short_run_writes_its_snapshots_once(tmp_path: Path) -> None:
 
 
 async def test_a_slow_run_shows_each_change_soon(tmp_path: Path) -> None:
-    """Where changes are rare a snapshot is written without anybody asking for it."""
+    """Rare changes are written to a snapshot soon, without a request for it."""
     loop, written = asyncio.get_running_loop(), asyncio.Event()
 
     class Told:

@@ -1,8 +1,9 @@
-"""Lives of a run, from its creation to its deletion, lived by real processes that are killed at every point: as the
-service, whose commits share a log, and as a process by itself, which syncs each file.
+"""Lives of a run, from its creation to its deletion, in real processes that are killed at every point.
 
-Run as a program, `python -m tests.unit.storage.writer_processes FOLDER MOST`, it lives one life for each of the
-first MOST passings of each point, in a fork of its own.
+The process is the service, whose commits share a log, or a process by itself, which syncs each file.
+
+`python -m tests.unit.storage.writer_processes FOLDER MOST` lives one life for each of the first MOST passings of each
+point, in a fork of its own.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ Tell = Callable[[str], None]
 
 
 class Counting:
-    """Probes that note which points were passed, in order."""
+    """Probes that record which points were passed, in order."""
 
     def __init__(self) -> None:
         self.story: list[str] = []
 
     def reach(self, point: str) -> None:
-        """Note a passing."""
+        """Record a passing."""
         self.story.append(point)
 
 
@@ -56,7 +57,7 @@ def store_in(place: Path, points: Probes | None = None) -> FolderStore:
 
 
 async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
-    """Live a whole life, telling each answer as soon as it is given."""
+    """Live a whole life, and print each answer as soon as it is given."""
     await store.start(serve=serve)
     await store.create(store_harness.start(**KEY))
     tell("created")
@@ -107,7 +108,7 @@ async def live(store: FolderStore, tell: Tell, *, serve: bool = True) -> None:
 
 
 def story(folder: Path) -> list[tuple[bool, str]]:
-    """Return every point that an undisturbed life passes, as the service and by itself."""
+    """Return every point that an undisturbed life passes, as the service and as a process by itself."""
     passed = []
     for serve in (True, False):
         counting = Counting()
@@ -124,7 +125,7 @@ def lived(place: Path, point: str, nth: int, *, serve: bool) -> None:
 
 
 def sweep(folder: Path, most: int) -> list[dict[str, Any]]:
-    """Live one life for each of the first passings of each point, and tell how each process ended."""
+    """Live one life for each of the first passings of each point, and return how each process ended."""
     template = folder / "template"
     passed = _story(folder, template)
     lives = []
@@ -151,7 +152,7 @@ async def _migrated(store: FolderStore) -> None:
 
 
 def _story(folder: Path, template: Path) -> list[tuple[bool, str]]:
-    # In a child, so that no thread of a store lives in the process that forks.
+    # In a child, so that the forking process has no thread of a store.
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""The engine on Temporal without a server, and runs in memory."""
+"""The engine on Temporal without a server, with runs in memory."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from app.temporal.engine import TemporalEngine
 
 
 def equipment(time: clock.Clock) -> Equipment:
-    """Return what performs nothing."""
+    """Return equipment that performs no step."""
     return Equipment(performers={}, clock=time, masker=plain.Masker(), probes=probes.NoProbes())
 
 
 def carrying(store: stores.RunStore, time: clock.Clock) -> steps.Steps:
-    """Return what carries on the steps of runs."""
+    """Return the steps of the runs in a store."""
     return steps.Steps(store=store, drivers={}, equipment=equipment(time), contents=slices.Contents(store))
 
 
 async def engine(
     store: stores.RunStore, time: clock.Clock, drivers: Mapping[str, ports.Driver] = MappingProxyType({})
 ) -> TemporalEngine:
-    """Return the engine of a service that performs nothing."""
+    """Return the engine of a service that performs no step."""
 
     async def start_child(call: Any) -> str:
         raise AssertionError(call)
@@ -48,7 +48,7 @@ async def engine(
 
 
 async def damage(store: MemoryStore, run_id: str) -> None:
-    """Change the first of two lines of a run's journal."""
+    """Damage a run's journal: change the first of two lines."""
     log = await store.open(run_id)
     for _ in range(2):
         await log.decide(decisions.DecisionKind.TAKEN, {})

@@ -1,4 +1,4 @@
-"""Steps that have begun: what a workflow takes for begun survives the process that began it."""
+"""Steps that have begun: what a workflow regards as begun survives the process that began it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tests.unit.temporal import offline
 
 
 class Asking:
-    """A driver that asks a person."""
+    """A driver that opens a gate."""
 
     name = "sample"
     driver_version = 1
 
     async def drive(self, ctx: Any) -> runs.Ending:
-        """Ask."""
+        """Open a gate."""
         await ctx.gate("ask", operations.Gate(prompt="Go on?"))
         return runs.Ending()
 
 
 async def test_a_gate_that_was_announced_survives_a_power_cut() -> None:
-    """Its line is on disk: without it no answer would ever be taken."""
+    """An announced gate is on disk and survives a power cut; without its line no answer would be accepted."""
     driver: Any = Asking()
     store = MemoryStore(clock=FakeClock())
     async with store:

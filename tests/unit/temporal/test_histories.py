@@ -1,4 +1,4 @@
-"""What histories keep of errors: reasons and codes, and no secret that a recipe names."""
+"""What histories keep of errors: reasons and codes, but no secret that a recipe names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ORDER = messages.StepOrder(run_id=RUN, key="a", operation="", branch="")
 
 
 class Repeating:
-    """A driver that breaks its rules, and whose fault quotes a secret of its recipe."""
+    """A driver that breaks its rules, with a fault that quotes a secret of its recipe."""
 
     name = "sample"
     driver_version = 1
@@ -52,7 +52,7 @@ def activities(engine: TemporalEngine) -> Activities:
 
 
 async def failure(store: MemoryStore, call: str, *args: Any, raised: BaseException | None = None) -> ApplicationError:
-    """Return how an activity fails; raised: what its steps raise."""
+    """Return how an activity fails; `raised` is what its steps raise."""
     driver: Any = Repeating()
     engine = await offline.engine(store, FakeClock(), {"sample": driver})
     if raised is not None:
@@ -68,7 +68,7 @@ async def failure(store: MemoryStore, call: str, *args: Any, raised: BaseExcepti
 
 
 async def test_the_fault_of_a_driver_is_masked() -> None:
-    """The history has its code, and neither it nor the parked run has the secret that it quotes."""
+    """The history has the fault's code, and neither it nor the parked run contains the secret that the fault quotes."""
     store = MemoryStore(clock=FakeClock())
     async with store:
         await store.create(samples.start(run_id=RUN))
@@ -85,7 +85,7 @@ async def test_the_fault_of_a_driver_is_masked() -> None:
 
 
 async def test_why_a_run_waits_for_a_person_is_masked() -> None:
-    """A parked step says so without the secrets of its recipe."""
+    """The reason why a step is parked contains no secret of the recipe."""
     store = MemoryStore(clock=FakeClock())
     async with store:
         await store.create(samples.start(run_id=RUN))
@@ -99,7 +99,7 @@ async def test_why_a_run_waits_for_a_person_is_masked() -> None:
 
 
 async def test_nothing_is_said_of_a_run_that_cannot_be_read() -> None:
-    """Which secrets a damaged run has is not known, so that its fault is not quoted."""
+    """The secrets of a damaged run are unknown, so that its fault is not quoted."""
     store = MemoryStore(clock=FakeClock())
     async with store:
         await store.create(samples.start(run_id=RUN))
@@ -110,7 +110,7 @@ async def test_nothing_is_said_of_a_run_that_cannot_be_read() -> None:
 
 
 async def test_an_unforeseen_error_is_masked_and_repeated() -> None:
-    """What a broken library says of its data is masked, too; the activity is tried again."""
+    """An unforeseen error of a library is masked as well, and the activity is tried again."""
     store = MemoryStore(clock=FakeClock())
     async with store:
         await store.create(samples.start(run_id=RUN))

@@ -1,4 +1,4 @@
-"""Concurrency keys on Temporal: never more runs of a key under way than allowed, whoever dies in between."""
+"""Concurrency keys on Temporal: a key never has more runs under way than allowed, whichever process dies."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ RUNS = [f"20260210T14300{number}Z-abcdef" for number in range(6)]
 
 
 class Unknown:
-    """A server on which no search attribute is registered."""
+    """A server without registered search attributes."""
 
     async def are_known(self) -> bool:
         return False
 
 
 class Process:
-    """A worker over a store, with the workflows in the hands of the test."""
+    """A worker on a store, with the workflows under the control of the test."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.store, time = store, FakeClock()
@@ -59,12 +59,12 @@ class Process:
         )
 
     async def ask(self, number: int) -> str | None:
-        """Let a run ask whether it may begin; return the run in its way."""
+        """Let a run ask whether it may begin; return the run that it waits for."""
         busy = (await self.runs.load(RUNS[number], again=False)).facts.get("busy")
         return None if busy is None else str(busy)
 
     async def end(self, number: int, status: states.RunState = states.RunState.DONE) -> list[str]:
-        """End a run, and return those that are woken."""
+        """End a run, and return the runs that are woken."""
         log, at = await self.store.open(RUNS[number]), samples.AT
         await log.decide(decisions.DecisionKind.ENDED, {"status": status.value})
         await log.move(runs.Transition.end(RUNS[number], status, at))
@@ -88,7 +88,7 @@ class Process:
 
 
 async def made(store: stores.RunStore, number: int, **facts: Any) -> None:
-    """Make a run of the key of these tests."""
+    """Create a run with the key of these tests."""
     asked = {name: facts.pop(name) for name in ("limit", "policy", "within") if name in facts}
     key = concurrency.Concurrency(key="deploy", **asked)
     at = f"2026-02-10T14:30:0{number}.000Z"
@@ -96,7 +96,7 @@ async def made(store: stores.RunStore, number: int, **facts: Any) -> None:
 
 
 async def test_runs_of_a_key_begin_in_their_order() -> None:
-    """Those that have asked begin by priority and age, each by its own limit; the next is woken, and no other."""
+    """Runs begin by priority and age, each by its own limit; only the next one is woken."""
     store = MemoryStore(clock=FakeClock())
     async with store:
         here = Process(store)
@@ -125,7 +125,7 @@ async def test_runs_of_a_key_begin_in_their_order() -> None:
 
 
 async def test_a_key_is_kept_over_pauses_and_given_back_by_an_ending() -> None:
-    """A paused holder keeps the others out; a run that ended and is resumed asks again."""
+    """A paused holder keeps the key and the others wait; a run that ended and is resumed asks again."""
     store = MemoryStore(clock=FakeClock())
     async with store:
         here = Process(store)
@@ -147,7 +147,7 @@ async def test_a_key_is_kept_over_pauses_and_given_back_by_an_ending() -> None:
 
 
 async def test_one_that_rests_before_it_began_stands_in_no_way() -> None:
-    """The first in the line is paused: the next begins; a damaged run holds no key."""
+    """A run paused before it began lets the next one begin; a damaged run does not hold the key."""
     store = MemoryStore(clock=FakeClock())
     async with store:
         here = Process(store)
@@ -169,8 +169,9 @@ async def test_one_that_rests_before_it_began_stands_in_no_way() -> None:
 
 @pytest.mark.parametrize("policy", ["cancel_waiting", "cancel_running"])
 async def test_earlier_runs_are_cancelled_by_the_scope_of_the_newer_one(policy: concurrency.Policy) -> None:
-    """What has begun is cancelled by `cancel_running` only; a run outside the scope, one resumed since, the newer
-    run's ancestor and later runs are not.
+    """Earlier runs in the scope of a newer one are cancelled, begun ones by `cancel_running` only.
+
+    Runs outside of the scope, runs resumed since, the newer run's ancestor and later runs are not cancelled.
     """
     store, scope = MemoryStore(clock=FakeClock()), access.Scope(labels=(("book", "one"),))
     async with store:
@@ -199,7 +200,7 @@ async def test_earlier_runs_are_cancelled_by_the_scope_of_the_newer_one(policy: 
 
 @pytest.mark.parametrize("policy", ["queue", "cancel_running"])
 async def test_wherever_a_process_dies_a_key_has_one_holder(policy: concurrency.Policy) -> None:
-    """For passings of every point while a run asks: kill, ask anew in another order, and one run holds the key."""
+    """A process may be killed at any point while runs ask, and they ask in another order: one run holds the key."""
     story = await _asked(policy, None)
     assert len(story) > 4
     for kill in examples.passings(story):
@@ -242,9 +243,7 @@ async def _asked(policy: concurrency.Policy, kill: tuple[str, int] | None) -> li
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "end", "pause", "die"]), st.integers(0, 4)), max_size=30))
 def test_never_more_runs_of_a_key_begin_than_they_allow(moves: list[tuple[str, int]]) -> None:
-    """Whatever asks, ends, pauses and dies: a run that begins finds fewer holders than its limit; all begin in the
-    end.
-    """
+    """A run that begins finds fewer holders than its limit, whatever runs ask, end, pause or die; all begin at last."""
     asyncio.run(_moved(moves))
 
 

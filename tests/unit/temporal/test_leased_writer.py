@@ -1,4 +1,4 @@
-"""The writer of a performed step: several use one lease, which ends with the last of them."""
+"""The writer of a performed step: several users share one lease, which ends with the last of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.unit.temporal import offline
 
 
 class CountedLeases(leases.Leases):
-    """Leases that are counted; others may ask while one is opened."""
+    """Leases that are counted, and that let others ask while one is opened."""
 
     held = 0
 
@@ -44,19 +44,19 @@ class CountedLeases(leases.Leases):
 
 
 class Performs:
-    """A performer that carries out what the test wants."""
+    """A performer that does what the test wants."""
 
     def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
         self._work = work
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Carry it out."""
+        """Do the work."""
         await self._work()
         return records.Result()
 
 
 async def test_a_lease_outlives_the_first_of_two_users() -> None:
-    """Two users come together and one leaves at once: the other still has the lease, which ends with it."""
+    """When two users come together and one leaves at once, the other keeps the lease, which ends with it."""
     async with MemoryStore(clock=FakeClock()) as store:
         start = samples.start()
         await store.create(start)
@@ -85,14 +85,14 @@ async def test_a_lease_outlives_the_first_of_two_users() -> None:
 
 
 async def begin(store: DiskStore, run_id: str, key: str) -> None:
-    """Begin the first try of a step."""
+    """Begin the first attempt of a step."""
     log = await store.open(run_id)
     await log.decide(DecisionKind.STARTED, {"key": key, "attempt": 1, "operation": f"sha256:{key}"})
     await log.close()
 
 
 async def record(store: DiskStore, run_id: str, key: str) -> int:
-    """Record the first try of a step through the fence, and return how many earlier lines were looked at."""
+    """Record the first attempt of a step through the fence, and return how many earlier lines were read."""
     log = await store.open(run_id)
     lines = CountedList(log.loaded.records)
     log.loaded = dataclasses.replace(log.loaded, records=lines)
@@ -104,7 +104,7 @@ async def record(store: DiskStore, run_id: str, key: str) -> int:
 
 
 async def test_a_line_costs_no_look_at_those_before_its_try() -> None:
-    """However long a run is, whether a try is recorded is asked of the lines since it began."""
+    """Whether an attempt is recorded is decided by the lines since it began, however long the run is."""
     async with MemoryStore(clock=FakeClock()) as store:
         run_id = samples.start().run_id
         await store.create(samples.start())
@@ -119,7 +119,7 @@ async def test_a_line_costs_no_look_at_those_before_its_try() -> None:
 
 
 async def test_a_try_that_another_worker_recorded_is_not_recorded_again() -> None:
-    """Its line is found among those since it began, whatever was recorded in between."""
+    """A second record of an attempt is refused even if other lines were recorded since the first."""
     async with MemoryStore(clock=FakeClock()) as store:
         run_id = samples.start().run_id
         await store.create(samples.start())

@@ -1,4 +1,4 @@
-"""Lines of steps that other processes record: a driver gets them in the order of the journal, as a replay does."""
+"""Lines of steps that other processes record: a driver gets them in the journal's order, as in a replay."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.engine import samples
 
 
 async def test_a_line_waits_for_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two branches the later line comes first: it is held back, and the driver ends as if it had replayed both."""
+    """The later line of two branches arrives first and is held back, and the driver ends as after a replay of both."""
     ended: list[str] = []
 
     async def drive(ctx: Any) -> None:
@@ -51,7 +51,7 @@ async def test_a_line_waits_for_those_before_it(monkeypatch: pytest.MonkeyPatch)
     await flow._hand_out(scheduler)
     held = list(ended), flow._has_next()
     flow._land(first)
-    # Another look brings them once more.
+    # Another look returns the lines once more.
     flow._land(second)
     await flow._hand_out(scheduler)
     flow._land(first)
@@ -64,7 +64,7 @@ async def test_a_line_waits_for_those_before_it(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_child_that_cannot_be_read_keeps_no_other_from_being_collected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of two collected children is damaged: the other's line lands, and the run parks for the first."""
+    """The first of two collected children is damaged: the other's line is taken, and the run parks for the first."""
     line = samples.record("second", samples.tool("second"))
 
     async def ask(name: str, *args: Any, **named: Any) -> bytes:
@@ -96,7 +96,7 @@ async def test_a_child_that_cannot_be_read_keeps_no_other_from_being_collected(m
 async def test_a_step_that_is_cut_off_is_not_tried_again(
     operation: operations.Operation, comes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The activity of a cut step may still succeed or fail, and swallow the cancellation: that was its last one."""
+    """The activity of a cut step is not repeated, even if it then succeeds or fails instead of being cancelled."""
     asked, begun = list[str](), asyncio.Event()
     line = dataclasses.replace(samples.record("step", operation), final=False, retry_at="2099-01-01T00:00:00.000Z")
 
@@ -104,7 +104,7 @@ async def test_a_step_that_is_cut_off_is_not_tried_again(
         asked.append(name)
         assert len(asked) == 1
         begun.set()
-        # As an activity whose cancellation is waited for, and that ends by itself meanwhile.
+        # Like an activity whose cancellation is awaited, and that ends by itself meanwhile.
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
         if comes == "superseded":
@@ -136,7 +136,7 @@ async def test_a_step_that_is_cut_off_is_not_tried_again(
 
 
 async def test_a_pause_outlives_a_look_from_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look that has read the journal before the pause takes nothing back: the step behind is not begun."""
+    """A look that read the journal before a pause does not undo the pause: the next step does not begin."""
     asked, looked, performed = list[str](), asyncio.Event(), asyncio.Event()
 
     async def ask(name: str, *args: Any, **named: Any) -> bytes:

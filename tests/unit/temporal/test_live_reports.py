@@ -1,4 +1,4 @@
-"""Reports of workers: what each performs is known to all that share the store, and forgotten with the worker."""
+"""Reports of workers: all processes of the store see what each worker performs, until the worker is gone."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ RUN = "20260210T143000Z-abc123"
 
 @pytest.fixture
 def time() -> FakeClock:
-    """Give a clock."""
+    """Return a clock."""
     return FakeClock()
 
 
 @pytest.fixture
 async def documents(time: FakeClock) -> AsyncIterator[document_folders.Documents]:
-    """Give the documents of a store."""
+    """Return the documents of a store."""
     async with MemoryStore(clock=time) as store:
         yield store.documents(live_reports.FOLDER)
 
 
 @pytest.fixture
 def make(time: FakeClock, documents: document_folders.Documents) -> Callable[[str], live_reports.LiveReports]:
-    """Give what makes the reports of a process."""
+    """Return a function that makes the reports of a process."""
 
     def make(name: str) -> live_reports.LiveReports:
         made = live_reports.LiveReports(time)
@@ -46,7 +46,7 @@ def make(time: FakeClock, documents: document_folders.Documents) -> Callable[[st
 
 
 def attempt(key: str, time: FakeClock, *, output_at: float | None = None) -> step_attempt.StepAttempt:
-    """Return a step whose try begins now."""
+    """Return a step whose attempt begins now."""
     ask = driver_scheduler.Ask(key=key, operation=samples.tool(key), place=records.Place(step_id=f"step {key}"))
     made = step_attempt.StepAttempt(ask=ask, history=[], idle=False)
     made.attempt, made.started_at = 1, time.now()
@@ -55,8 +55,8 @@ def attempt(key: str, time: FakeClock, *, output_at: float | None = None) -> ste
 
 
 async def known(service: live_reports.LiveReports, time: FakeClock) -> dict[str, open_steps.PerformedStep]:
-    """Return what a service knows once others have reported."""
-    # The store is in memory: a report takes a few turns of the loop.
+    """Return what a service knows after others have reported."""
+    # The store is in memory: a report takes a few turns of the event loop.
     for _ in range(20):
         await asyncio.sleep(0)
     time.advance(live_reports.REPORT_SECONDS)
@@ -68,7 +68,7 @@ async def known(service: live_reports.LiveReports, time: FakeClock) -> dict[str,
 async def test_the_newest_step_of_each_run_is_known(
     time: FakeClock, make: Callable[[str], live_reports.LiveReports]
 ) -> None:
-    """Steps of two workers are known to a third process until they end; of several in a run, the newest."""
+    """A third process sees the steps of two workers until they end; of several steps in a run, the newest."""
     first, second, service = (make(name) for name in "abc")
     keeping = [asyncio.create_task(each.keep()) for each in (first, second)]
     with first.reported(RUN) as follow, second.reported(RUN) as other, second.reported("r2") as third:
@@ -94,7 +94,7 @@ async def test_the_newest_step_of_each_run_is_known(
 async def test_a_worker_that_is_gone_is_forgotten(
     time: FakeClock, make: Callable[[str], live_reports.LiveReports], documents: document_folders.Documents
 ) -> None:
-    """A report that is not renewed counts for half a minute, and the next worker removes it."""
+    """A report that is not renewed is valid for half a minute, and the next worker removes it."""
     killed, service = make("a"), make("c")
     with killed.reported(RUN) as follow:
         follow(attempt("s", time))
@@ -124,7 +124,7 @@ async def test_a_damaged_report_says_nothing(
     documents: document_folders.Documents,
     document: dict[str, object],
 ) -> None:
-    """Whatever a document holds, lists are shown."""
+    """A damaged report is ignored, for any content of the document."""
     await documents.put("z", document)
 
     assert await make("c").known() == {}

@@ -1,4 +1,4 @@
-"""Orders to runs on Temporal: what becomes of one run keeps no order from the others."""
+"""Orders to runs on Temporal: a fault of one run does not keep an order from the others."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CHILDREN = [f"20260210T14300{number}Z-childs" for number in range(1, 4)]
 
 
 async def family(store: MemoryStore) -> None:
-    """Make a run and three runs that it has started."""
+    """Create a run and three runs that it has started."""
     await store.create(samples.start(run_id=PARENT))
     for run_id in CHILDREN:
         await store.create(samples.start(run_id=run_id, parent_run_id=PARENT))
 
 
 def ordering(store: MemoryStore, told: list[str]) -> run_commands.RunCommands:
-    """Return what gives orders, which notes the runs whose workflow is told."""
+    """Return run commands that note the runs whose workflow is signalled."""
 
     async def tell(run_id: str, signal: str, arguments: list[Any]) -> None:
         told.append(run_id)
@@ -46,7 +46,7 @@ def ordering(store: MemoryStore, told: list[str]) -> run_commands.RunCommands:
 async def test_a_child_keeps_no_other_from_being_cancelled(
     monkeypatch: pytest.MonkeyPatch, fault: BaseException, repeats: bool
 ) -> None:
-    """The second of three children cannot be opened: the others are cancelled, and what may pass is told at the end."""
+    """The second of three children cannot be opened: the others are cancelled, then a passing fault is raised."""
     store = MemoryStore(clock=FakeClock())
     async with store:
         await family(store)
@@ -66,7 +66,7 @@ async def test_a_child_keeps_no_other_from_being_cancelled(
 
 
 async def test_an_order_waits_a_bounded_time_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that takes no signal keeps no caller: the workflow gets the order when it answers again."""
+    """An order waits a bounded time for a server that takes no signal, and reaches the workflow later."""
     monkeypatch.setattr(engines, "SERVER_WAIT_SECONDS", 0)
     arrived, clock = asyncio.Event(), FakeClock()
     calls: list[str] = []

@@ -1,4 +1,4 @@
-"""What a run on Temporal needs to know of other runs: one that is damaged or deleted stands in nobody's way."""
+"""What a run on Temporal needs from other runs: a damaged or deleted one does not block it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ PLACED, DAMAGED, RUN = (f"20260210T14300{number}Z-abcdef" for number in range(3)
 
 
 def places(store: stores.RunStore) -> run_placement.RunPlacement:
-    """Return what places runs on the worker `here`."""
+    """Return the placement of runs for the worker `here`."""
     here = messages.Placement(worker="here", gone_seconds=1)
     return run_placement.RunPlacement(store, leases.Leases(store, FakeClock()), here)
 
 
 async def place(store: stores.RunStore, run_id: str, worker: str) -> None:
-    """Write down where a run is placed."""
+    """Record where a run is placed."""
     async with leases.Leases(store, FakeClock()).of(run_id) as log:
         await log.decide(decisions.DecisionKind.PLACED, {"worker": worker})
 
 
 async def test_a_damaged_run_of_the_session_is_passed_over() -> None:
-    """Of two earlier runs of a session the newer is damaged: the next run is placed where the older one was."""
+    """Of two earlier runs of a session the newer is damaged: the next run is placed with the older one."""
     store = MemoryStore(clock=FakeClock())
     async with store:
         for run_id in (PLACED, DAMAGED, RUN):
@@ -44,7 +44,7 @@ async def test_a_damaged_run_of_the_session_is_passed_over() -> None:
 
 
 async def test_a_fork_of_a_deleted_run_is_placed() -> None:
-    """The source of a fork is gone before its first step: it is placed on the worker that asks."""
+    """A fork whose source was deleted before its first step is placed on the worker that asks."""
     store = MemoryStore(clock=FakeClock())
     async with store:
         await store.create(samples.start(run_id=RUN, forked_from=PLACED))
@@ -53,7 +53,7 @@ async def test_a_fork_of_a_deleted_run_is_placed() -> None:
 
 
 async def test_a_damaged_run_holds_no_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim is lost, and an unfinished run of the workspace is damaged: the next run holds it."""
+    """A workspace whose claim is lost and whose unfinished run is damaged goes to the next run."""
     held: list[str] = []
 
     async def nobody(made: claims.Claims, claim: str) -> None:

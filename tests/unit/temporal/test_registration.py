@@ -1,4 +1,4 @@
-"""Registration of the search attributes: what a server refuses, or is away for, is tried again."""
+"""Registration of the search attributes: it is repeated when a server refuses or is away."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.temporal import registration
 async def test_a_refused_registration_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The server refuses the attributes twice and takes them then: they are known, and one warning was written."""
+    """The server refuses the attributes twice and then accepts them: they are known, and one warning was logged."""
     answers, time = [False, False, True], FakeClock()
     client = await Client.connect("127.0.0.1:1", lazy=True)
 

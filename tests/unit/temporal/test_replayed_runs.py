@@ -22,16 +22,16 @@ class Driver:
     """A driver that asks for a step."""
 
     async def drive(self, ctx: Any) -> runs.Ending:
-        """Ask for it."""
+        """Ask for step `a`."""
         await ctx.perform("a", samples.tool("a"))
         return runs.Ending()
 
 
 class Clinging(Driver):
-    """One that asks for another while it is closed."""
+    """A driver that asks for another step while it is closed."""
 
     async def drive(self, ctx: Any) -> runs.Ending:
-        """Ask for both."""
+        """Ask for both steps."""
         try:
             return await super().drive(ctx)
         finally:
@@ -39,7 +39,7 @@ class Clinging(Driver):
 
 
 async def test_a_driver_that_cannot_be_closed_fails_no_other_run() -> None:
-    """It makes room for another run: that one is replayed all the same."""
+    """A driver that cannot be closed is evicted for another run, which is replayed."""
     drivers: list[Any] = [Clinging(), Driver()]
     store = MemoryStore(clock=FakeClock())
     async with store:

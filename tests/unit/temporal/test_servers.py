@@ -1,4 +1,4 @@
-"""The Temporal server: what keeps a process from it is said in a few words."""
+"""The Temporal server: why a process cannot use it is reported in a few words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from app.temporal import server
     ],
 )
 async def test_the_reason_is_named(address: str, code: str, says: str) -> None:
-    """The message has the reason and what to do, and not what the library has around it."""
+    """The message contains the reason and the remedy, without what the library puts around the reason."""
     with pytest.raises(errors.ConfigurationError) as refused:
         await server.connect(server.Target(address=address))
 
@@ -38,7 +38,7 @@ async def test_the_reason_is_named(address: str, code: str, says: str) -> None:
 
 
 async def test_a_server_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Something else listens there."""
+    """A connection to another program that never answers is given up after a while."""
     monkeypatch.setattr(server, "CONNECT_SECONDS", 0.1)
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
@@ -49,9 +49,9 @@ async def test_a_server_that_is_silent_is_not_waited_for(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("said", ["h2 protocol error: http2 error", "stream closed because of a broken pipe"])
 async def test_another_kind_of_server_is_not_called_away(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A web server or a database at the address is told from a server that is not there.
+    """The message distinguishes a web server or database at the address from an absent server.
 
-    The words are the library's. Which of them it has for one server differs from try to try, so they are given here.
+    The words are the library's. Which of them it uses for one server differs from try to try, so they are given here.
     """
 
     async def connect(*_: Any, **__: Any) -> Client:
@@ -64,7 +64,7 @@ async def test_another_kind_of_server_is_not_called_away(said: str, monkeypatch:
 
 
 async def test_threads_of_the_library_end_before_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often a process connects, it lets them end once: one at work would abort the interpreter."""
+    """The library's threads end once before the process, however often it connects: one at work would abort Python."""
     calls: list[object] = []
     monkeypatch.setattr(atexit, "register", calls.append)
     monkeypatch.setattr(atexit, "unregister", calls.remove)

@@ -1,4 +1,4 @@
-"""The roll of workers: a worker asks again and again, and one that does not is missed."""
+"""The roll of workers: a worker asks again and again, and one that does not is missing."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ COMMAND = [operations.Command(argv=("true",))]
 
 
 class Server:
-    """What a Temporal server keeps of the queue of workers."""
+    """The parts of a Temporal server that record which workers poll a queue."""
 
     namespace = "default"
 
     def __init__(self, clock: FakeClock, answer: Callable[[str], Awaitable[None]]) -> None:
-        """Args: answer: How the server answers a question, by the identity of the one who asks."""
+        """Args: answer: How the server answers a poll, by the identity of the worker."""
         self.clock, self.answer = clock, answer
         self.asked: dict[str, Any] = {}
         self.workflow_service = SimpleNamespace(poll_activity_task_queue=self.poll, describe_task_queue=self.describe)
 
     async def poll(self, asking: Any, timeout: timedelta) -> None:
-        """Note the question."""
+        """Record the poll."""
         self.asked[asking.identity] = self.clock.now()
         await self.answer(asking.identity)
 
     async def describe(self, asking: Any) -> DescribeTaskQueueResponse:
-        """Return who has asked, and when."""
+        """Return which workers have polled, and when."""
         found = DescribeTaskQueueResponse()
         for identity, at in self.asked.items():
             found.pollers.add(identity=identity).last_access_time.FromDatetime(at)
@@ -49,12 +49,12 @@ class Server:
 
 
 async def silent(identity: str) -> None:
-    """Keep a question open."""
+    """Never answer a poll."""
     await asyncio.Event().wait()
 
 
 async def test_a_worker_that_asks_no_more_is_missed_soon() -> None:
-    """It is there for 25 seconds; then `lacks` says when it was seen last."""
+    """A worker that stopped polling is present for 25 seconds; then `lacks` reports when it was last seen."""
     clock = FakeClock()
     server: Any = Server(clock, silent)
     rolled = worker_roster.WorkerRoster(server, "runs", clock, ())
@@ -71,7 +71,7 @@ async def test_a_worker_that_asks_no_more_is_missed_soon() -> None:
 
 
 async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is listed again after whatever failure, and is off the roster when it stops in order."""
+    """A worker is listed again after an answer or a failure, and leaves the roster when it stops in order."""
     monkeypatch.setattr(worker_roster, "_AGAIN_SECONDS", 0)
     monkeypatch.setattr(worker_roster, "_LOOK_SECONDS", 0)
     clock, again = FakeClock(), asyncio.Event()
@@ -111,7 +111,7 @@ async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch:
 async def test_workers_that_keep_workspaces_otherwise_are_not_joined(
     here: dict[str, str], other: dict[str, str], seconds: int, refused: str
 ) -> None:
-    """Nobody starts beside a present worker whose runs keep their files in another way, or in another folder."""
+    """A process does not start beside a present worker whose runs keep files in another way or another folder."""
     clock = FakeClock()
     server: Any = Server(clock, silent)
     server.asked[worker_roster.Entry(serves=frozenset({"tools"}), **other).written()] = clock.now()

@@ -1,4 +1,4 @@
-"""Recovery on Temporal: every unfinished run gets a workflow, whatever one of them is like."""
+"""Recovery on Temporal: every unfinished run gets a workflow, even if another run is damaged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNS = [f"20260210T14300{number}Z-abcdef" for number in range(3)]
 
 @pytest.fixture
 async def store() -> AsyncIterator[MemoryStore]:
-    """Give a store with three unfinished runs."""
+    """Return a store with three unfinished runs."""
     store = MemoryStore(clock=FakeClock())
     async with store:
         for run_id in RUNS:
@@ -36,7 +36,7 @@ async def store() -> AsyncIterator[MemoryStore]:
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Give the list of the workflows that are begun, on a server that only notes them."""
+    """Return the list of workflows that are begun, on a server that only records them."""
     begun: list[str] = []
 
     async def start_workflow(client: Client, *args: Any, **named: Any) -> None:
@@ -51,7 +51,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_a_damaged_run_does_not_keep_the_others_from_beginning(store: MemoryStore, begun: list[str]) -> None:
-    """The journal of one of three runs is damaged: all get a workflow, which reports it, and the engine lives."""
+    """The journal of one of three runs is damaged: all get a workflow, which reports it, and the engine continues."""
     await offline.damage(store, RUNS[1])
     made = await offline.engine(store, FakeClock())
 
@@ -65,7 +65,7 @@ async def test_a_damaged_run_does_not_keep_the_others_from_beginning(store: Memo
 
 
 async def test_unfinished_runs_are_listed_again_after_a_fault(store: MemoryStore, begun: list[str]) -> None:
-    """The store cannot be read at the start: the runs begin once it can."""
+    """If the store cannot be read at the start, the runs begin when it can be read again."""
     time, tries = FakeClock(), asyncio.Event()
     list_unfinished = store.list_unfinished
 
@@ -90,7 +90,7 @@ async def test_unfinished_runs_are_listed_again_after_a_fault(store: MemoryStore
 async def test_the_workflow_hears_of_a_delivery_though_the_run_cannot_be_opened_again(
     store: MemoryStore, begun: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line of an answer is durable, and then the store cannot open the run: its workflow is told all the same."""
+    """The workflow begins for a recorded delivery although the store can no longer open the run."""
     made = await offline.engine(store, FakeClock())
     line = samples.record("asked", samples.tool("asked"))
 

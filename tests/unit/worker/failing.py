@@ -1,4 +1,4 @@
-"""Parts of a store that fail when they are told to."""
+"""Parts of a store that fail when a test makes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.worker import toys
 
 
 class FullDisk(memory_disk.MemoryDisk):
-    """A disk that has no room while `full`."""
+    """A disk without room while `full`."""
 
     full = False
 
@@ -32,7 +32,7 @@ class FullDisk(memory_disk.MemoryDisk):
         super().write(path, content, sync=sync)
 
     def refuse(self) -> None:
-        """Fail if there is no room."""
+        """Fail if the disk has no room."""
         if self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -60,7 +60,7 @@ class LostIndex(memory_index.MemoryIndex):
         return await super().move(transition)
 
     async def set_owner(self, run_id: str, owner: str) -> None:
-        """Note who continues a run."""
+        """Record which process continues a run."""
         self._refuse()
         await super().set_owner(run_id, owner)
 
@@ -75,7 +75,7 @@ class LostIndex(memory_index.MemoryIndex):
 
 
 class OddFolder(memory_store.MemoryStore):
-    """A store with a run at which it breaks."""
+    """A store that fails to open one run."""
 
     odd: str | None = None
 
@@ -87,17 +87,17 @@ class OddFolder(memory_store.MemoryStore):
 
 
 class LateReads(memory_store.MemoryStore):
-    """A store that reads waiting runs when it is let, and whose files cannot be read while `bad`."""
+    """A store that reads waiting runs when the test lets it, and whose files cannot be read while `bad`."""
 
     bad = False
 
     def let_read(self) -> asyncio.Event:
-        """Hold back what recovery reads, until the event returned is set."""
+        """Hold back the reads of recovery until the returned event is set."""
         self._let = asyncio.Event()
         return self._let
 
     async def read_sound(self, run_ids: Sequence[str]) -> list[stores.Loaded]:
-        """Return the sound ones among runs."""
+        """Return the sound runs among the given ones."""
         await self._let.wait()
         return await super().read_sound(run_ids)
 
@@ -117,7 +117,7 @@ class LateReads(memory_store.MemoryStore):
 
 
 class OddRecipes(toys.Toy):
-    """A language that fails while `trouble` where a run is loaded, once its folder is open."""
+    """A language that fails while `trouble`: where a run is loaded, once its folder is open."""
 
     trouble: Exception | None = None
 

@@ -1,4 +1,4 @@
-"""A pool over a store in memory, and what a test does with it."""
+"""A pool over a store in memory, and the actions of a test on it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.unit.worker import recording, toys
 T = TypeVar("T")
 
 Left = tuple[memory_store.MemoryStore, list[str]]
-"""The store that a crash left, and what was executed before it."""
+"""The store that a crash left, and the steps executed before it."""
 
 AT = "2026-02-10T14:30:00.000Z"
 
 
 class Bench:
-    """A pool that runs toys, and that can be killed and started again."""
+    """A pool that runs toys and can be killed and restarted."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Bench:
         self.performers: dict[str, ports.Performer] = {}
         """Further performers, for every pool from the next start on."""
         self.spending: Callable[[memory_store.MemoryStore], ports_of_spending.Spending] | None = None
-        """Makes what limits calls of agents, for every pool from the next start on."""
+        """Make the object that limits agent calls, for every pool from the next start on."""
         self._limit = limit
         self._grace_seconds = grace_seconds
         self._kept_loaded = kept_loaded
@@ -69,20 +69,20 @@ class Bench:
         await self.store.close()
 
     async def crash(self, *, lose_unsynced: bool = False) -> None:
-        """Lose everything but the disk, at once."""
+        """Lose everything but the disk at once."""
         store = self.store.crashed(lose_unsynced=lose_unsynced)
         await abandon()
         self.store = store
 
     async def crash_at(self, point: str, nth: int, order: Coroutine[Any, Any, Any]) -> None:
-        """Give an order and lose everything when it passes a point."""
+        """Give an order and crash when it passes a point."""
         left = self.crash_when(point, nth)
         given = asyncio.create_task(order)
         await self.bury(left)
         await asyncio.gather(given, return_exceptions=True)
 
     def crash_when(self, point: str, nth: int, *, lose_unsynced: bool = False) -> asyncio.Future[Left]:
-        """Let the store die at the nth passing of a point from now on; what is left of it is for `bury`."""
+        """Let the store die at the nth passing of a point from now on; `bury` takes what is left of it."""
         left: asyncio.Future[Left] = asyncio.get_running_loop().create_future()
 
         def die() -> None:
@@ -93,13 +93,13 @@ class Bench:
         return left
 
     async def bury(self, left: asyncio.Future[Left]) -> None:
-        """Wait for a crash and end whatever lived on; what it did after the crash is not counted."""
+        """Wait for a crash and end the tasks that survived it; their work after the crash is not counted."""
         self.store, executed = await soon(left)
         await abandon()
         self.toolbox.executed[:] = executed
 
     async def restart(self, *, recover: bool = True) -> Bench:
-        """Come up again over what the disk holds."""
+        """Start again from the disk's content."""
         self.probes = recording.RecordingProbes()
         left = self.store
         store = memory_store.MemoryStore(clock=self.clock, probes=self.probes, disk=left.disk, index=left.index)
@@ -107,7 +107,7 @@ class Bench:
         return await self.open(recover=recover)
 
     def take_store(self, store: memory_store.MemoryStore) -> None:
-        """Work over another store; before opening."""
+        """Use another store; call this before opening."""
         self.store = store
         self.pool = self._new_pool()
 
@@ -119,11 +119,11 @@ class Bench:
         disk.write(path, bytes(content), sync=True)
 
     def remove(self, run_id: str) -> None:
-        """Take a run's folder away behind the store's back."""
+        """Remove a run's folder without the store."""
         self.store.disk.remove_tree(f"runs/{run_id}")
 
     async def advance_until(self, holds: Callable[[], bool]) -> None:
-        """Move the time, second by second, until something holds."""
+        """Advance the time, second by second, until a condition holds."""
         for _ in range(100):
             if holds():
                 return
@@ -132,13 +132,13 @@ class Bench:
         raise AssertionError("it did not come to hold")
 
     async def create(self, *program: toys.Step, **facts: Any) -> str:
-        """Accept a run of a program, without submitting it."""
+        """Create a run of a program, without submitting it."""
         run_id = facts.pop("run_id", f"20260210T143000Z-{next(self._numbers):06d}")
         created = await self.store.create(start(run_id, program, **facts))
         return created.run_id
 
     async def submit(self, *program: toys.Step, **facts: Any) -> str:
-        """Accept a run of a program and submit it."""
+        """Create a run of a program and submit it."""
         run_id = await self.create(*program, **facts)
         await self.pool.submit(run_id)
         return run_id
@@ -148,23 +148,23 @@ class Bench:
         return await soon(asyncio.gather(*(self.pool.ended(run_id) for run_id in run_ids)))
 
     async def shown(self, run_id: str, status: states.RunState) -> views.RunView:
-        """Wait until a loaded run shows a state; one that rests since the start is loaded for it."""
+        """Wait until a loaded run shows a state; load a run that has rested since the start."""
         return await soon(self._shown(run_id, status))
 
     async def at_rest(self, run_id: str) -> None:
-        """Wait until the pool has let go of a run."""
+        """Wait until the pool has released a run."""
         await self.until(lambda: run_id not in self.pool._active.active_runs)
 
     async def executed(self, tried: str) -> None:
-        """Wait until a try, `key/attempt`, was begun."""
+        """Wait until an attempt, `key/attempt`, has begun."""
         await self.until(lambda: tried in self.toolbox.executed)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait, turn by turn of the loop, until something holds."""
+        """Yield to the loop until a condition holds."""
         await soon(_until(holds))
 
     async def keep_busy(self, capacity: int) -> asyncio.Event:
-        """Take seats, until the event returned is set."""
+        """Occupy capacity until the returned event is set."""
         kept = self.toolbox.hold("busy")
         for _ in range(capacity):
             await self.submit(*toys.tools("busy"))
@@ -172,7 +172,7 @@ class Bench:
         return kept
 
     def advance(self, seconds: float) -> None:
-        """Move the time."""
+        """Advance the time."""
         assert isinstance(self.clock, clock.FakeClock)
         self.clock.advance(seconds)
 
@@ -181,29 +181,29 @@ class Bench:
         return (await self.store.summary(run_id)).status
 
     async def run_ids(self) -> list[str]:
-        """Return every run there is."""
+        """Return every run."""
         return [summary.run_id for summary in await self.store.list_runs(stores.RunQuery(limit=1000))]
 
     async def every_status(self) -> list[str]:
-        """Return the state of every run there is."""
+        """Return the state of every run."""
         return [summary.status for summary in await self.store.list_runs(stores.RunQuery(limit=1000))]
 
     async def evicted(self, run_id: str) -> None:
-        """Let time pass until a run has fallen asleep."""
+        """Advance the time until a run is evicted."""
         await self.advance_until(lambda: self.is_evicted(run_id))
 
     def is_evicted(self, run_id: str) -> bool:
-        """Tell whether a run was let go of while its open steps are under way."""
+        """Return whether a run was evicted while its open steps are under way."""
         loaded = self.pool._active.active_runs.get(run_id)
         return loaded is not None and loaded.evicted is not None and loaded.task is None
 
     def rests_unread(self, run_id: str) -> bool:
-        """Tell whether a run rests that this process has only read."""
+        """Return whether a run rests that this process has only read."""
         found = self.pool._active.active_runs.get(run_id)
         return found is not None and found.evicted is not None and not found.evicted.taken
 
     def stays(self, run_ids: list[str]) -> list[active_run.ActiveRun]:
-        """Return the stays of runs."""
+        """Return the active runs with these ids."""
         return [self.pool._active.active_runs[run_id] for run_id in run_ids]
 
     async def kinds(self, run_id: str) -> list[str]:
@@ -282,7 +282,7 @@ def start(run_id: str, program: Sequence[toys.Step], **facts: Any) -> runs.RunSt
 
 
 def ending(loaded: stores.Loaded) -> dict[str, tuple[str, Any]]:
-    """Return what a run's living lines add up to, whichever attempt made them."""
+    """Return the outputs of a run's living lines by key, whichever attempt made them."""
     return {
         record.key: (record.status.value, record.output)
         for record in loaded.records
@@ -291,18 +291,18 @@ def ending(loaded: stores.Loaded) -> dict[str, tuple[str, Any]]:
 
 
 async def soon(awaited: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
-    """Wait for something that must not take long."""
+    """Wait for a result that must come soon."""
     return await asyncio.wait_for(awaited, 60)
 
 
 async def idle() -> None:
-    """Let everything that can go on go on for a while."""
+    """Let every ready task of the loop run for a while."""
     for _ in range(50):
         await asyncio.sleep(0)
 
 
 async def abandon() -> None:
-    """Drop every other task of the loop, as the end of its process would."""
+    """Drop every other task of the loop, like the end of its process."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

@@ -11,7 +11,7 @@ Act = Callable[[], None]
 
 
 class RecordingProbes:
-    """Remember which points were passed; `probes.Probes` for tests. To be made on the loop of the test."""
+    """Record which points were passed; `probes.Probes` for tests. Create it on the loop of the test."""
 
     def __init__(self) -> None:
         self.story: list[str] = []
@@ -23,18 +23,18 @@ class RecordingProbes:
         self._waiting: dict[tuple[str, int], asyncio.Event] = {}
 
     def reach(self, point: str) -> None:
-        """Note a passing, on whichever thread it happens."""
+        """Record a passing, on whichever thread it happens."""
         if threading.get_ident() == self._home:
             self._note(point)
         else:
             self._loop.call_soon_threadsafe(self._note, point)
 
     def at(self, point: str, nth: int, act: Act) -> None:
-        """Do something at the nth passing of a point."""
+        """Call a function at the nth passing of a point."""
         self._acts[(point, nth)] = act
 
     async def passed(self, point: str, times: int = 1) -> None:
-        """Wait until a point was passed so often."""
+        """Wait until a point was passed this many times."""
         if self._counts[point] < times:
             await asyncio.wait_for(self._waiting.setdefault((point, times), asyncio.Event()).wait(), 60)
 

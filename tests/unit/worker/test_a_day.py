@@ -1,6 +1,6 @@
-"""A day of virtual time over real folders: runs come and go, the engine dies again and again, people cancel some.
+"""A day of virtual time over real folders: runs come and go, the engine dies repeatedly, and people cancel some.
 
-Everything happens on one thread and one clock, so that a seed repeats its day exactly.
+One thread and one clock execute everything, so that a seed repeats its day exactly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MINUTE = 60.0
 
 
 class MortalDisk(os_disk.OsDisk):
-    """A disk whose locks end with their process, also when that only pretends to die."""
+    """A disk whose locks end with their process, including a simulated death."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -45,13 +45,13 @@ class MortalDisk(os_disk.OsDisk):
         return lock
 
     def die(self) -> None:
-        """Let go of every folder."""
+        """Release every folder."""
         for lock in self._held:
             lock.release()
 
 
 class Folders(folder_store.FolderStore):
-    """Run folders that are written by the loop itself, with rows in memory."""
+    """Run folders that the loop itself writes, with rows in memory."""
 
     def __init__(self, place: Path, time: clock.Clock, points: probes.Probes, rows: memory_index.MemoryIndex) -> None:
         self._place = data_directory.DataDirectory(place, clock=time, ids=clock.RandomIds(random.Random(0)))
@@ -71,7 +71,7 @@ class Folders(folder_store.FolderStore):
 
 
 class Day(pools.Bench):
-    """A bench over folders, and what happens to it within a day."""
+    """A bench over folders, and the events of its day."""
 
     def __init__(self, place: Path, seed: int) -> None:
         super().__init__(limit=LIMIT, grace_seconds=0)
@@ -87,7 +87,7 @@ class Day(pools.Bench):
         return Folders(self.place, self.clock, self.probes, rows)
 
     async def crash(self, *, lose_unsynced: bool = False) -> None:
-        """Abandon the engine at once, and come up again over the same folders."""
+        """Abandon the engine at once, and start again over the same folders."""
         rows = self.store.rows.copy()  # type: ignore[attr-defined]
         self.store.abandon()
         await pools.abandon()
@@ -99,7 +99,7 @@ class Day(pools.Bench):
         await self.open()
 
     async def pass_time(self, hours: float) -> None:
-        """Let hours pass, minute by minute."""
+        """Advance the time by hours, minute by minute."""
         for _ in range(int(hours * 60)):
             await self.happen()
             self.advance(MINUTE)
@@ -107,7 +107,7 @@ class Day(pools.Bench):
                 await asyncio.sleep(0)
 
     async def happen(self) -> None:
-        """Perhaps accept a run, cancel one, or die."""
+        """By chance accept a run, cancel one, or die."""
         if self.chance.random() < 0.08:
             self.accepted.append(await self.submit(*self.program(len(self.accepted))))
         if self.accepted and self.chance.random() < 0.03:
@@ -119,7 +119,7 @@ class Day(pools.Bench):
             await self.crash()
 
     def program(self, number: int) -> list[toys.Step]:
-        """Make up a program whose keys are its own."""
+        """Invent a program with unique keys."""
         steps: list[toys.Step] = []
         for position in range(self.chance.randint(1, 5)):
             key = f"r{number}s{position}"
@@ -133,7 +133,7 @@ class Day(pools.Bench):
         return steps
 
     async def come_to_rest(self) -> None:
-        """Let time pass until every accepted run has ended."""
+        """Advance the time until every accepted run has ended."""
         for _ in range(3000):
             self.advance(MINUTE)
             await pools.idle()
@@ -145,7 +145,7 @@ class Day(pools.Bench):
 
 
 async def live(place: Path, seed: int, hours: float) -> tuple[Day, dict[str, str]]:
-    """Live a day to its end, and return how each run ended."""
+    """Run a day to its end, and return how each run ended."""
     day = Day(place, seed)
     await day.open()
     await day.pass_time(hours)
@@ -154,13 +154,13 @@ async def live(place: Path, seed: int, hours: float) -> tuple[Day, dict[str, str
 
 
 def decided(day: Day, run_id: str) -> Counter[str]:
-    """Return how often each decision stands in a run's control journal."""
+    """Return how often each decision is in a run's control journal."""
     control = (day.place / layout.run_folder(run_id) / layout.CONTROL).read_bytes().splitlines()
     return Counter(json.loads(line)["kind"] for line in control)
 
 
 async def check(place: Path, seed: int, hours: float) -> None:
-    """Live a day and hold it to its promises."""
+    """Run a day and check the promises of the pool."""
     handles, threads = open_handles(), threading.active_count()
     day, ended = await live(place, seed, hours)
     status = day.pool.status()
@@ -184,7 +184,7 @@ async def check(place: Path, seed: int, hours: float) -> None:
 
     await day.close()
 
-    # A test before it may have left some to the garbage collection.
+    # An earlier test may have left some to the garbage collection.
     assert open_handles() <= handles
     assert threading.active_count() == threads
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -196,7 +196,7 @@ def open_handles() -> int:
 
 
 async def test_six_hours_of_kills_and_cancels_leave_nothing_behind(tmp_path: Path) -> None:
-    """Every accepted run has exactly one ending, and no handle, lock, seat, task or thread is left."""
+    """Every accepted run has exactly one ending, and no handle, lock, capacity, task or thread is left."""
     await check(tmp_path / "data", seed=1, hours=6)
 
 
@@ -204,7 +204,7 @@ async def test_six_hours_of_kills_and_cancels_leave_nothing_behind(tmp_path: Pat
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(5))
 async def test_a_day_of_kills_and_cancels_leaves_nothing_behind(tmp_path: Path, seed: int) -> None:
-    """The same for 24 hours, for several days."""
+    """Every accepted run of a 24-hour day has exactly one ending, and no handle, lock or thread is left."""
     await check(tmp_path / "data", seed=seed, hours=24)
 
 

@@ -1,4 +1,4 @@
-"""Any orders at any time: whatever people and crashes do to some runs, the promises of the pool hold."""
+"""Any orders at any time: whatever people and crashes do to runs, the promises of the pool hold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTIONS = 40
 
 
 class Turmoil:
-    """Some runs, and a source of chance that meddles with them."""
+    """Some runs, and a random source of orders and crashes."""
 
     def __init__(self, seed: int, kept_loaded: int) -> None:
         self.chance = random.Random(seed)
@@ -30,11 +30,11 @@ class Turmoil:
         self.bench = Bench(limit=LIMIT, grace_seconds=0, kept_loaded=kept_loaded)
         self.run_ids: list[str] = []
         self.cancelled: set[str] = set()
-        """Runs whose cancel was answered, and that nobody resumed since."""
+        """Runs whose cancel was answered, and that were not resumed since."""
         self.resumed: set[str] = set()
 
     async def happen(self) -> None:
-        """Let things happen, then help every run to its end."""
+        """Make random moves, then help every run to its end."""
         await self.bench.open()
         for number in range(RUNS):
             program = self.program(number)
@@ -45,7 +45,7 @@ class Turmoil:
         await self.come_to_rest()
 
     def program(self, number: int) -> tuple[toys.Step, ...]:
-        """Make up a program; its keys are its own."""
+        """Invent a program with unique keys."""
         steps: list[toys.Step] = []
         for position in range(self.chance.randint(1, 4)):
             key = f"r{number}s{position}"
@@ -61,13 +61,13 @@ class Turmoil:
         return tuple(steps)
 
     async def act(self) -> None:
-        """Do something to somebody."""
+        """Give a random order to a random run."""
         run_id = self.chance.choice(self.run_ids)
         action = self.chance.choice([self.cancel, self.pause, self.pause, self.unpause, self.resume, self.advance])
         if self.chance.random() < 0.1:
             await self.restart()
         elif self.chance.random() < 0.3:
-            # Two at once, so that orders race with one another.
+            # Two at a time, so that orders race with one another.
             other = self.chance.choice([self.cancel, self.pause, self.unpause, self.resume])
             await pools.soon(asyncio.gather(action(run_id), other(run_id)))
         else:
@@ -101,14 +101,14 @@ class Turmoil:
             self.resumed.add(run_id)
 
     async def advance(self, run_id: str) -> None:
-        """Let time pass, and a held step go."""
+        """Advance the time, and release a held step."""
         self.bench.advance(1)
         held = [event for event in self.bench.toolbox.held() if not event.is_set()]
         if held:
             self.chance.choice(held).set()
 
     async def doze(self) -> None:
-        """Let so much time pass that quiet runs fall asleep, or just begin to."""
+        """Advance the time until quiet runs are evicted, or only begin to be."""
         for _ in range(self.chance.randint(1, 3)):
             self.bench.advance(eviction.BUSY_PAUSE_SECONDS)
             for _ in range(self.chance.choice([0, 1, 2, 3, 5, 8, 30])):
@@ -122,7 +122,7 @@ class Turmoil:
         await self.bench.restart()
 
     async def come_to_rest(self) -> None:
-        """Hold nothing back any more, and wait until every run has ended."""
+        """Release all steps, and wait until every run has ended."""
         for event in self.bench.toolbox.held():
             event.set()
         for _ in range(200):
@@ -136,14 +136,14 @@ class Turmoil:
         raise AssertionError(f"{unfinished} did not end")
 
     async def has_ended(self, run_id: str) -> bool:
-        """Tell whether a run has ended and was let go."""
+        """Return whether a run has ended and was released."""
         return RunState(await self.bench.status(run_id)).finished and run_id not in self.bench.pool._active.active_runs
 
 
 @pytest.mark.parametrize("kept_loaded", [eviction.KEPT_LOADED, 0], ids=["awake", "asleep"])
 @pytest.mark.parametrize("seed", [pytest.param(n, marks=pytest.mark.slow if n % 4 else ()) for n in range(40)])
 async def test_the_promises_hold(seed: int, kept_loaded: int) -> None:
-    """A cancelled run is never done, no try is made twice, no recorded step again, and nothing stays taken."""
+    """A cancelled run is never done, no attempt is made twice, no recorded step again, and all capacity is returned."""
     turmoil = Turmoil(seed, kept_loaded)
     await turmoil.happen()
     bench = turmoil.bench

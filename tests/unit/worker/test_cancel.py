@@ -1,4 +1,4 @@
-"""Cancel: it reaches a run wherever it is, and wins every race."""
+"""Cancel: it reaches a run in any state, and wins every race."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROGRAM: tuple[toys.Step, ...] = (
 
 
 async def test_a_queued_run_is_cancelled_without_capacity() -> None:
-    """A run that waits for its turn ends at once, and nothing of it is performed."""
+    """A run that waits for its turn ends at once, and none of its steps is performed."""
     bench = await Bench(limit=1).open()
     keeper = await bench.keep_busy(1)
     run_id = await bench.submit(*toys.tools("one"))
@@ -39,7 +39,7 @@ async def test_a_queued_run_is_cancelled_without_capacity() -> None:
 
 
 async def test_a_running_step_is_cut_off() -> None:
-    """Cancelling reaches the performer under way."""
+    """A cancel cuts off the step under way."""
     bench = await Bench().open()
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one", "two"))
@@ -68,7 +68,7 @@ async def test_a_waiting_run_is_cancelled() -> None:
 
 
 async def test_a_paused_run_is_cancelled() -> None:
-    """A run at rest is loaded, settled and unloaded."""
+    """A paused run is loaded, ended as cancelled and unloaded."""
     bench = await Bench().open()
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one", "two"))
@@ -85,7 +85,7 @@ async def test_a_paused_run_is_cancelled() -> None:
 
 
 async def test_cancelling_again_is_the_same() -> None:
-    """A second cancel of a run that is being cancelled is answered like the first; after the end it is refused."""
+    """A second cancel of a run that is being cancelled gets the same answer; after the end it is refused."""
     bench = await Bench().open()
     bench.toolbox.hold("one")
     released = bench.toolbox.resist("one")
@@ -105,7 +105,7 @@ async def test_cancelling_again_is_the_same() -> None:
 
 
 async def test_an_order_is_carried_out_though_nobody_waits() -> None:
-    """Whoever cancels may hang up: the request is written, and the run ends."""
+    """A cancel whose caller hangs up is still recorded, and the run ends."""
     bench = await Bench().open()
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
@@ -120,7 +120,7 @@ async def test_an_order_is_carried_out_though_nobody_waits() -> None:
 
 
 async def test_a_cancelled_run_can_be_resumed() -> None:
-    """Only a person takes a run out of cancelled, and it goes on behind its last line."""
+    """A person resumes a cancelled run, which continues after its last line."""
     bench = await Bench().open()
     bench.toolbox.hold("two")
     run_id = await bench.submit(*toys.tools("one", "two"))
@@ -149,7 +149,7 @@ async def story() -> list[str]:
 
 
 async def test_a_cancel_wins_every_race() -> None:
-    """Whenever it comes, a run whose cancel was answered is never done; one whose cancel was refused had ended."""
+    """A run whose cancel was answered is never done, whenever the cancel comes; a refused cancel came after the end."""
     passed = await story()
     for number, point in enumerate(passed):
         await race(point, passed[: number + 1].count(point))

@@ -1,4 +1,4 @@
-"""Seats: order, limit, and workspaces that are held alone."""
+"""Capacity: order, limit, and workspaces that a run holds alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ARRIVALS = itertools.count()
 
 
 class Line:
-    """Seats with a story of who was granted one."""
+    """Capacity that records which runs got it."""
 
     def __init__(self, limit: int, *, known: bool = True) -> None:
         self.told: list[tuple[str, capacity.Obstacle | None]] = []
@@ -27,11 +27,11 @@ class Line:
             self.capacity.know_workspaces()
 
     def join(self, run_id: str, priority: int = 0, workspace: str | None = None, *ancestors: str) -> None:
-        """Ask for a seat."""
+        """Request capacity."""
         self.capacity.join(self.ticket(run_id, priority, workspace, *ancestors))
 
     def ticket(self, run_id: str, priority: int = 0, workspace: str | None = None, *ancestors: str) -> CapacityRequest:
-        """Make a request."""
+        """Return a request."""
         return CapacityRequest(
             run_id=run_id,
             priority=priority,
@@ -42,13 +42,13 @@ class Line:
         )
 
     def end(self, run_id: str) -> None:
-        """Let a run go for good."""
+        """Let a run end."""
         self.capacity.free(run_id)
         self.capacity.release(run_id)
 
 
 def test_the_first_come_is_the_first_served() -> None:
-    """Runs of one priority are granted seats in the order of their asking, never more than the limit."""
+    """Runs of one priority get capacity in the order of their requests, never more than the limit."""
     line = Line(2)
     for run_id in "abcd":
         line.join(run_id)
@@ -59,7 +59,7 @@ def test_the_first_come_is_the_first_served() -> None:
 
 
 def test_a_higher_priority_goes_first() -> None:
-    """A later request of higher priority passes those that wait, and not those that are seated."""
+    """A later request of higher priority passes the waiting runs, but not those that have capacity."""
     line = Line(1)
     line.join("seated", -100)
     line.join("low", -1)
@@ -72,7 +72,7 @@ def test_a_higher_priority_goes_first() -> None:
 
 
 def test_a_withdrawn_request_is_forgotten() -> None:
-    """A run that no longer asks is passed over."""
+    """A run that has withdrawn its request is skipped."""
     line = Line(1)
     for run_id in "abc":
         line.join(run_id)
@@ -84,7 +84,7 @@ def test_a_withdrawn_request_is_forgotten() -> None:
 
 
 def test_a_closed_queue_grants_nothing() -> None:
-    """After closing, requests are kept and nobody is seated."""
+    """A closed queue keeps its requests and grants none."""
     line = Line(1)
     line.join("a")
     line.capacity.close()
@@ -96,7 +96,7 @@ def test_a_closed_queue_grants_nothing() -> None:
 
 
 def test_a_held_workspace_holds_up_nobody_else() -> None:
-    """Who wants a workspace that another run holds stands aside, is told why, and is seated when it is free."""
+    """A run that wants a held workspace lets others pass, gets the reason, and is granted once it is free."""
     line = Line(4)
     line.join("holder", 0, "/w")
     line.join("other", 0, "/w")
@@ -113,7 +113,7 @@ def test_a_held_workspace_holds_up_nobody_else() -> None:
 
 
 def test_a_workspace_outlives_the_capacity() -> None:
-    """A run that gives its seat back keeps its workspace, and comes back to it."""
+    """A run that returns its capacity keeps its workspace, and comes back to it."""
     line = Line(4)
     line.join("holder", 0, "/w")
     line.join("other", 0, "/w")
@@ -128,7 +128,7 @@ def test_a_workspace_outlives_the_capacity() -> None:
 
 
 def test_a_child_may_enter_its_parents_workspace() -> None:
-    """A run below the holder is let in, its own siblings are not, and a stranger waits for both."""
+    """A child of the holder may enter the workspace; its sibling waits for the child, a stranger for all of them."""
     line = Line(8)
     line.join("parent", 0, "/w")
     line.join("stranger", 0, "/w")
@@ -148,7 +148,7 @@ def test_a_child_may_enter_its_parents_workspace() -> None:
 
 
 def test_no_workspace_is_granted_before_the_holders_are_known() -> None:
-    """After a restart, who holds a workspace from before gets it before everybody else."""
+    """After a restart, the earlier holder of a workspace gets it first."""
     line = Line(8, known=False)
     line.join("early", 0, "/w")
     line.join("sharing")
@@ -168,7 +168,7 @@ def test_no_workspace_is_granted_before_the_holders_are_known() -> None:
 
 
 def test_whoever_waits_is_told_of_another_obstacle() -> None:
-    """Each time somebody else stands in the way of a run that waits for a workspace, or nobody does, that is told."""
+    """Each change of the obstacle of a run that waits for a workspace is reported."""
     line = Line(8, known=False)
     line.join("waiting", 0, "/w")
     line.join("other", 0, "/v")
@@ -199,7 +199,7 @@ def test_whoever_waits_is_told_of_another_obstacle() -> None:
 def test_nobody_waits_behind_an_obstacle_untold(
     limit: int, wishes: list[tuple[int, str | None]], chance: object
 ) -> None:
-    """Whatever happens, what was told last of a run that waits is what stands in its way."""
+    """The last reported obstacle of a waiting run is always its present one."""
     outside = Outside("/v")
     line = Line(limit, known=False)
     line.capacity.guard(outside.lock, lambda: None)
@@ -234,7 +234,7 @@ def test_nobody_waits_behind_an_obstacle_untold(
 def test_everybody_is_served_once_and_in_order(
     limit: int, wishes: list[tuple[int, str | None]], chance: object
 ) -> None:
-    """Whoever ends whenever: the limit and the workspaces hold, and runs of a kind are served in order."""
+    """Runs may end in any order: the limit and the workspaces hold, and runs of a kind are granted in order."""
     line = Line(limit)
     line.capacity.join(*(line.ticket(f"r{number}", *wish) for number, wish in enumerate(wishes)))
     holding = list(line.granted)
@@ -260,7 +260,7 @@ def _without_repetition(told: Iterable[capacity.Obstacle | None]) -> list[capaci
 
 
 class Outside:
-    """Other processes that may have a workspace."""
+    """Other processes that may hold a workspace."""
 
     def __init__(self, *busy: str) -> None:
         self.busy = set(busy)
@@ -275,26 +275,26 @@ class Outside:
 
 
 class Held:
-    """A workspace that is locked here."""
+    """A workspace that this process has locked."""
 
     def __init__(self, outside: Outside, workspace: str) -> None:
         self._outside = outside
         self._workspace = workspace
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release a workspace."""
         self._outside.ours.remove(self._workspace)
 
 
 def guarded(limit: int, outside: Outside) -> tuple[Line, list[str]]:
-    """Return seats that lock their workspaces, and what was told of other processes."""
+    """Return capacity that locks its workspaces, and the reports about other processes."""
     line, told = Line(limit), list[str]()
     line.capacity.guard(outside.lock, lambda: told.append("elsewhere"))
     return line, told
 
 
 def test_a_workspace_of_another_process_is_waited_for() -> None:
-    """Who wants it stands aside, holds up nobody, and has it once it is free and looked at again."""
+    """A run that wants the workspace of another process lets others pass, and gets it once a check finds it free."""
     outside = Outside("/a")
     line, told = guarded(2, outside)
     line.join("one", 0, "/a")
@@ -313,7 +313,7 @@ def test_a_workspace_of_another_process_is_waited_for() -> None:
 
 
 def test_a_lock_is_given_back_with_the_workspace() -> None:
-    """It is held once for a run and those below it, until the last of them lets go; a stop gives back the rest."""
+    """A run and those below it hold one lock until the last of them ends; a stop releases the rest."""
     outside = Outside()
     line, _ = guarded(3, outside)
     line.join("parent", 0, "/a")
@@ -336,7 +336,7 @@ def test_a_lock_is_given_back_with_the_workspace() -> None:
 
 
 def test_no_lock_is_taken_before_capacity_is_free() -> None:
-    """A run that waits for its turn keeps no other process out."""
+    """A run that waits for capacity does not lock its workspace against other processes."""
     outside = Outside()
     line, _ = guarded(1, outside)
     line.join("one", 0, "/a")
@@ -346,7 +346,7 @@ def test_no_lock_is_taken_before_capacity_is_free() -> None:
 
 
 def test_who_is_found_begun_goes_on_whoever_is_beside_it() -> None:
-    """A run found begun at the start holds its workspace here, though another process may have locked it."""
+    """A run that had begun before the start holds its workspace, though another process may have locked it."""
     outside = Outside("/a")
     line, told = guarded(2, outside)
     line.capacity.hold("/a", "begun")

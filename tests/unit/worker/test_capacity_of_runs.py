@@ -1,4 +1,4 @@
-"""A run that was granted its seat: what it shows until its journal says that it was taken up."""
+"""A run that was granted capacity: its state until the journal records that a process took it up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.worker.pools import Bench, soon
 
 
 async def test_a_seated_run_shows_that_it_runs() -> None:
-    """Who was told `running` does not hear `pending` while the run is loaded and its take-up is written."""
+    """A run that was shown as `running` is not shown as `pending` while it is loaded and its take-up is written."""
     bench = await Bench().open()
     run_id = await bench.create(*toys.tools("one"))
     seen: list[str | None] = []

@@ -1,4 +1,4 @@
-"""Child runs: started by the same door as every run, once, and waited for without a seat."""
+"""Child runs: started once and like every run, and awaited without capacity."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def child(key: str, *program: toys.Step, **fields: object) -> toys.Step:
 
 
 async def test_a_parent_waits_for_its_child_without_capacity() -> None:
-    """With a single seat the child runs while its parent waits, and its slots are the step's output."""
+    """With a capacity of one the child runs while its parent waits, and its slots are the step's output."""
     bench = await Bench(limit=1).open()
     run_id = await bench.submit(child("sub", *toys.tools("one")), {"tool": "two"})
 
@@ -36,7 +36,7 @@ async def test_a_parent_waits_for_its_child_without_capacity() -> None:
 
 
 async def test_a_failed_child_fails_its_step() -> None:
-    """The step's error says how the child ended, and its output what came of it."""
+    """The step's error contains how the child ended, and its output contains the child's results."""
     bench = await Bench().open()
     bench.toolbox.fail("one")
     run_id = await bench.submit(child("sub", *toys.tools("one"), forgiven=True))
@@ -52,7 +52,7 @@ async def test_a_failed_child_fails_its_step() -> None:
 
 
 async def test_a_restart_finds_the_child() -> None:
-    """A parent that was waiting when its process died goes on waiting for the same child."""
+    """A parent that was waiting when its process died continues to wait for the same child."""
     bench = await Bench().open()
     bench.toolbox.hold("one")
     run_id = await bench.submit(child("sub", *toys.tools("one")))
@@ -69,7 +69,7 @@ async def test_a_restart_finds_the_child() -> None:
 
 
 async def test_cancelling_a_parent_cancels_its_children() -> None:
-    """A child, and its own child, end with the run that waits for them, wherever they are."""
+    """A child and its own child end with the run that waits for them, in any state."""
     bench = await Bench(limit=1).open()
     bench.toolbox.hold("one")
     run_id = await bench.submit(child("sub", child("subsub", *toys.tools("one"))))
@@ -86,7 +86,7 @@ async def test_cancelling_a_parent_cancels_its_children() -> None:
 
 
 async def test_cancelling_a_parent_cancels_however_many_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Children of an earlier process end with the run that started them, also those beyond a page of the list."""
+    """Children of an earlier process end with the run that started them, also beyond one page of the list."""
     monkeypatch.setattr(stores, "PAGE", 2)
     bench = await Bench(limit=1).open()
     bench.toolbox.hold("one")
@@ -107,7 +107,7 @@ async def test_cancelling_a_parent_cancels_however_many_children(monkeypatch: py
 
 
 async def test_a_crash_amid_a_cancel_reaches_the_children_too() -> None:
-    """A parent whose cancel was written down before the crash takes its children along after it."""
+    """If the crash comes after a parent's cancel was written, the restart cancels the children too."""
     bench = await Bench(limit=1).open()
     bench.toolbox.hold("one")
     run_id = await bench.submit(child("sub", *toys.tools("one")))
@@ -121,7 +121,7 @@ async def test_a_crash_amid_a_cancel_reaches_the_children_too() -> None:
 
 
 async def test_a_child_of_a_cancelled_parent_begins_nothing_after_a_restart() -> None:
-    """Whether the crash came before or after the end of the parent, its child ends as it was."""
+    """A crash before or after the end of the cancelled parent makes no difference: its child begins no attempt."""
     for point in ("pool.after_cancel", "run.after_ended"):
         bench = await Bench(limit=9).open()
         bench.toolbox.hold("one")
@@ -153,7 +153,7 @@ async def test_a_cancelled_child_is_told_to_its_parent() -> None:
 
 
 async def test_a_stop_and_a_pause_leave_the_child_alone() -> None:
-    """Only an end of the parent ends its children; a paused parent finds its child done when it goes on."""
+    """Only the end of a parent ends its children; a paused parent finds its child done when it continues."""
     bench = await Bench().open()
     bench.toolbox.hold("one")
     run_id = await bench.submit(child("sub", *toys.tools("one")))
@@ -173,7 +173,7 @@ async def test_a_stop_and_a_pause_leave_the_child_alone() -> None:
 
 
 async def test_a_child_nobody_waits_for_any_more_is_cancelled() -> None:
-    """When a sibling branch fails the parent, the child of the other branch ends too."""
+    """When a sibling branch fails the parent, the child of the other branch is cancelled."""
     bench = await Bench().open()
     bench.toolbox.hold("one")
     bench.toolbox.hold("two")
@@ -216,7 +216,7 @@ async def test_a_restart_cancels_the_child_that_its_parents_cancel_could_not_rea
 
 
 async def test_a_restart_keeps_the_child_that_was_resumed_after_its_parents_cancel() -> None:
-    """A person who resumed the child of a cancelled run overruled the cancel."""
+    """A child that a person resumed after its parent's cancel continues after a restart."""
     bench = await Bench().open()
     held = bench.toolbox.hold("one")
     run_id = await bench.submit(child("sub", *toys.tools("one")))
@@ -236,7 +236,7 @@ async def test_a_restart_keeps_the_child_that_was_resumed_after_its_parents_canc
 
 
 async def test_a_child_shares_its_parents_workspace() -> None:
-    """A parent that holds its workspace alone does not lock out the child it waits for."""
+    """A parent that holds its workspace alone does not lock out the child that it waits for."""
     bench = await Bench().open()
     run_id = await bench.submit(child("sub", *toys.tools("one")), exclusive_workspace=True)
 

@@ -1,4 +1,4 @@
-"""Clock jumps: the wall clock goes back and forth, and nothing of a run depends on it but the times that it shows."""
+"""Clock jumps: only the times that a run shows depend on the wall clock, which jumps back and forth."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRAM: tuple[toys.Step, ...] = (
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_jumping_clock_neither_stops_nor_repeats_anything(seed: int) -> None:
-    """With jumps of hours back and forth before each minute, runs end as usual: no step again, no negative duration."""
+    """With jumps of hours before each minute, runs end as usual: no step is repeated, no duration is negative."""
     chance = random.Random(seed)
     bench = await Bench().open()
     run_ids = [await bench.submit(*PROGRAM) for _ in range(3)]
@@ -46,7 +46,7 @@ async def test_a_jumping_clock_neither_stops_nor_repeats_anything(seed: int) -> 
 
 @pytest.mark.parametrize("jump", [-DAY, DAY])
 async def test_a_jump_while_a_timer_runs_does_not_move_its_end(jump: float) -> None:
-    """A timer of ten minutes that is running ends after ten minutes, whatever the wall clock says meanwhile."""
+    """A running timer of ten minutes ends after ten minutes, even if the wall clock jumps meanwhile."""
     bench = await Bench().open()
     run_id = await bench.submit({"timer": "wait", "seconds": 600}, {"tool": "after"})
     await bench.until(lambda: bench.clock.next_wake_seconds() is not None)  # type: ignore[attr-defined]
@@ -77,7 +77,7 @@ async def test_a_clock_set_forth_over_a_restart_ends_the_timer() -> None:
 
 
 async def test_a_clock_set_back_over_a_restart_loses_no_order() -> None:
-    """A run cancelled, or begun, before the clock was set back is cancelled, or goes on, after a restart."""
+    """After a restart with the clock set back, a cancelled run is cancelled and a begun one continues."""
     bench = await Bench().open()
     bench.toolbox.hold("held")
     going, stopped = [await bench.submit(*toys.tools("first", "held")) for _ in range(2)]

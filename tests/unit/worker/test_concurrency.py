@@ -1,4 +1,4 @@
-"""Concurrency keys: never more runs of a key under way than allowed, whatever policy, order and crash."""
+"""Concurrency keys: no more runs of a key are under way than allowed, for any policy, order and crash."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def keyed(limit: int = 1, policy: concurrency.Policy = "queue", **facts: Any) ->
 
 
 async def test_runs_of_a_key_wait_for_one_another() -> None:
-    """The second run of a key waits while the first waits for a person, and names it; others go on."""
+    """The second run of a key waits while the first waits for a person, and names it; runs without the key continue."""
     bench = await Bench().open()
     first = await bench.submit({"gate": "go"}, **keyed())
     await bench.shown(first, states.RunState.WAITING)
@@ -44,7 +44,7 @@ async def test_runs_of_a_key_wait_for_one_another() -> None:
 
 
 async def test_each_run_waits_by_its_own_limit() -> None:
-    """A run that allows two begins beside one; one that allows one waits for both."""
+    """A run with a limit of two begins beside one run; a run with a limit of one waits for both."""
     bench = await Bench().open()
     held = bench.toolbox.hold("work")
     await bench.submit({"tool": "work"}, **keyed())
@@ -60,7 +60,7 @@ async def test_each_run_waits_by_its_own_limit() -> None:
 
 
 async def test_a_key_is_held_through_a_restart() -> None:
-    """A run that had begun holds its key when the service comes back, also while it is paused."""
+    """A run that had begun holds its key after a restart, also while it is paused."""
     bench = await Bench().open()
     first = await bench.submit({"gate": "go"}, **keyed())
     await bench.shown(first, states.RunState.WAITING)
@@ -84,7 +84,7 @@ async def test_a_key_is_held_through_a_restart() -> None:
     [("cancel_waiting", [DONE, CANCELLED, DONE]), ("cancel_running", [CANCELLED, CANCELLED, DONE])],
 )
 async def test_a_new_run_cancels_earlier_ones(policy: concurrency.Policy, expected: list[states.RunState]) -> None:
-    """`cancel_waiting` cancels what has not begun, `cancel_running` all earlier runs of the key; then it begins."""
+    """`cancel_waiting` cancels runs that have not begun, `cancel_running` all earlier ones; then the new run begins."""
     bench = await Bench().open()
     held = bench.toolbox.hold("work")
     first = await bench.submit({"tool": "work"}, **keyed())
@@ -102,7 +102,7 @@ async def test_a_new_run_cancels_earlier_ones(policy: concurrency.Policy, expect
 
 @pytest.mark.parametrize("crashes", [False, True])
 async def test_no_earlier_run_outside_of_a_scope_is_cancelled(crashes: bool) -> None:
-    """A run that came after the caller's scope was compared is waited for; those within the scope are cancelled."""
+    """A new run cancels earlier runs within the caller's scope, and waits for those outside of it."""
     bench = await Bench().open()
     scope = access.Scope(recipes=("r",), labels=(("book", "one"), ("book", "two")))
     key = concurrency.Concurrency(key="deploy", policy="cancel_running", within=scope)
@@ -132,12 +132,12 @@ async def test_no_earlier_run_outside_of_a_scope_is_cancelled(crashes: bool) -> 
     await bench.close()
 
 
-# A process that dies drops orders that it had not begun.
+# A process that dies drops the orders that it had not begun.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:coroutine 'RunCommands._cancel' was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("policy", ["cancel_waiting", "cancel_running"])
 async def test_wherever_a_process_dies_the_earlier_ones_are_cancelled(policy: concurrency.Policy) -> None:
-    """For passings of every point from the start to its end: kill, restart, and the outcome is the same."""
+    """A process may die at any point between start and end: the restart leads to the same outcome."""
     story, expected = await _superseding(policy, None)
     for kill in examples.passings(story):
         _, found = await _superseding(policy, kill)
@@ -172,9 +172,7 @@ async def _superseding(policy: concurrency.Policy, kill: tuple[str, int] | None)
 
 
 async def test_a_restart_does_not_cancel_what_was_resumed_since() -> None:
-    """An earlier run that a person resumes while the one that cancelled it is under way waits for it, also after a
-    restart.
-    """
+    """An earlier run that a person resumes waits for the run that cancelled it, also after a restart."""
     bench = await Bench().open()
     first = await bench.submit({"gate": "go"}, **keyed())
     await bench.shown(first, states.RunState.WAITING)
@@ -196,7 +194,7 @@ async def test_a_restart_does_not_cancel_what_was_resumed_since() -> None:
 
 
 async def test_of_two_starts_that_race_one_is_refused() -> None:
-    """`reject` counts and creates in one critical section; the refusal names the holder, and a free key is taken."""
+    """`reject` counts and creates in one critical section; the refusal names the holder, and a free key is granted."""
     bench = await Bench().open()
     rejecting = keyed(policy="reject")
     answers = await asyncio.gather(
@@ -217,7 +215,7 @@ async def test_of_two_starts_that_race_one_is_refused() -> None:
 
 
 async def test_no_label_starves() -> None:
-    """Of a label with many queued runs one is executed for each of another label, whenever that comes."""
+    """A run of another label gets every second turn among many queued runs of one label, however late it comes."""
     bench = await Bench(limit=1, fair_label="book").open()
     kept = await bench.keep_busy(1)
     many = [await bench.submit({"tool": f"a{number}"}, labels={"book": "one"}) for number in range(50)]
@@ -234,7 +232,7 @@ async def test_no_label_starves() -> None:
 
 @given(st.lists(st.sampled_from(["join a", "join b", "join c", "grant"]), max_size=60))
 def test_rounds_never_let_a_label_wait_for_two_of_another(moves: list[str]) -> None:
-    """Between two joins a label that waits is granted at least once for each two grants of any other label."""
+    """While a label waits, no other label is granted more than two turns."""
     rounds, line, waited = fair_rounds.FairRounds(), list[tuple[int, int, str]](), dict[str, dict[str, int]]()
     for number, move in enumerate(moves):
         if move != "grant":
@@ -269,6 +267,6 @@ def test_rounds_never_let_a_label_wait_for_two_of_another(moves: list[str]) -> N
     ],
 )
 def test_what_is_no_key_is_not_read(value: Any) -> None:
-    """start.json with a key of the wrong form is not believed."""
+    """A key of the wrong form in start.json is not accepted."""
     with pytest.raises(TypeError):
         concurrency.Concurrency.from_json(value)

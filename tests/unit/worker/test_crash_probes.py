@@ -1,4 +1,4 @@
-"""Crash probes: a process that dies exactly where it was told to."""
+"""Crash probes: a process dies exactly at the given point."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ for number in range(3):
 
 @pytest.mark.parametrize(("told", "printed"), [("here", ""), ("here:2", "0\n"), ("here:3", "0\n1\n")])
 def test_the_process_dies_at_the_nth_passing(told: str, printed: str) -> None:
-    """Nothing runs after the point, not even a handler."""
+    """No code runs after the point, not even a handler."""
     ended = subprocess.run([sys.executable, "-c", SCRIPT, told], capture_output=True, text=True, check=False)
 
     assert (ended.returncode, ended.stdout) == (-signal.SIGKILL, printed)
 
 
 def test_a_point_that_is_not_passed_kills_nobody() -> None:
-    """A process that never comes to the point ends as ever."""
+    """A process that never passes the point ends as usual."""
     ended = subprocess.run([sys.executable, "-c", SCRIPT, "elsewhere"], capture_output=True, text=True, check=False)
 
     assert (ended.returncode, ended.stdout) == (0, "0\n1\n2\n")
@@ -38,6 +38,6 @@ def test_a_point_that_is_not_passed_kills_nobody() -> None:
 
 @pytest.mark.parametrize("told", ["", ":1", "here:0", "here:-1", "here:x"])
 def test_a_wrong_form_is_refused(told: str) -> None:
-    """Only `point` and `point:N` with N from 1 are read."""
+    """Only `point` and `point:N` with N from 1 are accepted."""
     with pytest.raises(ValueError):
         crash_probes.parse(told)

@@ -1,6 +1,4 @@
-"""Crashes: wherever a process dies, the next one brings its runs to the same end, and repeats
-nothing that is recorded.
-"""
+"""Crashes: wherever a process dies, the next one brings its runs to the same end and repeats no recorded step."""
 
 from __future__ import annotations
 
@@ -22,13 +20,13 @@ PROGRAM: tuple[toys.Step, ...] = (
     {"agent": "flaky", "retry": {"max_attempts": 2, "initial_seconds": 0}, "forgiven": True},
     {"gather": {"fails": [{"tool": "failing"}], "endless": [{"endless": "more"}]}, "fail_fast": True},
 )
-"""Ends as failed, since the first failure of the last gather cancels the other branch."""
+"""A program that fails, since the first failure of the last gather cancels the other branch."""
 
 GENTLE = PROGRAM[:-1]
 
 
 async def begin(program: tuple[toys.Step, ...]) -> tuple[Bench, str]:
-    """Open a bench whose failing steps fail, with a run that is not submitted yet."""
+    """Return an open bench whose failing steps fail, and a run that is not submitted yet."""
     bench = await Bench().open()
     bench.toolbox.fail("flaky")
     bench.toolbox.fail("failing")
@@ -38,7 +36,7 @@ async def begin(program: tuple[toys.Step, ...]) -> tuple[Bench, str]:
 
 
 async def left_by(bench: Bench, run_id: str, *, files: bool = True) -> dict[str, Any]:
-    """Return what counts of a run; what a power cut may take from its snapshots is left out."""
+    """Return the lasting results of a run, without what a power cut may take from its snapshots."""
     loaded = await bench.store.read(run_id)
     view = await dry_replay.review(loaded, toys.TOY, lambda blob: bench.store.read_blob(run_id, blob))
     shown = {"run.json": views.manifest(view), "cache.json": slots.snapshot(view.board.slots)}
@@ -53,7 +51,7 @@ async def left_by(bench: Bench, run_id: str, *, files: bool = True) -> dict[str,
 
 
 async def undisturbed(program: tuple[toys.Step, ...]) -> tuple[list[str], dict[str, Any]]:
-    """Run a program once, and return the points that it passed and what it left."""
+    """Run a program once, and return the points that it passed and its results."""
     bench, run_id = await begin(program)
     await bench.pool.submit(run_id)
     await bench.ended(run_id)
@@ -64,7 +62,7 @@ async def undisturbed(program: tuple[toys.Step, ...]) -> tuple[list[str], dict[s
 
 @pytest.mark.parametrize("lose_unsynced", [False, True], ids=["process", "power"])
 async def test_the_end_is_the_same_wherever_a_process_dies(lose_unsynced: bool) -> None:
-    """For passings of every point, of the engine, the pool and the storage: kill, restart, same end."""
+    """A process may be killed at any point of engine, pool and storage: the restart reaches the same end."""
     story, expected = await undisturbed(GENTLE)
     for point, nth in examples.passings(story):
         found = await disturbed(GENTLE, point, nth, lose_unsynced=lose_unsynced)
@@ -87,7 +85,7 @@ async def test_a_failing_gather_ends_the_same_too(lose_unsynced: bool) -> None:
 
 
 async def disturbed(program: tuple[toys.Step, ...], point: str, nth: int, *, lose_unsynced: bool) -> dict[str, Any]:
-    """Run a program, kill its process at a point, go on in another one, and return what it left."""
+    """Run a program, kill its process at a point, continue in another one, and return the results."""
     bench, run_id = await begin(program)
     left = bench.crash_when(point, nth, lose_unsynced=lose_unsynced)
     await bench.pool.submit(run_id)

@@ -1,4 +1,4 @@
-"""Runs asleep: a run that only waits is let go of, and goes on as if it had stayed."""
+"""Eviction: a run that only waits is unloaded, and continues as if it had stayed in memory."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ TIMES = ("started_at", "completed_at", "duration_ms", "prev", "crc32", "batch", 
 
 
 def bench(**settings: Any) -> Bench:
-    """Return a bench that lets every quiet run fall asleep."""
+    """Return a bench that evicts every quiet run."""
     return Bench(**({"kept_loaded": 0} | settings))
 
 
 async def evicted(program: Sequence[toys.Step] = ASKING, **settings: Any) -> tuple[Bench, str]:
-    """Return a bench with a run that has fallen asleep."""
+    """Return a bench with an evicted run."""
     there = await bench(**settings).open()
     run_id = await there.submit(*program)
     await there.evicted(run_id)
@@ -42,7 +42,7 @@ async def evicted(program: Sequence[toys.Step] = ASKING, **settings: Any) -> tup
 
 
 def timeless(lines: Sequence[Mapping[str, plain.Json]]) -> list[dict[str, plain.Json]]:
-    """Return lines without what differs between two executions."""
+    """Return lines without the parts that differ between two executions."""
     return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
 
 
@@ -57,7 +57,7 @@ async def told(there: Bench, run_id: str) -> list[tuple[int, str, str | None]]:
 
 
 async def test_an_answer_wakes_the_run() -> None:
-    """A run at a gate holds no folder; its answer is durable when it is accepted, and the run goes on to its end."""
+    """An evicted run at a gate holds no folder; its accepted answer is durable, and the run continues to its end."""
     there, run_id = await evicted()
 
     assert there.store._parts.opener.logs == {}
@@ -76,7 +76,7 @@ async def test_an_answer_wakes_the_run() -> None:
 
 
 async def test_a_gate_keeps_nothing_of_its_run_loaded() -> None:
-    """While a run at a gate is asleep, nothing holds what was read and written of it."""
+    """While a run at a gate is evicted, no object holds data that was read or written for it."""
     there = await bench(kept_loaded=1).open()
     run_id = await there.submit(*ASKING)
     await there.shown(run_id, RunState.WAITING)
@@ -96,7 +96,7 @@ async def test_a_gate_keeps_nothing_of_its_run_loaded() -> None:
 
 
 async def test_an_evicted_run_is_freed_without_a_garbage_collection() -> None:
-    """Runner and folder of an evicted run end with their last user: a full collection may be minutes away."""
+    """Runner and folder of an evicted run are freed with their last user, before any full collection."""
     there = await bench(kept_loaded=1).open()
     run_id = await there.submit(*ASKING)
     await there.shown(run_id, RunState.WAITING)
@@ -124,7 +124,7 @@ async def test_an_evicted_run_is_freed_without_a_garbage_collection() -> None:
 
 
 async def test_a_gate_without_a_time_limit_holds_no_task() -> None:
-    """An evicted run at a gate that waits for ever keeps no task."""
+    """An evicted run at a gate without a time limit keeps no task."""
     before = asyncio.all_tasks()
     there = await bench().open()
     pool = asyncio.all_tasks() - before
@@ -139,7 +139,7 @@ async def test_a_gate_without_a_time_limit_holds_no_task() -> None:
 
 
 async def test_a_crowd_at_gates_is_evicted_without_a_wait() -> None:
-    """Far above the number that stays loaded, a run that only awaits answers leaves at the next look."""
+    """When far too many runs are loaded, a run that only awaits answers is evicted at the next look."""
     there = await bench().open()
     asking = await there.submit({"gate": "ask"})
     await there.shown(asking, RunState.WAITING)
@@ -152,7 +152,7 @@ async def test_a_crowd_at_gates_is_evicted_without_a_wait() -> None:
 
 
 async def test_nothing_is_seen_of_it() -> None:
-    """Polls get the same bytes, no change is counted, and a wrong answer is refused as before."""
+    """A client sees no difference: polls get the same bytes, no change is counted, and a wrong answer is refused."""
     there = await bench().open()
     run_id = await there.submit({"tool": "one"}, {"gather": {"a": [{"gate": "ask"}], "b": [{"gate": "too"}]}})
     await there.until(lambda: len(there.pool.open_gates(run_id)) == 2)
@@ -178,7 +178,7 @@ async def test_nothing_is_seen_of_it() -> None:
 
 
 async def test_a_slow_step_continues_while_its_run_is_evicted() -> None:
-    """A tool that takes its time keeps its seat, is not begun again, and its result is recorded when it is there."""
+    """A slow tool keeps its capacity, is not begun again, and its result is recorded when it ends."""
     there = await bench(limit=1).open()
     held = there.toolbox.hold("slow")
     run_id = await there.submit(*toys.tools("slow", "next"))
@@ -198,7 +198,7 @@ async def test_a_slow_step_continues_while_its_run_is_evicted() -> None:
 
 
 async def test_a_command_keeps_its_run_loaded_for_a_while() -> None:
-    """A command ends soon as a rule, so in a crowd its run is evicted after the long pause, others after the short."""
+    """Commands usually end soon: in a crowd their runs are evicted after the long pause, others after the short one."""
     there = bench()
     there.performers = {operations.Command.kind: there.toolbox}
     there.take_store(there.store)
@@ -224,7 +224,7 @@ async def test_a_command_keeps_its_run_loaded_for_a_while() -> None:
 
 
 async def test_a_timer_wakes_its_run() -> None:
-    """Time that has passed while the run was asleep counts."""
+    """A timer's time counts while its run is evicted."""
     there, run_id = await evicted([{"timer": "wait", "seconds": 60}, {"tool": "two"}])
     there.advance(30)
     await pools.idle()
@@ -239,7 +239,7 @@ async def test_a_timer_wakes_its_run() -> None:
 
 
 async def test_a_gate_takes_its_default_though_its_run_is_evicted() -> None:
-    """A time-out answers as a person does."""
+    """A time-out answers the gate of an evicted run as a person does."""
     there, run_id = await evicted([{"gate": "ask", "default": "deny", "expires_seconds": 100}])
     there.advance(100)
 
@@ -250,7 +250,7 @@ async def test_a_gate_takes_its_default_though_its_run_is_evicted() -> None:
 
 
 async def test_the_end_of_a_child_wakes_its_parent() -> None:
-    """Parent and child may both be asleep; the child is started once."""
+    """Parent and child may both be evicted; the child is started once."""
     there = await bench(limit=1).open()
     held = there.toolbox.hold("slow")
     run_id = await there.submit({"child": "sub", "program": toys.tools("slow")}, {"tool": "two"})
@@ -267,7 +267,7 @@ async def test_the_end_of_a_child_wakes_its_parent() -> None:
 
 
 async def test_a_cancel_reaches_what_goes_on() -> None:
-    """The step is cut off, the run ends as cancelled, and nothing is left of it."""
+    """A cancel cuts off the step of an evicted run, which ends as cancelled and leaves no task."""
     there = await bench().open()
     there.toolbox.hold("slow")
     run_id = await there.submit(*toys.tools("slow"))
@@ -282,7 +282,7 @@ async def test_a_cancel_reaches_what_goes_on() -> None:
 
 
 async def test_a_pause_lets_a_gate_go_and_a_slow_step_end() -> None:
-    """As of a run that is loaded; the question comes back with the run."""
+    """A pause treats an evicted run like a loaded one; the question returns with the run."""
     there, run_id = await evicted()
     slow = there.toolbox.hold("slow")
     busy = await there.submit(*toys.tools("slow", "never"))
@@ -311,7 +311,7 @@ async def test_a_pause_lets_a_gate_go_and_a_slow_step_end() -> None:
 
 @pytest.mark.parametrize("stops", [True, False], ids=["stop", "kill"])
 async def test_a_restart_finds_it_as_it_was(stops: bool) -> None:
-    """A stop interrupts the slow step and not as a crash; after a kill it is the next attempt; gates stay open."""
+    """A stop interrupts a slow step without counting as a crash, a kill causes the next attempt; gates remain open."""
     there, run_id = await evicted(grace_seconds=0)
     there.toolbox.hold("slow")
     busy = await there.submit(*toys.tools("slow"))
@@ -337,7 +337,7 @@ async def test_a_restart_finds_it_as_it_was(stops: bool) -> None:
 
 
 async def test_a_stop_lets_a_slow_step_end_within_its_grace() -> None:
-    """What comes of it is recorded, though its run was asleep."""
+    """A slow step that ends within the grace period is recorded although its run was evicted."""
     there = await bench().open()
     held = there.toolbox.hold("slow")
     run_id = await there.submit(*toys.tools("slow", "next"))
@@ -354,7 +354,7 @@ async def test_a_stop_lets_a_slow_step_end_within_its_grace() -> None:
 
 
 async def test_a_result_waits_until_the_folder_is_free() -> None:
-    """Where another process has the folder when the answer comes, the answer is recorded later and not lost."""
+    """An answer that comes while another process has the folder is recorded later, not lost."""
     there, run_id = await evicted()
     lock = there.store.disk.lock(f"runs/{run_id}")
     assert lock is not None
@@ -374,7 +374,7 @@ async def test_a_result_waits_until_the_folder_is_free() -> None:
 
 
 async def test_a_folder_that_is_gone_ends_the_wait() -> None:
-    """What goes on is cut off, and whoever answers is told."""
+    """If a run's folder is gone, its steps are cut off, and an answer is refused."""
     there, run_id = await evicted()
     there.remove(run_id)
     with pytest.raises(errors.ControlRoomError):
@@ -388,7 +388,7 @@ async def test_a_folder_that_is_gone_ends_the_wait() -> None:
 
 
 async def test_what_is_shown_cannot_be_written_now() -> None:
-    """Where the snapshots cannot be written the run stays awake."""
+    """A run whose snapshots cannot be written is not evicted."""
     there = bench()
     disk = failing.FullDisk()
     there.take_store(memory_store.MemoryStore(clock=there.clock, probes=there.probes, disk=disk))
@@ -411,7 +411,7 @@ async def test_what_is_shown_cannot_be_written_now() -> None:
 
 
 async def test_few_runs_stay_loaded() -> None:
-    """Only those that are too many fall asleep, the one that is quiet for longest first."""
+    """Only the surplus runs are evicted, those that have been quiet for longest first."""
     there = await Bench(kept_loaded=2).open()
     run_ids = []
     for _ in range(4):
@@ -432,7 +432,7 @@ async def test_few_runs_stay_loaded() -> None:
 @pytest.mark.parametrize("turns", range(12))
 @pytest.mark.parametrize("order", ["decide", "cancel", "pause", "stop"])
 async def test_an_order_in_the_moment_of_eviction(order: str, turns: int) -> None:
-    """Whenever it comes, it is carried out, once, and nothing is lost."""
+    """An order at any moment of an eviction is carried out once, and loses no line."""
     there = await bench(grace_seconds=0).open()
     run_id = await there.submit(*ASKING)
     await there.shown(run_id, RunState.WAITING)
@@ -465,7 +465,7 @@ async def test_an_order_in_the_moment_of_eviction(order: str, turns: int) -> Non
 
 @pytest.mark.parametrize("turns", range(12))
 async def test_a_pause_in_the_moment_of_eviction_cuts_off_what_is_performed(turns: int) -> None:
-    """A step that a pause interrupts is cut off, even if the pause reaches a runner that was released."""
+    """A pause cuts off the step that it interrupts, even if it reaches a runner that was released."""
     there = await bench().open()
     there.toolbox.hold("slow")
     run_id = await there.submit(*toys.tools("slow", "two"))
@@ -489,7 +489,7 @@ async def test_a_pause_in_the_moment_of_eviction_cuts_off_what_is_performed(turn
 
 
 async def test_a_kill_at_every_point_of_eviction_and_loading() -> None:
-    """Wherever the process dies, the next one asks again, and the answer leads to the same end."""
+    """A process may die at any point of eviction and loading: the next one asks again, and the run ends the same."""
     there, run_id = await evicted()
     began = len(there.probes.story)
     await pools.soon(there.pool.deliver(run_id, "ask", gates.Answer(decision="approve")))
@@ -554,9 +554,7 @@ def named(steps: Sequence[Mapping[str, Any]], prefix: str) -> list[toys.Step]:
 
 
 async def lived(program: Sequence[toys.Step], *, sleeps: bool) -> tuple[Any, ...]:
-    """Execute a program whose gates are answered, and whose agents end, in the order of their keys; return what it
-    left.
-    """
+    """Execute a program whose gates are answered and agents end in the order of their keys; return the results."""
     there = await Bench(kept_loaded=0 if sleeps else 100).open()
     for key in _keys(program, "agent"):
         there.toolbox.hold(key)
@@ -576,7 +574,7 @@ async def lived(program: Sequence[toys.Step], *, sleeps: bool) -> tuple[Any, ...
 
 
 async def _move_on(there: Bench, *, sleeps: bool) -> None:
-    # One thing at a time, so that both lives see the same order.
+    # One event at a time, so that both executions see the same order.
     for _ in range(6 if sleeps else 0):
         there.advance(eviction.BUSY_PAUSE_SECONDS)
         await pools.idle()
@@ -608,7 +606,7 @@ def _keys(program: Sequence[toys.Step], kind: str) -> list[str]:
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 async def test_a_run_that_slept_ends_as_one_that_stayed_awake(steps: Sequence[Mapping[str, Any]]) -> None:
-    """The same journal lines but times, the same events with the same numbers, and nothing performed twice."""
+    """An evicted run has the same journal lines but for times, the same events and numbers, and no repeated step."""
     program = named(steps, "s")
 
     assert await lived(program, sleeps=True) == await lived(program, sleeps=False)

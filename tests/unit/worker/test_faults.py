@@ -1,4 +1,4 @@
-"""Faults: one run's trouble is its own, and what heals goes on by itself."""
+"""Faults: a fault of one run stays with that run, which continues by itself when the cause is gone."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ RunState = states.RunState
 
 
 async def opened(store: memory_store.MemoryStore | None = None, **parts: object) -> Bench:
-    """Open a bench over a store of failing parts."""
+    """Return an open bench over a store of failing parts."""
     bench = Bench(limit=2)
     bench.take_store(store or memory_store.MemoryStore(clock=bench.clock, probes=bench.probes, **parts))  # type: ignore[arg-type]
     return await bench.open()
 
 
 async def test_a_full_disk_parks_a_run_until_there_is_room() -> None:
-    """The finished step waits in memory, orders are refused with the reason, and nothing is executed twice."""
+    """The finished step waits in memory, orders are refused with the reason, and no step is executed twice."""
     disk = failing.FullDisk()
     bench = await opened(disk=disk)
     bench.toolbox.hold("one")
@@ -52,7 +52,7 @@ async def test_a_full_disk_parks_a_run_until_there_is_room() -> None:
 
 
 async def test_a_stop_does_not_wait_for_room() -> None:
-    """A run parked by a full disk does not keep its service from stopping, and runs its step again later."""
+    """A run parked by a full disk does not delay a stop of its service, and repeats its step later."""
     disk = failing.FullDisk()
     bench = await opened(disk=disk)
     bench.toolbox.hold("one")
@@ -72,7 +72,7 @@ async def test_a_stop_does_not_wait_for_room() -> None:
 
 
 async def test_a_lost_index_ends_nobody() -> None:
-    """A run whose row cannot be written stays unfinished there, and is settled when the index is back."""
+    """A run whose row cannot be written stays unfinished in the index, and is corrected when the index is back."""
     index = failing.LostIndex()
     bench = await opened(index=index)
     bench.toolbox.hold("one")
@@ -99,7 +99,7 @@ async def test_a_lost_index_ends_nobody() -> None:
 
 
 async def test_a_disk_that_is_full_at_the_start_leaves_nobody_behind(caplog: pytest.LogCaptureFixture) -> None:
-    """A pool that cannot learn now what is unfinished executes what comes in, and goes on with the rest later."""
+    """A pool that cannot list unfinished runs at its start executes new runs, and continues the others later."""
     bench = Bench(limit=2)
     index = failing.LostIndex()
     bench.take_store(memory_store.MemoryStore(clock=bench.clock, probes=bench.probes, index=index))
@@ -123,7 +123,7 @@ async def test_a_disk_that_is_full_at_the_start_leaves_nobody_behind(caplog: pyt
 
 
 async def sent_on(bench: Bench, order: str, point: str, trouble: Callable[[], None]) -> str:
-    """Stop a run in its second step and send it on, while trouble begins at a point of the order."""
+    """Stop a run in its second step and continue it, with a fault that begins at a point of the order."""
     held = bench.toolbox.hold("slow")
     run_id = await bench.submit({"tool": "big", "reads": True}, *toys.tools("slow"))
     await bench.toolbox.begun("slow")
@@ -137,7 +137,7 @@ async def sent_on(bench: Bench, order: str, point: str, trouble: Callable[[], No
 
 @pytest.mark.parametrize("order", ["unpause", "resume"])
 async def test_a_run_is_sent_on_though_its_outputs_cannot_be_read(order: str) -> None:
-    """An order whose line is on disk stands, and the run continues as soon as its outputs can be read."""
+    """An order on disk is valid, and the run continues as soon as its outputs can be read."""
     disk = failing.BadBlobs()
     bench = await opened(disk=disk)
     run_id = await sent_on(bench, order, f"pool.after_{order}", lambda: setattr(disk, "bad", True))
@@ -155,7 +155,7 @@ async def test_a_run_is_sent_on_though_its_outputs_cannot_be_read(order: str) ->
     ("order", "point"), [("unpause", "pool.after_unpause"), ("resume", "storage.decide.before_write")]
 )
 async def test_a_run_is_sent_on_though_its_row_cannot_be_written(order: str, point: str) -> None:
-    """An order whose line is on disk stands while the index is away."""
+    """An order on disk is valid while the index is away."""
     index = failing.LostIndex()
     bench = await opened(index=index)
     run_id = await sent_on(bench, order, point, lambda: setattr(index, "lost", True))
@@ -168,7 +168,7 @@ async def test_a_run_is_sent_on_though_its_row_cannot_be_written(order: str, poi
 
 
 async def test_a_damaged_journal_fails_its_own_run() -> None:
-    """A run whose journal is damaged before its end is shown as failed, holds nothing, and blocks nobody."""
+    """A run whose journal is damaged before its end is shown as failed, holds no resource, and blocks no other run."""
     bench = await Bench(limit=2).open()
     bench.toolbox.hold("three")
     damaged = await bench.submit(*toys.tools("one", "two", "three"), exclusive_workspace=True)
@@ -189,7 +189,7 @@ async def test_a_damaged_journal_fails_its_own_run() -> None:
 
 
 async def test_a_folder_that_nobody_understands_stops_nothing() -> None:
-    """A fault in opening one run is logged and leaves that run alone; the pool goes on."""
+    """A fault in opening one run is logged and leaves that run alone; the pool continues."""
     bench = Bench(limit=2)
     store = failing.OddFolder(clock=bench.clock, probes=bench.probes)
     bench.take_store(store)
@@ -230,7 +230,7 @@ def _queries(bench: Bench) -> run_queries.RunQueries:
 
 @pytest.mark.parametrize("trouble", [TypeError("nobody thought of this"), OSError(24, "Too many open files")])
 async def test_a_run_that_breaks_once_its_folder_is_open_stops_nothing(trouble: Exception) -> None:
-    """Its folder is closed again, so that the run executes once the cause is gone; the pool continues."""
+    """The folder of a run that fails after its opening is closed, so that the run executes once the cause is gone."""
     bench = Bench(limit=2)
     odd = failing.OddRecipes()
     bench.dialects["odd"] = cast(ports.Dialect, odd)
@@ -277,7 +277,7 @@ async def test_a_busy_folder_is_tried_again() -> None:
 
 
 async def test_a_deleted_run_is_not_missed() -> None:
-    """A run whose folder went away while it was queued leaves the queue."""
+    """A run whose folder disappears while it is queued leaves the queue."""
     bench = await Bench(limit=1).open()
     keeper = await bench.keep_busy(1)
     gone = await bench.submit(*toys.tools("one"))

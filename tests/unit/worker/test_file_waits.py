@@ -1,4 +1,4 @@
-"""Waits for files in a pool: they hold no seat, outlive restarts, and end when they were to."""
+"""Waits for files in a pool: they use no capacity, survive restarts, and end on time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def bench(tmp_path: Path) -> Bench:
 
 
 async def pass_time(bench: Bench, holds: Callable[[], bool]) -> None:
-    """Let time pass from one look to the next, and none while a thread looks, until something holds."""
+    """Advance the time from one look to the next, but not while a thread is looking, until a condition holds."""
     clock: Any = bench.clock
     async with asyncio.timeout(60):
         while not holds():
@@ -39,7 +39,7 @@ async def pass_time(bench: Bench, holds: Callable[[], bool]) -> None:
 
 
 async def test_a_wait_goes_on_after_a_restart(bench: Bench, tmp_path: Path) -> None:
-    """It is one attempt, a file that came while nobody looked is found, and time without a process does not count."""
+    """A wait across a restart is one attempt, finds a file that came meanwhile, and omits time without a process."""
     run_id = await bench.submit(WAIT, {"tool": "after"}, working_dir=str(tmp_path))
     await bench.until(lambda: bench.clock.next_wake_seconds() is not None)  # type: ignore[attr-defined]
     bench.advance(20)
@@ -63,7 +63,7 @@ async def test_a_wait_goes_on_after_a_restart(bench: Bench, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("away", [20, 300])
 async def test_its_time_counts_while_its_process_lives(bench: Bench, tmp_path: Path, away: float) -> None:
-    """It is over a minute after the last start, however long nobody lived before; the record is complete."""
+    """The wait ends a minute after the last start, however long no process was alive; its record is complete."""
     run_id = await bench.submit(WAIT | {"forgiven": True}, {"tool": "after"}, working_dir=str(tmp_path))
     await bench.until(lambda: bench.clock.next_wake_seconds() is not None)  # type: ignore[attr-defined]
     bench.advance(20)
@@ -82,7 +82,7 @@ async def test_its_time_counts_while_its_process_lives(bench: Bench, tmp_path: P
 
 
 async def test_a_waiting_run_holds_no_capacity(bench: Bench, tmp_path: Path) -> None:
-    """With one seat for all, the run that brings the file goes by the one that waits for it; a cancel ends a wait."""
+    """With a capacity of one, the run that brings the file passes the one that waits for it; a cancel ends a wait."""
     waits = [await bench.submit(WAIT, working_dir=str(tmp_path)) for _ in range(2)]
     await bench.until(lambda: bench.clock.next_wake_seconds() is not None)  # type: ignore[attr-defined]
     worker = await bench.submit({"tool": "work"})
@@ -93,7 +93,7 @@ async def test_a_waiting_run_holds_no_capacity(bench: Bench, tmp_path: Path) -> 
 
     (tmp_path / "box/a.task").touch()
     ended = asyncio.ensure_future(bench.ended(waits[1]))
-    # It may be looking at this moment, and sleep only then.
+    # The wait may be looking at this moment, and sleep only afterwards.
     await pass_time(bench, ended.done)
     assert await ended == [RunState.DONE]
 

@@ -1,4 +1,4 @@
-"""What an answer is good for: an approval lapses when what came before it runs again, a denial never does."""
+"""The effect of an answer: an approval lapses when an earlier step runs again, a denial never does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GUARDED: tuple[toys.Step, ...] = ({"tool": "one"}, {"gate": "ask", "stops": True
 
 
 async def answered(bench: Bench, answer: gates.Answer, *program: toys.Step) -> str:
-    """Run a program with one gate, answered, to its end."""
+    """Run a program with one gate to its end, and answer the gate."""
     run_id = await asked(bench, *program)
     await pools.soon(bench.pool.deliver(run_id, "ask", answer))
     await bench.ended(run_id)
@@ -30,13 +30,13 @@ async def answered(bench: Bench, answer: gates.Answer, *program: toys.Step) -> s
 
 
 async def gate_of(bench: Bench, run_id: str) -> gates.OpenGate:
-    """Wait until a run asks, and return its question."""
+    """Wait until a run opens a gate, and return the gate."""
     await bench.until(lambda: bool(bench.pool.open_gates(run_id)))
     return bench.pool.open_gates(run_id)[0]
 
 
 async def test_an_approval_lapses_with_what_it_was_given_for() -> None:
-    """Sent on from an earlier step, the run asks again, as another gate; the old answer and its try are of the past."""
+    """Resumed from an earlier step, the run opens another gate; the old answer and its attempt are no longer valid."""
     bench = await Bench().open()
     bench.toolbox.fail("two")
     run_id = await asked(bench, *GUARDED)
@@ -64,7 +64,7 @@ async def test_an_approval_lapses_with_what_it_was_given_for() -> None:
 
 
 async def test_an_approval_stays_where_only_later_steps_run_again() -> None:
-    """A resume from a step behind the gate does not ask again."""
+    """A resume from a step after the gate does not ask again."""
     bench = await Bench().open()
     bench.toolbox.fail("two")
     run_id = await answered(bench, APPROVE, *GUARDED)
@@ -80,7 +80,7 @@ async def test_an_approval_stays_where_only_later_steps_run_again() -> None:
 @pytest.mark.parametrize("from_key", [None, "ask", "one"])
 @pytest.mark.parametrize("by_default", [False, True])
 async def test_no_resume_goes_past_a_denial(from_key: str | None, by_default: bool) -> None:
-    """Neither from the gate, nor from before it, whether a person or the time-out's default denied."""
+    """A resume from the gate or before it is refused after a denial by a person or by the default of a time-out."""
     bench = await Bench().open()
     gate = {"gate": "ask", "stops": True, "default": "deny", "expires_seconds": 100}
     if by_default:
@@ -101,7 +101,7 @@ async def test_no_resume_goes_past_a_denial(from_key: str | None, by_default: bo
 
 
 async def test_a_denial_that_its_recipe_goes_on_from_stays() -> None:
-    """What follows a denial can be sent on; the denial is not asked for again."""
+    """The steps that follow a denial can be resumed; the denial is not asked for again."""
     bench = await Bench().open()
     bench.toolbox.fail("two")
     run_id = await answered(bench, DENY, {"tool": "one"}, {"gate": "ask"}, {"tool": "two"})
@@ -135,7 +135,7 @@ async def test_a_denial_in_another_branch_stays() -> None:
 
 
 async def test_an_open_gate_is_another_one_after_a_resume() -> None:
-    """A run that was cancelled while it asked, and is sent on, asks as another gate, with its whole time again."""
+    """A run that is cancelled at an open gate and resumed opens another gate, with its whole time."""
     bench = await Bench().open()
     run_id = await asked(bench, {"tool": "one"}, {"gate": "ask", "default": "deny", "expires_seconds": 100})
     first = await gate_of(bench, run_id)
@@ -152,7 +152,7 @@ async def test_an_open_gate_is_another_one_after_a_resume() -> None:
 
 
 async def test_a_run_that_was_left_behind_asks_the_same() -> None:
-    """Taken over from a process that went away, a run keeps its question and its time."""
+    """A run that is taken over from a process that is gone keeps its gate and the gate's time."""
     bench = await Bench().open()
     program = ({"gate": "ask", "default": "deny", "expires_seconds": 100},)
     run_id = await asked(bench, *program, owner="process")
@@ -174,7 +174,7 @@ async def test_a_run_that_was_left_behind_asks_the_same() -> None:
 
 
 async def test_the_folder_alone_tells_what_a_run_asks() -> None:
-    """Without an engine the same gates are found, and none where the run rests or has its answer."""
+    """Without an engine the same open gates are found, and none after an answer or the run's end."""
     bench = await Bench().open()
     program = ({"tool": "one"}, {"gather": {"a": [{"gate": "ask"}, {"tool": "two"}], "b": [{"gate": "too"}]}})
     run_id = await bench.submit(*program)
@@ -199,7 +199,7 @@ async def test_the_folder_alone_tells_what_a_run_asks() -> None:
 
 
 async def test_a_large_question_is_kept_whole() -> None:
-    """What was decided can be read afterwards, however long the question."""
+    """A long question is stored whole and can be read after the decision."""
     bench = await Bench().open()
     run_id = await answered(bench, APPROVE, {"gate": "ask", "prompt": "Read this. " * 2000})
     (line,) = (await bench.store.read(run_id)).records
@@ -212,7 +212,7 @@ async def test_a_large_question_is_kept_whole() -> None:
 
 
 async def test_what_only_looks_like_an_answer_is_none() -> None:
-    """A tool whose output reads like a denial does not keep its run from being sent on."""
+    """A tool whose output looks like a denial does not keep its run from being resumed."""
     bench = await Bench().open()
     bench.toolbox.fail("two")
     run_id = await bench.submit(*toys.tools("one", "two"))

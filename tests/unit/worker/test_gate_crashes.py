@@ -23,9 +23,9 @@ APPROVE = gates.Answer(decision="approve", message="go on", idempotency_key="k")
 
 
 async def lived(bench: Bench) -> str:
-    """Run the program, its gate approved, to its end."""
+    """Run the program to its end, with its gate approved."""
     run_id = await bench.submit(*PROGRAM)
-    # Without a time limit, since Python 3.11 may lose the cancellation of what waits under one.
+    # Without a time limit: Python 3.11 may lose the cancellation of a task that waits under one.
     while not bench.pool.open_gates(run_id):  # noqa: ASYNC110
         await asyncio.sleep(0)
     await bench.pool.deliver(run_id, "ask", APPROVE)
@@ -35,7 +35,7 @@ async def lived(bench: Bench) -> str:
 
 
 async def disturbed(point: str, nth: int, lose_unsynced: bool) -> None:
-    """Crash at a point, restart, and see that the answer counts if it was accepted and can be given otherwise."""
+    """Crash at a point, restart, and check that an accepted answer is valid and a lost one can be repeated."""
     bench = await Bench().open()
     left = bench.crash_when(point, nth, lose_unsynced=lose_unsynced)
     living = asyncio.create_task(lived(bench))
@@ -66,7 +66,7 @@ async def disturbed(point: str, nth: int, lose_unsynced: bool) -> None:
 
 @pytest.mark.parametrize("lose_unsynced", [False, True], ids=["process", "power"])
 async def test_an_answer_is_given_or_not(lose_unsynced: bool) -> None:
-    """After a crash at any point an accepted answer counts, and any other can be given to the same gate."""
+    """After a crash at any point an accepted answer is valid, and a lost one can be given to the same gate again."""
     bench = await Bench().open()
     bench.probes.story.clear()
     await lived(bench)
@@ -77,7 +77,7 @@ async def test_an_answer_is_given_or_not(lose_unsynced: bool) -> None:
 
 
 async def test_two_answers_race_through_a_crash() -> None:
-    """Of two answers that were both on their way when the process died, at most one counts."""
+    """Of two answers under way when the process died, at most one is recorded."""
     bench = await Bench().open()
     run_id = await bench.submit(*PROGRAM)
     await bench.until(lambda: bool(bench.pool.open_gates(run_id)))

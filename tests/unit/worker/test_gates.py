@@ -1,4 +1,4 @@
-"""Gates: a question waits for a person, and the first answer counts."""
+"""Gates: a question waits for a person, and the first answer decides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ASKING: tuple[toys.Step, ...] = ({"tool": "one"}, {"gate": "ask"}, {"tool": "two
 
 
 async def asked(bench: Bench, *program: toys.Step, **facts: Any) -> str:
-    """Submit a run and wait until it waits."""
+    """Submit a run and wait until its state is waiting."""
     run_id = await bench.submit(*program, **facts)
     await bench.shown(run_id, RunState.WAITING)
     await bench.until(lambda: bool(bench.pool.open_gates(run_id)))
@@ -34,7 +34,7 @@ def recorded(gate: gates.OpenGate, **decided: Any) -> dict[str, Any]:
 
 
 async def test_an_answer_lets_the_run_go_on() -> None:
-    """The run waits without a seat; the answer is its step's record, durable when it is accepted."""
+    """The run waits without capacity; the answer is its step's record, durable when it is accepted."""
     bench = await Bench(limit=1).open()
     run_id = await asked(bench, *ASKING)
     other = await bench.submit(*toys.tools("other"))
@@ -56,7 +56,7 @@ async def test_an_answer_lets_the_run_go_on() -> None:
 
 
 async def test_the_first_answer_wins() -> None:
-    """Of two answers one is recorded, and the other is told that it came second; so is one after the end."""
+    """Of two answers one is recorded, and the second is refused; so is one after the run's end."""
     bench = await Bench().open()
     run_id = await asked(bench, *ASKING)
     answers = await asyncio.gather(
@@ -96,7 +96,7 @@ async def test_an_answer_must_be_an_option_of_an_open_gate() -> None:
 
 
 async def test_time_runs_out_once() -> None:
-    """A gate takes its default when its time is over, counted from its asking, also over a restart."""
+    """A gate takes its default when its time since the opening is over, also across a restart."""
     bench = await Bench().open()
     run_id = await asked(bench, {"gate": "ask", "default": "deny", "expires_seconds": 100})
     (gate,) = bench.pool.open_gates(run_id)
@@ -120,7 +120,7 @@ async def test_time_runs_out_once() -> None:
 
 
 async def test_a_gate_does_not_hold_up_a_pause_or_a_stop() -> None:
-    """A waiting run rests at once; its question comes back with the run."""
+    """A waiting run pauses at once; its question returns with the run."""
     bench = await Bench().open()
     run_id = await asked(bench, *ASKING)
     await bench.pool.pause(run_id)
@@ -145,7 +145,7 @@ async def test_a_gate_does_not_hold_up_a_pause_or_a_stop() -> None:
 
 
 async def test_gates_of_parallel_branches_are_asked_together() -> None:
-    """Each branch has its own question; the run goes on when all have their answers."""
+    """Each branch opens its own gate; the run continues when all have their answers."""
     bench = await Bench().open()
     run_id = await asked(bench, {"gather": {"left": [{"gate": "a"}], "right": [{"gate": "b"}]}})
     await bench.until(lambda: len(bench.pool.open_gates(run_id)) == 2)
@@ -168,13 +168,13 @@ DENY = gates.Answer(decision="deny")
 
 
 async def test_whoever_comes_second_hears_of_the_first() -> None:
-    """A second answer waits until the first is durable, so that what it is told of can be read."""
+    """The refusal of a second answer comes after the first is durable, so that the caller can read the first."""
     bench = await Bench().open()
     run_id = await asked(bench, *ASKING)
     first = asyncio.create_task(bench.pool.deliver(run_id, "ask", APPROVE))
     await asyncio.sleep(
         0
-    )  # Whether waiting for the second begins another task first differs between versions of Python.
+    )  # Whether a wait for the second answer begins another task first differs between versions of Python.
     with pytest.raises(errors.Conflict) as late:
         await pools.soon(bench.pool.deliver(run_id, "ask", gates.Answer(decision="deny")))
 
@@ -186,7 +186,7 @@ async def test_whoever_comes_second_hears_of_the_first() -> None:
 
 
 async def test_all_open_gates_are_known() -> None:
-    """Asked without a run, the pool returns the gates of every run that is loaded or asleep."""
+    """Without a run's id the pool returns the open gates of every run, loaded or evicted."""
     bench = await Bench(kept_loaded=0).open()
     run_ids = [await asked(bench, *ASKING) for _ in range(3)]
     await bench.evicted(run_ids[0])
@@ -198,7 +198,7 @@ async def test_all_open_gates_are_known() -> None:
 
 
 async def test_a_gate_keeps_its_id_and_its_time_over_restarts() -> None:
-    """Killed, stopped or paused while it waits, a gate is asked again with the id and the instant of its asking."""
+    """After a kill, stop or pause a gate is opened again with the same id and opening time."""
     bench = await Bench().open()
     run_id = await asked(bench, *ASKING)
     (gate,) = bench.pool.open_gates(run_id)
@@ -221,7 +221,7 @@ async def test_a_gate_keeps_its_id_and_its_time_over_restarts() -> None:
 
 
 async def test_after_its_time_only_the_default_counts() -> None:
-    """An answer that comes when the time is over, and before anybody has noticed, is second."""
+    """An answer after the gate's time is refused, even if the default is not yet recorded."""
     bench = await Bench().open()
     run_id = await asked(bench, {"gate": "ask", "default": "approve", "expires_seconds": 100})
     assert isinstance(bench.clock, clock.FakeClock)
@@ -236,7 +236,7 @@ async def test_after_its_time_only_the_default_counts() -> None:
 
 
 async def test_without_a_default_a_gate_waits_for_ever() -> None:
-    """A time alone decides nothing."""
+    """An expiry time without a default does not decide a gate."""
     bench = await Bench().open()
     run_id = await asked(bench, {"gate": "ask", "expires_seconds": 1})
     bench.advance(1000)
@@ -248,7 +248,7 @@ async def test_without_a_default_a_gate_waits_for_ever() -> None:
 
 
 async def test_a_run_in_the_queue_is_loaded_for_its_answer() -> None:
-    """After a restart an answer does not wait until its run has a seat; the next step does."""
+    """After a restart an answer does not wait until its run has capacity; the next step does."""
     bench = await Bench(limit=1).open()
     run_id = await asked(bench, *ASKING)
     busy = await bench.keep_busy(1)
@@ -269,7 +269,7 @@ async def test_a_run_in_the_queue_is_loaded_for_its_answer() -> None:
 
 
 async def test_a_run_that_does_not_ask_is_not_loaded_for_an_answer() -> None:
-    """A run that waits for its first seat stays where it is in the queue."""
+    """A run that waits for its first capacity keeps its place in the queue."""
     bench = await Bench(limit=1).open()
     busy = await bench.keep_busy(1)
     run_id = await bench.submit(*ASKING)
@@ -284,7 +284,7 @@ async def test_a_run_that_does_not_ask_is_not_loaded_for_an_answer() -> None:
 
 
 async def test_an_answer_that_cannot_be_written_is_told() -> None:
-    """On a full disk an answer is refused with the reason, is kept in memory, and counts as soon as there is room."""
+    """On a full disk an answer is refused with the reason, kept in memory, and recorded as soon as there is room."""
     disk = failing.FullDisk()
     bench = Bench()
     bench.take_store(memory_store.MemoryStore(clock=bench.clock, probes=bench.probes, disk=disk))
@@ -303,7 +303,7 @@ async def test_an_answer_that_cannot_be_written_is_told() -> None:
 
 
 async def test_an_answer_to_an_evicted_run_that_cannot_be_opened_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every answer is refused while the folder cannot be opened, and the first one counts as soon as it can be."""
+    """Every answer is refused while the folder cannot be opened, and the first one afterwards is accepted."""
     bench = await Bench(kept_loaded=0).open()
     run_id = await asked(bench, *ASKING)
     await bench.evicted(run_id)
@@ -321,12 +321,12 @@ async def test_an_answer_to_an_evicted_run_that_cannot_be_opened_is_refused(monk
 
 
 async def refuse_to_open(run_id: str) -> stores.RunLog:
-    """Fail as a disk does that takes no lock file."""
+    """Fail like a disk that accepts no lock file."""
     raise errors.StorageFault(f"the folder of {run_id} cannot be opened")
 
 
 async def test_what_happens_at_a_gate_is_told() -> None:
-    """Its opening is told with question, options, time and hash, its answer with who decided; both name the gate."""
+    """The opening event has question, options, time and hash, the decision event who decided; both name the gate."""
     bench = await Bench().open()
     run_id = await asked(bench, {"gate": "ask", "prompt": "Ship it?", "default": "deny", "expires_seconds": 100})
     (gate,) = bench.pool.open_gates(run_id)
@@ -357,7 +357,7 @@ async def test_what_happens_at_a_gate_is_told() -> None:
 
 
 async def test_time_runs_out_though_all_capacity_is_taken() -> None:
-    """After a restart a gate whose time is over takes its default at once, however long others keep the seats."""
+    """After a restart a gate whose time is over takes its default at once, however long others hold the capacity."""
     bench = await Bench(limit=1).open()
     run_id = await asked(bench, {"gate": "ask", "default": "deny", "expires_seconds": 100})
     busy = await bench.keep_busy(1)
@@ -376,7 +376,7 @@ async def test_time_runs_out_though_all_capacity_is_taken() -> None:
 
 
 async def test_a_stop_waits_for_what_is_being_loaded() -> None:
-    """A service that stops while it loads runs for their gates leaves nothing open."""
+    """A service that stops while it loads runs for their gates leaves no run open."""
     bench = await Bench(limit=1).open()
     run_ids = [await asked(bench, *ASKING) for _ in range(3)]
     await bench.keep_busy(1)

@@ -1,4 +1,4 @@
-"""Inputs: a step waits for a delivery from outside; the first one counts, through everything that a run survives."""
+"""Inputs: a step waits for a delivery from outside; the first one is valid, also across crashes and restarts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Bench = pools.Bench
 RunState = states.RunState
 
 SHOWN = {"tasks": ["sweep"] * 1000}
-"""What is shown with an input, larger than a journal line takes up."""
+"""The document shown with an input, too large for a journal line."""
 PROGRAM: tuple[toys.Step, ...] = ({"input": "input#1", "shown": SHOWN}, {"input": "input#2"}, {"tool": "last"})
 FIRST = inputs.Delivery(value={"order": [2, 1]}, author="ann", idempotency_key="k")
 SECOND = inputs.Delivery(value="x" * 100_000, author="ben", idempotency_key="k")
@@ -39,7 +39,7 @@ async def delivered(bench: Bench, run_id: str, key: str, delivery: inputs.Delive
 
 
 async def test_a_delivery_is_a_journal_line() -> None:
-    """Value and author of a delivery are its step's output, durable when it is accepted; a waiting run has no seat."""
+    """A delivery's value and author are its step's output, durable when accepted; a waiting run has no capacity."""
     bench = await Bench(limit=1).open()
     run_id = await submitted(bench)
     other = await bench.submit(*toys.tools("other"))
@@ -64,7 +64,7 @@ async def test_a_delivery_is_a_journal_line() -> None:
 
 @pytest.mark.parametrize("delivery", [FIRST, SECOND])
 async def test_a_delivery_counts_once(delivery: inputs.Delivery) -> None:
-    """The same delivery under its key gets the same line again, before the run's end and after it; another does not."""
+    """A repeated delivery under its key gets the same line, before and after the run's end; another one does not."""
     bench = await Bench().open()
     run_id = await submitted(bench)
     lines = await asyncio.gather(*(bench.pool.deliver(run_id, "input#1", delivery) for _ in range(3)))
@@ -85,7 +85,7 @@ async def test_a_delivery_counts_once(delivery: inputs.Delivery) -> None:
 
 
 async def test_a_delivery_must_fit_what_is_open() -> None:
-    """A step that is not open, not an input or not there takes no delivery, and neither is an input a gate."""
+    """A step that is not open, unknown or not an input takes no delivery, and an input takes no gate's answer."""
     bench = await Bench().open()
     run_id = await bench.submit({"tool": "one"}, {"gate": "ask"}, *PROGRAM)
     await bench.until(lambda: bool(bench.pool.open_gates(run_id)))
@@ -110,7 +110,7 @@ async def test_a_delivery_must_fit_what_is_open() -> None:
 
 
 async def test_an_evicted_run_and_one_in_the_queue_take_deliveries() -> None:
-    """A run that was put out of memory is loaded for its delivery, and after a restart one that has no seat yet."""
+    """An evicted run is loaded for its delivery, and so is a queued run after a restart."""
     bench = await Bench(limit=1, kept_loaded=0).open()
     run_id = await submitted(bench)
     await bench.evicted(run_id)
@@ -142,7 +142,7 @@ async def lived(bench: Bench) -> str:
 
 
 async def disturbed(point: str, nth: int, lose_unsynced: bool) -> None:
-    """Crash at a point, restart, and deliver again what was not accepted."""
+    """Crash at a point, restart, and repeat a delivery that was not accepted."""
     bench = await Bench().open()
     left = bench.crash_when(point, nth, lose_unsynced=lose_unsynced)
     living = asyncio.create_task(lived(bench))
@@ -171,7 +171,7 @@ async def disturbed(point: str, nth: int, lose_unsynced: bool) -> None:
 
 @pytest.mark.parametrize("lose_unsynced", [False, True], ids=["process", "power"])
 async def test_a_delivery_is_accepted_or_not(lose_unsynced: bool) -> None:
-    """After a crash at any point an accepted delivery counts, and it can be repeated whether it was accepted or not."""
+    """After a crash at any point an accepted delivery is valid, and any delivery can be repeated."""
     bench = await Bench().open()
     bench.probes.story.clear()
     await lived(bench)
@@ -182,7 +182,7 @@ async def test_a_delivery_is_accepted_or_not(lose_unsynced: bool) -> None:
 
 
 async def test_another_document_is_another_input() -> None:
-    """A driver that shows something else under the key of a recorded input does not fit its journal."""
+    """A driver that shows another document under the key of a recorded input does not fit its journal."""
     bench = await Bench().open()
     run_id = await submitted(bench)
     await delivered(bench, run_id, "input#1", FIRST)

@@ -1,4 +1,4 @@
-"""The ledger: calls of agents count once and none that may have been paid is forgotten, wherever a process dies."""
+"""The ledger: it counts each agent call once, and forgets none that may have been paid, wherever a process dies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = budgets.Budget(name="all", limits=limits.RunLimits(cost_usd=100))
 
 
 class Paid:
-    """Perform calls of agents that cost something."""
+    """A performer of agent calls that have a cost."""
 
     def __init__(self, toolbox: toys.Toolbox) -> None:
         self._toolbox = toolbox
@@ -35,7 +35,7 @@ class Paid:
 
 
 def quote(_: operations.AgentCall) -> spending.Quote:
-    """Return what every call may cost."""
+    """Return the highest cost of any call."""
     return spending.Quote(tokens=20, cost_usd=RESERVED)
 
 
@@ -55,7 +55,7 @@ def kept_within(bench: pools.Bench) -> spending.Spending:
 
 
 async def counted(bench: pools.Bench, run_id: str) -> tuple[budgets.BudgetState, budgets.BudgetState]:
-    """Return how the run's limits stand, and a budget of everything, for a ledger that begins anew."""
+    """Return the state of the run's limits and of a budget of everything, from a new ledger."""
     fresh = ledger.Ledger(bench.store, quote, bench.clock)
     fresh.set_budgets([ALL])
     in_force = (await bench.store.read(run_id)).limits
@@ -80,7 +80,7 @@ async def story() -> list[tuple[str, int]]:
 
 
 async def dies_at(point: str, nth: int, *, lose_unsynced: bool) -> None:
-    """Let a process die at a point, continue the run in another, and compare the ledger with what was paid."""
+    """Let a process die at a point, continue the run in another, and compare the ledger with the payments."""
     dying = await bench()
     run_id = await dying.create(*PROGRAM, limits=limits.RunLimits(calls=10, cost_usd=9))
     given = dying.crash_when(point, nth, lose_unsynced=lose_unsynced)
@@ -103,7 +103,7 @@ async def dies_at(point: str, nth: int, *, lose_unsynced: bool) -> None:
 
 @pytest.mark.parametrize("lose_unsynced", [False, True])
 async def test_calls_count_once_wherever_a_process_dies(lose_unsynced: bool) -> None:
-    """After a death at any write around two calls, each call that began counts once, by its line or as reserved."""
+    """After a death at any write around two calls, each begun call counts once, by its line or its reservation."""
     points = await story()
     for point, nth in points:
         await dies_at(point, nth, lose_unsynced=lose_unsynced)
@@ -114,7 +114,7 @@ async def test_calls_count_once_wherever_a_process_dies(lose_unsynced: bool) -> 
 
 
 async def test_parallel_calls_wait_for_room() -> None:
-    """Of two calls that do not fit beside one another, the second begins once the first took less than reserved."""
+    """Of two calls that do not fit together, the second begins once the first took less than its reservation."""
     made = await bench()
     gate = made.toolbox.hold("one")
     both = {"gather": {"a": [{"agent": "one"}], "b": [{"agent": "two"}]}}
@@ -131,7 +131,7 @@ async def test_parallel_calls_wait_for_room() -> None:
 
 
 async def test_calls_of_children_count_for_their_parent() -> None:
-    """A child's call that does not fit into its parent's limit parks the child, and goes on when that is raised."""
+    """A child's call that does not fit into its parent's limit parks the child, which continues once it is raised."""
     made = await bench()
     child = {"child": "below", "program": [{"agent": "one"}, {"agent": "two"}]}
     run_id = await made.submit({"agent": "zero"}, child, limits=limits.RunLimits(calls=2))
@@ -156,7 +156,7 @@ async def test_calls_of_children_count_for_their_parent() -> None:
 
 
 async def test_a_budget_that_is_set_while_calls_are_under_way_counts_them_once() -> None:
-    """A call that began before a budget was set counts in it once it has ended."""
+    """A call that began before a budget was set counts in the budget once it has ended."""
     made = await bench()
     gate = made.toolbox.hold("one")
     run_id = await made.submit({"agent": "one"}, {"agent": "two"})
@@ -173,7 +173,7 @@ async def test_a_budget_that_is_set_while_calls_are_under_way_counts_them_once()
 
 @pytest.mark.parametrize("covered", ["everything", "only the run above"])
 async def test_a_run_above_that_has_ended_counts_on(covered: str) -> None:
-    """Its end while a run below it waits for room, or calls, neither breaks that call nor leaves it reserved."""
+    """The end of a parent while its child waits for room, or calls, neither breaks the call nor leaves it reserved."""
     made = await bench()
     above, other = await made.create(*PROGRAM, labels={"team": "a"}), await made.create(*PROGRAM, labels={"team": "a"})
     below = await made.create(*PROGRAM, parent_run_id=above)
@@ -203,7 +203,7 @@ async def test_a_run_above_that_has_ended_counts_on(covered: str) -> None:
 
 
 class Slow:
-    """The store of a ledger, which reads no run while it is held."""
+    """The store of a ledger, which reads no run while the test holds it."""
 
     def __init__(self, store: memory_store.MemoryStore) -> None:
         self._store = store
@@ -214,14 +214,14 @@ class Slow:
         return await self._store.spent(query)
 
     async def read(self, run_id: str) -> stores.Loaded:
-        """Read a run once that may be."""
+        """Read a run when the test allows it."""
         self.reading.set()
         await self.may_read.wait()
         return await self._store.read(run_id)
 
 
 async def slow_bench() -> tuple[pools.Bench, Slow]:
-    """Return a pool whose ledger can be held while it counts, and what holds it."""
+    """Return a pool whose ledger can be held while it counts, and the store that holds it."""
     made = pools.Bench()
     made.performers = {operations.AgentCall.kind: Paid(made.toolbox)}
     slow = Slow(made.store)
@@ -231,7 +231,7 @@ async def slow_bench() -> tuple[pools.Bench, Slow]:
 
 
 async def test_a_count_that_is_cut_off_counts_nothing_twice() -> None:
-    """The next count begins anew, also with the call that ended while the first was under way."""
+    """The next count begins anew, with the call that ended during the first count."""
     made, slow = await slow_bench()
     await made.ended(await made.submit(*PROGRAM))
     gate = made.toolbox.hold("last")
@@ -253,7 +253,7 @@ async def test_a_count_that_is_cut_off_counts_nothing_twice() -> None:
 
 
 async def test_a_budget_that_is_removed_while_others_are_counted_is_shown() -> None:
-    """A request that shows every budget does not fail because another one removes one of them."""
+    """A request that shows every budget does not fail when another one removes one of them."""
     made, slow = await slow_bench()
     await made.create(*PROGRAM)
     kept, removed = kept_within(made), dataclasses.replace(ALL, name="removed")
@@ -273,7 +273,7 @@ async def test_a_budget_that_is_removed_while_others_are_counted_is_shown() -> N
 
 
 async def test_a_parked_run_may_end_while_its_room_is_looked_for() -> None:
-    """Its end while the run above it is read leaves nothing to send on, and breaks no watch."""
+    """If a parked run ends while its parent is read, the search for room ends without an error."""
     made, slow = await slow_bench()
     above = await made.create(*PROGRAM, limits=limits.RunLimits(calls=9))
     below = await made.create(*PROGRAM, parent_run_id=above, limits=limits.RunLimits(calls=1))

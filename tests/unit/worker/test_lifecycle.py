@@ -1,4 +1,4 @@
-"""A run's way through the pool: every state it can be in, and who takes it out."""
+"""A run's way through the pool: every state of a run, and how it leaves that state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RunState = states.RunState
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    """Open a bench with two seats."""
+    """Return an open bench with a capacity of two."""
     made = await Bench(limit=2).open()
     yield made
     await made.close()
@@ -46,7 +46,7 @@ async def test_a_run_goes_from_pending_to_done(bench: Bench) -> None:
 
 
 async def test_without_free_capacity_a_run_is_pending(bench: Bench) -> None:
-    """The run beyond the limit waits unloaded, and is taken when a seat is given back."""
+    """A run beyond the limit waits unloaded, and is taken when capacity is returned."""
     for key in ("a", "b"):
         bench.toolbox.hold(key)
         await bench.submit(*toys.tools(key))
@@ -70,7 +70,7 @@ async def test_without_free_capacity_a_run_is_pending(bench: Bench) -> None:
 
 
 async def test_submitting_twice_changes_nothing(bench: Bench) -> None:
-    """A run that the pool has is not queued again."""
+    """A run that the pool already has is not queued again."""
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
     await bench.toolbox.begun("one")
@@ -98,7 +98,7 @@ async def test_a_failed_step_fails_the_run(bench: Bench) -> None:
 
 
 async def test_a_broken_driver_parks_only_its_own_run(bench: Bench) -> None:
-    """A fault is no ending: the run is shown as paused with the fault, others go on, and a cancel ends it."""
+    """A run with a fault is shown as paused with the fault, others continue, and a cancel ends it."""
     broken = await bench.submit({"break": "no"})
     fine = await bench.submit(*toys.tools("one"))
     view = await bench.shown(broken, RunState.PAUSED)
@@ -113,7 +113,7 @@ async def test_a_broken_driver_parks_only_its_own_run(bench: Bench) -> None:
 
 
 async def test_an_unknown_dialect_parks_the_run_until_it_is_known(bench: Bench) -> None:
-    """A run of a language that this version does not speak waits for one that does."""
+    """A run of a language that this version does not know waits for a version that does."""
     run_id = await bench.submit(*toys.tools("one"), dialect="later")
     view = await bench.shown(run_id, RunState.PAUSED)
 
@@ -129,7 +129,7 @@ async def test_an_unknown_dialect_parks_the_run_until_it_is_known(bench: Bench) 
 async def test_a_run_of_a_newer_driver_waits_for_one_that_knows_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that a later version has begun is parked, and neither driven by guess nor failed."""
+    """A run that a later version began is parked; it is neither driven by guess nor failed."""
     run_id = await bench.submit(*toys.tools("one"), driver_version=2)
     view = await bench.shown(run_id, RunState.PAUSED)
 
@@ -143,7 +143,7 @@ async def test_a_run_of_a_newer_driver_waits_for_one_that_knows_it(
 
 
 async def test_a_paused_run_stops_at_its_step_boundary(bench: Bench) -> None:
-    """The open step is recorded, no further one begins, the seat is free, and unpausing goes on behind it."""
+    """The open step is recorded, no further one begins, the capacity is returned, and an unpause continues after it."""
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one", "two"))
     await bench.toolbox.begun("one")
@@ -163,7 +163,7 @@ async def test_a_paused_run_stops_at_its_step_boundary(bench: Bench) -> None:
 
 
 async def test_unpausing_before_the_boundary_goes_on(bench: Bench) -> None:
-    """A pause taken back while its last step is still open loses nothing."""
+    """A pause that is taken back while its last step is open has no effect."""
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one", "two"))
     await bench.toolbox.begun("one")
@@ -176,7 +176,7 @@ async def test_unpausing_before_the_boundary_goes_on(bench: Bench) -> None:
 
 
 async def test_a_queued_run_can_be_paused(bench: Bench) -> None:
-    """A run paused before its turn leaves the queue, and comes back to its end."""
+    """A run paused before its turn leaves the queue, and after an unpause continues to its end."""
     keeper = await bench.keep_busy(2)
     run_id = await bench.submit(*toys.tools("one"))
     await bench.pool.pause(run_id)
@@ -192,7 +192,7 @@ async def test_a_queued_run_can_be_paused(bench: Bench) -> None:
 
 
 async def test_a_pause_survives_a_restart(bench: Bench) -> None:
-    """Recovery leaves a paused run alone until somebody unpauses it."""
+    """Recovery leaves a paused run alone until a person unpauses it."""
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one", "two"))
     await bench.toolbox.begun("one")
@@ -226,7 +226,7 @@ async def test_an_idle_run_holds_no_capacity(bench: Bench) -> None:
 
 
 async def test_the_wrong_state_is_refused(bench: Bench) -> None:
-    """An order that does not fit the run's state is refused, and says the state."""
+    """An order that does not fit the run's state is refused with that state."""
     run_id = await bench.submit(*toys.tools("one"))
     await bench.ended(run_id)
     for order in (bench.pool.cancel, bench.pool.pause, bench.pool.unpause, bench.resumed):
@@ -257,7 +257,7 @@ async def test_a_run_cannot_be_paused_twice(bench: Bench) -> None:
 
 
 async def test_an_unknown_run_is_not_found(bench: Bench) -> None:
-    """Every order about a run that is not there says so."""
+    """Every order about an unknown run is answered as not found."""
     for order in (bench.pool.cancel, bench.pool.pause, bench.pool.unpause, bench.resumed, bench.pool.submit):
         with pytest.raises(errors.NotFound):
             await order("20260210T143000Z-nobody")

@@ -20,20 +20,20 @@ RunState = states.RunState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """An order, what comes before it, and where its run stands when it is carried out."""
+    """An order, the run before it, and the state of the run when it is carried out."""
 
     before: Callable[[Bench], Awaitable[str]]
-    """Bring a run to where the order is given; the same again after a restart."""
+    """Bring a run to the place of the order; works again after a restart."""
     order: Callable[[Bench, str], Awaitable[RunState]]
     """The order."""
     state: str
-    """State of the run in the index when all is quiet afterwards."""
+    """The run's state in the index in the end."""
     durable: str
-    """Point from which on the order must have its effect without being repeated."""
+    """The point from which on the order must have its effect without being repeated."""
 
 
 async def running(bench: Bench) -> str:
-    """Return a run whose first step is under way, and takes its time."""
+    """Return a run whose first step is under way, and slow."""
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one", "two"))
     await bench.toolbox.begun("one")
@@ -41,13 +41,13 @@ async def running(bench: Bench) -> str:
 
 
 async def queued(bench: Bench) -> str:
-    """Return a run that waits for a seat."""
+    """Return a run that waits for capacity."""
     await bench.keep_busy(1)
     return await bench.submit(*toys.tools("one", "two"))
 
 
 async def paused(bench: Bench) -> str:
-    """Return a run that rests behind its first step."""
+    """Return a run that rests after its first step."""
     run_id = await running(bench)
     await bench.pool.pause(run_id)
     bench.toolbox.hold("one").set()
@@ -56,7 +56,7 @@ async def paused(bench: Bench) -> str:
 
 
 async def failed(bench: Bench) -> str:
-    """Return a run whose second step failed, and would not fail again."""
+    """Return a run whose second step failed, and would succeed now."""
     bench.toolbox.fail("two")
     run_id = await bench.submit(*toys.tools("one", "two"))
     await bench.ended(run_id)
@@ -70,7 +70,7 @@ async def cancel(bench: Bench, run_id: str) -> RunState:
 
 
 async def pause(bench: Bench, run_id: str) -> RunState:
-    """Pause, and let the step under way end."""
+    """Pause the run, and let the step under way end."""
     answer = await bench.pool.pause(run_id)
     bench.toolbox.hold("one").set()
     return answer
@@ -118,7 +118,7 @@ CASES = {
 
 
 async def carried_out(case: Case) -> list[str]:
-    """Carry an order out undisturbed, and return the points passed."""
+    """Carry an order out without a crash, and return the points passed."""
     bench = await Bench(limit=1).open()
     run_id = await case.before(bench)
     bench.probes.story.clear()
@@ -136,7 +136,7 @@ async def carried_out(case: Case) -> list[str]:
 @pytest.mark.parametrize("lose_unsynced", [False, True], ids=["process", "power"])
 @pytest.mark.parametrize("name", CASES)
 async def test_an_order_is_given_or_not(name: str, lose_unsynced: bool, every: int) -> None:
-    """After a crash the order stands if it was written, else it can be given again; the end is the same.
+    """After a crash a written order is valid, and any other can be given again; the end is the same.
 
     A sample tries every seventh point, each order another seventh of them.
     """
@@ -149,7 +149,7 @@ async def test_an_order_is_given_or_not(name: str, lose_unsynced: bool, every: i
 
 
 async def disturbed(name: str, point: str, nth: int, lose_unsynced: bool) -> None:
-    """Crash while an order is carried out, restart, and see that it stands or can be repeated."""
+    """Crash while an order is carried out, restart, and check that the order is valid or can be repeated."""
     case = CASES[name]
     bench = await Bench(limit=1).open()
     run_id = await case.before(bench)
@@ -171,7 +171,7 @@ async def disturbed(name: str, point: str, nth: int, lose_unsynced: bool) -> Non
 
 
 async def _labels(bench: Bench, run_id: str) -> list[dict[str, str]]:
-    # In the row, once doubted rows are read again, and in the journal.
+    # In the row, once doubtful rows are read again, and in the journal.
     assert bench.store._counting is not None
     assert bench.store._counting._task is not None
     await asyncio.wait([bench.store._counting._task])
@@ -179,6 +179,6 @@ async def _labels(bench: Bench, run_id: str) -> list[dict[str, str]]:
 
 
 async def _quietly(order: Awaitable[RunState]) -> None:
-    # Repeated though it stands, an order is refused; over a dead store it fails.
+    # A repeated order that is valid already is refused; over a dead store it fails.
     with contextlib.suppress(errors.WrongState, errors.DiskFull):
         await order

@@ -1,4 +1,4 @@
-"""What the events tell of a pause."""
+"""The events of a pause."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.worker.pools import Bench
 
 
 async def test_a_pause_is_told_once_however_often_its_run_is_loaded() -> None:
-    """A crash right after the pause was written leads to one event at the next start, and a further start adds none."""
+    """A crash right after the pause was written gives one event at the next start, and further starts add none."""
     bench = await Bench().open()
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))

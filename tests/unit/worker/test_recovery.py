@@ -1,4 +1,4 @@
-"""Recovery: what a killed process left goes on, by way of the same queue."""
+"""Recovery: the runs of a killed process continue, through the same queue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_two_hundred_runs_go_on_within_the_limit() -> None:
 
 
 async def test_queued_runs_are_not_opened() -> None:
-    """Two thousand queued runs cost neither an open folder nor a task; each is loaded when its turn comes."""
+    """Two thousand queued runs open no folder and need no task; each is loaded when its turn comes."""
     bench = await Bench(limit=2).open()
     keeper = await bench.keep_busy(2)
     run_ids = [await bench.submit(*toys.tools("one")) for _ in range(2000)]
@@ -54,7 +54,7 @@ async def test_queued_runs_are_not_opened() -> None:
 
 
 async def test_priorities_hold_after_a_restart() -> None:
-    """Recovered runs are granted seats by priority, and before runs that come later."""
+    """Recovered runs get capacity by priority, and before runs that come later."""
     bench = await Bench(limit=1).open()
     hold = bench.toolbox.hold("busy")
     await bench.keep_busy(1)
@@ -80,7 +80,7 @@ async def test_priorities_hold_after_a_restart() -> None:
 
 
 async def test_a_crash_loop_parks_the_run_until_a_person_lets_it_go_on() -> None:
-    """A step that was under way in three crashes is not tried a fourth time unasked."""
+    """A step that was under way in three crashes is not tried a fourth time without a person."""
     bench = await Bench().open()
     hold = bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
@@ -106,7 +106,7 @@ async def test_a_crash_loop_parks_the_run_until_a_person_lets_it_go_on() -> None
 
 @pytest.mark.parametrize(("rule", "state"), [("ask", "paused"), ("fail", "failed")])
 async def test_a_step_may_forbid_its_repetition(rule: str, state: str) -> None:
-    """A step in flight that must not be repeated unasked waits for a person, or fails."""
+    """A step in flight that must not be repeated automatically waits for a person, or fails."""
     bench = await Bench().open()
     bench.toolbox.hold("one")
     run_id = await bench.submit({"agent": "one", "on_interrupted": rule})
@@ -122,7 +122,7 @@ async def test_a_step_may_forbid_its_repetition(rule: str, state: str) -> None:
 
 
 async def test_a_requested_cancel_is_finished_after_a_crash() -> None:
-    """A run whose cancel was written down before the crash ends as cancelled, and performs nothing more."""
+    """A run whose cancel was written before the crash ends as cancelled, and performs no further step."""
     bench = await Bench().open()
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
@@ -137,7 +137,7 @@ async def test_a_requested_cancel_is_finished_after_a_crash() -> None:
 
 
 async def test_a_paused_run_that_was_cancelled_ends_after_a_crash() -> None:
-    """A row that still says paused does not hide a cancel that is written down."""
+    """A written cancel is valid although the row still says that the run is paused."""
     bench = await Bench().open()
     run_id = await _paused(bench)
     await bench.crash_at("pool.after_cancel", 1, bench.pool.cancel(run_id))
@@ -150,7 +150,7 @@ async def test_a_paused_run_that_was_cancelled_ends_after_a_crash() -> None:
 
 @pytest.mark.parametrize("point", ["pool.before_unpause", "pool.after_unpause"])
 async def test_an_unpause_counts_when_it_is_written(point: str) -> None:
-    """A crash before the line leaves the run paused, one after it lets the run go on."""
+    """A crash before the line leaves the run paused; after a crash behind the line the run continues."""
     bench = await Bench().open()
     run_id = await _paused(bench)
     await bench.crash_at(point, 1, bench.pool.unpause(run_id))
@@ -167,7 +167,7 @@ async def test_an_unpause_counts_when_it_is_written(point: str) -> None:
 
 @pytest.mark.parametrize("point", ["pool.before_pause", "pool.after_pause"])
 async def test_a_pause_counts_when_it_is_written(point: str) -> None:
-    """A crash before the line lets the run go on, one after it leaves it paused."""
+    """After a crash before the line the run continues; a crash behind the line leaves it paused."""
     bench = await Bench().open()
     hold = bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one", "two"))
@@ -188,7 +188,7 @@ async def test_a_pause_counts_when_it_is_written(point: str) -> None:
 
 
 async def test_a_fault_without_a_line_is_tried_again_at_the_next_start() -> None:
-    """A run that only this version could not continue goes on when another version is started."""
+    """A run that only this version could not continue continues in a service of another version."""
     bench = await Bench().open()
     run_id = await bench.submit(*toys.tools("one"), dialect="later")
     await bench.shown(run_id, RunState.PAUSED)
@@ -202,7 +202,7 @@ async def test_a_fault_without_a_line_is_tried_again_at_the_next_start() -> None
 
 
 async def test_a_run_of_another_process_is_left_alone() -> None:
-    """A run that a command line began is not continued unasked; after a resume it is the service's."""
+    """A run that a command line began is not continued automatically; after a resume it is the service's."""
     bench = await Bench().open()
     run_id = await bench.submit(*toys.tools("one", "two"), owner="process")
     bench.toolbox.hold("two")
@@ -226,7 +226,7 @@ async def test_a_run_of_another_process_is_left_alone() -> None:
 
 
 async def test_a_paused_run_of_another_process_is_taken_over_by_an_unpause() -> None:
-    """A run that a command line began and left paused continues with an unpause, as its listed orders say."""
+    """A paused run that a command line began continues with an unpause, as its listed orders say."""
     bench = await Bench().open()
     run_id = await _paused(bench, owner="process")
     await bench.crash()
@@ -241,7 +241,7 @@ async def test_a_paused_run_of_another_process_is_taken_over_by_an_unpause() -> 
 
 
 async def test_an_interrupted_run_of_another_process_is_not_unpaused() -> None:
-    """A run that was not paused refuses an unpause, whoever began it."""
+    """A run that was not paused refuses an unpause, whichever process began it."""
     bench = await Bench().open()
     run_id = await bench.submit(*toys.tools("one"), owner="process")
     bench.toolbox.hold("one")
@@ -256,7 +256,7 @@ async def test_an_interrupted_run_of_another_process_is_not_unpaused() -> None:
 
 
 async def test_a_pool_that_is_no_service_takes_up_nothing() -> None:
-    """A command line's pool runs what it submits, and leaves what it finds to the service."""
+    """A command line's pool executes the runs that it submits, and leaves the runs that it finds to the service."""
     bench = await Bench().open()
     found = await bench.create(*toys.tools("one"))
     await bench.crash()
@@ -271,7 +271,7 @@ async def test_a_pool_that_is_no_service_takes_up_nothing() -> None:
 
 
 async def test_recovery_tells_how_many_it_found() -> None:
-    """Whoever starts the pool may know how much is left over."""
+    """The pool returns the number of runs that it has recovered."""
     bench = await Bench(limit=1).open()
     for _ in range(3):
         await bench.create(*toys.tools("one"))
@@ -284,7 +284,7 @@ async def test_recovery_tells_how_many_it_found() -> None:
 
 
 async def test_who_waits_for_an_end_waits_through_pauses() -> None:
-    """The end of a run is told to those who began to wait before it was paused and unpaused."""
+    """A caller that waits for the end of a run waits through its pause and unpause."""
     bench = await Bench().open()
     run_id = await _paused(bench)
     end = asyncio.create_task(bench.pool.ended(run_id))
@@ -310,7 +310,7 @@ async def _paused(bench: Bench, **facts: Any) -> str:
 
 
 class SlowRows(memory_store.MemoryStore):
-    """A store whose rows are old by the time that they are read."""
+    """A store whose rows are out of date by the time that they are read."""
 
     looked = False
 
@@ -327,7 +327,7 @@ class SlowRows(memory_store.MemoryStore):
 
 
 async def test_a_run_that_ended_while_rows_were_read_is_not_queued_again() -> None:
-    """A run that was left and ended during recovery is not queued once more when its old row is read."""
+    """A run that ended during recovery is not queued again when its old row is read."""
     bench = Bench()
     store = SlowRows(bench)
     bench.take_store(store)
@@ -352,7 +352,7 @@ async def test_a_run_that_ended_while_rows_were_read_is_not_queued_again() -> No
 
 @pytest.mark.parametrize("submitted", [False, True])
 async def test_a_run_that_came_while_rows_were_read_is_not_told_as_recovered(submitted: bool) -> None:
-    """What is made after the start counts not as left by an earlier process, be it submitted already or not yet."""
+    """A run created after the start does not count as recovered, whether it is submitted or not."""
     bench = Bench()
     store = SlowRows(bench)
     bench.take_store(store)

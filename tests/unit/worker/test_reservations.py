@@ -1,4 +1,4 @@
-"""What a run says that a limit parked."""
+"""The reason that a run parked by a limit shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.worker.accounts import Account, Need
     [("calls", 1, "is 1 call, 1 call of it"), ("tokens", 1_234_567, "is 1,234,567 tokens, 1,234,567 tokens of it")],
 )
 def test_amounts_are_written_whole(name: str, amount: int, written: str) -> None:
-    """One is written in the singular, and a million in digits."""
+    """An amount of one is written in the singular, and a million in digits."""
     account = Account.of_run("r", RunLimits(**{name: amount}))
     parked = reservations.exhausted("draft", account, name, Need(tokens=0, cost_usd=None), clock.FakeClock())
 

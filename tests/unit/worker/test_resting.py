@@ -1,4 +1,4 @@
-"""Runs that rest: after a restart a run at gates waits again by its journals alone."""
+"""Runs that rest: after a restart a run at gates waits again, restored from its journals alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def restarted(program: tuple[toys.Step, ...] = ASKING, **facts: object) ->
 
 
 async def killed(program: tuple[toys.Step, ...] = ASKING, **facts: object) -> tuple[Bench, str]:
-    """Return a bench that was killed while a run waited at its gate, all its files written."""
+    """Return a bench that was killed while a run waited at its gate, with all its files written."""
     bench = await Bench(kept_loaded=0).open()
     run_id = await bench.submit(*program, **facts)
     await bench.evicted(run_id)
@@ -40,7 +40,7 @@ def written(bench: Bench, run_id: str) -> dict[str, bytes]:
 
 
 async def test_it_waits_again_without_being_loaded() -> None:
-    """Nothing is opened, executed or written for it, and its gate is in the inbox under the same id."""
+    """The run opens no folder, executes no step and writes no line, and its gate is in the inbox with the same id."""
     bench, run_id = await killed()
     before = written(bench, run_id)
     await bench.restart()
@@ -59,7 +59,7 @@ async def test_it_waits_again_without_being_loaded() -> None:
 
 
 async def test_a_pool_settles_when_it_waits_again() -> None:
-    """A pool that has settled has read every run that was found waiting."""
+    """A pool has settled when it has read every run that was found waiting."""
     bench, run_id = await restarted()
     await pools.soon(bench.pool.wait_idle())
 
@@ -69,7 +69,7 @@ async def test_a_pool_settles_when_it_waits_again() -> None:
 
 
 async def test_runs_of_plans_are_not_counted() -> None:
-    """Of a run that people start and the run of a plan, which both wait, the first alone is counted, until it ends."""
+    """Of a person's run and the run of a plan, which both wait, only the first is counted, until it ends."""
     bench, run_id = await restarted()
     plan = await bench.submit(*ASKING, run_id="sp_20260210_aaaaaa")
     await bench.shown(plan, RunState.WAITING)
@@ -84,7 +84,7 @@ async def test_runs_of_plans_are_not_counted() -> None:
 
 
 async def test_an_answer_takes_it_up() -> None:
-    """The answer loads it: the process takes it up, asks again under the same try and goes on."""
+    """The answer loads the run: the process takes it up, opens the gate under the same attempt and continues."""
     bench, run_id = await restarted()
     await bench.until(lambda: bench.rests_unread(run_id))
     await pools.soon(bench.pool.deliver(run_id, "ask", APPROVE, 1))
@@ -110,7 +110,7 @@ async def test_a_cancel_ends_it() -> None:
 
 
 async def test_a_question_whose_event_is_lost_is_told_again() -> None:
-    """Where a power cut has taken the event of an open gate, the run is loaded and its question told again."""
+    """If a power cut has taken the event of an open gate, the run is loaded and writes the event again."""
     bench, run_id = await killed()
     path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
     kept = [line for line in bench.store.disk.read(path).splitlines(keepends=True) if b"gate.opened" not in line]
@@ -134,7 +134,7 @@ async def test_a_question_whose_event_is_lost_is_told_again() -> None:
     ids=["a time", "a timer beside it"],
 )
 async def test_what_has_a_time_is_loaded(program: tuple[toys.Step, ...]) -> None:
-    """A run with anything that comes due is loaded after a restart."""
+    """A run with a due time is loaded after a restart."""
     bench, run_id = await restarted(program)
     await bench.until(lambda: bench.pool.view(run_id) is not None)
 
@@ -155,7 +155,7 @@ async def held_back(program: tuple[toys.Step, ...] = ASKING) -> tuple[Bench, str
 
 
 async def test_an_order_that_comes_before_it_is_read_does_not_lose_it() -> None:
-    """An order that finds its folder unreadable is refused, and the run waits again once it can be read."""
+    """An order that finds the run's folder unreadable is refused, and the run waits again once it can be read."""
     bench, run_id, store, let = await held_back()
     store.bad = True
     with pytest.raises(errors.Unreadable):

@@ -1,4 +1,4 @@
-"""Resume: an ended run is sent on, from its failed step or an earlier one."""
+"""Resume: an ended run continues from its failed step or an earlier one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def failed(bench: Bench) -> str:
 
 
 async def test_a_failed_run_goes_on_from_its_failed_step() -> None:
-    """What succeeded is kept, what made the run fail is performed again."""
+    """Finished steps are kept, and the step that made the run fail is performed again."""
     bench = await Bench().open()
     run_id = await failed(bench)
 
@@ -39,7 +39,7 @@ async def test_a_failed_run_goes_on_from_its_failed_step() -> None:
 
 
 async def test_an_earlier_step_may_be_named() -> None:
-    """From the named step on everything is performed again."""
+    """Every step from the named one on is performed again."""
     bench = await Bench().open()
     run_id = await failed(bench)
     await bench.resumed(run_id, from_key="one")
@@ -51,7 +51,7 @@ async def test_an_earlier_step_may_be_named() -> None:
 
 
 async def test_an_unknown_step_is_refused() -> None:
-    """A step that the run does not have changes nothing, and the answer names those it has."""
+    """A resume from an unknown step changes no file, and the answer names the known steps."""
     bench = await Bench().open()
     run_id = await failed(bench)
     with pytest.raises(errors.RequestInvalid) as refused:
@@ -64,7 +64,7 @@ async def test_an_unknown_step_is_refused() -> None:
 
 
 async def test_other_arguments_must_fit_what_is_kept() -> None:
-    """New facts are taken only if the living lines replay with them; nothing is executed before that is sure."""
+    """New arguments are accepted only if the living lines replay with them; before that no step is executed."""
     bench = await Bench().open()
     run_id = await failed(bench)
     with pytest.raises(errors.RequestInvalid) as refused:
@@ -83,15 +83,15 @@ async def test_other_arguments_must_fit_what_is_kept() -> None:
 
 
 class Secretive(toys.Toy):
-    """The toy language, with a text that is secret."""
+    """The toy language with a secret text."""
 
     def secrets(self, document: Any) -> ports.Secrets:
-        """Return it."""
+        """Return the secret."""
         return ports.Secrets(texts=frozenset({"from-recipe"}))
 
 
 async def test_the_refusal_of_a_resume_quotes_no_secret() -> None:
-    """An answer that tells which operation differs shows it without the secrets of its recipe."""
+    """An answer about a differing operation shows it without the secrets of its recipe."""
     bench = Bench()
     bench.dialects["toy"] = cast(ports.Dialect, Secretive())
     bench.take_store(bench.store)
@@ -107,7 +107,7 @@ async def test_the_refusal_of_a_resume_quotes_no_secret() -> None:
 
 
 async def test_the_row_is_unfinished_before_the_line_is_written() -> None:
-    """A crash on either side of the line finds the run: still failed before it, going on after it."""
+    """After a crash before the line the run is still failed, after one behind it the run continues."""
     for point, state in (("pool.before_resume", RunState.FAILED), ("pool.after_resume", RunState.DONE)):
         bench = await Bench().open()
         run_id = await failed(bench)
@@ -120,7 +120,7 @@ async def test_the_row_is_unfinished_before_the_line_is_written() -> None:
 
 
 async def test_a_resumed_run_waits_its_turn() -> None:
-    """A resume goes through the queue like every run, and shows the run as pending."""
+    """A resumed run goes through the queue like every run, and is shown as pending."""
     bench = await Bench(limit=1).open()
     run_id = await failed(bench)
     keeper = await bench.keep_busy(1)
@@ -139,7 +139,7 @@ async def test_a_resumed_run_waits_its_turn() -> None:
 
 
 async def test_a_run_may_fail_and_be_resumed_again() -> None:
-    """Each resume kills only the lines of the last failure."""
+    """Each resume discards only the lines of the last failure."""
     bench = await Bench().open()
     run_id = await failed(bench)
     bench.toolbox.fail("three")
@@ -157,7 +157,7 @@ async def test_a_run_may_fail_and_be_resumed_again() -> None:
 
 
 async def test_resuming_right_after_the_end_works() -> None:
-    """Who sees the failure and resumes at once is not told that the run is unfinished."""
+    """A client that sees the failure and resumes at once is not refused because the run is unfinished."""
     bench = await Bench().open()
     bench.toolbox.fail("one")
     run_id = await bench.create(*toys.tools("one"))

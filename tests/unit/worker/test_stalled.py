@@ -1,4 +1,4 @@
-"""Stalled runs: a silence is told once, also of a run that is not in memory, and ends with the next output."""
+"""Stalled runs: a silence is reported once, also for an evicted run, and ends with the next output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def stalled(bench: Bench, run_id: str) -> int:
 
 
 async def test_each_silence_is_told_once() -> None:
-    """The event comes once per silence; output ends it, and the step continues."""
+    """Each silence causes one event; output ends it, and the step continues."""
     bench = await Bench(stalled_after_seconds=60).open()
     held = bench.toolbox.hold("write")
     run_id = await bench.submit({"agent": "write"})
@@ -52,7 +52,7 @@ async def test_each_silence_is_told_once() -> None:
 
 @pytest.mark.parametrize("jump_seconds", [28_800, -28_800])
 async def test_silence_is_not_measured_by_the_wall_clock(jump_seconds: float) -> None:
-    """A machine that was suspended, or whose clock was set, has not heard less of its agents for that time."""
+    """Time in which the machine was suspended or its clock was set does not count as an agent's silence."""
     bench = await Bench(stalled_after_seconds=60).open()
     held = bench.toolbox.hold("write")
     await bench.submit({"agent": "write"})
@@ -87,7 +87,7 @@ async def test_a_run_out_of_memory_is_told_too() -> None:
 
 
 async def test_what_only_waits_is_never_stalled() -> None:
-    """A gate, a timer and a tool are silent by nature."""
+    """A gate, a timer and a tool are silent by nature and never stalled."""
     bench = await Bench(stalled_after_seconds=60).open()
     run_id = await bench.submit({"gate": "go"})
     await bench.shown(run_id, states.RunState.WAITING)

@@ -1,4 +1,4 @@
-"""Stop: nothing new begins, what is open gets a grace, and everything can go on later."""
+"""Stop: no step begins, open steps get a grace period, and every run can continue later."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RunState = states.RunState
 
 
 async def test_steps_in_flight_get_their_grace() -> None:
-    """A step that ends within the grace is recorded, the next one waits for the next start."""
+    """A step that ends within the grace period is recorded, and the next one waits for the next start."""
     bench = await Bench().open()
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one", "two"))
@@ -39,7 +39,7 @@ async def test_steps_in_flight_get_their_grace() -> None:
 
 
 async def test_after_the_grace_they_are_interrupted() -> None:
-    """A step that outlasts the grace is cut off without a record, and runs again at the next start."""
+    """A step that outlasts the grace period is cut off without a record, and runs again at the next start."""
     bench = await Bench(grace_seconds=5).open()
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
@@ -66,7 +66,7 @@ async def test_after_the_grace_they_are_interrupted() -> None:
 
 
 async def test_a_second_stop_can_cut_the_grace_short() -> None:
-    """Who asks again with no grace is not kept waiting; stopping a stopped pool does nothing."""
+    """A second stop without a grace period is not delayed; a stop of a stopped pool has no effect."""
     bench = await Bench(grace_seconds=1000).open()
     bench.toolbox.hold("one")
     await bench.submit(*toys.tools("one"))
@@ -83,7 +83,7 @@ async def test_a_second_stop_can_cut_the_grace_short() -> None:
 
 
 async def test_a_stopping_pool_begins_nothing() -> None:
-    """Queued runs stay where they are, new ones are accepted for the next start, orders about unloaded runs refused."""
+    """Queued runs keep their places, new ones are accepted for the next start, orders for unloaded runs are refused."""
     bench = await Bench(limit=1, grace_seconds=1000).open()
     keeper = await bench.keep_busy(1)
     queued = await bench.submit(*toys.tools("one"))
@@ -110,7 +110,7 @@ async def test_a_stopping_pool_begins_nothing() -> None:
 
 
 async def test_whoever_waits_is_told() -> None:
-    """A stop wakes polls, and tells those who wait for an end that it will come later."""
+    """A stop wakes polls, and notifies callers that wait for a run's end that it will come later."""
     bench = await Bench(limit=1).open()
     run_id = await bench.submit({"gate": "ask"})
     await bench.shown(run_id, RunState.WAITING)
@@ -142,7 +142,7 @@ async def test_a_cancel_during_the_grace_still_wins() -> None:
 
 
 async def test_stops_do_not_count_as_crashes() -> None:
-    """A step cut off by any number of stops is not taken for one that kills its process."""
+    """A step cut off by any number of stops is not regarded as one that kills its process."""
     bench = await Bench(grace_seconds=0).open()
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
@@ -159,7 +159,7 @@ async def test_stops_do_not_count_as_crashes() -> None:
 
 
 class Unlistable(memory_store.MemoryStore):
-    """A store that cannot say what is unfinished."""
+    """A store that cannot list unfinished runs."""
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
         """Fail."""
@@ -167,7 +167,7 @@ class Unlistable(memory_store.MemoryStore):
 
 
 async def test_a_dead_helper_stops_the_pool_loudly(caplog: pytest.LogCaptureFixture) -> None:
-    """A pool that cannot recover does not go on half: it stops, logs why, and whoever watches it is told."""
+    """A pool that cannot recover stops, logs the cause, and reports it to its watcher."""
     bench = Bench()
     bench.pool._store = Unlistable(clock=bench.clock)
     await bench.open()
@@ -183,7 +183,7 @@ async def test_a_dead_helper_stops_the_pool_loudly(caplog: pytest.LogCaptureFixt
 
 
 async def test_an_orderly_stop_is_no_death() -> None:
-    """Whoever watches a pool that was asked to stop is not told of a fault."""
+    """The watcher of a pool that was asked to stop gets no fault."""
     bench = await Bench().open()
     await bench.close()
     await pools.soon(bench.pool.watch())
@@ -200,7 +200,7 @@ async def _interrupted(bench: Bench, run_id: str) -> bool:
 
 
 class SlowRows(memory_store.MemoryStore):
-    """A store that lets nobody have a row before it may be had."""
+    """A store that returns rows when the test allows it."""
 
     had: asyncio.Event | None = None
 
@@ -213,7 +213,7 @@ class SlowRows(memory_store.MemoryStore):
 
 
 async def test_a_run_that_comes_too_late_waits_for_the_next_start() -> None:
-    """A run whose row was being looked up while the pool stopped is not queued any more, and nobody waits for it."""
+    """A run whose row is read while the pool stops is not queued, and no caller waits for it."""
     bench = Bench()
     store = SlowRows(clock=bench.clock, probes=bench.probes)
     bench.take_store(store)

@@ -1,4 +1,4 @@
-"""What SIGINT, SIGTERM and SIGHUP do to a command, on both event loops."""
+"""The effect of SIGINT, SIGTERM and SIGHUP on a command, on both event loops."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from app.worker import stop_signals
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_in_the_last_turn_of_the_loop_is_noted(loop_factory, number: signal.Signals) -> None:
-    """The loop itself never handles it, and starts no stop."""
+    """A signal in the last turn of the loop is recorded, but the loop does not handle it and starts no stop."""
     before = signal.getsignal(number)
     stops: list[bool] = []
 
@@ -39,8 +39,9 @@ def test_a_signal_in_the_last_turn_of_the_loop_is_noted(loop_factory, number: si
     "sent", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM)], ids=["asked", "closed"]
 )
 def test_each_signal_stops_once_more(loop_factory, sent: tuple[signal.Signals, ...]) -> None:
-    """The second hurries the stop, but not the second SIGHUP of a closed terminal, which the kernel and the shell both
-    send; after the block the signals are what they were.
+    """The second signal hurries the stop, but not the second SIGHUP of a closed terminal.
+
+    Kernel and shell both send SIGHUP. After the block the signals have their former handlers.
     """
     stops: list[bool] = []
     begun = asyncio.Semaphore(0)
@@ -66,7 +67,7 @@ def test_each_signal_stops_once_more(loop_factory, sent: tuple[signal.Signals, .
 
 
 def test_what_nohup_has_started_outlives_its_terminal() -> None:
-    """SIGHUP stays ignored where it was."""
+    """A SIGHUP that was ignored before stays ignored."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     async def stop(hurried: bool) -> None:

@@ -1,4 +1,4 @@
-"""Time limits: a run that has taken its time is parked resumably, counted across restarts and evictions."""
+"""Time limits: a run that has used its time is parked and can be resumed, across restarts and evictions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_a_run_is_parked_at_its_wall_time() -> None:
 
 @pytest.mark.parametrize(("killed", "left"), [(True, 10), (False, 20)])
 async def test_active_time_counts_across_an_interruption(killed: bool, left: int) -> None:
-    """A step that was cut off counts until its service stopped; after a kill, until the run is taken up again."""
+    """The active time of a cut step ends with the stop of its service; after a kill, when the run is taken up again."""
     bench = await Bench().open()
     bench.toolbox.hold("write")
     run_id = await limited(bench, {"agent": "write"}, active_seconds=60)
@@ -91,7 +91,7 @@ async def test_active_time_counts_across_an_interruption(killed: bool, left: int
 
 @pytest.mark.parametrize("killed", [False, True])
 async def test_a_step_that_a_pause_cut_off_counts_once(killed: bool) -> None:
-    """Its active time until the pause counts, the pause itself does not, whether or not the service dies meanwhile."""
+    """A cut step's active time until the pause counts, the pause does not, whether or not the service dies."""
     bench = await Bench().open()
     bench.toolbox.hold("write")
     run_id = await limited(bench, {"agent": "write"}, active_seconds=60)
@@ -117,7 +117,7 @@ async def test_a_step_that_a_pause_cut_off_counts_once(killed: bool) -> None:
 
 
 async def test_a_step_that_ends_after_a_pause_counts_once() -> None:
-    """What a pause lets finish counts by its line alone, and so does it after an unpause before its end."""
+    """The time of a step that ends after a pause is in its line only, also after an unpause before its end."""
     bench = await Bench().open()
     first = bench.toolbox.hold("one")
     bench.toolbox.hold("two")
@@ -143,7 +143,7 @@ async def test_a_step_that_ends_after_a_pause_counts_once() -> None:
 
 
 async def test_wall_time_counts_across_a_kill() -> None:
-    """Time before a kill, and while no service runs, counts."""
+    """Wall time before a kill, and while no service runs, counts."""
     bench = await Bench().open()
     bench.toolbox.hold("write")
     run_id = await limited(bench, {"agent": "write"}, wall_seconds=60)
@@ -162,7 +162,7 @@ async def test_wall_time_counts_across_a_kill() -> None:
 
 
 async def test_an_evicted_run_is_parked_too() -> None:
-    """A run that waits at a gate outside memory is parked when its time is over."""
+    """An evicted run at a gate is parked when its time is over."""
     bench = await Bench(kept_loaded=0).open()
     run_id = await limited(bench, {"gate": "go"}, wall_seconds=600)
     await bench.evicted(run_id)
@@ -173,7 +173,7 @@ async def test_an_evicted_run_is_parked_too() -> None:
 
 
 async def test_waiting_takes_no_active_time() -> None:
-    """Only the time in which a step is at work counts, and what the limit cut off counts as well."""
+    """Only the time in which a step works counts, including a step that the limit cut off."""
     bench = await Bench().open()
     first, second = bench.toolbox.hold("one"), bench.toolbox.hold("two")
     program = ({"agent": "one"}, {"timer": "nap", "seconds": 1000}, {"agent": "two"})
@@ -208,7 +208,7 @@ def _open(bench: Bench, run_id: str) -> list[str]:
 
 
 async def test_what_a_run_waits_for_is_parked_before_it() -> None:
-    """A child at work is parked with its parent, under the parent's limit, and is not left to go on alone."""
+    """A working child is parked with its parent, under the parent's limit, and does not continue alone."""
     bench = await Bench().open()
     bench.toolbox.hold("write")
     run_id = await limited(bench, {"child": "on", "program": [{"agent": "write"}]}, wall_seconds=60)
@@ -224,7 +224,7 @@ async def test_what_a_run_waits_for_is_parked_before_it() -> None:
 
 @pytest.mark.parametrize("raised", [True, False])
 async def test_a_child_that_was_only_queued_goes_on_with_its_parent(raised: bool) -> None:
-    """Once the parent is sent on under a higher limit, its child executes; until then it is parked in its turn."""
+    """Once the parent is resumed under a higher limit, its child executes; until then it is parked in its turn."""
     bench = await Bench(limit=1).open()
     busy = bench.toolbox.hold("busy")
     run_id = await limited(bench, {"child": "on", "program": [{"tool": "write"}]}, wall_seconds=60)
@@ -245,7 +245,7 @@ async def test_a_child_that_was_only_queued_goes_on_with_its_parent(raised: bool
 
 
 async def test_a_run_that_ends_at_its_limit_has_ended() -> None:
-    """A limit that is not reached changes nothing."""
+    """A run that ends before its limit stays done."""
     bench = await Bench().open()
     run_id = await limited(bench, {"tool": "look"}, wall_seconds=60, active_seconds=60)
 
@@ -257,7 +257,7 @@ async def test_a_run_that_ends_at_its_limit_has_ended() -> None:
 
 
 async def test_wherever_a_process_dies_the_run_is_parked() -> None:
-    """For passings of every point from the limit to the rest: kill, restart, and the run and its child rest."""
+    """A process may be killed at any point from the limit to the rest: after a restart the run and its child rest."""
     story = await _parking(None)
     for kill in examples.passings(story):
         await _parking(kill)
@@ -288,7 +288,7 @@ SPANS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=12)
 
 @given(SPANS, st.none() | st.integers(0, 80))
 def test_active_time_is_the_union_of_the_tries(spans: list[tuple[int, int]], begun: int | None) -> None:
-    """Whatever order tries end in, and however they overlap, each second at work counts once."""
+    """Each second of work counts once, in whatever order attempts end and however they overlap."""
     now = 80
     time = active_time.ActiveTime()
     for start, length in spans:
@@ -310,7 +310,7 @@ def test_active_time_is_the_union_of_the_tries(spans: list[tuple[int, int]], beg
     ],
 )
 def test_lines_that_only_wait_are_known(asked: dict[str, Any], waits: bool) -> None:
-    """A line tells by its operation whether its step was at work."""
+    """The operation in a line shows whether its step worked or only waited."""
     line = {"tool": None, "operation": asked}
     record = records.Record(**dict.fromkeys(records.Record.__dataclass_fields__) | {"line": line})
 

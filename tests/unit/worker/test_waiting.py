@@ -1,4 +1,4 @@
-"""Timers and the patience of a stop, on a clock that moves only when told to."""
+"""Timers and the grace period of a stop, on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def call(seconds: float, due_at: str | None) -> ports.Call:
     [(60.0, 60.0), (20.0, 20.0), (-5.0, 0.0), (4000.0, 60.0), (None, 60.0)],
 )
 async def test_a_timer_waits_for_what_is_left(due_in: float | None, left: float) -> None:
-    """A restart does not begin a timer anew, and a clock that was set back does not make it longer."""
+    """A timer does not begin anew after a restart, and a clock that was set back does not make it longer."""
     time = clock.FakeClock()
     due_at = None if due_in is None else clock.stamp(time.now() + timedelta(seconds=due_in))
     waits = asyncio.create_task(waiting_performers.Timers(time).perform(call(60, due_at)))
@@ -52,7 +52,7 @@ async def test_a_timer_waits_for_what_is_left(due_in: float | None, left: float)
 
 
 async def test_a_grace_period_ends_with_what_it_waits_for() -> None:
-    """A stop whose runs come to rest does not use up its grace."""
+    """A stop whose runs come to rest does not use up its grace period."""
     time = clock.FakeClock()
     grace = aio.GracePeriod(time)
     grace.limit(10)
@@ -62,7 +62,7 @@ async def test_a_grace_period_ends_with_what_it_waits_for() -> None:
 
 
 async def test_a_grace_period_can_be_cut_short() -> None:
-    """A second limit that is nearer ends the grace earlier."""
+    """A second, nearer limit ends the grace period earlier."""
     time = clock.FakeClock()
     grace = aio.GracePeriod(time)
     grace.limit(10)

@@ -1,4 +1,4 @@
-"""Workspaces held alone: from a run's start to its end, pauses and restarts included."""
+"""Workspaces held alone: from a run's start to its end, across pauses and restarts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def begun(bench: Bench, key: str) -> str:
 
 
 async def test_the_next_run_waits_and_is_told_for_whom() -> None:
-    """A run that wants a held workspace is pending, with the holder named; others pass it; then it has its turn."""
+    """A run that wants a held workspace is pending and names the holder; others pass it; then it has its turn."""
     bench = await Bench().open()
     holder = await begun(bench, "one")
     waiting = await bench.create(*toys.tools("two"), exclusive_workspace=True)
@@ -43,7 +43,7 @@ async def test_the_next_run_waits_and_is_told_for_whom() -> None:
 
 
 async def test_a_pause_does_not_free_the_workspace() -> None:
-    """A paused run keeps its workspace, a cancelled one gives it back."""
+    """A paused run keeps its workspace, and a cancelled one releases it."""
     bench = await Bench().open()
     holder = await begun(bench, "one")
     await bench.pool.pause(holder)
@@ -62,7 +62,7 @@ async def test_a_pause_does_not_free_the_workspace() -> None:
 
 
 async def test_a_restart_does_not_free_the_workspace() -> None:
-    """After a crash the workspace belongs to the run that had it, paused or not, whoever is queued before it."""
+    """After a crash the workspace belongs to its earlier holder, paused or not, whichever run is queued before it."""
     bench = await Bench(limit=1).open()
     early = await bench.create(*toys.tools("early"), exclusive_workspace=True)
     holder = await begun(bench, "one")
@@ -86,7 +86,7 @@ async def test_a_restart_does_not_free_the_workspace() -> None:
 
 
 async def test_a_run_that_never_began_holds_nothing() -> None:
-    """A run paused in the queue does not keep others out of the workspace it wanted."""
+    """A run paused in the queue does not keep others out of its workspace."""
     bench = await Bench(limit=1).open()
     keeper = await bench.keep_busy(1)
     paused = await bench.submit(*toys.tools("one"), exclusive_workspace=True)

@@ -1,4 +1,4 @@
-"""A toy language whose recipes are lists of steps, and performers that count what they do."""
+"""A toy language whose recipes are lists of steps, and performers that record their calls."""
 
 from __future__ import annotations
 
@@ -83,17 +83,17 @@ TOY = cast(ports.Dialect, Toy())
 
 
 class Toolbox:
-    """Perform tools and agents by noting it: in memory, and as a line of a file where one is given."""
+    """Perform tools and agents by recording them: in memory, and as a line of a file if one is given."""
 
     def __init__(self, file: Path | None = None) -> None:
         self.executed: list[str] = []
-        """`key/attempt` of every try begun."""
+        """`key/attempt` of every begun attempt."""
         self.cut: list[str] = []
-        """Those that were cancelled."""
+        """The attempts that were cancelled."""
         self.busy = 0
-        """Tries under way."""
+        """Attempts under way."""
         self.busiest = 0
-        """Most tries that were ever under way together."""
+        """The most attempts that were under way at a time."""
         self._file = file
         self._held: dict[str, asyncio.Event] = {}
         self._begun: dict[str, asyncio.Event] = {}
@@ -101,15 +101,15 @@ class Toolbox:
         self._failing: dict[str, str] = {}
 
     def hold(self, key: str) -> asyncio.Event:
-        """Make a step wait until the event returned is set."""
+        """Make a step wait until the returned event is set."""
         return self._held.setdefault(key, asyncio.Event())
 
     def held(self) -> list[asyncio.Event]:
-        """Return what holds steps, or did."""
+        """Return the events that hold or held steps."""
         return list(self._held.values())
 
     def resist(self, key: str) -> asyncio.Event:
-        """Make a step take its time when it is cut off, until the event returned is set."""
+        """Make a step wait after its cancellation until the returned event is set."""
         return self._resisting.setdefault(key, asyncio.Event())
 
     def fail(self, key: str, code: str = "toy_broken") -> None:
@@ -125,7 +125,7 @@ class Toolbox:
         await asyncio.wait_for(self._begun.setdefault(key, asyncio.Event()).wait(), 60)
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Perform one try."""
+        """Perform one attempt."""
         self._note(call)
         self.busy += 1
         self.busiest = max(self.busiest, self.busy)

@@ -1,4 +1,4 @@
-"""A workshop for agent recipes: the real dialect, runner, performer and scripted backend, and small recipes."""
+"""A harness for agent recipes: the real dialect, runner and performer, a scripted backend, and small recipes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ RECIPE: Mapping[str, Any] = {
     "guardrails": {},
     "steps": {"review": REVIEW, "fix": FIX, "commit": COMMIT},
 }
-"""A loop of review and fix, and a commit at its end."""
+"""A loop of review and fix, with a commit at its end."""
 
 DRAWN = """\
 Recipe: small
@@ -70,12 +70,12 @@ Recipe: small
       Outcomes: committed → EXIT, other → EXIT
       Model: haiku
 """
-"""The same, drawn."""
+"""The same recipe, drawn."""
 
 AGAIN = COMMIT | {
     "onOutcome": {"committed": {"action": "restart-new-session", "recipeId": "small"}, "other": OTHER},
 }
-"""A commit after which the recipe begins anew."""
+"""A commit after which the recipe restarts."""
 
 
 def recipe(**changes: Any) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def recipe(**changes: Any) -> dict[str, Any]:
 
 
 def with_step(name: str, **changes: Any) -> dict[str, Any]:
-    """Return the small recipe with one step changed."""
+    """Return the small recipe with one changed step."""
     steps = RECIPE["steps"]
     return recipe(steps={**steps, name: {**steps[name], **changes}})
 
@@ -96,12 +96,12 @@ def parsed(document: Mapping[str, Any]) -> library.Recipe:
 
 
 def flaws(document: Any) -> set[tuple[str, str]]:
-    """Return place and kind of everything that the parser says to a document, or to a text."""
+    """Return place and kind of every flaw that the parser finds in a document or a text."""
     return {(flaw.path, flaw.code) for flaw in told(document)}
 
 
 def told(document: Any) -> list[errors.Flaw]:
-    """Return everything that the parser says to a document, or to a text."""
+    """Return every flaw that the parser finds in a document or a text."""
     try:
         DIALECT.parse(document if isinstance(document, str) else json.dumps(document), "recipe")
     except errors.RecipeInvalid as error:
@@ -110,7 +110,7 @@ def told(document: Any) -> list[errors.Flaw]:
 
 
 def bundled(recipe_id: str) -> library.Recipe:
-    """Return a recipe of the catalogue, with the steps in that it shares."""
+    """Return a recipe of the catalogue, including the steps that it shares."""
     source = (CATALOGUE / f"{recipe_id}.json").read_text(encoding="utf-8")
     composed = DIALECT.compose(source, lambda name: (CATALOGUE / name).read_text(encoding="utf-8"))
     assert composed.flaws == ()
@@ -131,14 +131,14 @@ STRAIGHT = {"review": says("no-issues"), "commit": says("committed")}
 
 
 class Listening(Backends):
-    """Backends that note every prompt before they pass it on."""
+    """Backends that record every prompt before they pass it on."""
 
     def __init__(self, configs: Mapping[str, BackendConfig]) -> None:
         super().__init__(configs, around.surroundings())
         self.prompts: list[ports.AgentPrompt] = []
 
     def get(self, name: str) -> ports.AgentBackend:
-        """Return the backend of that name, listened to."""
+        """Return the recording backend of that name."""
         return _Listened(super().get(name), self.prompts)
 
 
@@ -188,11 +188,11 @@ class Play:
         self.last: Any = None
 
     def say(self, script: Mapping[str, Any]) -> None:
-        """Give the backend its replies, by step key."""
+        """Set the backend's replies by step key."""
         self.script.write_text(json.dumps(dict(script)), encoding="utf-8")
 
     async def run(self) -> RunState:
-        """Take the run up and go on until it rests."""
+        """Take the run up and continue until it rests."""
         equipment = Equipment(
             performers={"agent_call": AgentPerformer(self.backends, around.conversations())},
             clock=clock.FakeClock(),
@@ -206,7 +206,7 @@ class Play:
 
     @property
     def prompts(self) -> list[ports.AgentPrompt]:
-        """Return every prompt that the backend was sent."""
+        """Return every prompt that the backend received."""
         return self.backends.prompts
 
     @property
@@ -219,7 +219,7 @@ class Play:
         return [json.loads(line) for line in self.disk.steps]
 
     def notes(self, event: str = "") -> list[dict[str, Any]]:
-        """Return what the driver told, all of it or the events of one name."""
+        """Return the events of the driver, all of them or those of one name."""
         told = [dict(each.data) for each in self.disk.events if each.type == "recipe.note"]
         return [note for note in told if event in ("", note["event"])]
 
@@ -231,7 +231,7 @@ class Play:
 
     @property
     def reason(self) -> str:
-        """Return why the run ended."""
+        """Return the reason of the run's end."""
         reason: str = self.manifest["ending"]["reason"]
         return reason
 

@@ -1,4 +1,4 @@
-"""Tests of the eight bundled recipes: their machines, their prompts, and what they share (agent-recipes, 5, 7, 20)."""
+"""Tests of the eight bundled recipes: their machines, prompts, and shared parts (agent-recipes, 5, 7, 20)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ MACHINES = {
     "retrospective": {"reflect": {"complete": EXIT, "other": EXIT}},
     "refine-design": _refining(),
 }
-"""The tables of section 5: what follows each outcome of each step."""
+"""The tables of section 5: the transition for each outcome of each step."""
 
 HAIKU = {"commit", "locate-design"} | {"complete"}
 """Steps that are simple enough for the small model."""
@@ -104,14 +104,14 @@ def _drawn(transition):
 
 
 def test_the_eight_recipes():
-    """They stand in files of their names, beside a folder of what they share."""
+    """Each recipe is in a file of its name, beside a folder of shared parts."""
     assert sorted(path.stem for path in recipe_harness.CATALOGUE.glob("*.json")) == ALL
     assert all(bundled(recipe_id).recipe_id == recipe_id for recipe_id in ALL)
 
 
 @pytest.mark.parametrize("recipe_id", ALL)
 def test_a_recipe_is_sound(recipe_id):
-    """Neither the parser nor the check beside the other recipes finds anything."""
+    """Neither the parser nor the check beside the other recipes finds a flaw."""
     recipes = {name: bundled(name) for name in ALL}
 
     assert recipe_harness.DIALECT.check(recipes[recipe_id], library.Library(recipes=recipes)) == []
@@ -135,7 +135,7 @@ def test_a_machine_is_that_of_its_table(recipe_id):
 
 @pytest.mark.parametrize("recipe_id", ALL)
 def test_transitions_lead_somewhere(recipe_id):
-    """Each next step exists, each exit has a reason, each step takes `other` and exits with the usual reason then."""
+    """Each next step exists, each exit has a reason, and every step exits with the usual reason for `other`."""
     steps = _steps(recipe_id)
     for step in steps.values():
         assert set(step["outcomes"]) == set(step["onOutcome"])
@@ -147,7 +147,7 @@ def test_transitions_lead_somewhere(recipe_id):
 
 @pytest.mark.parametrize("recipe_id", ALL)
 def test_guardrails_are_written_down(recipe_id):
-    """Both limits stand in the file as positive numbers; only the recipe of many passes has higher ones."""
+    """Both limits are positive numbers in the file; only the recipe of many passes has higher ones."""
     written = json.loads((recipe_harness.CATALOGUE / f"{recipe_id}.json").read_text(encoding="utf-8"))["guardrails"]
     high = {"maxStepVisits": 5, "maxTotalSteps": 150, "exitOnOther": True}
     usual = {"maxStepVisits": 3, "maxTotalSteps": 100, "exitOnOther": True}
@@ -167,7 +167,7 @@ def test_guardrails_are_written_down(recipe_id):
     ],
 )
 def test_reasons_of_good_ends(recipe_id, outcome, reason):
-    """Exits have the reasons of their drawings."""
+    """Exits have the reasons in their drawings."""
     step, reported = outcome
 
     assert _steps(recipe_id)[step]["onOutcome"][reported] == {"action": "exit", "reason": reason}
@@ -178,7 +178,7 @@ def test_reasons_of_good_ends(recipe_id, outcome, reason):
 
 @pytest.mark.parametrize("step", ["code-review", "fix", "commit"])
 def test_shared_steps_are_written_once(step):
-    """The three recipes take the very same step out of one file; one of them changes one transition of it."""
+    """The three recipes share one step of one file; one of them changes a single transition of it."""
     shared = json.loads((recipe_harness.CATALOGUE / "shared" / "review-commit-steps.json").read_text(encoding="utf-8"))
     restart = {"action": "restart-new-session", "recipeId": "implement-and-review-all"}
     for recipe_id in SHARING:
@@ -194,7 +194,7 @@ def test_shared_steps_are_written_once(step):
 
 
 def test_both_implementing_recipes_share_their_first_step():
-    """What is implemented does not depend on how many tasks follow."""
+    """The first step of both recipes is the same, however many tasks follow."""
     one, all_ = _steps("implement-and-review"), _steps("implement-and-review-all")
 
     assert one["implement"] == all_["implement"]
@@ -202,7 +202,7 @@ def test_both_implementing_recipes_share_their_first_step():
 
 
 def test_nothing_lies_about_that_no_recipe_takes():
-    """Every shared step is used."""
+    """Every shared step is used by a recipe."""
     texts = "".join(path.read_text(encoding="utf-8") for path in recipe_harness.CATALOGUE.glob("*.json"))
     for path in (recipe_harness.CATALOGUE / "shared").glob("*.json"):
         name = f"shared/{path.name}"
@@ -234,7 +234,7 @@ def test_prompts_follow_the_conventions():
 
 
 def test_prompts_say_when_to_report_what():
-    """Every outcome of a step is named in its prompt; `other` needs no mention, since every step has it."""
+    """The prompt of a step names each of its outcomes except `other`, which every step has."""
     for recipe_id in ALL:
         for name, step in _steps(recipe_id).items():
             for outcome in set(step["outcomes"]) - {"other"}:
@@ -242,7 +242,7 @@ def test_prompts_say_when_to_report_what():
 
 
 def test_prompts_are_whole_and_clean():
-    """No line end is left over, and every placeholder is an argument."""
+    """A prompt has no trailing line end, and every placeholder is an argument."""
     for name, prompt in _prompts():
         assert prompt == prompt.strip(), name
         assert all(line == line.rstrip() for line in prompt.splitlines()), name
@@ -437,14 +437,14 @@ REQUIRED = {
 
 @pytest.mark.parametrize("name", sorted(REQUIRED))
 def test_a_prompt_holds_what_its_section_demands(name):
-    """Commands, criteria, files and constraints that are required stand in the prompt."""
+    """The prompt contains the required commands, criteria, files and constraints."""
     prompt = dict(_prompts())[name]
 
     assert [words for words in REQUIRED[name] if words not in prompt] == []
 
 
 def test_every_command_of_the_list_is_in_some_prompt():
-    """Git and task commands that recipes are specified to use are used."""
+    """Every git and task command that the recipes must use is in a prompt."""
     text = "\n".join(prompt for _, prompt in _prompts())
     git = ["git diff", "git status", "git fetch origin", "git rebase", "git commit --amend", "git push"]
     tasks = ["ready --limit 1", "add", "close <id>", "update <id>", "dep add", "list", "blocked", "show <id>"]
@@ -454,7 +454,7 @@ def test_every_command_of_the_list_is_in_some_prompt():
 
 
 def test_arguments_of_the_recipes():
-    """The main branch and the design have defaults, a subject must be given, a retrospective needs a conversation."""
+    """The main branch and the design have defaults; a subject and a retrospective's conversation are required."""
     schemas = {recipe_id: bundled(recipe_id).args_schema for recipe_id in ALL}
     own = {
         recipe_id: [name for name in schema["properties"] if name not in schemas["review-and-commit"]["properties"]]
@@ -486,7 +486,7 @@ def _best(step):
 
 @pytest.mark.parametrize("recipe_id", ALL)
 async def test_a_recipe_runs_to_its_good_end(recipe_id, tmp_path):
-    """Where every step goes well, the straight way through the machine is taken, in one conversation each."""
+    """If every step succeeds, the run takes the straight way through the machine, in one conversation."""
     made = bundled(recipe_id)
     script = {f"*{name}": says(_best(step)) for name, step in made.document["steps"].items()}
     args = {"subject": "Caching"} if recipe_id == "document-design" else {}
@@ -503,7 +503,7 @@ async def test_a_recipe_runs_to_its_good_end(recipe_id, tmp_path):
 
 
 async def test_a_task_loop_takes_a_conversation_for_each_task(tmp_path):
-    """Three tasks are implemented, reviewed, mended and committed; then no task is left."""
+    """Three tasks are implemented, reviewed, fixed and committed in one conversation each, until no task is left."""
     script = {
         "*implement": says("complete"),
         "restart3/implement": says("no-tasks"),
@@ -528,7 +528,7 @@ async def test_a_task_loop_takes_a_conversation_for_each_task(tmp_path):
 
 
 async def test_a_missing_tool_ends_the_run_with_its_name(tmp_path):
-    """What the agent says about `bd` reaches whoever looks at the run."""
+    """The agent's message about `bd` is visible in the run."""
     said = OTHER_SAID.replace("there is no repository", "bd is not installed")
     play = Play(tmp_path, bundled("implement-and-review"), {"implement": said})
 
@@ -539,7 +539,7 @@ async def test_a_missing_tool_ends_the_run_with_its_name(tmp_path):
 
 @pytest.mark.parametrize("recipe_id", ALL)
 def test_review_loops_are_bounded(recipe_id):
-    """Only recipes with a loop have no number of steps; each loop goes through a review."""
+    """Only recipes with a loop have no fixed number of steps, and each loop contains a review."""
     made = bundled(recipe_id)
 
     assert (made.total_steps is None) is (recipe_id != "retrospective")

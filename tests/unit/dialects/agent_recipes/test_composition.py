@@ -1,4 +1,4 @@
-"""Tests of composition: steps taken from files beside the recipes, and arguments put into prompts."""
+"""Tests of composition: steps from files beside the recipes, and arguments in prompts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = {"review": REVIEW, "fix": FIX, "commit": COMMIT}
 
 
 class Files:
-    """Files beside recipes, and which of them were read."""
+    """Files beside recipes, with a record of those that were read."""
 
     def __init__(self, **contents: Any) -> None:
         self.contents = {f"shared/{name}.json": content for name, content in contents.items()}
@@ -45,7 +45,7 @@ def _flaws(steps, **files):
 
 
 def test_a_text_without_references_stays_as_it_is():
-    """Nothing is read, and places in the text remain those that a person sees."""
+    """A text without references is unchanged: no file is read, and places in the text remain valid."""
     files, source = Files(), json.dumps(RECIPE, indent=7)
 
     assert composition.compose(source, files).source is source
@@ -56,14 +56,14 @@ def test_a_text_without_references_stays_as_it_is():
 
 
 def test_a_step_is_taken_by_reference():
-    """The step stands in the recipe as it stands in the file."""
+    """A referenced step is the same in the recipe as in its file."""
     steps = {"review": REVIEW, "fix": {"$ref": "shared/s.json#/fix"}, "commit": {"$ref": "shared/s.json#/commit"}}
 
     assert _composed(steps, s=STEPS) == STEPS
 
 
 def test_steps_are_taken_in_where_they_are_included():
-    """All steps of a file come in, in their order and at their place; the recipe's own go before them."""
+    """All steps of an included file are inserted at their place, in order; the recipe's own steps override them."""
     own = {**FIX, "prompt": "Mend it here."}
     first = _composed({"$include": "shared/s.json", "fix": own}, s=STEPS)
     last = _composed({"fix": own, "$include": ["shared/s.json", "shared/t.json"]}, s=STEPS, t={"more": FIX})
@@ -74,7 +74,7 @@ def test_steps_are_taken_in_where_they_are_included():
 
 
 def test_fields_beside_a_reference_go_before_those_of_the_step():
-    """Transitions are laid over one another outcome by outcome, every other field is replaced."""
+    """Fields beside a reference override the step's: transitions are merged by outcome, other fields replaced."""
     reference = {"$ref": "shared/s.json#/commit", "model": "opus", "onOutcome": {"committed": {"nextStep": "fix"}}}
     steps = _composed({**STEPS, "commit": reference}, s=STEPS)
 
@@ -86,7 +86,7 @@ def test_fields_beside_a_reference_go_before_those_of_the_step():
 
 
 def test_files_may_lead_on_to_others():
-    """References and inclusions in a shared file are followed; each file is read once."""
+    """References and inclusions in a shared file are followed, and each file is read once."""
     files = Files(a={"$include": "shared/b.json", "fix": {"$ref": "shared/c.json#/deep/fix"}}, b=STEPS)
     files.contents["shared/c.json"] = {"$schema": "x", "deep": {"fix": {"$ref": "shared/b.json#/fix", "model": "opus"}}}
     made = composition.compose(json.dumps(recipe(steps={"$include": "shared/a.json"})), files)
@@ -97,7 +97,7 @@ def test_files_may_lead_on_to_others():
 
 
 def test_names_in_pointers_may_be_escaped():
-    """`~1` stands for a slash and `~0` for a tilde, as in any JSON pointer."""
+    """`~1` means a slash and `~0` a tilde, as in any JSON pointer."""
     assert _composed({**STEPS, "fix": {"$ref": "shared/s.json#/a~1b/c~0d"}}, s={"a/b": {"c~d": FIX}}) == STEPS
 
 
@@ -126,7 +126,7 @@ def test_names_in_pointers_may_be_escaped():
     ],
 )
 def test_a_reference_that_leads_nowhere(reference, code, message):
-    """It is told at its place, stays as it is, and nothing outside the folder of the recipes is ever asked for."""
+    """A broken reference is reported at its place and left unchanged, and no file outside the folder is read."""
     rounds = {"fix": {"$ref": "shared/round.json#/b"}, "b": {"$ref": "shared/round.json#/fix"}}
     himself = {"fix": {"$ref": "shared/own.json#/fix"}}
     found = _flaws({**STEPS, "fix": {"$ref": reference}}, s=STEPS, list=[], bad="{", round=rounds, own=himself)
@@ -148,7 +148,7 @@ def test_a_reference_that_leads_nowhere(reference, code, message):
     ],
 )
 def test_an_inclusion_that_cannot_be_made(files, code):
-    """It is told at its place; circles and files that multiply without end are found out."""
+    """An impossible inclusion is reported at its place; circles and endless multiplication are detected."""
     wide = {f"wide{n}": {"$include": [f"shared/wide{n + 1}.json"] * 3} for n in range(30)}
     found = _flaws({"$include": files}, s=STEPS, round={"$include": "shared/round.json"}, wide30={}, **wide)
 
@@ -156,7 +156,7 @@ def test_an_inclusion_that_cannot_be_made(files, code):
 
 
 def test_a_fault_in_a_shared_step_is_told_in_the_recipe():
-    """What comes from elsewhere is held against the same rules."""
+    """Shared steps must follow the same rules as the recipe's own."""
     source = json.dumps(recipe(steps={**STEPS, "fix": {"$ref": "shared/s.json#/fix"}}))
     made = composition.compose(source, Files(s={"fix": {**FIX, "model": "large"}}))
 
@@ -165,7 +165,7 @@ def test_a_fault_in_a_shared_step_is_told_in_the_recipe():
 
 
 def test_a_missing_inclusion_blames_no_step():
-    """As long as steps are missing, nobody says that a next step is unknown."""
+    """While an inclusion is missing, a reference to a step is not reported as unknown."""
     source = json.dumps(recipe(steps={"review": REVIEW, "$include": "shared/absent.json"}))
     made = composition.compose(source, Files())
 
@@ -174,7 +174,7 @@ def test_a_missing_inclusion_blames_no_step():
 
 
 def test_arguments_are_put_in_once():
-    """Texts come in as they are, other values as JSON, and what an argument holds is not looked through again."""
+    """Texts are inserted unchanged, other values as JSON, and inserted values are not searched for placeholders."""
     args = {"a": "{{args.b}}", "b": "B", "list": [1, {"x": None}], "yes": True}
     prompt = "{{args.a}} {{ args.b }} {{args.list}} {{args.yes}} {{b}} {args.b} {{args.b }}"
 
@@ -183,7 +183,7 @@ def test_arguments_are_put_in_once():
 
 
 def test_a_restart_makes_the_recipe_another():
-    """The catalogue's way to share a step and change one transition of it."""
+    """A recipe of the catalogue shares a step and changes one transition of it."""
     reference = {"$ref": "shared/s.json#/commit", "onOutcome": {"committed": AGAIN["onOutcome"]["committed"]}}
 
     assert _composed({**STEPS, "commit": reference}, s=STEPS)["commit"] == AGAIN
@@ -191,7 +191,7 @@ def test_a_restart_makes_the_recipe_another():
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_any_reference_is_followed_or_told(file, pointer):
-    """No text breaks the composer, and only files below the folder are asked for."""
+    """Any text is composed without an exception, and only files below the folder are read."""
     files = Files(s=STEPS)
     source = json.dumps(recipe(steps={**STEPS, "fix": {"$ref": f"{file}#{pointer}"}}))
     made = composition.compose(source, files)

@@ -39,7 +39,7 @@ TARGET_AT = "$.steps.commit.onOutcome.committed.recipeId"
 
 
 def test_a_restart_leads_to_a_recipe_that_is_there():
-    """To itself, to another one, over others and in circles; all but itself are frozen with a run."""
+    """A recipe may restart itself or others, also in circles; all other recipes are frozen with the run."""
     one, two, three = _leading_to("one", "two"), _leading_to("two", "three"), _leading_to("three", "one")
 
     assert _check(_leading_to("one", "one")) == []
@@ -52,7 +52,7 @@ def test_a_restart_leads_to_a_recipe_that_is_there():
 
 
 def test_a_restart_that_leads_nowhere_is_a_fault():
-    """Unknown recipes and recipes of other languages are told, further on the way too."""
+    """A restart of an unknown recipe, or of one in another language, is a flaw, also in a later recipe."""
     foreign = library.Recipe(recipe_id="two", dialect="control_room", label="", document={}, args_schema={})
 
     assert _check(_leading_to("one", "tow"), parsed(recipe(id="two"))) == [
@@ -76,7 +76,7 @@ def test_a_restart_that_leads_nowhere_is_a_fault():
     ],
 )
 def test_a_restart_has_the_arguments_that_it_needs(own, fits):
-    """What the other recipe requires is among the arguments that every run of this one has."""
+    """A required argument of the other recipe must be among the arguments of every run of this one."""
     needing = {"properties": {"branch": {}, "depth": {"default": 3}, "free": {}}, "required": ["branch"]}
     two = parsed(recipe(id="two", args_schema=needing))
     found = _check(_leading_to("one", "two", args_schema=own), two)
@@ -87,7 +87,7 @@ def test_a_restart_has_the_arguments_that_it_needs(own, fits):
 
 
 def test_all_faults_of_a_text():
-    """A broken text is told by the parser, a sound one is held against the other recipes."""
+    """The parser reports the flaws of a broken text; a sound one is checked beside the other recipes."""
     sound = json.dumps(_leading_to("one", "two").document)
 
     assert [flaw.code for flaw in recipe_harness.DIALECT.flaws("{", "x", _registry())] == ["syntax"]
@@ -96,7 +96,7 @@ def test_all_faults_of_a_text():
 
 
 def test_the_graph():
-    """Steps, exits and restarts are its nodes, and each outcome is an edge."""
+    """Steps, exits and restarts are nodes of the graph, and each outcome is an edge."""
     document = recipe(steps={**RECIPE["steps"], "commit": recipe_harness.AGAIN})
     graph = recipe_harness.DIALECT.graph(parsed(document).document, {})
 
@@ -122,12 +122,12 @@ def test_the_graph():
 
 
 def test_a_recipe_is_drawn():
-    """A dry run shows the machine in the form of its document."""
+    """A dry run shows the machine in the form of the document."""
     assert agent_recipes.render(parsed(RECIPE)) == recipe_harness.DRAWN
 
 
 def test_a_drawing_shows_what_would_hold():
-    """Arguments, the recipe's model, restarts and a followed `other` are drawn as a run would take them."""
+    """The drawing shows arguments, the recipe's model, restarts and a followed `other` as a run would use them."""
     puzzled = recipe_harness.REVIEW["onOutcome"] | {"other": {"nextStep": "fix", "reason": "puzzled"}}
     steps = {
         "review": recipe_harness.REVIEW | {"onOutcome": puzzled},
@@ -145,7 +145,7 @@ def test_a_drawing_shows_what_would_hold():
 
 
 def test_every_object_of_the_schema_is_strict():
-    """No object of a recipe takes fields that it does not name; steps and outcomes have names of their own."""
+    """No object of the schema accepts unknown fields; steps and outcomes have free names."""
     published = schema.json_schema()
     parts = [published, *(part for name, part in published["$defs"].items() if name != "transition")]
 
@@ -153,7 +153,7 @@ def test_every_object_of_the_schema_is_strict():
 
 
 def test_the_schema_takes_what_the_catalogue_holds():
-    """Recipes as they stand in their files fit it, references included."""
+    """The recipes fit the schema as they are in their files, with references."""
     from app.domain import json_schemas
 
     for path in recipe_harness.CATALOGUE.glob("*.json"):
@@ -184,7 +184,7 @@ def test_the_reference_documents_every_field():
 
 
 def test_the_reference_documents_every_argument_and_default():
-    """Arguments of every run and values of open guardrails are those of the code."""
+    """The documented arguments of every run and values of unset guardrails are those of the code."""
     tables = reference.tables(REFERENCE.read_text(encoding="utf-8"))
     guardrails = {row[0]: row[3] for row in tables["Guardrails"]}
 
@@ -195,7 +195,7 @@ def test_the_reference_documents_every_argument_and_default():
 
 
 def test_the_reference_names_every_code_and_event():
-    """Each code of a flaw or failure, each reason and each event stands in docs/reference/agent_recipes.md."""
+    """docs/reference/agent_recipes.md contains each code of a flaw or failure, each reason and each event."""
     folder = recipe_harness.ROOT / "app" / "dialects"
     text = "".join(path.read_text(encoding="utf-8") for path in (folder / "agent_recipes").glob("*.py"))
     calls = r'(?:flaw\([^"\n]*?|_Cannot\(|_failed\([^"\n]*?|code=|return |place, )"([a-z]+_[a-z_]+)"'
@@ -211,7 +211,7 @@ def test_the_reference_names_every_code_and_event():
 
 
 def test_a_text_that_is_no_recipe_is_refused():
-    """The parser's error carries every flaw, and tells the first one in its message."""
+    """The parser's error contains every flaw, and the first one in its message."""
     with pytest.raises(errors.RecipeInvalid, match=r"\$.id is missing") as caught:
         recipe_harness.DIALECT.parse("{}", "x")
 

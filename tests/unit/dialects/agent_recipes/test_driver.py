@@ -1,6 +1,4 @@
-"""Tests of the driver with the scripted backend: what it asks for and tells, and how runs end (agent-recipes, 20.2,
-20.4).
-"""
+"""Tests of the driver with the scripted backend: prompts, events, and ends of runs (agent-recipes, 20.2, 20.4)."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ ONE_LOOP = {"review": says("issues-found"), "fix": says("complete"), "review#2":
 
 
 async def test_a_run_from_its_first_prompt_to_its_exit(tmp_path):
-    """Each step's outcome leads to the next one; the exit's reason is the run's ending."""
+    """Each outcome leads to the next step, and the reason of the exit is the run's ending."""
     play = Play(tmp_path, recipe_harness.RECIPE, {**ONE_LOOP, "commit": says("committed")})
 
     assert await play.run() is RunState.DONE
@@ -32,7 +30,7 @@ async def test_a_run_from_its_first_prompt_to_its_exit(tmp_path):
 
 
 async def test_lines_say_step_visit_and_slot(tmp_path):
-    """A line names the step, its place in the recipe, the visit, and the slot that it fills."""
+    """A line names the step, its index in the recipe, the visit, and the slot that it fills."""
     play = Play(tmp_path, recipe_harness.RECIPE, {**ONE_LOOP, "review#2": "Hm.", "review#2.reminder": OTHER_SAID})
     await play.run()
     names = ("key", "step_id", "step_index", "visit", "output_slot", "agent_id", "attempt")
@@ -46,7 +44,7 @@ async def test_lines_say_step_visit_and_slot(tmp_path):
 
 
 async def test_what_a_step_sends(tmp_path):
-    """The prompt is the step's text and the block, nothing before it; agents use their tools."""
+    """The prompt contains only the step's text and the block, and agents use their own tools."""
     play = Play(tmp_path, recipe_harness.RECIPE, STRAIGHT)
     await play.run()
     first, last = play.prompts
@@ -59,7 +57,7 @@ async def test_what_a_step_sends(tmp_path):
 
 
 async def test_one_conversation_is_created_and_then_resumed(tmp_path):
-    """Its id is made of the run's, has the form of a UUID, and stands in the lines."""
+    """The conversation's id is a UUID made of the run's id, and is in the lines."""
     play = Play(tmp_path, recipe_harness.RECIPE, {"review": "Hm.", "review.reminder": says("no-issues"), **_commit()})
     await play.run()
     session_id = runs.agent_session_id(RUN_ID, 0)
@@ -74,7 +72,7 @@ async def test_one_conversation_is_created_and_then_resumed(tmp_path):
 
 
 def test_conversations_are_different():
-    """Other runs and further restarts have others, the same ones for ever."""
+    """Each run and each restart has a conversation of its own, always with the same id."""
     ids = {runs.agent_session_id(run_id, restarts) for run_id in ("a", "b") for restarts in range(50)}
 
     assert len(ids) == 100
@@ -82,7 +80,7 @@ def test_conversations_are_different():
 
 
 async def test_an_existing_conversation_goes_on(tmp_path):
-    """A conversation that is given is resumed from the first prompt."""
+    """A given conversation is resumed from the first prompt on."""
     play = Play(tmp_path, recipe_harness.RECIPE, STRAIGHT, {"agent_session_id": "ses_1"})
     await play.run()
 
@@ -90,7 +88,7 @@ async def test_an_existing_conversation_goes_on(tmp_path):
 
 
 async def test_a_reply_without_an_outcome_is_asked_for_again(tmp_path):
-    """One reminder goes to the same conversation, with the model of the step; then the run goes on."""
+    """One reminder is sent to the same conversation, with the step's model; then the run continues."""
     play = Play(
         tmp_path,
         with_step("review", model="opus"),
@@ -118,9 +116,7 @@ async def test_a_reply_without_an_outcome_is_asked_for_again(tmp_path):
     ],
 )
 async def test_a_second_reply_without_an_outcome_ends_the_run(tmp_path, reply, malformed):
-    """Nothing, prose, broken JSON, foreign outcomes and `other` without a description are asked for
-    again exactly once.
-    """
+    """A second reply without a valid outcome ends the run: empty, prose, broken JSON or an unknown outcome."""
     play = Play(tmp_path, recipe_harness.RECIPE, {"*": reply})
 
     assert await play.run() is RunState.FAILED
@@ -133,7 +129,7 @@ async def test_a_second_reply_without_an_outcome_ends_the_run(tmp_path, reply, m
 
 
 async def test_each_visit_has_its_own_reminder(tmp_path):
-    """What was forgiven once is forgiven again at the next visit."""
+    """Each visit of a step may have one reminder."""
     reminded = {"review": "Hm.", "review.reminder": says("issues-found"), "fix": says("complete")}
     play = Play(
         tmp_path,
@@ -153,7 +149,7 @@ async def test_each_visit_has_its_own_reminder(tmp_path):
     ],
 )
 async def test_an_agent_that_fails_ends_the_run(tmp_path, said, code):
-    """A crash or a time-out is a backend error; it is not asked again, and what it cost is counted."""
+    """A crash or a time-out of an agent is a backend error: the step is not repeated, and its cost is counted."""
     play = Play(tmp_path, recipe_harness.RECIPE, {"review": {**said, "usage": {"cost_usd": 0.5}}})
 
     assert await play.run() is RunState.FAILED
@@ -165,7 +161,7 @@ async def test_an_agent_that_fails_ends_the_run(tmp_path, said, code):
 
 
 async def test_an_agent_that_never_answers_is_cut_off_by_the_limit(tmp_path, monkeypatch):
-    """The wall-clock limit of a step ends the run as any backend error does."""
+    """The time limit of a step ends the run like any backend error."""
     monkeypatch.setattr("app.agents.performer.DEFAULT_TIMEOUT_SECONDS", 0.05)
     play = Play(tmp_path, recipe_harness.RECIPE, {"review": {"hang": True}})
 
@@ -174,7 +170,7 @@ async def test_an_agent_that_never_answers_is_cut_off_by_the_limit(tmp_path, mon
 
 
 async def test_an_unknown_backend_ends_the_run(tmp_path):
-    """The error names it and those that there are."""
+    """The error names the unknown backend and the known ones."""
     play = Play(tmp_path, recipe_harness.RECIPE, STRAIGHT, {"backend": "codex"})
 
     assert await play.run() is RunState.FAILED
@@ -182,7 +178,7 @@ async def test_an_unknown_backend_ends_the_run(tmp_path):
 
 
 async def test_a_step_is_not_visited_more_often_than_allowed(tmp_path):
-    """The fourth visit is not made; the ending names the step."""
+    """The fourth visit of a step is refused, and the ending names the step."""
     play = Play(tmp_path, recipe_harness.RECIPE, {"review*": says("issues-found"), "fix*": says("complete")})
 
     assert await play.run() is RunState.FAILED
@@ -202,7 +198,7 @@ async def test_a_step_is_not_visited_more_often_than_allowed(tmp_path):
     ],
 )
 async def test_arguments_go_before_guardrails(tmp_path, args, steps, reason):
-    """A run may be held shorter than its recipe says, or longer."""
+    """Arguments can make a run shorter or longer than the recipe's guardrails."""
     play = Play(tmp_path, recipe_harness.RECIPE, {"review*": says("issues-found"), "fix*": says("complete")}, args)
 
     assert await play.run() is RunState.FAILED
@@ -219,7 +215,7 @@ async def test_arguments_go_before_guardrails(tmp_path, args, steps, reason):
     ],
 )
 async def test_the_model_of_a_step(tmp_path, run, recipe_model, step, expected):
-    """The run's argument goes before the step, the step before the recipe, and without any the backend decides."""
+    """The run's argument overrides the step's model, which overrides the recipe's; without any the backend decides."""
     document = with_step("review", **({"model": step} if step else {}))
     document |= {"model": recipe_model} if recipe_model else {}
     play = Play(tmp_path, document, STRAIGHT, {"model": run} if run else {})
@@ -229,7 +225,7 @@ async def test_the_model_of_a_step(tmp_path, run, recipe_model, step, expected):
 
 
 async def test_a_system_prompt_reaches_every_prompt(tmp_path):
-    """It is appended to the backend's own, reminders included."""
+    """A system prompt is appended to the backend's own for every prompt, reminders included."""
     play = Play(tmp_path, recipe_harness.RECIPE, {"*": "Hm."}, {"system_prompt": "Answer in Latin."})
     await play.run()
 
@@ -237,7 +233,7 @@ async def test_a_system_prompt_reaches_every_prompt(tmp_path):
 
 
 async def test_arguments_stand_in_prompts(tmp_path):
-    """Defaults of the recipe stand in for arguments that are not given."""
+    """The recipe's defaults replace missing arguments in prompts."""
     schema = {"properties": {"branch": {"type": "string", "default": "main"}, "what": {}}, "required": ["what"]}
     document = with_step("review", prompt="On {{args.branch}}: {{args.what}}.") | {"args_schema": schema}
     play = Play(tmp_path, document, STRAIGHT, {"what": {"deep": [1]}})
@@ -247,7 +243,7 @@ async def test_arguments_stand_in_prompts(tmp_path):
 
 
 async def test_other_is_an_exit(tmp_path):
-    """An agent that is at a loss ends the run well, and says why."""
+    """An agent that reports `other` ends the run as done, with its reason."""
     play = Play(tmp_path, recipe_harness.RECIPE, {"review": OTHER_SAID})
 
     assert await play.run() is RunState.DONE
@@ -257,7 +253,7 @@ async def test_other_is_an_exit(tmp_path):
 
 @pytest.mark.parametrize(("exit_on_other", "keys"), [(True, ["review"]), (False, ["review", "commit"])])
 async def test_other_may_be_followed(tmp_path, exit_on_other, keys):
-    """Only a recipe that says so goes on after it."""
+    """Only a recipe that allows it continues after `other`."""
     onwards = recipe_harness.REVIEW["onOutcome"] | {"other": {"nextStep": "commit", "reason": "puzzled"}}
     document = with_step("review", onOutcome=onwards) | {"guardrails": {"exitOnOther": exit_on_other}}
     play = Play(tmp_path, document, {"review": OTHER_SAID, **_commit()})
@@ -268,7 +264,7 @@ async def test_other_may_be_followed(tmp_path, exit_on_other, keys):
 
 
 async def test_a_slot_holds_the_last_reply_of_a_step(tmp_path):
-    """A later visit, or the answer to a reminder, replaces what was there."""
+    """A later visit, or the reply to a reminder, replaces the content of the step's slot."""
     script = {
         "review": "First.",
         "review.reminder": says("issues-found"),
@@ -286,7 +282,7 @@ async def test_a_slot_holds_the_last_reply_of_a_step(tmp_path):
 
 
 async def test_a_reply_too_large_for_the_journal_is_read_from_its_blob(tmp_path):
-    """The outcome of a megabyte is found, and the slot leads to the whole text."""
+    """The outcome in a reply of a megabyte is found, and the slot refers to the whole text."""
     reply = says("no-issues", "word " * 200_000)
     play = Play(tmp_path, recipe_harness.RECIPE, {"review": reply, **_commit()})
 
@@ -316,7 +312,7 @@ TWICE = {
 
 
 async def test_a_restart_begins_anew_in_a_new_conversation(tmp_path):
-    """Conversation, counts and keys are fresh; the run is the same, and so is its folder to work in."""
+    """A restart has a new conversation, counts and keys, in the same run and folder."""
     play = Play(tmp_path, _restarting(), TWICE, working_dir="/somewhere")
 
     assert await play.run() is RunState.DONE
@@ -336,7 +332,7 @@ async def test_a_restart_begins_anew_in_a_new_conversation(tmp_path):
 
 
 async def test_restarts_go_on_until_there_is_nothing_to_do(tmp_path):
-    """Without a limit the loop is ended by the agent alone; each turn has a conversation of its own."""
+    """Without a limit on restarts only the agent ends the loop; each turn has a conversation of its own."""
     script = {"*review": says("no-issues"), "*commit": says("committed"), "restart30/review": OTHER_SAID}
     play = Play(tmp_path, _restarting(), script)
 
@@ -347,7 +343,7 @@ async def test_restarts_go_on_until_there_is_nothing_to_do(tmp_path):
 
 @pytest.mark.parametrize(("limit", "keys"), [(0, 2), (1, 4), (2, 6)])
 async def test_restarts_can_be_limited(tmp_path, limit, keys):
-    """The restart that would be one too many ends the run."""
+    """A restart beyond the limit ends the run."""
     play = Play(
         tmp_path, _restarting(), {"*review": says("no-issues"), "*commit": says("committed")}, {"max_restarts": limit}
     )
@@ -357,7 +353,7 @@ async def test_restarts_can_be_limited(tmp_path, limit, keys):
 
 
 async def test_a_restart_may_lead_to_another_recipe(tmp_path):
-    """The other recipe was frozen with the run; its guardrails, model and defaults hold, and it may lead back."""
+    """The other recipe is frozen with the run; its guardrails, model and defaults apply, and it may lead back."""
     back = {"action": "restart-new-session", "recipeId": "small"}
     step = {
         "prompt": "Tidy up {{args.depth}}.",
@@ -379,11 +375,11 @@ async def test_a_restart_may_lead_to_another_recipe(tmp_path):
     assert [note["recipeId"] for note in play.notes("recipe:started")] == ["small", "tidy", "small"]
 
 
-# -- what is seen of a run
+# -- what a run shows
 
 
 async def test_the_machine_is_seen(tmp_path):
-    """State, conversation and cost stand in the manifest by the names of their document."""
+    """The manifest has state, conversation and cost under the names in their document."""
     usage = {"input_tokens": 10, "output_tokens": 5, "cost_usd": 0.25}
     script = {name: {"text": text, "usage": usage} for name, text in {**ONE_LOOP, **_commit()}.items()}
     play = Play(tmp_path, recipe_harness.RECIPE, script)
@@ -406,7 +402,7 @@ async def test_the_machine_is_seen(tmp_path):
 
 
 async def test_the_machine_is_seen_while_an_agent_works(tmp_path):
-    """A run that is asked in the middle says at which step and visit it is, and whether it was asked again."""
+    """A run under way shows its step and visit, and whether a reminder was sent."""
     play = Play(tmp_path, recipe_harness.RECIPE, {**ONE_LOOP, "review#2": "Hm.", "review#2.reminder": {"hang": True}})
     running = asyncio.ensure_future(play.run())
     while len(play.prompts) < 4:  # noqa: ASYNC110 - nothing else tells of a prompt
@@ -438,7 +434,7 @@ FIELDS = [
 
 
 async def test_events_tell_the_whole_story(tmp_path):
-    """Each event has every field of the list, and the story is told in its order."""
+    """The events are complete and in order, and each has every field of the list."""
     play = Play(
         tmp_path,
         _restarting(),
@@ -473,7 +469,7 @@ async def test_events_tell_the_whole_story(tmp_path):
 
 
 async def test_events_bring_their_facts(tmp_path):
-    """Lengths, model, outcome, error, cost and the reason stand where they are known."""
+    """Lengths, model, outcome, error, cost and the reason are in the events where they are known."""
     play = Play(
         tmp_path,
         recipe_harness.RECIPE,
@@ -496,7 +492,7 @@ async def test_events_bring_their_facts(tmp_path):
 
 
 async def test_failures_are_told_as_exits(tmp_path):
-    """Whoever follows the events hears of every end, with the error of a bad one."""
+    """Every end of a run has an exit event, with the error of a failure."""
     broken = Play(tmp_path, recipe_harness.RECIPE, {"review": {"error": {"code": "c", "message": "It died."}}})
     await broken.run()
     lost = Play(tmp_path, recipe_harness.RECIPE, {"*": "Hm."})
@@ -512,9 +508,7 @@ async def test_failures_are_told_as_exits(tmp_path):
 
 
 async def test_a_restart_of_the_service_repeats_nothing(tmp_path):
-    """Behind each line of the journal, another process asks only for the rest, tells only the rest,
-    and ends the same.
-    """
+    """A restart after any line of the journal repeats no prompt and no event, and reaches the same ending."""
     script = {**TWICE, "review": "Hm.", "review.reminder": says("no-issues")}
     whole = Play(tmp_path, _restarting(), script)
     await whole.run()
@@ -534,7 +528,7 @@ async def test_a_restart_of_the_service_repeats_nothing(tmp_path):
 
 
 async def test_a_prompt_that_was_cut_off_is_sent_again_as_another_try(tmp_path):
-    """The first prompt may have created its conversation or not: the backend is told that it is another try."""
+    """A prompt that was cut off may have created its conversation: the backend gets it again as a further attempt."""
     play = Play(tmp_path, recipe_harness.RECIPE, {"review": [{"hang": True}, says("no-issues")], **_commit()})
     running = asyncio.ensure_future(play.run())
     while not play.prompts:  # noqa: ASYNC110 - nothing else tells of a prompt
@@ -569,7 +563,7 @@ async def test_a_resume_after_an_orchestration_error_asks_once_more(tmp_path):
 
 
 async def test_a_resume_with_a_higher_limit_goes_on_where_the_guardrail_stood(tmp_path):
-    """Nothing is repeated: what was refused is allowed now."""
+    """No step is repeated, and the refused one is now allowed."""
     play = Play(tmp_path, recipe_harness.RECIPE, {**ONE_LOOP, **_commit()}, {"max_steps": 3})
 
     assert await play.run() is RunState.FAILED
@@ -579,7 +573,7 @@ async def test_a_resume_with_a_higher_limit_goes_on_where_the_guardrail_stood(tm
 
 
 async def test_another_failure_after_a_resume_is_told_again(tmp_path):
-    """Each end of a run that was sent on has its own event."""
+    """Each end of a resumed run has its own event."""
     play = Play(tmp_path, recipe_harness.RECIPE, {"*": {"error": {"code": "c", "message": "It died."}}})
     await play.run()
     _resumed(play, [0])

@@ -1,4 +1,4 @@
-"""Tests of outcomes: how they are asked for, and how they are read from replies."""
+"""Tests of outcomes: how prompts ask for them, and how they are read from replies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _report(outcome: str, **fields: object) -> str:
 
 
 def test_a_prompt_is_the_instruction_and_the_block():
-    """Outcomes are listed in alphabetical order, `other` comes last, and the words are those of the protocol."""
+    """Outcomes are in alphabetical order with `other` last, in the words of the protocol."""
     assert outcomes.prompt("Do it.\n", ["other", "outcome-b", "outcome-a"]) == (
         "Do it.\n"
         "\n"
@@ -33,7 +33,7 @@ def test_a_prompt_is_the_instruction_and_the_block():
 
 
 def test_a_step_without_other_lists_none():
-    """The block names only what the step allows."""
+    """The block names only the outcomes that the step allows."""
     assert outcomes.prompt("Do it.", ["b", "a"]).endswith('on the last line:\n\n{"outcome": "a"}\n{"outcome": "b"}')
 
 
@@ -50,7 +50,7 @@ def test_a_step_without_other_lists_none():
     ],
 )
 def test_the_reminder_says_what_was_wrong(reply, opener):
-    """It begins with the fault of the reply; runs begun with the first wording keep its one opener."""
+    """The reminder begins with the fault of the reply; runs of the first wording keep their single opening."""
     missed = outcomes.extract(reply, SET)
     assert isinstance(missed, outcomes.NoOutcome)
     told = outcomes.reminder(missed, SET)
@@ -62,7 +62,7 @@ def test_the_reminder_says_what_was_wrong(reply, opener):
 
 
 def test_the_reminder():
-    """It tells the error and the valid responses, in the words of the protocol."""
+    """The reminder contains the error and the valid responses, in the words of the protocol."""
     missed = outcomes.NoOutcome(error=outcomes.NO_JSON)
     assert outcomes.reminder(missed, ["other", "outcome-b", "outcome-a"]) == (
         "Your previous response did not include the required JSON outcome block.\n"
@@ -97,13 +97,13 @@ def test_the_reminder():
     ],
 )
 def test_an_outcome_that_is_read(reply):
-    """The newest line in braces among the last five decides, fences and blank lines around it do not count."""
+    """The newest line in braces among the last five decides; fences and blank lines around it are ignored."""
     assert outcomes.extract(reply, SET).to_json() == {"success": True, "outcome": "no-issues", "description": None}
 
 
 @pytest.mark.parametrize("reply", ["", " \n ", "All is well.", "no-issues", '"outcome": "no-issues"', "[1]", "{", "}"])
 def test_a_reply_without_an_object(reply):
-    """Where no line is in braces, nothing is called malformed."""
+    """A reply without a line in braces has no malformed JSON."""
     assert outcomes.extract(reply, SET).to_json() == {
         "success": False,
         "error": "No JSON block found in response",
@@ -140,7 +140,7 @@ def test_a_sixth_line_from_the_end_is_not_looked_at():
     ],
 )
 def test_a_line_that_does_not_count(line, told):
-    """What stands there and what is wrong with it is told; an older line in braces does not stand in for it."""
+    """The error contains the faulty line and its flaw; an older line in braces is not used instead."""
     found = outcomes.extract(f"{_report('no-issues')}\n{line}", SET)
 
     assert isinstance(found, outcomes.NoOutcome)
@@ -149,7 +149,7 @@ def test_a_line_that_does_not_count(line, told):
 
 
 def test_other_brings_its_description():
-    """Only `other` has one; elsewhere it is ignored."""
+    """Only `other` has a description; it is ignored for other outcomes."""
     reply = _report("other", otherDescription="the disk is full")
 
     assert outcomes.extract(reply, SET) == outcomes.Reported(outcome="other", description="the disk is full")
@@ -157,14 +157,14 @@ def test_other_brings_its_description():
 
 
 def test_a_step_without_other_does_not_take_it():
-    """`other` is an outcome like any: the step must allow it."""
+    """The outcome `other` is accepted only if the step allows it."""
     found = outcomes.extract(_report("other", otherDescription="x"), ["done"])
 
     assert isinstance(found, outcomes.NoOutcome)
 
 
 def test_fences_in_the_line_itself_are_taken_away():
-    """Where they break the object it is read without them; where they are part of a text they stay."""
+    """Fences that break the object are removed, but not those in a text of the object."""
     said = "the block ```json is broken```"
     broken = '{```json "outcome": "no-issues" ```}'
 
@@ -176,7 +176,7 @@ def test_fences_in_the_line_itself_are_taken_away():
 
 @pytest.mark.parametrize("line", ["{" + "[" * 100_000 + "}", '{"a":' * 50_000 + "1" + "}" * 50_000])
 def test_nested_braces_without_end_are_malformed(line):
-    """Depths that would exhaust a reader are refused like any malformed line, and told in short."""
+    """Braces nested too deeply for a reader are refused like any malformed line, with a short error."""
     found = outcomes.extract(line, SET)
 
     assert isinstance(found, outcomes.NoOutcome)
@@ -185,7 +185,7 @@ def test_nested_braces_without_end_are_malformed(line):
 
 
 def test_a_huge_reply_is_read_at_once():
-    """Only the end of a reply is looked at, however long it is."""
+    """Only the end of a reply is read, however long it is."""
     began = time.process_time()
     found = outcomes.extract("{" + "x" * 16_000_000 + "\n" + _report("no-issues"), SET)
     lines = outcomes.extract("{}\n" * 2_000_000 + _report("no-issues"), SET)
@@ -206,7 +206,7 @@ _VALUES = st.recursive(
 
 @given(_TEXT)
 def test_any_reply_is_read_or_not(reply):
-    """No text breaks the reader, and what it tells is plain."""
+    """Any text is read without an exception, and the result is plain JSON."""
     told = outcomes.extract(reply, SET).to_json()
 
     assert told["success"] is (told.get("outcome") in SET)
@@ -215,7 +215,7 @@ def test_any_reply_is_read_or_not(reply):
 
 @given(_TEXT, st.sampled_from(SET), _TEXT.filter(lambda text: text.strip() and "\0" not in text), st.booleans())
 def test_an_outcome_at_the_end_is_read_whatever_stands_before(prose, outcome, description, escaped):
-    """Prose, other objects, code and separators of any script before the last line change nothing."""
+    """Prose, other objects, code and any line separators before the last line do not change the outcome."""
     said = plainly(description)
     line = json.dumps({"outcome": outcome, "otherDescription": said}, ensure_ascii=escaped)
     found = outcomes.extract(f"{prose}\n{line}\n", SET)
@@ -225,7 +225,7 @@ def test_an_outcome_at_the_end_is_read_whatever_stands_before(prose, outcome, de
 
 @given(st.lists(_BRACELESS, max_size=12), st.integers(min_value=0, max_value=8), st.sampled_from(SET[:2]))
 def test_trailing_prose_hides_an_outcome_only_beyond_five_lines(before, behind, outcome):
-    """An object with up to four lines behind it is found, one with more is not."""
+    """An object with up to four lines behind it is found, and one with more is not."""
     prose = "\n".join([*before, _report(outcome), *["and so on"] * behind])
     found = outcomes.extract(prose, SET)
 
@@ -234,7 +234,7 @@ def test_trailing_prose_hides_an_outcome_only_beyond_five_lines(before, behind, 
 
 @given(st.lists(st.sampled_from(SET[:2]), min_size=1, max_size=8))
 def test_of_several_objects_the_newest_counts(said):
-    """However many lines report an outcome, the last one is meant."""
+    """The last of several lines that report an outcome decides."""
     reply = "\n".join(_report(outcome) for outcome in said)
 
     assert outcomes.extract(reply, SET) == outcomes.Reported(outcome=said[-1])
@@ -242,7 +242,7 @@ def test_of_several_objects_the_newest_counts(said):
 
 @given(_TEXT, st.sampled_from(SET[:2]), st.sampled_from(["```", "```json", "~~~"]), st.integers(0, 2))
 def test_an_outcome_in_a_fenced_block_is_read(prose, outcome, fence, blank):
-    """A fence around the last line does not hide it."""
+    """An outcome inside a fenced block is found."""
     close = fence[:3]
     reply = f"{prose}\n{fence}\n{_report(outcome)}\n{close}" + "\n" * blank
 
@@ -251,7 +251,7 @@ def test_an_outcome_in_a_fenced_block_is_read(prose, outcome, fence, blank):
 
 @given(st.dictionaries(st.text().filter(lambda name: name != "outcome"), _VALUES, max_size=4), st.sampled_from(SET[:2]))
 def test_an_object_may_hold_more(fields, outcome):
-    """Nested objects, lists and texts with braces beside the outcome are passed over."""
+    """Nested objects, lists and texts with braces beside the outcome are ignored."""
     extra = {plainly(name): plainly(value) for name, value in fields.items()}
     line = json.dumps({**extra, "outcome": outcome})
 
@@ -260,14 +260,14 @@ def test_an_object_may_hold_more(fields, outcome):
 
 @given(st.text(alphabet='{}[]":,outcme -\n`jsn', max_size=60))
 def test_scraps_of_objects_never_count_as_an_outcome_that_they_are_not(scraps):
-    """What is read is one of the outcomes, and stands in the reply."""
+    """An outcome read from scraps of objects is a known one and is in the reply."""
     found = outcomes.extract(scraps, SET)
 
     assert isinstance(found, outcomes.NoOutcome) or found.outcome in scraps
 
 
 def plainly(value):
-    """Return a value without what no journal can hold: lone surrogates and the character U+0000."""
+    """Return a value without lone surrogates and the character U+0000, which no journal can contain."""
     if isinstance(value, str):
         return value.replace("\0", "").encode("utf-8", "replace").decode()
     if isinstance(value, list):

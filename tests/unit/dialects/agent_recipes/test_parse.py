@@ -1,4 +1,4 @@
-"""Tests of the parser: what makes a recipe, and every fault with its place (agent-recipes, 8)."""
+"""Tests of the parser: the form of a recipe, and every fault with its place (agent-recipes, 8)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _on(**transitions):
 
 
 def test_a_recipe():
-    """What its guardrails leave open is filled in, so that it holds for as long as a run of it lasts."""
+    """Unset guardrails are filled in, so that they remain the same for the whole run."""
     made = recipe_harness.parsed(RECIPE)
 
     assert (made.recipe_id, made.dialect, made.label, made.task_patterns) == ("small", "agent_recipes", "Small", ())
@@ -30,16 +30,14 @@ def test_a_recipe():
 
 
 def test_a_recipe_without_a_loop_has_a_number_of_steps():
-    """Where no step comes twice, all of them are counted."""
+    """If no step can repeat, the total number of steps is known."""
     steps = {"commit": RECIPE["steps"]["commit"]}
 
     assert recipe_harness.parsed(recipe(initialStep="commit", steps=steps)).total_steps == 1
 
 
 def test_every_run_takes_the_same_arguments():
-    """Beside its own a recipe takes backend, model, limits, system prompt and conversation; only the backend has a
-    value.
-    """
+    """Every recipe also takes backend, model, limits, system prompt and conversation; only backend has a default."""
     own = {"properties": {"subject": {"type": "string"}}, "required": ["subject"]}
     schema = recipe_harness.parsed(recipe(args_schema=own)).args_schema
     usual = recipe_harness.parsed(RECIPE).args_schema
@@ -143,7 +141,7 @@ def test_every_run_takes_the_same_arguments():
         (with_step("review", prompt="On {{args.branch}}"), {(f"{REVIEW_AT}.prompt", "undeclared_arg")}),
         (with_step("review", prompt="{{ args.x }}{{args.}}"), {(f"{REVIEW_AT}.prompt", "undeclared_arg")}),
         (with_step("review", prompt="{{branch}} {{ slot.x }} {args.y}"), set()),
-        # steps that stand elsewhere
+        # steps in other files
         (recipe(steps={"$include": "shared/x.json"}), {('$.steps["$include"]', "not_composed")}),
         (
             recipe(steps={**RECIPE["steps"], "fix": {"$ref": "shared/x.json#/fix"}}),
@@ -152,7 +150,7 @@ def test_every_run_takes_the_same_arguments():
     ],
 )
 def test_each_fault_is_told_with_its_place(document, told):
-    """Path and kind of a fault are exact, and nothing else is blamed."""
+    """Path and kind of each fault are exact, and no other fault is reported."""
     assert recipe_harness.flaws(document) == told
 
 
@@ -165,7 +163,7 @@ def test_each_fault_is_told_with_its_place(document, told):
     ],
 )
 def test_an_argument_of_a_prompt_is_always_there(rule, required, told):
-    """A prompt names what every run has: required arguments, and those with a default."""
+    """A prompt may name required arguments and those with a default, which every run has."""
     schema = {"properties": {"branch": rule}, "required": required}
     document = with_step("review", prompt="On {{args.branch}}.") | {"args_schema": schema}
 
@@ -173,7 +171,7 @@ def test_an_argument_of_a_prompt_is_always_there(rule, required, told):
 
 
 def test_faults_are_told_in_words():
-    """What is not there is named, and the nearest name is offered."""
+    """The message names the missing thing and suggests the nearest name."""
     document = recipe(initialStep="revue", model="opsu")
     messages = {flaw.path: flaw.message for flaw in recipe_harness.told(document)}
 
@@ -184,7 +182,7 @@ def test_faults_are_told_in_words():
 
 
 def test_all_faults_are_told_at_once():
-    """One fault does not hide another."""
+    """All faults are reported at once."""
     broken = {"prompt": "{{args.x}}", "outcomes": ["a"], "onOutcome": {"b": {"nextStep": "c"}}}
     document = recipe(label=3, initialStep="d", steps={"e": broken})
 
@@ -207,7 +205,7 @@ _json = st.recursive(
 
 @given(st.sampled_from([*RECIPE, "args_schema", "model", "steps.review", "steps.review.onOutcome"]), _json)
 def test_any_value_anywhere_is_read_or_refused(place, value):
-    """Nothing that JSON can hold breaks the parser; what it takes, it takes again."""
+    """Any JSON value is either refused or read, and a read recipe can be read again."""
     document = recipe()
     *outer, name = place.split(".")
     inside = document

@@ -1,4 +1,4 @@
-"""Tests of transitions: the state of a machine, its guardrails, and what follows an outcome."""
+"""Tests of transitions: the state of a machine, its guardrails, and the step after an outcome."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _decide(outcome, state=None, document=None, **given):
 
 
 def test_a_machine_begins_at_its_initial_step():
-    """One step is counted, visited once, and the conversation is not there yet."""
+    """A machine begins with one counted step, visited once, and without a conversation."""
     assert _begun().to_json() == {
         "recipeId": "small",
         "currentStep": "review",
@@ -42,7 +42,7 @@ def test_a_machine_begins_at_its_initial_step():
 
 
 def test_a_step_that_follows_is_counted():
-    """The step count rises, each step has its own visits, and retries begin anew with a visit."""
+    """The step count rises, each step has its own visits, and each visit has its own retries."""
     state = _begun().spoken().retried().advanced("fix").retried().advanced("review").advanced("fix")
 
     assert (state.current_step, state.step_count, state.visit) == ("fix", 4, 2)
@@ -52,7 +52,7 @@ def test_a_step_that_follows_is_counted():
 
 
 def test_keys_are_made_of_step_visit_and_restart():
-    """The first visit is the step's name alone."""
+    """The first visit's key is the step's name alone."""
     again = _begun().advanced("fix").advanced("review")
     later = _begun(restarts=2)
 
@@ -69,12 +69,12 @@ def test_keys_are_made_of_step_visit_and_restart():
     ],
 )
 def test_the_outcome_chooses_what_follows(outcome, follows):
-    """The transition of the present step decides, nothing else."""
+    """The transition of the present step decides alone."""
     assert _decide(outcome) == follows
 
 
 def test_a_restart_follows():
-    """The recipe that is named begins; with a limit on restarts only so often."""
+    """The named recipe begins, at most as often as the limit on restarts allows."""
     document, state = (
         recipe_harness.recipe(steps={**recipe_harness.RECIPE["steps"], "commit": recipe_harness.AGAIN}),
         _begun(),
@@ -88,7 +88,7 @@ def test_a_restart_follows():
 
 
 def test_other_ends_the_run_or_is_followed():
-    """With `exitOnOther` the reason of the transition is the end, whatever else it says; without, it is followed."""
+    """With `exitOnOther` the run ends with the transition's reason; without, the transition is followed."""
     onwards = {"nextStep": "fix", "reason": "was-puzzled"}
     document = recipe_harness.with_step("review", onOutcome=recipe_harness.REVIEW["onOutcome"] | {"other": onwards})
 
@@ -98,7 +98,7 @@ def test_other_ends_the_run_or_is_followed():
 
 
 def test_a_step_is_visited_only_so_often():
-    """The visit that would be one too many is not made."""
+    """A visit beyond the limit is refused."""
     state = _begun()
     for _ in range(2):
         state = state.advanced("fix").advanced("review")
@@ -112,7 +112,7 @@ def test_a_step_is_visited_only_so_often():
 
 
 def test_steps_are_taken_only_so_often():
-    """The total counts every step; the limit on visits is looked at first."""
+    """Every step counts towards the total; the limit on visits is checked first."""
     at_fix = _begun().advanced("fix")
 
     assert _decide("complete", at_fix, max_total_steps=3) == transitions.Advance(step="review")
@@ -122,7 +122,7 @@ def test_steps_are_taken_only_so_often():
 
 
 def test_guardrails_do_not_keep_a_run_from_ending():
-    """Exits and restarts are no steps."""
+    """Exits and restarts are not counted as steps."""
     at_commit, again = _begun().advanced("commit"), recipe_harness.with_step("commit", **recipe_harness.AGAIN)
 
     assert _decide("committed", at_commit, max_total_steps=1, max_step_visits=1).reason == "changes-committed"
@@ -130,7 +130,7 @@ def test_guardrails_do_not_keep_a_run_from_ending():
 
 
 def test_guardrails_come_from_the_recipe_and_the_run():
-    """What a recipe leaves open has the usual value, and arguments go before everything."""
+    """Unset guardrails have the usual values, and arguments override every other value."""
     document = recipe_harness.recipe(guardrails={"maxTotalSteps": 7, "exitOnOther": False})
     args = {"max_steps": 9, "max_visits": 2, "max_restarts": 0}
 
@@ -143,7 +143,7 @@ def test_guardrails_come_from_the_recipe_and_the_run():
 
 @given(st.lists(st.sampled_from(["no-issues", "issues-found", "complete", "committed", "other"]), max_size=60))
 def test_no_run_goes_on_for_ever(outcomes):
-    """Whatever is reported, no step is visited and no total reached more often than the guardrails say."""
+    """For any outcomes, no step and no total exceeds its guardrail."""
     document, state = recipe_harness.recipe(), _begun()
     for outcome in outcomes:
         if outcome not in document["steps"][state.current_step]["onOutcome"]:
@@ -169,7 +169,7 @@ def test_no_run_goes_on_for_ever(outcomes):
     ],
 )
 def test_loops_are_seen(steps, goes_round):
-    """A recipe that can come to a step twice, or begin anew, has no number of steps."""
+    """A recipe that can repeat a step, or restart, has no fixed number of steps."""
     ends = {"exit": {"action": "exit", "reason": "x"}, "restart": {"action": "restart-new-session", "recipeId": "r"}}
     document = {
         "steps": {

@@ -1,4 +1,4 @@
-"""Which test shows which row of the document (amplifier-recipe-schema), section by section."""
+"""The test for each row of the document (amplifier-recipe-schema), by section."""
 
 from __future__ import annotations
 
@@ -125,4 +125,4 @@ ROWS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "resumable long loops": (_HOSTILE, "test_an_earlier_iteration_can_be_gone_back_to"),
     },
 }
-"""Rows by section, and for each the module and the name of its test."""
+"""The rows of each section, with the module and the name of their tests."""

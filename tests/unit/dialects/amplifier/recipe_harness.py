@@ -38,18 +38,18 @@ def staged(*stages: Any, **more: Any) -> dict[str, Any]:
 
 
 def step(id: str = "a", **more: Any) -> dict[str, Any]:
-    """Return a step, which asks an agent unless it says otherwise."""
+    """Return a step, which asks an agent unless its fields say otherwise."""
     other = "type" in more or "substeps" in more
     return {"id": id, **({} if other else {"agent": "helper", "prompt": "Do it."}), **more}
 
 
 def parsed(document: Any) -> library.Recipe:
-    """Parse a recipe that is given as a value, or as a text; JSON is YAML."""
+    """Parse a recipe, given as a value or as a text; JSON is YAML."""
     return parse.parse(document if isinstance(document, str) else json.dumps(document))
 
 
 def told(document: Any) -> tuple[errors.Flaw, ...]:
-    """Return everything that is wrong with a recipe, but for agents and recipes that there are not."""
+    """Return every flaw of a recipe, except for missing agents and recipes."""
     try:
         found = DIALECT.check(parsed(document), library.Library())
     except errors.RecipeInvalid as error:
@@ -58,7 +58,7 @@ def told(document: Any) -> tuple[errors.Flaw, ...]:
 
 
 def flaws(document: Any) -> set[tuple[str, str]]:
-    """Return path and code of everything that is wrong with a recipe."""
+    """Return path and code of every flaw of a recipe."""
     return {(flaw.path, flaw.code) for flaw in told(document)}
 
 
@@ -66,49 +66,49 @@ AGENT: dict[str, Any] = {
     "id": "helper", "archetype": "helper", "tier": "t3", "backend": "script", "model": "small", "role": "You help.",
     "evidence": "none", "modes": [],
 }  # fmt: skip
-"""The agent that steps ask, as a run has it frozen."""
+"""The agent of all steps, as frozen in a run."""
 
 
 class HastyClock(clock.FakeClock):
-    """A clock on which every sleep is over at once; it keeps how long they were."""
+    """A clock on which every sleep ends at once; it records their lengths."""
 
     def __init__(self) -> None:
         super().__init__()
         self.slept: list[float] = []
 
     async def sleep(self, seconds: float) -> None:
-        """Let the time pass."""
+        """Return at once."""
         self.slept.append(round(seconds, 3))
         self.advance(max(seconds, 0))
         await asyncio.sleep(0)
 
 
 class StubWork:
-    """Perform from tables, and keep what was asked."""
+    """Perform operations from tables, and record them."""
 
     def __init__(self) -> None:
         self.replies: dict[str, Any] = {}
-        """Replies, outputs and answers by key; a list has one for each attempt; an exception is raised."""
+        """Replies, outputs and answers by key: a list has one for each attempt; an exception is raised."""
         self.asked: list[tuple[str, int]] = []
-        """Keys and attempts that were performed, but for refusals and skips."""
+        """Keys and attempts that were performed, except for refusals and skips."""
         self.operations: dict[str, Any] = {}
-        """What was asked under each key."""
+        """The operation that was performed under each key."""
         self.going = 0
         self.most = 0
-        """Most agents that were asked at a time."""
+        """The most agents that were asked at a time."""
         self.cut: list[str] = []
         """Keys that were cancelled."""
         self.held: dict[str, asyncio.Event] = {}
-        """Steps that wait until they are let go."""
+        """Steps that wait until the test releases them."""
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Perform one try."""
+        """Perform one attempt."""
         self.asked.append((call.key, call.attempt))
         self.operations[call.key] = call.operation
         self.going += 1
         self.most = max(self.most, self.going)
         try:
-            # Two turns of the loop, so that others begin beside it.
+            # Two turns of the event loop, so that other steps begin meanwhile.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             if call.key in self.held:
@@ -173,11 +173,11 @@ class Run:
 
     @property
     def replies(self) -> dict[str, Any]:
-        """Return the table of what steps are answered."""
+        """Return the table of the steps' replies."""
         return self.stub.replies
 
     def runner(self) -> runner.Runner:
-        """Load the run, as a new process would."""
+        """Load the run like a new process."""
         kinds = ("agent_call", "command", "timer", "gate", "child_run")
         performers: dict[str, Any] = dict.fromkeys(kinds, self.stub)
         performers |= {"refusal": refusal_performers.RefusalPerformer(), "skip": refusal_performers.SkipPerformer()}
@@ -186,11 +186,11 @@ class Run:
         return runner.Runner(self.last, DIALECT, equipment, logs.CountedSlots(), lambda: None)
 
     async def run(self) -> RunState:
-        """Take the run up and go on until it rests."""
+        """Take the run up and continue until it rests."""
         return await asyncio.wait_for(self.runner().run(), 60)
 
     async def resume(self, **overrides: Any) -> RunState:
-        """Send the ended run on, as a person does."""
+        """Resume the ended run, as a person does."""
         log = logs.ListLog(self.disk)
         dead = sorted(step_decisions.dead_positions(log.loaded, None))
         facts = {"dead": decisions.ranges(dead), "overrides": overrides}
@@ -207,13 +207,13 @@ class Run:
         return {line["key"]: line["status"] for line in self.lines()}
 
     def prompt(self, key: str) -> str:
-        """Return what an agent was told."""
+        """Return the prompt of an agent."""
         parts = self.stub.operations[key].prompt
         return "".join(part if isinstance(part, str) else f"<{part['blob']['size_bytes']}>" for part in parts)
 
     @property
     def prompts(self) -> dict[str, str]:
-        """Return what agents were told, by key."""
+        """Return the prompts of agents, by key."""
         asked = self.stub.operations.items()
         return {key: self.prompt(key) for key, operation in asked if isinstance(operation, operations.AgentCall)}
 

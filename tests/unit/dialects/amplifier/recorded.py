@@ -1,4 +1,4 @@
-"""Runs of amplifier recipes that are recorded for ever, each with one line of control."""
+"""Runs of amplifier recipes whose recordings are kept for good, each with one control line."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ FIRST = frozenset(
         "continued", "skipped_rest", "undefined", "not_a_list", "long_reply",
     )
 )  # fmt: skip
-"""Runs that the first version of the driver began."""
+"""The runs that the first version of the driver began."""
 
 RUNS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "straight": (
@@ -161,11 +161,11 @@ RUNS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     ),
     "long_reply": (_with(step("second", prompt="See {{seen}}!")), {"first": LONG}),
 }
-"""Recipes, and what their steps are answered."""
+"""The recipes, with the replies to their steps."""
 
 
 def made(name: str) -> Callable[[Path], recipe_harness.Run]:
-    """Return what makes a run anew; nothing of it depends on the folder that it is given."""
+    """Return a function that makes a run anew, independently of its folder."""
 
     def make(_: Path) -> recipe_harness.Run:
         document, replies = RUNS[name]

@@ -1,4 +1,4 @@
-"""Tests of agents: who is meant, and how a step changes what is set for it."""
+"""Tests of agents: how a step finds its agent, and how it changes the agent's settings."""
 
 from __future__ import annotations
 
@@ -28,16 +28,14 @@ CREW = (_agent("zen-architect"), _agent("reviewer-001"), _agent("foundation:expl
     ],
 )
 def test_who_is_meant(name, meant):
-    """An agent is found by its id, by its id without the namespace, or by its role."""
+    """A step finds an agent by its id, by the id without its namespace, or by its role."""
     found = agents.find(name, CREW)
 
     assert (found.id if found else None) == meant
 
 
 def test_deep_merge():
-    """Given fields win, others are inherited; objects are merged inside, modules by their name,
-    other lists as a whole.
-    """
+    """Given fields override inherited ones; objects are merged, modules by name, and other lists replaced."""
     below = {
         "role": "r",
         "limits": {"a": 1, "b": {"x": 1}},
@@ -86,7 +84,7 @@ FROZEN = _agent("a", model="sonnet", role="You review.").to_json()
     ],
 )
 def test_voices(step, expected):
-    """Backend, model, instruction and length are the agent's, but for what the step says."""
+    """A step uses the agent's backend, model, instruction and length unless it sets its own."""
     voices = agents.voices(FROZEN, step)
 
     assert [(voice.backend, voice.model, voice.system, voice.max_tokens) for voice in voices] == expected
@@ -94,7 +92,7 @@ def test_voices(step, expected):
 
 
 def test_settings_that_nobody_understands():
-    """What a step sets and no agent here can be told is named."""
+    """A setting of a step that no agent understands is reported."""
     config = {"role": "r", "tools": [], "providers": [{"module": "p", "config": {"temperature": 0.8, "model": "m"}}, 3]}
 
     assert agents.unused(config) == ["tools", "providers.temperature"]

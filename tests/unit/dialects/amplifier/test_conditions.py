@@ -1,4 +1,4 @@
-"""Tests of conditions: the grammar, its two orders of precedence, and that values never change what is asked."""
+"""Tests of conditions: the grammar, its two orders of precedence, and values that never change the condition."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _holds(text, version="1.1", values=VALUES):
     ],
 )
 def test_operators(text, expected):
-    """Equality, inequality, `and`, `or`; texts in either quotes."""
+    """Conditions have equality, inequality, `and`, `or`, and texts in either quotes."""
     assert _holds(text) is expected
     assert _holds(text, "1.7") is expected
 
@@ -60,7 +60,7 @@ def test_operators(text, expected):
     ],
 )
 def test_precedence(text, first, later):
-    """The first version goes from left to right, the later one lets `and` bind closer."""
+    """The first version evaluates from left to right; in the later one `and` binds closer."""
     assert (_holds(text), _holds(text, "1.7")) == (first, later)
 
 
@@ -88,7 +88,7 @@ def test_precedence(text, first, later):
     ],
 )
 def test_what_later_versions_have(text, expected):
-    """Orders of numbers, `not`, parentheses, and a variable that is itself true or false."""
+    """The later version has comparisons of numbers, `not`, parentheses, and variables that are true or false."""
     assert _holds(text, "1.7") is expected
     with pytest.raises(conditions.ConditionInvalid):
         conditions.parse(text)
@@ -118,7 +118,7 @@ def test_what_later_versions_have(text, expected):
     ],
 )
 def test_what_is_no_condition(text, told):
-    """Each fault of a condition says what stands where."""
+    """The message for a faulty condition names the text at the fault."""
     with pytest.raises(conditions.ConditionInvalid) as caught:
         conditions.parse(text)
 
@@ -129,20 +129,20 @@ def test_what_is_no_condition(text, told):
     "text", ["({{a}} == 'x'", "{{a}} == 'x')", "()", "not", "(" * 40 + "{{a}}" + ")" * 40, "true == true"]
 )
 def test_what_is_no_later_condition(text):
-    """Parentheses must close, `not` needs something, and depth has a limit."""
+    """Parentheses must close, `not` needs an operand, and the depth is limited."""
     with pytest.raises(conditions.ConditionInvalid):
         conditions.parse(text, "1.7")
 
 
 @pytest.mark.parametrize("text", ["{{word}} > 9", "{{n}} < {{a}}", "not {{a}}", "{{n}} and {{yes}}"])
 def test_what_cannot_be_decided(text):
-    """Words have no order, and only true and false decide alone."""
+    """Words have no order, and only true and false are conditions by themselves."""
     with pytest.raises(conditions.Undecidable):
         _holds(text, "1.7")
 
 
 def test_every_variable_is_looked_up():
-    """A variable that does not exist is found whatever stands before it."""
+    """An undefined variable is found after any other part of the condition."""
     with pytest.raises(KeyError):
         _holds("{{a}} == 'x' or {{missing}} == 'y'")
     with pytest.raises(KeyError):
@@ -150,7 +150,7 @@ def test_every_variable_is_looked_up():
 
 
 def test_variables_in_order():
-    """The variables of a condition are told in the order of the text."""
+    """The variables of a condition are listed in the order of the text."""
     condition = conditions.parse("not ({{a.b}} == {{c}} or {{d}}) and {{e}} > 1", "1.7")
 
     assert list(conditions.variables(condition)) == ["a.b", "c", "d", "e"]
@@ -165,7 +165,7 @@ _HOSTILE = st.one_of(
 
 @hypothesis.given(_HOSTILE, _HOSTILE)
 def test_a_value_never_changes_the_condition(held, other):
-    """Whatever variables hold, a condition asks just what its text asks."""
+    """A condition is evaluated as it is written, for any values of its variables."""
     values = {"a": held, "b": other}
 
     assert _holds("{{a}} == {{b}}", values=values) is (held == other)
@@ -176,7 +176,7 @@ def test_a_value_never_changes_the_condition(held, other):
 
 @hypothesis.given(st.text(alphabet="{}ab'\" =!<>()andortruefalse0.", max_size=60), st.sampled_from(["1.1", "1.7"]))
 def test_any_text_is_a_condition_or_is_refused(text, version):
-    """No text breaks the parser."""
+    """Any text is either a condition or refused."""
     try:
         condition = conditions.parse(text, version)
     except conditions.ConditionInvalid:

@@ -1,6 +1,4 @@
-"""Tests of the dialect as the rest of the program sees it: beside agents and other recipes, drawn,
-frozen, restarted.
-"""
+"""Tests of the dialect in the program: beside agents and other recipes, drawn, frozen and restarted."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ def _flaws(document, *recipes):
 
 
 def test_it_is_registered():
-    """Recipes of the language are YAML files, and their ids stand in them."""
+    """Recipes of the language are YAML files that contain their ids."""
     dialect = DIALECTS["amplifier"]
 
     assert (dialect.name, dialect.file_suffixes) == ("amplifier", (".yaml", ".yml"))
@@ -37,7 +35,7 @@ def test_it_is_registered():
 
 
 def test_agents_are_there_before_the_first_step():
-    """Each agent that a recipe names must be configured: by id, with a namespace, or by role; wherever it is asked."""
+    """Each agent of a recipe must be configured, wherever it is named: by id, with a namespace, or by role."""
     document = later(
         step("a"),
         step("b", agent="foundation:helper"),
@@ -55,7 +53,7 @@ def test_agents_are_there_before_the_first_step():
 
 
 def test_recipes_that_are_run_are_there():
-    """A recipe that another one runs must exist, get what it needs, and take what it is given."""
+    """A called recipe must exist, and its required and accepted arguments must fit the call."""
     other = parsed(recipe(step(), name="other", context={"target": "", "depth": 1}))
 
     def calling(name, **given):
@@ -71,7 +69,7 @@ def test_recipes_that_are_run_are_there():
 
 
 def test_flaws_are_told_at_once():
-    """What the parser finds comes first; what shows only beside the agents is told of a text that can be read."""
+    """The parser's flaws come first; flaws beside the agents are added for a readable text."""
     assert recipe_harness.DIALECT.flaws("name: x", "x", _library())
     assert [
         flaw.code for flaw in recipe_harness.DIALECT.flaws(json.dumps(recipe(step(agent="x"))), "x", _library())
@@ -79,7 +77,7 @@ def test_flaws_are_told_at_once():
 
 
 def test_what_is_frozen():
-    """A run keeps the agents that its recipe names, under the names that it gives them."""
+    """A run freezes the agents of its recipe, under the names in the recipe."""
     frozen = recipe_harness.DIALECT.freeze(
         parsed(recipe(step("a", agent="foundation:helper"), step("b", agent="aide"))), _library()
     )
@@ -88,7 +86,7 @@ def test_what_is_frozen():
 
 
 def test_the_graph():
-    """Steps, groups and approvals are nodes; conditions and loops stand on the edges that lead to them."""
+    """Steps, groups and approvals are nodes; conditions and loops label the edges that lead to them."""
     document = staged(
         {
             "name": "look",
@@ -134,13 +132,13 @@ def test_the_graph():
 
 
 def test_the_examples():
-    """The three complete recipes of the document, and one with stages and a parallel loop."""
+    """The examples are the three complete recipes of the document, and one with stages and a parallel loop."""
     assert EXAMPLES == ["batch-file-analyzer", "comprehensive-code-review", "conditional-code-review", "staged-review"]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_sound(name):
-    """Its agents are bundled too, so that it can be started in any project."""
+    """The agents of an example are bundled too, so that any project can start it."""
     bundled = roster.load([recipe_harness.ROOT / "recipes" / "agents.json"])
     source = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
 
@@ -164,7 +162,7 @@ TAKEN = {
 
 @pytest.mark.parametrize("name", EXAMPLES)
 async def test_an_example_runs(name):
-    """With agents that answer, an example comes to its end, step by step."""
+    """An example runs step by step to its end, with agents that answer."""
     source = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     run = await ran(source, SAID[name], **({"file_path": "src/auth.py"} if name.startswith("comp") else {}))
 
@@ -187,7 +185,7 @@ REPLIES = {"each[1]": [broke("rate_limited"), "late"], "scan.one": "risk", "rows
 
 
 async def test_a_run_cut_anywhere_ends_the_same():
-    """Behind every prefix of the journal a restart performs only the rest, and comes to the same prompts and ending."""
+    """A restart after any prefix of the journal performs only the rest, with the same prompts and ending."""
     whole = recipe_harness.Run(PARALLEL)
     whole.replies.update(REPLIES)
 

@@ -1,6 +1,4 @@
-"""Any recipe that is valid, with any replies: it comes to an end, tells its failures, and repeats nothing after a
-restart.
-"""
+"""Any valid recipe with any replies: its run ends, reports its failures, and repeats no step after a restart."""
 
 from __future__ import annotations
 
@@ -114,7 +112,7 @@ def _numbered(steps: list[Any], counter: Any) -> list[Any]:
 
 
 def _fitting(document: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a recipe without the fields and steps that are refused, or None if nothing is left."""
+    """Return a recipe without its refused fields and steps, or None if it has no other steps."""
     for _ in range(12):
         found = recipe_harness.told(document)
         if not found:
@@ -169,9 +167,7 @@ def _run(document: Any, said: list[Any]) -> recipe_harness.Run:
     st.lists(_steps, min_size=1, max_size=3), _limits, st.lists(_replies, min_size=1, max_size=5), st.integers(0, 40)
 )
 def test_any_run_ends_and_can_be_cut_anywhere(steps: list[Any], limits: Any, said: list[Any], cut: int) -> None:
-    """No valid recipe parks its run; one cut behind any record ends alike, and a resume asks for
-    nothing that is kept.
-    """
+    """No valid recipe parks its run; a run cut after any record ends alike, and a resume repeats no kept step."""
     document = _fitting(later(*_numbered(steps, itertools.count(1)), context=CONTEXT, **limits))
     hypothesis.assume(document is not None)
 
@@ -182,7 +178,7 @@ def test_any_run_ends_and_can_be_cut_anywhere(steps: list[Any], limits: Any, sai
         recorded = {(line["key"], line["attempt"]) for line in again.lines()}
         assert await again.run() in ENDS, again.error
         assert recorded.isdisjoint(again.stub.asked)
-        # Of branches that go on at once any may be the first to fail.
+        # Any of several parallel branches may be the first to fail.
         if not (whole.manifest["ending"]["failed_steps"] and "'parallel'" in repr(document)):
             assert again.manifest["ending"] == whole.manifest["ending"]
             assert again.manifest["error"] == whole.manifest["error"]

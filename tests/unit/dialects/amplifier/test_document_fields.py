@@ -1,6 +1,4 @@
-"""Every field and constraint of the document: its own examples are valid, and each way to break a constraint is a
-fault.
-"""
+"""Every field and constraint of the document: its examples are valid, and each violation of a constraint is a fault."""
 
 from __future__ import annotations
 
@@ -65,7 +63,7 @@ def _flaws(document: Any) -> list[tuple[str, str]]:
     ],
 )
 def test_a_recipes_field_takes(field: str, value: Any) -> None:
-    """What the document allows of a field of a recipe is valid."""
+    """Every value that the document allows in a recipe's field is valid."""
     assert _flaws(recipe(step()) | {field: value}) == []
 
 
@@ -90,7 +88,7 @@ def test_a_recipes_field_takes(field: str, value: Any) -> None:
     ],
 )
 def test_a_recipes_field_refuses(field: str, value: Any, code: str) -> None:
-    """What breaks a type or constraint of a recipe's field is one fault, at that field."""
+    """A violation of a type or constraint of a recipe's field is one fault, at that field."""
     assert _flaws(recipe(step()) | {field: value}) == [(f"$.{field}", code)]
 
 
@@ -135,7 +133,7 @@ def test_a_recipes_field_is_optional(field: str) -> None:
     ],
 )
 def test_a_steps_field_takes(field: str, value: Any) -> None:
-    """What the document allows of a field of a step is valid."""
+    """Every value that the document allows in a step's field is valid."""
     assert _flaws(recipe(step("before"), step() | {field: value}, context=CONTEXT)) == []
 
 
@@ -172,7 +170,7 @@ def test_a_steps_field_takes(field: str, value: Any) -> None:
     ],
 )
 def test_a_steps_field_refuses(field: str, value: Any, code: str) -> None:
-    """What breaks a type or constraint of a step's field is a fault at that field, and nothing else is told."""
+    """A violation of a type or constraint of a step's field is one fault, at that field."""
     found = _flaws(recipe(step("before"), step() | {field: value}, context=CONTEXT))
 
     assert found[0][1] == code
@@ -198,7 +196,7 @@ def test_a_steps_field_refuses(field: str, value: Any, code: str) -> None:
     ],
 )
 def test_conditions_of_the_document(condition: str) -> None:
-    """Every condition that the document shows is valid in both versions."""
+    """Every condition in the document is valid in both versions."""
     assert _flaws(recipe(step(condition=condition), context=CONTEXT)) == []
     assert _flaws(later(step(condition=condition), context=CONTEXT)) == []
 
@@ -215,7 +213,7 @@ def test_conditions_of_the_document(condition: str) -> None:
     ],
 )
 def test_deferred_operators(condition: str) -> None:
-    """An operator that the document defers needs the later version, and the fault says so."""
+    """An operator that the document defers needs the later version, which the message names."""
     (found,) = recipe_harness.told(recipe(step(condition=condition), context=CONTEXT))
 
     assert (found.path, found.code) == ("$.steps[0].condition", "invalid_condition")
@@ -227,7 +225,7 @@ def test_deferred_operators(condition: str) -> None:
     "condition", ["{{a.contains('x')}} == 'true'", "{{a}}.startswith('x')", "{{a}}.endswith('x') == 'true'"]
 )
 def test_functions_of_texts_do_not_exist(condition: str) -> None:
-    """Functions of texts, which nobody has built, are faults in every version."""
+    """Functions of texts, which are not implemented, are faults in every version."""
     for made in (recipe, later):
         assert _flaws(made(step(condition=condition), context=CONTEXT)) == [
             ("$.steps[0].condition", "invalid_condition")
@@ -252,7 +250,7 @@ def test_functions_of_texts_do_not_exist(condition: str) -> None:
     ],
 )
 def test_a_loop_takes(fields: dict[str, Any]) -> None:
-    """What the document allows of a loop is valid."""
+    """Every value that the document allows in a loop is valid."""
     assert _flaws(recipe(step(**({"foreach": "{{files}}"} | fields)), context=CONTEXT)) == []
 
 
@@ -273,7 +271,7 @@ def test_a_loop_takes(fields: dict[str, Any]) -> None:
     ],
 )
 def test_a_loop_refuses(fields: dict[str, Any], path: str, code: str) -> None:
-    """What breaks a constraint of a loop is a fault at its field, and nothing else is told."""
+    """A violation of a loop's constraint is one fault, at its field."""
     found = _flaws(recipe(step(**({"foreach": "{{files}}"} | fields)), context=CONTEXT))
 
     assert found[0] == (f"$.steps[0].{path}", code)
@@ -291,7 +289,7 @@ def test_a_loop_refuses(fields: dict[str, Any], path: str, code: str) -> None:
     ],
 )
 def test_deferred_fields_of_loops(field: str, value: Any) -> None:
-    """A field that the document defers is valid in the later version and told with it in the first."""
+    """A field that the document defers is valid in the later version; in the first one a fault names that version."""
     looped = step(foreach="{{files}}", **{field: value})
 
     assert _flaws(later(looped, context=CONTEXT)) == []
@@ -299,7 +297,7 @@ def test_deferred_fields_of_loops(field: str, value: Any) -> None:
 
 
 def test_the_future_parallel_step() -> None:
-    """The parallel step that the document shows for the future is valid in the later version, and only there."""
+    """The document's future parallel step is valid in the later version only."""
     group = {
         "id": "parallel-analysis",
         "parallel": True,
@@ -314,7 +312,7 @@ def test_the_future_parallel_step() -> None:
 
 
 def test_the_dependencies_of_the_document() -> None:
-    """A summary can depend on the analyses before it, which its prompt names."""
+    """A summary can depend on the earlier analyses that its prompt names."""
     document = recipe(
         step("analyze-security", output="security_report"),
         step("analyze-performance", output="performance_report"),
@@ -329,7 +327,7 @@ def test_the_dependencies_of_the_document() -> None:
 
 
 def test_circular_dependencies() -> None:
-    """Of two steps that depend on one another the first is told, since the second comes after it."""
+    """Of two steps that depend on one another the first is reported, since the second comes after it."""
     document = recipe(step("one", depends_on=["two"]), step("two", depends_on=["one"]))
 
     assert _flaws(document) == [("$.steps[0].depends_on[0]", "later_dependency")]

@@ -1,4 +1,4 @@
-"""Recipes, replies and restarts that mean harm, or are only odd: none parks a run, loses a value or hides a failure."""
+"""Malicious or odd recipes, replies and restarts: none parks a run, loses a value or hides a failure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.engine import logs
     ],
 )
 async def test_no_step_takes_the_key_of_a_condition(looped: dict[str, Any], name: str) -> None:
-    """A step may be called as a field is: what cannot be decided there fails the run under a key of its own."""
+    """A step may have the name of a field: a condition that cannot be decided fails the run under its own key."""
     document = later(
         {"id": "each", **looped, "substeps": [step(name, output="o")]}, context={"l": ["a"], "w": "x", "o": {"n": 1}}
     )
@@ -47,7 +47,7 @@ def _nested(depth: int, **more: Any) -> dict[str, Any]:
 
 
 async def test_keys_have_a_length() -> None:
-    """Steps inside of one another whose keys would be too long are a fault of the recipe; what is not refused runs."""
+    """Nested steps whose keys would be too long are a fault of the recipe; every accepted recipe runs."""
     deepest = later(_nested(4))
     run = await ran(deepest)
     looped = {"foreach": "{{l}}", "max_iterations": 100_000}
@@ -61,7 +61,7 @@ async def test_keys_have_a_length() -> None:
 
 
 async def test_inner_loops_have_long_keys_too() -> None:
-    """Positions of loops inside of one another count."""
+    """The positions of inner loops count towards the length of a key."""
     many = {"foreach": "{{l}}", "max_iterations": 100_000}
     inner: dict[str, Any] = many
     for _ in range(45):
@@ -90,7 +90,7 @@ async def test_inner_loops_have_long_keys_too() -> None:
     ],
 )
 def test_settings_that_cannot_be(config: dict[str, Any], path: str) -> None:
-    """A setting that is understood has a form, so that no agent is asked with one that it cannot have."""
+    """A setting of the wrong form is a fault, so that no agent is asked with it."""
     assert {place for place, _ in flaws(recipe(step(agent_config=config)))} == {f"$.steps[0].agent_config.{path}"}
 
 
@@ -117,14 +117,14 @@ def test_settings_that_cannot_be(config: dict[str, Any], path: str) -> None:
     ],
 )
 def test_where_bash_would_evaluate(command: str, faulty: bool) -> None:
-    """A variable is refused where bash executes what a value hides, and not where it is a word like any other."""
+    """A variable is refused where bash would evaluate its value, and accepted where it is an ordinary word."""
     found = flaws(later({"id": "a", "type": "bash", "command": command}, context={"n": "1"}))
 
     assert found == ({("$.steps[0].command", "evaluated_variable")} if faulty else set())
 
 
 async def test_skipping_the_rest_loses_nothing() -> None:
-    """What a step had set before it failed is kept, as with `continue`, and can be the result of the run."""
+    """The output that a step set before its failure is kept, as with `continue`, and can be the run's result."""
     looped = step("each", foreach="{{l}}", output="x", on_error="skip_remaining")
     group = {"id": "g", "substeps": [step("a", output="y"), step("b", on_error="skip_remaining")]}
     after_loop = await ran(
@@ -138,7 +138,7 @@ async def test_skipping_the_rest_loses_nothing() -> None:
 
 
 async def test_a_failed_iteration_does_not_end_the_loop() -> None:
-    """Where the others go on, a condition that ends the loop is looked at after iterations that have a result."""
+    """With `continue_on_error`, the condition that ends a loop is evaluated only after iterations with a result."""
     run = await ran(
         later(
             step(
@@ -161,7 +161,7 @@ async def test_a_failed_iteration_does_not_end_the_loop() -> None:
 
 
 def test_the_result_of_a_recipe_is_all_that_counts() -> None:
-    """A long variable beside it does not hinder a recipe from handing over its `final_output`."""
+    """A long variable does not keep a recipe from returning its `final_output`."""
     blob = records.BlobRef(sha256="0" * 64, size_bytes=100_000, text=True).to_json()
     slots = {"report": {"text": None, "blob": blob}, "final_output": {"text": '{"n": 1}', "blob": None}}
 
@@ -171,7 +171,7 @@ def test_the_result_of_a_recipe_is_all_that_counts() -> None:
 
 
 def test_a_recipe_that_runs_itself_is_checked() -> None:
-    """It gets what it needs and nothing else, like any other one."""
+    """A recipe that calls itself is checked for missing and unknown arguments, like any other."""
     calling = {"id": "a", "type": "recipe", "recipe": "small", "context": {"dept": 1}}
     found = recipe_harness.DIALECT.check(parsed(later(calling, context={"depth": ""})), library.Library())
 
@@ -185,7 +185,7 @@ def test_a_recipe_that_runs_itself_is_checked() -> None:
 
 
 class _Opening(asyncio.Event):
-    """Let another step go as soon as this one is performed."""
+    """Release another step as soon as this one is performed."""
 
     def __init__(self, other: asyncio.Event) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ async def _send_on(made: recipe_harness.Run, key: str) -> None:
 
 
 async def test_an_earlier_iteration_can_be_gone_back_to() -> None:
-    """A resume from one of several iterations that go on two at a time asks for it alone, and keeps those beside it."""
+    """A resume from one of several parallel iterations repeats only that one, and keeps those beside it."""
     made = recipe_harness.Run(
         later(
             step("each", foreach="{{l}}", parallel=2, collect="all"),
@@ -227,7 +227,7 @@ async def test_an_earlier_iteration_can_be_gone_back_to() -> None:
 
 
 async def test_pauses_do_not_depend_on_who_came_first() -> None:
-    """Which prompts wait for `min_delay_ms` is fixed by the recipe, so that one branch can be gone back to alone."""
+    """The recipe decides which prompts wait for `min_delay_ms`, so that one branch alone can be repeated."""
 
     def branch(name: str) -> dict[str, Any]:
         return {"id": name, "substeps": [{"id": f"look-{name}", "type": "bash", "command": "ls"}, step(f"ask-{name}")]}

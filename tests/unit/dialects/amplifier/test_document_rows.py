@@ -1,4 +1,4 @@
-"""The map of the document's rows leads to tests that there are."""
+"""The map of the document's rows leads to existing tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _tests(module: str) -> frozenset[str]:
 
 @pytest.mark.parametrize("section", document_rows.ROWS)
 def test_each_row_has_its_test(section: str) -> None:
-    """Every row of a section names a module, and a test in it."""
+    """Every row of a section names a module and a test in it."""
     rows = document_rows.ROWS[section]
 
     assert [row for row, (module, name) in rows.items() if name not in _tests(module)] == []

@@ -1,6 +1,4 @@
-"""What the document says of runs: variables, conditions, loops, failures and restarts, row by row, with a table of
-agents.
-"""
+"""The document's rules for runs: variables, conditions, loops, failures and restarts, with a table of agents."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ from tests.unit.dialects.amplifier.recipe_harness import broke, later, ran, reci
     ],
 )
 async def test_variable_sources(steps: list[Any], context: dict[str, Any], expected: str) -> None:
-    """A variable comes from the outputs of steps before the context, and outlasts the steps between."""
+    """Outputs of earlier steps override the context, and last beyond the steps between."""
     run = await ran(recipe(*steps, step("last", prompt="<{{x}}>"), context=context))
 
     assert run.prompt("last") == f"<{expected}>"
@@ -48,7 +46,7 @@ async def test_a_step_without_output_sets_nothing() -> None:
 
 
 async def test_step_index_counts_every_step() -> None:
-    """Positions count from 0 in the order of the file, skipped steps and loops as one each."""
+    """Positions count from 0 in the order of the file; a skipped step or a loop counts as one."""
     run = await ran(
         recipe(
             step("first", prompt="{{step.index}} {{step.id}}"),
@@ -63,7 +61,7 @@ async def test_step_index_counts_every_step() -> None:
 
 
 async def test_results_outlast_a_restart() -> None:
-    """What steps stored is there after the run was sent on, without any of them being asked again."""
+    """Stored results survive a resume, and their steps are not performed again."""
     document = recipe(step("a", output="x"), step("b", output="y"), step("c", prompt="{{x}} {{y}}", output="z"))
     run = await ran(document, {"a": '{"n": 1}', "c": broke()})
     run.replies.clear()
@@ -89,14 +87,14 @@ async def test_results_outlast_a_restart() -> None:
     ],
 )
 async def test_what_a_condition_compares(held: Any, taken: bool) -> None:
-    """Values are compared as text, those that are no text as JSON, without any further likeness."""
+    """Values are compared as text, and others as JSON, without any conversion."""
     run = await ran(recipe(step("a", condition="{{x}} == 'true'"), step("b"), context={"x": held}))
 
     assert run.statuses() == {"a": "done" if taken else "skipped", "b": "done"}
 
 
 async def test_a_skipped_step_leaves_its_output_undefined() -> None:
-    """A step that names it in a condition fails the run, one that names it in a prompt fails itself."""
+    """A condition that names a skipped step's output fails the run, and a prompt that names it fails its step."""
     skipped = step("skipped", condition="{{x}} == 'q'", output="y")
     asked = await ran(recipe(skipped, step("b", prompt="{{y}}", on_error="continue"), step("c"), context={"x": "z"}))
     decided = await ran(recipe(skipped, step("b", condition="{{y}} != ''", on_error="continue"), context={"x": "z"}))
@@ -106,7 +104,7 @@ async def test_a_skipped_step_leaves_its_output_undefined() -> None:
 
 
 async def test_a_skipped_step_leaves_the_context_as_it_was() -> None:
-    """A variable that the context has keeps its value when the step that would set it is skipped."""
+    """A variable of the context keeps its value when the step that would set it is skipped."""
     run = await ran(
         recipe(
             step("a", condition="{{x}} == 'q'", output="fixes"),
@@ -119,7 +117,7 @@ async def test_a_skipped_step_leaves_the_context_as_it_was() -> None:
 
 
 async def test_skipped_steps_are_tracked() -> None:
-    """The session's state tells every skipped step with its reason and its condition, in order."""
+    """The session's state lists every skipped step with its reason and its condition, in order."""
     condition = "{{severity}} == 'critical'"
     run = await ran(
         recipe(
@@ -145,7 +143,7 @@ async def test_skipped_steps_are_tracked() -> None:
 
 
 async def test_the_loop_variable_ends_with_the_loop() -> None:
-    """After the loop its variable is what it was in the context, though `output` of the last iteration stays."""
+    """After the loop its variable has its value of the context again; `output` of the last iteration stays."""
     run = await ran(
         recipe(
             step("each", foreach="{{files}}", prompt="{{file}}", output="result", collect="all", **{"as": "file"}),
@@ -158,7 +156,7 @@ async def test_the_loop_variable_ends_with_the_loop() -> None:
 
 
 async def test_an_iteration_sees_the_result_of_the_one_before() -> None:
-    """`output` is set by each iteration, so that the next one is told of it."""
+    """Each iteration sets `output`, and the prompt of the next one can contain it."""
     run = await ran(
         recipe(
             step("each", foreach="{{files}}", prompt="{{item}} after {{last}}", output="last"),
@@ -170,7 +168,7 @@ async def test_an_iteration_sees_the_result_of_the_one_before() -> None:
 
 
 async def test_changes_of_the_list_do_not_change_the_loop() -> None:
-    """The list is looked up once: a step that overwrites the variable it goes through still goes through all of it."""
+    """The list is evaluated once: a step that overwrites its variable still processes the whole list."""
     run = await ran(
         recipe(
             step("each", foreach="{{files}}", prompt="{{item}}", output="files"),
@@ -183,7 +181,7 @@ async def test_changes_of_the_list_do_not_change_the_loop() -> None:
 
 
 async def test_a_false_condition_skips_even_what_is_no_list() -> None:
-    """Beside a condition that does not hold the list is not looked at, and nothing is collected."""
+    """If the condition is false, the list is not evaluated, and no result is collected."""
     run = await ran(
         recipe(
             step("each", condition="{{wanted}} == 'true'", foreach="{{files}}", collect="all"),
@@ -196,7 +194,7 @@ async def test_a_false_condition_skips_even_what_is_no_list() -> None:
 
 
 async def test_an_iteration_may_name_what_is_missing() -> None:
-    """An item without the part that the prompt names fails the run there, with the variables that there are."""
+    """An item without the part that the prompt names fails the run there, and the error lists the variables."""
     run = await ran(
         recipe(
             step("each", foreach="{{rows}}", prompt="{{item.name}}"), context={"rows": [{"name": "x"}, {"other": "y"}]}
@@ -211,7 +209,7 @@ async def test_an_iteration_may_name_what_is_missing() -> None:
 
 
 async def test_each_retry_is_logged() -> None:
-    """Every further try is told with its attempt, the error before it, and when it begins."""
+    """Every retry is reported with its attempt, the earlier error, and its start time."""
     retry = {"max_attempts": 3, "initial_delay": 10}
     run = await ran(recipe(step("a", retry=retry)), {"a": [broke("rate_limited"), broke("agent_timeout"), "fine"]})
     told = [event.data for event in run.disk.events if event.type == "step.retrying"]
@@ -222,7 +220,7 @@ async def test_each_retry_is_logged() -> None:
 
 
 async def test_a_time_out_can_be_sent_on() -> None:
-    """A step that was not answered in time fails the run with that error; a resume tries it again."""
+    """A step that times out fails the run with that error, and a resume tries it again."""
     late = broke("agent_timeout", "The agent did not answer within 300 seconds.")
     run = await ran(recipe(step("a"), step("b", timeout=300)), {"b": late})
 
@@ -236,7 +234,7 @@ async def test_a_time_out_can_be_sent_on() -> None:
 
 
 async def test_retries_come_before_on_error() -> None:
-    """`on_error` is about the last try only."""
+    """`on_error` applies to the last attempt only."""
     run = await ran(
         recipe(step("a", on_error="continue", retry={"max_attempts": 2}), step("b")),
         {"a": [broke("rate_limited"), "fine"]},
@@ -255,7 +253,7 @@ async def test_retries_come_before_on_error() -> None:
 )
 @pytest.mark.parametrize("within", ["step", "loop", "sub-step", "parallel sub-step"])
 async def test_on_error(on_error: str, status: str, reason: str, taken: list[str], within: str) -> None:
-    """Each way of going on means the same for a step, a loop and a step inside of another; no failure is a success."""
+    """Each value of `on_error` works alike for a step, a loop and a nested step; no failure counts as a success."""
     failing: dict[str, Any] = step("a", on_error=on_error)
     match within:
         case "loop":
@@ -273,9 +271,7 @@ async def test_on_error(on_error: str, status: str, reason: str, taken: list[str
 
 
 async def test_a_continued_failure_is_told_with_what_came_of_it() -> None:
-    """A reply that is not what the step asks for is a failure too: its line is done, its step is named among the
-    failed.
-    """
+    """A reply of the wrong form counts as a failure: its line is done, but its step is among the failed ones."""
     run = await ran(
         later(step("a", parse_json=True, on_error="continue", output="x"), step("b")), {"a": "no data at all"}
     )
@@ -288,9 +284,7 @@ async def test_a_continued_failure_is_told_with_what_came_of_it() -> None:
 
 
 async def test_the_merge_of_the_document() -> None:
-    """Of the settings that a step gives those count that it names; a tool or temperature that
-    nobody can set is told.
-    """
+    """A step's setting overrides the agent's; a tool or temperature that cannot be set is reported."""
     config = {
         "providers": [{"module": "provider-anthropic", "config": {"temperature": 0.8, "model": "claude-opus-4"}}],
         "tools": [{"module": "tool-web-search"}],
@@ -334,7 +328,7 @@ FAILURES = {
 
 
 async def test_parallel_failures_replay_alike() -> None:
-    """Behind every prefix of a journal in which iterations fail side by side, the run comes to the same ending."""
+    """After any prefix of a journal with parallel failing iterations, the run reaches the same ending."""
     whole = recipe_harness.Run(FAILING)
     whole.replies.update(FAILURES)
 
@@ -352,9 +346,7 @@ async def test_parallel_failures_replay_alike() -> None:
 
 
 async def test_a_resume_asks_only_for_what_failed_the_run() -> None:
-    """After parallel failures that were gone past, a resume asks for the step that ended the run
-    and for nothing else.
-    """
+    """After parallel failures that were passed over, a resume repeats only the step that ended the run."""
     run = recipe_harness.Run(FAILING)
     run.replies.update(FAILURES)
     await run.run()
@@ -421,7 +413,7 @@ BRANCHES: dict[str, tuple[Any, int]] = {
 
 
 class _Held(dict[str, asyncio.Event]):
-    """Hold every step for ever, and count those that are held."""
+    """Hold every step, and count the held ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -437,9 +429,7 @@ class _Held(dict[str, asyncio.Event]):
 
 @pytest.mark.parametrize("name", BRANCHES)
 async def test_a_cancel_reaches_every_branch(name: str) -> None:
-    """A cancel ends every agent that is being asked, begins nothing more, and the run is cancelled
-    whatever may fail.
-    """
+    """A cancel ends every agent call, begins no other, and cancels the run despite any failures."""
     branches, width = BRANCHES[name]
     made = recipe_harness.Run(later(branches, step("after"), context={"l": [1, 2, 3]}))
     made.stub.held = held = _Held()
@@ -481,9 +471,7 @@ _VALUES = st.recursive(
 @hypothesis.settings(max_examples=examples(30), deadline=None)
 @hypothesis.given(st.lists(_VALUES, min_size=1, max_size=3), st.sampled_from([False, True]))
 def test_an_item_changes_neither_conditions_nor_prompts(items: list[Any], parallel: bool) -> None:
-    """Whatever items, keys and replies hold, each stands once in its prompt, and conditions decide
-    by equality alone.
-    """
+    """Any item, key or reply is in its prompt once, and conditions compare it as a whole."""
     group = {
         "id": "each",
         "foreach": "{{items}}",

@@ -1,4 +1,4 @@
-"""Tests of the driver: steps, variables, conditions, failures and what is shown of a run."""
+"""Tests of the driver: steps, variables, conditions, failures and the state of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG = "long text " * 8_000
 
 
 async def test_steps_in_order():
-    """Steps are taken in the order of the file; what one sets, later ones are told."""
+    """Steps run in the order of the file, and later prompts contain the outputs of earlier steps."""
     run = await ran(
         recipe(
             step("a", prompt="Look at {{file}}.", output="seen"),
@@ -38,9 +38,7 @@ async def test_steps_in_order():
 
 
 async def test_secrets_reach_commands():
-    """A command gets the secrets that the recipe and its own step name; the recipe tells which those are, texts
-    included.
-    """
+    """A command gets only the secrets that the recipe and its step name, also as texts."""
     one = {"type": "bash", "command": "true", "secrets": ["B", "A"], "env": {"B": "text", "C": "plain"}}
     document = later(step("one", **one), step("two", type="bash", command="true"), secrets=["A"])
     run = await ran(document, {"one": printed(""), "two": printed("")})
@@ -64,14 +62,14 @@ async def test_secrets_reach_commands():
     ],
 )
 async def test_reserved_variables(name, expected):
-    """Each reserved variable of the document has its value in every step."""
+    """Each reserved variable of the document has a value in every step."""
     run = await ran(recipe(step("first"), step("second", prompt=f"<{{{{{name}}}}}>")))
 
     assert run.prompt("second") == f"<{expected}>"
 
 
 async def test_step_outputs_come_before_the_context():
-    """A variable of the context holds until a step sets it; arguments come before the context."""
+    """A variable of the context is valid until a step sets it; arguments override the context."""
     document = recipe(step("a", prompt="{{x}}"), step("b", output="x"), step("c", prompt="{{x}}"), context={"x": "old"})
     run = await ran(document, {"b": "new"})
     other = await ran(document, {"b": "new"}, x="given")
@@ -81,7 +79,7 @@ async def test_step_outputs_come_before_the_context():
 
 
 async def test_replies_that_are_json_are_data():
-    """Dots lead into a reply that is JSON, to any depth."""
+    """Dots lead into a JSON reply, to any depth."""
     said = '```json\n{"severity": "high", "issues": [{"at": {"line": 3}}]}\n```'
     run = await ran(
         recipe(step("a", output="found"), step("b", prompt="{{found.severity}} in line {{found.issues.0.at.line}}")),
@@ -93,7 +91,7 @@ async def test_replies_that_are_json_are_data():
 
 
 async def test_replies_are_read_as_the_step_says():
-    """`parse_json: true` finds JSON among words and fails without any; `false` leaves even JSON a text."""
+    """`parse_json: true` finds JSON among words and fails without any; `false` leaves even JSON as text."""
     document = later(
         step("a", output="x", parse_json=True),
         step("b", output="y", parse_json=False),
@@ -110,9 +108,7 @@ async def test_replies_are_read_as_the_step_says():
 
 
 async def test_replies_that_must_fit():
-    """With `reply_schema` the agent is told of it, and a reply that does not fit fails the step; a
-    resume asks again.
-    """
+    """With `reply_schema` the agent gets the schema; a reply that does not fit fails the step; a resume asks again."""
     schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
     run = await ran(
         later(step("a", reply_schema=schema, output="x"), step("b", prompt="{{x.n}}")), {"a": '{"n": "many"}'}
@@ -127,7 +123,7 @@ async def test_replies_that_must_fit():
 
 
 async def test_long_replies_are_not_copied():
-    """A prompt names a long reply by its blob."""
+    """A prompt refers to a long reply by its blob."""
     run = await ran(recipe(step("a", output="x"), step("b", prompt="See {{x}}!")), {"a": LONG})
     call = run.stub.operations["b"]
 
@@ -137,7 +133,7 @@ async def test_long_replies_are_not_copied():
 
 
 async def test_an_undefined_variable_fails_the_step():
-    """The error names the variable and what there is; with the variable given, the run can be sent on from there."""
+    """The error names the variable and the known ones; with the variable given, the run can be resumed there."""
     run = await ran(
         recipe(
             step("a", output="analysis"),
@@ -160,7 +156,7 @@ async def test_an_undefined_variable_fails_the_step():
 
 @pytest.mark.parametrize(("severity", "taken"), [("critical", True), ("low", False)])
 async def test_conditions_that_hold_and_do_not(severity, taken):
-    """A step whose condition holds is taken; otherwise it is skipped, and the next one follows."""
+    """A step whose condition is true runs; otherwise it is skipped, and the next one follows."""
     condition = "{{severity}} == 'critical'"
     run = await ran(
         recipe(step("fix", condition=condition), step("report"), context={"severity": ""}), severity=severity
@@ -173,7 +169,7 @@ async def test_conditions_that_hold_and_do_not(severity, taken):
 
 
 async def test_an_undefined_variable_in_a_condition_fails_the_run():
-    """The message is the document's, whatever `on_error` says; nothing after it is taken."""
+    """The message is the document's, for any value of `on_error`; no later step runs."""
     run = await ran(
         recipe(
             step("a", condition="{{severity}} == 'high'", output="missing"),
@@ -191,7 +187,7 @@ async def test_an_undefined_variable_in_a_condition_fails_the_run():
 
 
 async def test_a_condition_that_cannot_be_decided_fails_the_run():
-    """An order between words is an error of the recipe."""
+    """A comparison of the order of words is an error of the recipe."""
     run = await ran(later(step("a", condition="{{n}} > 3"), context={"n": "many"}))
 
     assert (run.error["code"], run.error["key"]) == ("undecidable_condition", "a")
@@ -201,7 +197,7 @@ async def test_a_condition_that_cannot_be_decided_fails_the_run():
 
 
 async def test_a_failed_step_ends_the_run():
-    """Without `on_error` the first failure stops the recipe; a resume repeats that step alone."""
+    """Without `on_error` the first failure ends the run; a resume repeats that step alone."""
     run = await ran(recipe(step("a"), step("b", output="x"), step("c", prompt="{{x}}")), {"b": broke()})
 
     assert (run.manifest["status"], run.error["code"], run.error["key"]) == ("failed", "agent_error", "b")
@@ -212,7 +208,7 @@ async def test_a_failed_step_ends_the_run():
 
 
 async def test_continue_goes_on():
-    """With `continue` the next step follows, the run is done in part, and what failed is named."""
+    """With `continue` the next step follows, and the run is done in part and names the failed step."""
     run = await ran(recipe(step("a", on_error="continue", output="x"), step("b")), {"a": broke()})
 
     assert run.statuses() == {"a": "failed", "b": "done"}
@@ -221,7 +217,7 @@ async def test_continue_goes_on():
 
 
 async def test_skip_remaining_ends_the_run_well():
-    """With `skip_remaining` no further step is taken, and the run is done in part."""
+    """With `skip_remaining` no further step runs, and the run is done in part."""
     run = await ran(recipe(step("a"), step("b", on_error="skip_remaining"), step("c"), step("d")), {"b": broke()})
 
     assert run.statuses() == {"a": "done", "b": "failed", "c": "skipped", "d": "skipped"}
@@ -246,7 +242,7 @@ async def test_skip_remaining_ends_the_run_well():
     ],
 )
 async def test_delays_of_retries(retry, delays):
-    """Delays double, or grow by their first length, up to the longest; three tries by default."""
+    """Delays double, or grow by the first one, up to the longest; the default is three attempts."""
     run = await ran(recipe(step("a", retry=retry)), {"a": broke("rate_limited")})
 
     assert run.manifest["status"] == "failed"
@@ -258,7 +254,7 @@ async def test_delays_of_retries(retry, delays):
     "code", ["rate_limited", "agent_timeout", "agent_idle", "backend_unavailable", "model_crashed"]
 )
 async def test_errors_that_pass_are_retried(code):
-    """Network, time and rate limits are worth another try; the driver sees the last one only."""
+    """Errors of network, time and rate limits are retried; the driver sees only the last one."""
     run = await ran(recipe(step("a", retry={}, output="x")), {"a": [broke(code), "fine"]})
 
     assert (run.manifest["status"], run.slots) == ("done", {"x": "fine"})
@@ -276,7 +272,7 @@ async def test_other_errors_are_not_retried(code):
 
 @pytest.mark.parametrize(("given", "expected"), [({}, 600), ({"timeout": 300}, 300)])
 async def test_time_outs(given, expected):
-    """Each try has the step's time-out, ten minutes by default."""
+    """Each attempt has the step's time-out, by default ten minutes."""
     run = await ran(recipe(step("a", **given)))
 
     assert run.stub.operations["a"].timeout_seconds == expected
@@ -286,7 +282,7 @@ async def test_time_outs(given, expected):
 
 
 async def test_how_an_agent_is_asked():
-    """Mode, settings and preferences of a step change how its agent is asked; what nobody understands is told."""
+    """Mode, settings and preferences of a step change the agent's call; an unknown setting is reported."""
     run = await ran(
         later(
             step("a", mode="ANALYZE"),
@@ -305,7 +301,7 @@ async def test_how_an_agent_is_asked():
 
 
 async def test_preferences_are_tried_in_order():
-    """A backend that cannot be reached is passed over; one that answered badly is not."""
+    """A backend that cannot be reached is skipped; one that gave a bad answer is not."""
     preferred = [{"provider": "one"}, {"provider": "two", "model": "m"}, {"provider": "three"}]
     document = later(step("a", provider_preferences=preferred, output="x"))
     run = await ran(document, {"a": broke("unknown_backend"), "a.preference2": "second"})
@@ -322,7 +318,7 @@ async def test_preferences_are_tried_in_order():
 
 
 async def test_rate_limiting():
-    """Prompts are paced, and those that were refused as too many are tried again."""
+    """Prompts are delayed, and those refused for their rate are tried again."""
     limits = {"min_delay_ms": 1500, "backoff": {"initial_delay_ms": 500, "multiplier": 3, "max_attempts": 3}}
     run = await ran(
         later(step("a"), step("b", output="x"), rate_limiting=limits), {"b": [broke("rate_limited")] * 2 + ["fine"]}
@@ -338,7 +334,7 @@ async def test_rate_limiting():
 
 
 async def test_commands():
-    """A command's output is its result; values reach bash as variables, never as code."""
+    """A command's output is its result; bash gets values as variables, never as code."""
     made = {"id": "a", "type": "bash", "command": 'grep "{{what}}" {{what}} {{n.x}}', "env": {"OUT": "<{{what}}>"}}
     run = await ran(
         later(
@@ -358,7 +354,7 @@ async def test_commands():
 
 
 async def test_exit_codes():
-    """An exit code fails the step, unless it is asked for; then conditions can look at it."""
+    """An exit code fails the step unless the recipe asks for it; then conditions can use it."""
     failing = records.Result(
         status=StepState.FAILED, output=printed("", 3), error=records.StepError(code="exit_code", message="code 3")
     )
@@ -374,7 +370,7 @@ async def test_exit_codes():
 
 
 async def test_commands_are_retried():
-    """Nothing tells why a command failed, so every exit code and a time-out are worth another try."""
+    """The reason for a command's failure is unknown, so every exit code and a time-out are retried."""
     failing = records.Result(
         status=StepState.FAILED, output=printed("", 3), error=records.StepError(code="exit_code", message="code 3")
     )
@@ -401,7 +397,7 @@ def _ended(slots, status="done", partial=False):
 
 
 async def test_recipes_get_what_they_are_given_and_nothing_else():
-    """A sub-recipe gets its `context` alone; its variables, or its `final_output`, are the step's result."""
+    """A sub-recipe gets only its `context`; its variables, or its `final_output`, are the step's result."""
     document = later(CHILD, step("b", prompt="{{x}}"), context={"file": "f.py", "files": ["a", "b"], "secret": "s"})
     run = await ran(document, {"a": _ended({"report": "fine", "data": '{"n": 1}'})})
     final = await ran(document, {"a": _ended({"report": "fine", "final_output": '{"n": 2}'})})
@@ -413,7 +409,7 @@ async def test_recipes_get_what_they_are_given_and_nothing_else():
 
 
 async def test_recipes_that_fail_and_that_are_partial():
-    """A sub-recipe that failed fails the step; one that is done in part makes the run so."""
+    """A failed sub-recipe fails its step; one that is done in part makes the run partial."""
     document = later(CHILD, context={"file": "f", "files": []})
     failing = records.Result(
         status=StepState.FAILED, output=_ended({}, "failed"), error=records.StepError(code="child_failed", message="no")
@@ -426,7 +422,7 @@ async def test_recipes_that_fail_and_that_are_partial():
 
 
 async def test_recursion_has_limits():
-    """A run deep below others starts none, and a run takes no more steps than allowed."""
+    """A run too deep below others starts none, and a run makes no more steps than allowed."""
     deep = recipe_harness.Run(later(CHILD, context={"file": "f", "files": []}, recursion={"max_depth": 2}), depth=2)
     await deep.run()
     looped = step("a", foreach="{{l}}")
@@ -450,7 +446,7 @@ STAGED = staged(
 
 
 async def test_an_approval_lets_the_flow_go_on():
-    """After the stage a person is asked; the answer's message can be named by later steps."""
+    """A person is asked after the stage; later steps can name the answer's message."""
     run = await ran(
         STAGED, {"a": "plan", "approval:look": {"decision": "approve", "message": "be quick", "by_default": False}}
     )
@@ -469,7 +465,7 @@ async def test_an_approval_lets_the_flow_go_on():
 
 @pytest.mark.parametrize("by_default", [True, False])
 async def test_a_denial_is_final(by_default):
-    """A denied approval fails the run; sent on again and again, it fails again, and no later step is ever taken."""
+    """A denied approval fails the run; each resume fails again, and no later step ever runs."""
     denial = {"decision": "deny", "message": "no", "by_default": by_default}
     run = await ran(STAGED, {"approval:look": denial})
 
@@ -481,7 +477,7 @@ async def test_a_denial_is_final(by_default):
 
 
 async def test_where_approvals_stand():
-    """An approval may stand before its stage, wait for ever, approve by default, or be switched off."""
+    """An approval may come before its stage, wait for ever, approve by default, or be switched off."""
     run = await ran(
         staged(
             {"name": "one", "steps": [step("a")], "approval": _approval(prompt="1?", when="before")},
@@ -498,7 +494,7 @@ async def test_where_approvals_stand():
 
 
 async def test_skip_remaining_asks_nobody():
-    """What is skipped needs no approval."""
+    """Skipped steps need no approval."""
     run = await ran(
         staged(
             {"name": "one", "steps": [step("a", on_error="skip_remaining")], "approval": _approval(prompt="1?")},
@@ -511,7 +507,7 @@ async def test_skip_remaining_asks_nobody():
 
 
 async def test_final_output():
-    """The result of a run is the variable that the recipe names."""
+    """The result of a run is the variable named by the recipe."""
     run = await ran(later(step("a", output="x"), step("b", output="y"), final_output="x"), {"a": "result"})
 
     assert run.slots["final_output"] == "result"
@@ -529,9 +525,7 @@ _HOSTILE = st.one_of(
 @hypothesis.settings(max_examples=examples(30), deadline=None)
 @hypothesis.given(_HOSTILE)
 def test_a_value_changes_neither_condition_nor_prompt(value):
-    """Whatever an argument or a reply holds, it stands in prompts as it is and decides conditions
-    only by being equal.
-    """
+    """An argument or a reply is in prompts unchanged, and conditions only compare it."""
     import asyncio
 
     document = later(

@@ -1,4 +1,4 @@
-"""Tests of loops: one row of each table, each numbered edge case, and what later versions have."""
+"""Tests of loops: one row of each table, each numbered edge case, and the features of later versions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _over(*steps, files=("a", "b", "c"), **more):
 
 
 async def test_a_list_is_gone_through():
-    """The step is taken once for each item, in order, with the item in its variable."""
+    """The step runs once for each item, in order, with the item in its variable."""
     run = await ran(_over(_each(collect="all"), step("after", prompt="{{all}}")), {"each[1]": "second"})
 
     assert run.prompts == {
@@ -38,7 +38,7 @@ async def test_a_list_is_gone_through():
 
 
 async def test_an_empty_list_skips_the_step():
-    """Edge case 1: nothing is asked, nothing fails, what is collected is an empty list."""
+    """Edge case 1: for an empty list no agent is asked, no step fails, and the collected list is empty."""
     run = await ran(_over(_each(collect="all", output="last"), step("after", prompt="{{all}}"), files=[]))
 
     assert run.statuses() == {"each": "skipped", "after": "done"}
@@ -60,7 +60,7 @@ async def test_a_single_item():
     [(100, {}, "done"), (101, {}, "failed"), (3, {"max_iterations": 3}, "done"), (3, {"max_iterations": 2}, "failed")],
 )
 async def test_very_large_lists(count, limits, status):
-    """Edge case 3: more items than `max_iterations`, a hundred by default, fail the run before the first."""
+    """Edge case 3: more items than `max_iterations`, by default a hundred, fail the run before the first."""
     run = await ran(_over(_each(**limits), files=list(range(count))))
 
     assert run.manifest["status"] == status
@@ -81,7 +81,7 @@ async def test_a_list_inside_of_a_variable():
 
 
 async def test_the_item_hides_the_context():
-    """Edge case 5: inside the loop the item comes first; afterwards the context's value is back."""
+    """Edge case 5: inside the loop the item hides the context's value, which is back afterwards."""
     run = await ran(_over(_each(), step("after", prompt="{{item}}"), item="outer"))
 
     assert (run.prompt("each[0]"), run.prompt("after")) == ("Look at a.", "outer")
@@ -89,7 +89,7 @@ async def test_the_item_hides_the_context():
 
 @pytest.mark.parametrize(("wanted", "taken"), [("true", 3), ("false", 0)])
 async def test_the_condition_comes_before_the_loop(wanted, taken):
-    """Edge case 6: the condition is looked at once; if it is false the whole loop is skipped."""
+    """Edge case 6: the condition is evaluated once; if it is false, the whole loop is skipped."""
     run = await ran(_over(_each(condition="{{wanted}} == 'true'"), wanted=wanted))
 
     assert len(run.stub.asked) == taken
@@ -106,7 +106,7 @@ async def test_the_condition_comes_before_the_loop(wanted, taken):
     ],
 )
 async def test_what_is_no_list(value, told):
-    """Anything but a list fails the run, whatever `on_error` says."""
+    """A value that is not a list fails the run, for any value of `on_error`."""
     run = await ran(recipe(_each(on_error="continue"), step("after"), context={"files": value}))
 
     assert (run.error["code"], run.error["key"]) == ("not_a_list", "each")
@@ -115,14 +115,14 @@ async def test_what_is_no_list(value, told):
 
 
 async def test_a_long_text_is_no_list_either():
-    """A reply that the journal keeps as a blob is a text."""
+    """A reply that the journal stores as a blob is a text."""
     run = await ran(recipe(step("find", output="files"), _each()), {"find": "long " * 20_000})
 
     assert run.error["code"] == "not_a_list"
 
 
 async def test_an_undefined_list():
-    """A list that does not exist fails the run, with what there is."""
+    """An undefined list fails the run, and the error lists the variables."""
     run = await ran(
         recipe(step("find", condition="{{x}} == 'q'", output="files"), _each(), context={"x": "y"}),
     )
@@ -132,7 +132,7 @@ async def test_an_undefined_list():
 
 
 async def test_the_first_failure_ends_the_loop():
-    """No iteration follows one that failed, and the run fails; a resume goes on with that iteration."""
+    """No iteration follows a failed one, and the run fails; a resume continues with that iteration."""
     run = await ran(_over(_each(collect="all"), step("after", prompt="{{all}}")), {"each[1]": broke()})
 
     assert run.statuses() == {"each[0]": "done", "each[1]": "failed"}
@@ -144,7 +144,7 @@ async def test_the_first_failure_ends_the_loop():
 
 
 async def test_a_loop_whose_step_goes_on():
-    """With `on_error: continue` an element whose iteration failed is null, and the loop goes on."""
+    """With `on_error: continue` the element of a failed iteration is null, and the loop continues."""
     run = await ran(
         _over(_each(on_error="continue", collect="all"), step("after", prompt="{{all}}")), {"each[1]": broke()}
     )
@@ -159,7 +159,7 @@ async def test_a_loop_whose_step_goes_on():
 
 
 async def test_names_of_loops():
-    """The item and its position have the names that the recipe gives them; data goes through dots."""
+    """The item and its position have the recipe's names; dots lead into data."""
     run = await ran(
         later(
             step(
@@ -174,7 +174,7 @@ async def test_names_of_loops():
 
 
 async def test_time_out_and_retries_count_for_each_iteration():
-    """Every iteration has the whole time-out and all of its tries."""
+    """Every iteration has the whole time-out and all of its attempts."""
     run = await ran(
         _over(_each(timeout=7, retry={"max_attempts": 2, "initial_delay": 1})),
         {"each[0]": [broke("rate_limited"), "x"], "each[2]": [broke("agent_timeout"), "y"]},
@@ -189,7 +189,7 @@ async def test_time_out_and_retries_count_for_each_iteration():
 
 
 async def test_a_loop_that_ends_early():
-    """`break_if` is looked at after each iteration, with its result."""
+    """`break_if` is evaluated after each iteration, with its result."""
     run = await ran(
         later(
             _each(output="found", collect="all", break_if="{{found.done}} and {{item}} == 'b'"),
@@ -204,7 +204,7 @@ async def test_a_loop_that_ends_early():
 
 
 async def test_loops_inside_of_loops():
-    """The inner loop goes through its list for each outer item; results are lists of lists."""
+    """The inner loop processes its list for each outer item; results are lists of lists."""
     nested = {"foreach": "{{row.cells}}", "as": "cell", "index_as": "n"}
     run = await ran(
         later(
@@ -230,7 +230,7 @@ async def test_loops_inside_of_loops():
 
 
 async def test_iterations_that_may_fail():
-    """With `continue_on_error` the others go on; a failed one leaves null in its place, and the run is done in part."""
+    """With `continue_on_error` the others continue; a failed one gives null, and the run is done in part."""
     document = later(
         _each(collect="all", continue_on_error=True),
         step("after", prompt="{{all}}"),
@@ -243,7 +243,7 @@ async def test_iterations_that_may_fail():
 
 
 async def test_a_loop_while_something_holds():
-    """The step is repeated; `update_context` changes variables after each iteration, `break_when` ends the loop."""
+    """`update_context` changes variables after each iteration, and `break_when` ends the loop."""
     document = later(
         step(
             "refine",
@@ -275,14 +275,14 @@ async def test_a_loop_while_something_holds():
 
 
 async def test_a_loop_that_never_ends():
-    """A condition that holds for ever fails the run at `max_iterations`."""
+    """A condition that stays true fails the run at `max_iterations`."""
     run = await ran(later(step("a", while_condition="{{x}} == 'x'", max_iterations=3), context={"x": "x"}))
 
     assert (run.error["code"], len(run.stub.asked)) == ("too_many_iterations", 3)
 
 
 async def test_steps_in_a_loop():
-    """Sub-steps are taken in order for each item, with conditions of their own; their variables last into the next."""
+    """Sub-steps run in order for each item, with their own conditions; their variables last into the next item."""
     group = {
         "id": "each",
         "foreach": "{{files}}",
@@ -309,7 +309,7 @@ async def test_steps_in_a_loop():
 
 
 async def test_parallel_steps():
-    """Parallel sub-steps are asked at once; their results are one object, in the order of the recipe."""
+    """Parallel sub-steps run at once; their results are one object, in the order of the recipe."""
     group = {
         "id": "scan",
         "parallel": True,
@@ -327,7 +327,7 @@ async def test_parallel_steps():
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize(("on_error", "of_group"), [("skip_remaining", "fail"), ("fail", "continue")])
 async def test_variables_of_finished_steps_outlast_a_failure_beside_them(parallel, on_error, of_group):
-    """What a sub-step has set is there after its neighbour failed, whether they ran at once or in order."""
+    """A sub-step's variable is kept after its neighbour failed, whether they ran at once or in order."""
     group = step(
         "g",
         substeps=[step("x", output="found"), step("y", on_error=on_error)],
@@ -343,7 +343,7 @@ async def test_variables_of_finished_steps_outlast_a_failure_beside_them(paralle
 
 @pytest.mark.parametrize("fails", [True, False])
 async def test_parallel_steps_that_fail(fails):
-    """The first failure ends the others, or only its own branch."""
+    """The first failure ends the other branches, or only its own."""
     group = {"id": "g", "parallel": True, "continue_on_error": not fails, "substeps": [step("a"), step("b"), step("c")]}
     made = recipe_harness.Run(later(group, step("after")))
     made.replies["g.b"] = broke()
@@ -356,7 +356,7 @@ async def test_parallel_steps_that_fail(fails):
 
 
 async def test_twenty_iterations_four_at_a_time():
-    """Never more than four agents are asked at once, all are asked, and results stay in the order of the items."""
+    """Never more than four agents are asked at once, all are asked, and results keep the order of the items."""
     run = await ran(
         later(
             _each(parallel=4, collect="all"),
@@ -370,9 +370,7 @@ async def test_twenty_iterations_four_at_a_time():
 
 
 async def test_a_failure_cancels_the_other_iterations():
-    """In a parallel loop the first failure cancels what goes on and begins nothing more; a resume repeats only the
-    rest.
-    """
+    """In a parallel loop the first failure cancels running iterations and begins none; a resume repeats the rest."""
     made = recipe_harness.Run(
         later(_each(parallel=4, collect="all"), step("after", prompt="{{all}}"), context={"files": list(range(20))})
     )
@@ -398,7 +396,7 @@ async def test_a_failure_cancels_the_other_iterations():
     ("parallel", "limit", "most"), [(True, 3, 3), (True, None, 8), (4, 2, 2), (2, 5, 2), (True, 1, 1)]
 )
 async def test_agents_at_a_time(parallel, limit, most):
-    """The limit of the recipe holds over that of the loop."""
+    """The recipe's limit overrides the loop's."""
     limits = {"max_concurrent_llm": limit} if limit else {}
     run = await ran(later(_each(parallel=parallel), rate_limiting=limits, context={"files": list(range(8))}))
 
@@ -406,7 +404,7 @@ async def test_agents_at_a_time(parallel, limit, most):
 
 
 async def test_agents_at_a_time_in_nested_loops():
-    """Loops inside of loops share the limit."""
+    """Nested loops share the limit."""
     nested = {"foreach": "{{files}}", "as": "other", "parallel": True}
     run = await ran(
         later(
@@ -421,7 +419,7 @@ async def test_agents_at_a_time_in_nested_loops():
 
 
 async def test_conditions_end_parallel_runs():
-    """What fails the run in one branch cancels the others too."""
+    """A failure of the run in one branch cancels the others too."""
     group = {
         "id": "g",
         "parallel": True,
@@ -434,14 +432,14 @@ async def test_conditions_end_parallel_runs():
 
 
 async def test_loop_variables_may_be_called_anything():
-    """No name of a variable is taken for one of ours."""
+    """A loop variable may have any name, including those used inside the program."""
     run = await ran(later(_each(prompt="{{self}} {{key}}", index_as="key", **{"as": "self"}), context={"files": ["a"]}))
 
     assert run.prompt("each[0]") == "a 0"
 
 
 def test_how_wide():
-    """Branches are bounded by the recipe's limit, and what goes on inside of them by their share."""
+    """The recipe's limit bounds the branches, and each branch's share bounds its inner ones."""
     assert loops.width(False, 5, None) is None
     assert loops.width(True, 5, None) == 5
     assert loops.width(3, 2, None) == 2

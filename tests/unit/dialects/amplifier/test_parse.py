@@ -1,4 +1,4 @@
-"""Tests of the parser: every rule of the document, the fields of later versions, and where faults stand."""
+"""Tests of the parser: every rule of the document, the fields of later versions, and the places of faults."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_field_of_the_document():
 
 
 def test_the_parsed_document_parses_again():
-    """A run's frozen recipe can be read once more, to the same recipe."""
+    """A run's frozen recipe can be read again, with the same result."""
     made = parsed(later(step(), {"id": "b", "type": "bash", "command": "ls"}, context={"x": 1}))
 
     assert parsed(json.dumps(made.document)) == made
@@ -92,7 +92,7 @@ def test_what_a_recipe_must_have(name):
     ],
 )
 def test_forms_of_a_recipes_fields(field, value):
-    """Names, lengths, versions and times have a form."""
+    """Names, lengths, versions and times must have their form."""
     assert [flaw.code for flaw in told(recipe(step()) | {field: value})] == ["invalid_value"]
 
 
@@ -109,7 +109,7 @@ def test_moments(moment):
 
 
 def test_ids_are_unique():
-    """No two steps share an id, wherever they stand."""
+    """No two steps share an id, wherever they are."""
     group = {"id": "g", "substeps": [step("a")]}
 
     assert flaws(recipe(step("a"), step("a"))) == {("$.steps[1].id", "duplicate_id")}
@@ -164,7 +164,7 @@ def test_what_a_step_must_have(name):
     ],
 )
 def test_forms_of_a_steps_fields(field, value, code):
-    """Every constraint of a step is checked, and each fault told once."""
+    """Every constraint of a step is checked, and each fault reported once."""
     document = recipe(step() | {field: value}, step("b"), context={"x": 1})
 
     assert [flaw.code for flaw in told(document)] == [code]
@@ -195,14 +195,14 @@ def test_forms_of_loops(field, value, code):
 
 @pytest.mark.parametrize("field", ["as", "collect", "max_iterations"])
 def test_fields_of_loops_need_one(field):
-    """What says something of a loop means nothing without one."""
+    """A field of loops is misplaced in a step without a loop."""
     values: dict[str, Any] = {"as": "x", "collect": "x", "max_iterations": 3}
 
     assert flaws(recipe(step(**{field: values[field]}))) == {(f"$.steps[0].{field}", "misplaced_field")}
 
 
 def test_dependencies_on_earlier_steps():
-    """A step can depend on every step before it, in other stages and groups too."""
+    """A step can depend on every earlier step, also in other stages and groups."""
     group = {"id": "g", "substeps": [step("inner"), step("next", depends_on=["a", "inner"])]}
 
     assert told(recipe(step("a"), step("b", depends_on=["a"]))) == ()
@@ -218,18 +218,18 @@ def test_dependencies_on_earlier_steps():
 
 @pytest.mark.parametrize("prompt", ["{{", "{{a b}}", "See {{}}."])
 def test_templates_have_a_syntax(prompt):
-    """Braces that name nothing are a fault."""
+    """Braces without a name are a fault."""
     assert flaws(recipe(step(prompt=prompt))) == {("$.steps[0].prompt", "invalid_template")}
 
 
 @pytest.mark.parametrize("name", ["recipe", "session", "step"])
 def test_reserved_names_in_the_context(name):
-    """The context cannot set what has a meaning of its own."""
+    """The context cannot set reserved names."""
     assert flaws(recipe(step(), context={name: 1})) == {(f"$.context.{name}", "reserved_name")}
 
 
 def test_approval_is_reserved_later():
-    """The name `approval` is free in the first version, and reserved where there are approvals."""
+    """The name `approval` is free in the first version, and reserved in versions with approvals."""
     assert told(recipe(step(output="approval"))) == ()
     assert flaws(later(step(output="approval"))) == {("$.steps[0].output", "reserved_name")}
 
@@ -254,12 +254,12 @@ def test_reserved_variables_are_there(name):
 
 @pytest.mark.parametrize("name", ["recipe", "recipe.nam", "session.user", "step.index.x", "approval.message"])
 def test_reserved_names_have_certain_parts(name):
-    """What a reserved name does not have is a fault."""
+    """An unknown part of a reserved name is a fault."""
     assert flaws(recipe(step(prompt=f"{{{{{name}}}}}"))) == {("$.steps[0].prompt", "undefined_variable")}
 
 
 def test_variables_are_set_before_they_are_named():
-    """A prompt can name the context and what earlier steps set; anything else is a fault that names the nearest."""
+    """A prompt can name the context and outputs of earlier steps; for any other name the nearest is suggested."""
     sound = recipe(
         step("a", prompt="{{given}}", output="made"), step("b", prompt="{{made.deep.er}}"), context={"given": "x"}
     )
@@ -273,7 +273,7 @@ def test_variables_are_set_before_they_are_named():
 
 
 def test_loop_variables_end_with_the_loop():
-    """The item can be named in the loop's prompt only: not in its list, not in its condition, not later."""
+    """Only the loop's prompt can name the item: not its list, not its condition, no later step."""
     context = {"files": ["a"]}
     looped = step("a", foreach="{{files}}", prompt="{{file}}", collect="all", **{"as": "file"})
 
@@ -287,7 +287,7 @@ def test_loop_variables_end_with_the_loop():
 
 
 def test_what_a_condition_names():
-    """Variables of conditions must have been set too."""
+    """Variables in conditions must be set before."""
     assert flaws(recipe(step(condition="{{nothing}} == 'x'"))) == {("$.steps[0].condition", "undefined_variable")}
 
 
@@ -295,7 +295,7 @@ def test_what_a_condition_names():
 
 
 def test_the_context_is_what_a_run_is_given():
-    """Values of the context are defaults, empty ones must be given; steps' variables may be."""
+    """Values of the context are defaults, empty ones must be given, and arguments may also set steps' variables."""
     made = parsed(recipe(step(output="found"), context={"file": "", "none": None, "limit": 3, "flag": False, "l": []}))
 
     assert made.args_schema == {
@@ -308,7 +308,7 @@ def test_the_context_is_what_a_run_is_given():
 
 
 def test_declared_arguments():
-    """A declared schema gives arguments types; the context still gives defaults."""
+    """A declared schema gives arguments their types, and the context their defaults."""
     own = {"properties": {"file": {"type": "string"}, "n": {"type": "integer"}}, "required": ["n"]}
     made = parsed(later(step(prompt="{{file}} {{n}}"), args_schema=own, context={"n": 3, "must": ""}))
 
@@ -359,7 +359,7 @@ LATER_STEPS = {
 
 @pytest.mark.parametrize("field", LATER_STEPS)
 def test_later_fields_of_steps_need_their_version(field):
-    """Each deferred, future or later field is refused in the first version, with a hint at the version that has it."""
+    """Each deferred, future or later field is refused in the first version, with a hint at its version."""
     made = recipe(step() | {field: LATER_STEPS[field]}, context={"x": "y"})
     found = [flaw for flaw in told(made) if flaw.path == f"$.steps[0].{field}" and flaw.code != "misplaced_field"]
 
@@ -379,7 +379,7 @@ def test_later_fields_of_steps_need_their_version(field):
     ],
 )
 def test_later_fields_of_recipes_need_their_version(field, value):
-    """So is each later field of the recipe itself."""
+    """Each later field of the recipe itself is refused in the first version."""
     found = [
         flaw.code for flaw in told(recipe(step(), context={"x": 1}, **{field: value})) if flaw.path == f"$.{field}"
     ]
@@ -388,7 +388,7 @@ def test_later_fields_of_recipes_need_their_version(field, value):
 
 
 def test_every_later_field_is_tried_here():
-    """The two lists above are all the later fields that there are."""
+    """The two lists above contain every later field."""
     newer = {field.name for field in schema.KINDS["step"] if field.since != "1.1"}
 
     assert newer == set(LATER_STEPS)
@@ -399,12 +399,12 @@ def test_every_later_field_is_tried_here():
     [("2.0", "unknown_version"), (1.7, "unknown_version"), (1.1, "unknown_version"), (True, "unknown_version")],
 )
 def test_versions_are_named_in_quotes(named, code):
-    """A version is a text, and one that there is."""
+    """A version is a text, and a known one."""
     assert ("$.schema", code) in flaws(recipe(step(), schema=named))
 
 
 def test_unknown_fields_are_refused_by_name():
-    """A field that no version knows is told with the nearest one."""
+    """A field that no version has is reported with the nearest one."""
     (flaw,) = told(recipe(step(promt="x")))
     (other,) = told(recipe(step(), descripton="x"))
 
@@ -417,7 +417,7 @@ def test_unknown_fields_are_refused_by_name():
 
 
 def test_faults_have_lines():
-    """Every fault is told with its path and its line, in the order of the lines."""
+    """Every fault has its path and its line, in the order of the lines."""
     source = (
         'name: "x y"\ndescription: d\nversion: "1.0.0"\nsteps:\n  - id: a\n    agent: b\n    prompt: "{{c}}"\n'
         "    timeout: 0\n  - id: a\n    agent: b\n    promt: p\n"
@@ -448,7 +448,7 @@ def test_what_is_no_recipe(source):
 
 
 def test_types_of_steps():
-    """A step asks an agent, executes a command, runs a recipe, or holds other steps."""
+    """A step asks an agent, executes a command, runs a recipe, or contains other steps."""
     made = parsed(
         later(
             step("a", type="agent", agent="foundation:zen-architect", prompt="p"),
@@ -516,14 +516,14 @@ def test_types_of_steps():
     ],
 )
 def test_what_does_not_go_together(made, expected):
-    """Fields that mean nothing beside one another are faults, each at its place."""
+    """Each field that has no meaning beside another one is a fault, at its place."""
     found = flaws(later(made, context={"x": "a", "l": []}))
 
     assert found == {(f"$.steps[0].{name}".rstrip("."), code) for name, code in expected}
 
 
 def test_what_loops_can_name():
-    """Inner loops see the items of outer ones; conditions behind an iteration see its result."""
+    """Inner loops see the items of outer ones; a condition after an iteration sees its result."""
     nested = {"foreach": "{{row.cells}}", "as": "cell", "index_as": "n"}
     made = later(
         step("a", foreach="{{rows}}", nested_foreach=nested, prompt="{{row}} {{cell}} {{n}}", **{"as": "row"}),
@@ -545,7 +545,7 @@ def test_what_loops_can_name():
 
 
 def test_parallel_steps_do_not_see_one_another():
-    """Sub-steps in order see what those before them set; parallel ones do not, and all is seen afterwards."""
+    """Sub-steps in sequence see earlier variables, and parallel ones do not; later steps see all of them."""
     inner = [step("a", output="one"), step("b", prompt="{{one}}", output="two")]
     after = step("c", prompt="{{one}} {{two}}")
 
@@ -556,7 +556,7 @@ def test_parallel_steps_do_not_see_one_another():
 
 
 def test_stages_and_approvals():
-    """Stages hold steps and may ask before or after them; the answer can be named later."""
+    """Stages contain steps and may ask before or after them; later steps can name the answer."""
     made = staged(
         {
             "name": "Phase 1: look",
@@ -590,14 +590,14 @@ def test_stages_and_approvals():
     ],
 )
 def test_forms_of_approvals(approval, path, code):
-    """A required approval says what is asked; decisions, times and places have a form."""
+    """A required approval has a prompt; decisions, times and places must have their form."""
     made = staged({"name": "s", "steps": [step(output="later")], "approval": approval})
 
     assert flaws(made) == {(f"$.stages[0].approval.{path}", code)}
 
 
 def test_steps_or_stages():
-    """A recipe has steps or stages, stages have names of their own, and its result is a variable that is set."""
+    """A recipe has steps or stages, stages have unique names, and its result is a variable that is set."""
     stage = {"name": "s", "steps": [step("b")]}
 
     assert flaws(later(step(), stages=[stage])) == {("$", "exclusive_fields")}
@@ -619,12 +619,12 @@ def test_steps_or_stages():
     ],
 )
 def test_forms_of_limits(field, value):
-    """Limits are positive."""
+    """Limits must be positive."""
     assert [flaw.code for flaw in told(later(step(), **{field: value}))] == ["invalid_value"]
 
 
 def test_very_many_steps_are_refused():
-    """A recipe has a bounded number of steps, those inside of others counted."""
+    """A recipe has a bounded number of steps, including nested ones."""
     inner = [{"id": f"s{number}", "agent": "a", "prompt": "p"} for number in range(900)]
     outer = [{"id": f"g{number}", "substeps": inner} for number in range(3)]
 
@@ -636,7 +636,7 @@ def test_very_many_steps_are_refused():
 
 
 def test_the_recipes_of_the_examples_folder():
-    """Every recipe in recipes/amplifier is valid, and has the id that its file is named for."""
+    """Every recipe in recipes/amplifier is valid, and its id is the name of its file."""
     for path in sorted((recipe_harness.ROOT / "recipes" / "amplifier").glob("*.yaml")):
         assert parsed(path.read_text(encoding="utf-8")).recipe_id == path.stem
 
@@ -658,6 +658,6 @@ _VALUES = st.recursive(
     st.sampled_from(["steps", "stages", "context", "args_schema", "recursion", "schema", "final_output"]), _VALUES
 )
 def test_any_document_is_a_recipe_or_is_refused(field, value):
-    """Whatever stands in a field, the parser answers with flaws and nothing else."""
+    """Any value of any field gives a recipe or flaws, and never another error."""
     for document in (recipe(step(), context={"x": 1}), later(step(), context={"x": 1})):
         assert all(re.fullmatch(r"[a-z_]+", flaw.code) for flaw in told(document | {field: value}))

@@ -1,4 +1,4 @@
-"""Tests of replies: what is data and what stays text."""
+"""Tests of replies: which are data, and which remain text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROSE = 'Here it is:\n\n```json\n{"severity": "high"}\n```\n\nThat is all.'
     ],
 )
 def test_a_reply_that_is_json_is_data(said, expected):
-    """A whole reply that is an object or a list, in one fence or without, is data; all else is text."""
+    """A whole reply that is an object or a list, fenced or not, is data; any other is text."""
     assert replies.read(said, None) == expected
 
 
@@ -44,9 +44,7 @@ HALF = '{"x": "\\ud800"}'
 
 @pytest.mark.parametrize("said", [HALF, f"```json\n{HALF}\n```", f"Here: {HALF}"])
 def test_half_a_character_is_not_json(said):
-    """JSON with half of a surrogate pair is text, and a fault where JSON is asked for; version 1 put a mark in its
-    place.
-    """
+    """JSON with half of a surrogate pair is text, and a fault if JSON is required; version 1 replaced the half."""
     assert replies.read(said, None) == said
     with pytest.raises(replies.NoData) as refused:
         replies.read(said, True)
@@ -68,7 +66,7 @@ def test_half_a_character_is_not_json(said):
     ],
 )
 def test_json_is_looked_for(said, expected):
-    """With `parse_json: true` the JSON may stand in the midst of words, a fenced block first, and may be any value."""
+    """With `parse_json: true` JSON is found among words, a fenced block first, and may be any value."""
     assert replies.read(said, True) == expected
 
 
@@ -83,7 +81,7 @@ def test_json_is_looked_for(said, expected):
     ],
 )
 def test_parts_of_broken_json_are_not_the_reply(said):
-    """Where a reply breaks off or its JSON has a fault, no smaller object in it is taken for the whole."""
+    """If a reply breaks off or its JSON has a fault, no smaller object in it is taken for the whole."""
     with pytest.raises(replies.NoData, match="no valid JSON"):
         replies.read(said, True)
 
@@ -97,14 +95,14 @@ def test_json_that_must_be_there(said):
 
 @hypothesis.given(st.text())
 def test_text_stays_text(said):
-    """With `parse_json: false` nothing is read into a reply."""
+    """With `parse_json: false` a reply always stays text."""
     assert replies.read(said, False) == said
     assert replies.read('{"x": 1}', False) == '{"x": 1}'
 
 
 @pytest.mark.parametrize("piece", ["{", '{"', "[1,", '["a" ', '{"a":1 x', "[ "])
 def test_openings_without_end_are_given_up(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many brackets open, the text before them is counted a bounded number of times in looking for JSON."""
+    """However many brackets open, the search for JSON reads the text a bounded number of times."""
     read: list[int] = []
 
     class Decoder(json.JSONDecoder):

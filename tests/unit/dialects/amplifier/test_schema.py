@@ -1,4 +1,4 @@
-"""Tests of the schemas and of the language reference: they say what the parser does."""
+"""Tests of the schemas and of the language reference: they agree with the parser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.dialects.amplifier.recipe_harness import later, recipe, step
 
 
 def test_editors_see_which_version_it_is():
-    """A recipe without a version is one of the first; each schema takes the recipes of its own version."""
+    """A recipe without a version is of the first one; each schema accepts the recipes of its own version."""
     assert not json_schemas.flaws(schema.json_schema("1.1"), recipe(step()))
     assert not json_schemas.flaws(schema.json_schema("1.7"), later(step()))
     assert json_schemas.flaws(schema.json_schema("1.7"), recipe(step()))
@@ -39,7 +39,7 @@ TITLES = {
 
 @pytest.mark.parametrize("kind", schema.KINDS)
 def test_the_reference_documents_every_field(kind):
-    """The tables of docs/reference/amplifier.md list the fields of the language as the schemas do."""
+    """The tables of docs/reference/amplifier.md list the same fields as the schemas."""
     documented = {row[0]: row[1:7] for row in reference.tables(REFERENCE, 5)[TITLES[kind]]}
 
     assert documented == {
@@ -57,7 +57,7 @@ def test_the_reference_documents_every_field(kind):
 
 
 def test_the_reference_names_every_code():
-    """Each code of a flaw, and of a failure of the language's own, stands in docs/reference/amplifier.md."""
+    """docs/reference/amplifier.md contains each code of a flaw, and of a failure of the language."""
     folder = recipe_harness.ROOT / "app" / "dialects" / "amplifier"
     text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     calls = r'(?:flaw\([^"\n]*?(?:"\w+"[^"\n]*?)?|code=|Unfit\(|NoData\(|refuse\([^"\n]*?)"([a-z]+_[a-z_0-9]+)"'

@@ -1,4 +1,4 @@
-"""Tests of templates: what `{{name}}` stands for, and that values are never read as templates."""
+"""Tests of templates: the values of `{{name}}`, and that values are never read as templates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _scope(**own):
     ],
 )
 def test_what_names_stand_for(template, expected):
-    """A text is put in as it is, everything else as JSON; dots lead into objects and lists."""
+    """A text is inserted unchanged, any other value as JSON; dots lead into objects and lists."""
     scope = _scope(
         file="a.py",
         report={"severity": "high", "items": [{"name": "first"}, {"name": "second"}]},
@@ -58,7 +58,7 @@ def test_what_names_stand_for(template, expected):
     ],
 )
 def test_names_that_stand_for_nothing(name, reason):
-    """The error names the variable, why, and what there is instead."""
+    """The error names the variable, the reason, and the known variables."""
     blob = records.BlobRef(sha256="0", size_bytes=1, text=True)
     scope = _scope(file="a.py", report={}, items=["x", "y"], long=templates.Kept(text="t", blob=blob))
     with pytest.raises(templates.Undefined) as caught:
@@ -70,7 +70,7 @@ def test_names_that_stand_for_nothing(name, reason):
 
 
 def test_inner_places_come_first_and_end():
-    """What is set outside is seen inside; a loop variable hides it there, and does not outlive its place."""
+    """Outer variables are visible inside; a loop variable hides them there, and ends with its loop."""
     outer = _scope(item="outer", kept=1)
     inner = outer.inside(item="inner", index=0)
     inner.set("result", "made")
@@ -91,7 +91,7 @@ def test_reserved_names_are_not_offered():
 
 
 def test_long_texts_stay_where_they_are():
-    """A prompt names the blob of a long text; elsewhere its text is put in."""
+    """A prompt refers to a long text by its blob; elsewhere the text is inserted."""
     blob = records.BlobRef(sha256="ab", size_bytes=9, text=True)
     scope = _scope(long=templates.Kept(text="long text", blob=blob), x=1)
 
@@ -101,7 +101,7 @@ def test_long_texts_stay_where_they_are():
 
 
 def test_values_are_filled_as_what_they_are():
-    """A text that is one variable becomes its value; in the midst of words it becomes text."""
+    """A text of a single variable becomes its value; among words the value becomes text."""
     scope = _scope(files=["a", "b"], n=2)
 
     assert templates.filled(
@@ -116,7 +116,7 @@ def test_values_are_filled_as_what_they_are():
 
 @pytest.mark.parametrize("template", ["{{", "{{}}", "{{a b}}", "{{a.}}", "{{.a}}", "{{a", "x {{ y\n}}", "{{{a}}}"])
 def test_broken_templates(template):
-    """Braces that open and name nothing are a fault, with the place named."""
+    """Opened braces without a name are a fault, with its place."""
     assert "names no variable" in str(templates.problem_of(template))
 
 
@@ -128,7 +128,7 @@ def test_sound_templates(template):
 
 @hypothesis.given(st.text(), st.text(alphabet="{}\\ ab'\"or."), st.text(alphabet="{}ab "))
 def test_a_value_never_changes_the_structure(value, hostile, around):
-    """Whatever a variable holds is put in once, as it is, and never read as a template again."""
+    """The value of a variable is inserted once, unchanged, and never read as a template."""
     hypothesis.assume("{{" not in around and not around.endswith("{"))
     held = value + hostile + "{{secret}}"
     scope = _scope(x=held, secret="s")

@@ -1,6 +1,4 @@
-"""Recipes as later versions of Amplifier write them: accepted under schema 1.7, or refused with
-what to write instead.
-"""
+"""Recipes of later versions of Amplifier: accepted under schema 1.7, or refused with what to write instead."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ def _exited(stdout: str) -> Any:
 @pytest.mark.parametrize("field", parse.INSTEAD)
 @pytest.mark.parametrize("schema", ["1.1", "1.7"])
 def test_fields_of_later_recipes_are_named(field: str, schema: str) -> None:
-    """A field that only later recipes have is refused with what to write instead, whatever the schema."""
+    """A field of later recipes only is refused in any schema, with what to write instead."""
     top = {"schema_version", "dependencies", "agents", "capabilities", "orchestrator"}
     stage = {"approval_required", "approval_message", "auto_approve_if", "condition"}
     document: dict[str, Any] = recipe(step(), schema=schema)
@@ -72,7 +70,7 @@ def test_fields_of_later_recipes_are_named(field: str, schema: str) -> None:
 
 
 def test_one_flaw_for_a_missing_schema_line() -> None:
-    """A recipe of 1.7 that does not say so has one flaw for that, and those that it would have in 1.7."""
+    """A recipe of 1.7 without the schema line has one flaw for it, beside those that it would have in 1.7."""
     steps = [{"id": f"s{number}", "type": "bash", "command": "ls", "output": "x"} for number in range(30)]
     found = told(recipe(*steps, step("tell", prompt="{{nothing}}"), rate_limiting={}))
 
@@ -102,7 +100,7 @@ def test_one_flaw_for_a_missing_schema_line() -> None:
     ],
 )
 def test_messages_are_short_and_in_words(document: dict[str, Any]) -> None:
-    """No message shows an expression of a form, or a text as long as it is."""
+    """A message contains neither a regular expression nor a long text in full."""
     found = told(document)
 
     assert found
@@ -114,7 +112,7 @@ def test_messages_are_short_and_in_words(document: dict[str, Any]) -> None:
 
 
 def test_every_flaw_has_a_line() -> None:
-    """What shows only beside agents, recipes, backends and commands has its line, as all else."""
+    """Flaws found beside agents, recipes, backends and commands have a line, like all others."""
     text = """\
 schema: "1.7"
 name: "x"
@@ -154,7 +152,7 @@ steps:
     ("preferred", "faulty"), [(["nothing", "cloud"], False), (["nothing", "never"], True), (["cloud"], False)]
 )
 def test_one_known_backend_of_several_is_enough(preferred: list[str], faulty: bool) -> None:
-    """Of backends in order of preference one has to exist."""
+    """At least one backend of an order of preference must exist."""
     document = later(step(provider_preferences=[{"provider": name} for name in preferred]))
 
     assert ("unknown_backend" in _checked(json.dumps(document), backends=BACKENDS)) is faulty
@@ -176,9 +174,7 @@ def test_one_known_backend_of_several_is_enough(preferred: list[str], faulty: bo
     ],
 )
 def test_paths_into_values_of_the_context(prompt: str, context: dict[str, Any], faulty: bool) -> None:
-    """A path into a value that has no such part is found before a run, unless something else may be in the variable
-    then.
-    """
+    """A path into a missing part of a context value is a fault, unless the variable may have another value then."""
     looped = {"foreach": "{{x}}"} if isinstance(context.get("x"), list) and "item" in context else {}
     found = flaws(recipe(step("first", output="made"), step("b", prompt=prompt, **looped), context=context))
 
@@ -186,7 +182,7 @@ def test_paths_into_values_of_the_context(prompt: str, context: dict[str, Any], 
 
 
 def test_recipes_by_their_files() -> None:
-    """A recipe is found by its file, relative to the one that runs it; ids of files are frozen with the run."""
+    """A recipe can be found by its file, relative to its caller; ids of files are frozen with the run."""
     folder = "/p/.control-room/recipes/amplifier"
     ids = {"one.yaml": "one", "in/two.yml": "two", "../up.yaml": "up"}
     document = later(*({"id": name, "type": "recipe", "recipe": file} for file, name in ids.items()))
@@ -206,9 +202,7 @@ def test_recipes_by_their_files() -> None:
 
 
 async def test_steps_are_substeps() -> None:
-    """`steps` inside of a loop is its body, whose result is that of the last one; `output` names
-    the result of the run.
-    """
+    """`steps` in a loop is its body, whose result is the last step's; `output` names the run's result."""
     body = [step("look", output="seen"), step("judge", prompt="Judge {{seen}}.")]
     run = await ran(
         later(
@@ -223,7 +217,7 @@ async def test_steps_are_substeps() -> None:
 
 
 async def test_the_counters_of_loops_with_a_condition() -> None:
-    """Such a loop counts its iterations from 0 and from 1, and `max_while_iterations` bounds it."""
+    """A loop with a condition counts its iterations from 0 and from 1, and `max_while_iterations` bounds it."""
     looped = {
         "while_condition": "{{n}} < 10",
         "update_context": {"n": "{{_loop_iteration}}"},
@@ -239,7 +233,7 @@ async def test_the_counters_of_loops_with_a_condition() -> None:
 
 
 async def test_names_of_stages() -> None:
-    """A stage knows its name and position and the message of the last approval, which may come before it."""
+    """A stage knows its name and position, and the message of the last approval, which may come before it."""
     run = await ran(
         staged(
             {"name": "plan", "steps": [step("p", prompt="{{stage.name}} {{stage.index}}")], "description": "First."},
@@ -256,7 +250,7 @@ async def test_names_of_stages() -> None:
 
 
 def test_declared_values_of_the_context() -> None:
-    """A value that says what a run is given is its schema; it is required, optional, or has a default."""
+    """A declared value of the context is a schema; it is required, optional, or has a default."""
     declared = {
         "depth": {"type": "string", "enum": ["quick", "full"], "default": "quick"},
         "ticket": {"type": "string", "required": True},
@@ -286,12 +280,12 @@ def test_declared_values_of_the_context() -> None:
     ],
 )
 def test_broken_declarations(declared: dict[str, Any], path: str) -> None:
-    """A declaration that contradicts itself is refused where it does."""
+    """A declaration that contradicts itself is refused at its place."""
     assert {place for place, _ in flaws(later(step(), context={"x": declared}))} == {f"$.context.x.{path}"}
 
 
 async def test_a_declared_value_that_is_left_out() -> None:
-    """What may be left out is no variable then; a default is its value."""
+    """An omitted optional value is not a variable; a default is its value."""
     context = {"note": {"type": "string"}, "depth": {"default": "quick"}}
     run = await ran(later(step("a", prompt="{{depth}}"), step("b", prompt="{{note}}"), context=context))
 
@@ -318,7 +312,7 @@ async def test_what_a_failed_step_leaves() -> None:
 
 
 async def test_a_failed_command_in_a_loop() -> None:
-    """The element of a command that failed in a loop is what it printed."""
+    """The element of a failed command in a loop is the text that it printed."""
     run = await ran(
         later(
             {"id": "a", "type": "bash", "command": "x", "foreach": "{{l}}", "on_error": "continue", "collect": "all"},
@@ -344,7 +338,7 @@ async def test_a_failed_command_in_a_loop() -> None:
     ],
 )
 async def test_json_is_asked_for_and_chosen(said: str, value: Any) -> None:
-    """With `parse_json: true` the agent is told that JSON is wanted, and the largest value counts, not the first."""
+    """With `parse_json: true` the prompt asks for JSON, and the largest value is used, not the first."""
     run = await ran(later(step("a", parse_json=True, output="x"), step("b", prompt="{{x}}")), {"a": said})
 
     assert "JSON" in run.prompts["a"]
@@ -363,12 +357,12 @@ async def test_json_is_asked_for_and_chosen(said: str, value: Any) -> None:
     ],
 )
 def test_patterns_of_models(pattern: str, model: str | None) -> None:
-    """A pattern means a model of the backend, else haiku, sonnet or opus by its name, else the default; names stay."""
+    """A pattern means a backend's model, else the haiku, sonnet or opus in it, else the default; a name is kept."""
     assert agents.resolved(pattern, BACKENDS["cloud"]) == model
 
 
 def test_patterns_are_resolved_at_the_start() -> None:
-    """The models that patterns are held against are frozen with the run."""
+    """The models to which patterns are compared are frozen with the run."""
     definition_cache = library.Library(agents=(), backends=BACKENDS)
     frozen = recipe_harness.DIALECT.freeze(parsed(later(step(provider="cloud", model="*haiku*"))), definition_cache)
     plain = recipe_harness.DIALECT.freeze(parsed(later(step(provider="cloud", model="haiku"))), definition_cache)
@@ -378,7 +372,7 @@ def test_patterns_are_resolved_at_the_start() -> None:
 
 
 async def test_the_time_of_a_recipe_step() -> None:
-    """The time-out of a step that runs a recipe is that of the run."""
+    """The time-out of a step that runs a recipe is that of the called run."""
     run = await ran(later({"id": "a", "type": "recipe", "recipe": "other", "timeout": 30}))
 
     assert run.stub.operations["a"] == operations.ChildRun(recipe_id="other", timeout_seconds=30)

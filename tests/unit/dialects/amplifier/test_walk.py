@@ -1,4 +1,4 @@
-"""The walk through a recipe, with what is known at each step and without."""
+"""The walk through a recipe, with and without the knowledge of each step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOOPS = {"foreach": "{{x}}", "nested_foreach": {"foreach": "{{y}}", "nested_fore
     ],
 )
 def test_both_ways_come_to_the_same_steps(document: dict[str, Any]) -> None:
-    """Every step is met once at its place, those inside of others too, in the order of the flow."""
+    """Both ways of walking visit every step once at its place, including nested ones, in the order of the flow."""
     spots = [spot for spot in walk.spots(document) if isinstance(spot, walk.Spot) and not spot.inner]
 
     assert list(walk.placed(document)) == [(spot.place, spot.step) for spot in spots]

@@ -1,4 +1,4 @@
-"""A workflow on a stage: the real dialect and the real runner, with a stub of files and programs that are tables."""
+"""A workflow in a harness: the real dialect and runner, with a stub of files and programs that are tables."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ TIMES = (
     "retry_at",
     "earlier",
 )
-"""Fields that differ between two runs of the same."""
+"""Fields that differ between two runs of the same workflow."""
 
 
 class Died(BaseException):
-    """The process is gone."""
+    """The process has died."""
 
 
 class StubWork:
-    """Files by path, programs by name; keeps what was asked."""
+    """Files by path and programs by name; records the operations."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
@@ -56,7 +56,7 @@ class StubWork:
         self.dying: tuple[str, int] | None = None
 
     async def perform(self, call: Any) -> records.Result:
-        """Answer one try."""
+        """Perform one attempt."""
         self.asked.append((call.key, call.operation))
         if self.dying is not None and (call.key, call.attempt) == self.dying:
             raise Died
@@ -74,7 +74,7 @@ class StubWork:
         raise AssertionError(call.operation)
 
     def order(self) -> list[str]:
-        """Return the keys that were asked for, in order."""
+        """Return the requested keys, in order."""
         return [key for key, _ in self.asked]
 
     def _command(self, key: str, command: operations.Command) -> records.Result:
@@ -131,10 +131,10 @@ class StubWork:
 
 
 class Skipping:
-    """Perform `skip`."""
+    """A performer of `skip`."""
 
     async def perform(self, call: Any) -> records.Result:
-        """Return what the operation says."""
+        """Return the result that the operation contains."""
         return records.Result(
             status=StepState.SKIPPED, output=plain.plain(call.operation.detail), summary=call.operation.reason
         )
@@ -168,7 +168,7 @@ class Play:
         self.last: Any = None
 
     async def run(self) -> RunState:
-        """Take the run up and go on until it rests."""
+        """Take the run up and continue until it rests."""
         kinds = ("command", "find_files", "read_files", "wait_for_files", "move_file")
         performers: dict[str, Any] = {
             **dict.fromkeys(kinds, self.stub),
@@ -189,12 +189,12 @@ class Play:
 
     @property
     def ended(self) -> Mapping[str, Any]:
-        """Return how the run ended."""
+        """Return the run's ending."""
         return next(line for line in map(json.loads, reversed(self.disk.control)) if line["kind"] == "ended")
 
 
 def told(value: Any) -> Any:
-    """Return a value without what differs between two runs of the same."""
+    """Return a value without the fields that differ between two runs of the same workflow."""
     match value:
         case dict():
             return {name: told(item) for name, item in value.items() if name not in TIMES}
@@ -204,5 +204,5 @@ def told(value: Any) -> Any:
 
 
 def lines(play: Play) -> list[Any]:
-    """Return the lines of a run's journal like that."""
+    """Return the lines of a run's journal without those fields."""
     return [told(json.loads(line)) for line in play.disk.steps]

@@ -1,6 +1,4 @@
-"""Workflows that nobody would write: steps of every form, loops in loops, jumps from anywhere to
-anywhere, by chance.
-"""
+"""Random workflows: steps of every form, nested loops, and jumps from any step to any other."""
 
 from __future__ import annotations
 
@@ -15,13 +13,13 @@ TEXTS = (
     "${item}", "${loop.index}", "${context.c}", "${steps.S0.output}", "${steps.S1.exit_code}", "${steps.S2.lines}",
     "${steps.S0.json.a}", "${run.id}", "${nope}", "plain", "$${x}",
 )  # fmt: skip
-"""Texts with variables, some of which stand for nothing, depending on where and when."""
+"""Texts with variables, some of which are undefined, depending on their place and time."""
 OUTPUTS = ("a\nb\n", "", '{"a":[1,2]}', '["f1","g"]', "x")
 CODES = (0, 0, 0, 1, 2, 3, 124)
 
 
 class Chance:
-    """A workflow by chance, the same for the same seed."""
+    """A random workflow, the same for the same seed."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -39,11 +37,11 @@ class Chance:
         }
 
     def options(self) -> dict[str, Any]:
-        """Return what the command line could say."""
+        """Return random options of the command line."""
         return {"on_error": "continue"} if self._is(0.2) else {"max_retries": 2} if self._is(0.2) else {}
 
     def program(self, command: operations.Command) -> tuple[int, str]:
-        """Be a program whose end and output depend on its arguments alone."""
+        """Run a program whose exit code and output depend on its arguments alone."""
         told = f"{self._seed} {json.dumps(command.argv)}".encode()
         number = int.from_bytes(hashlib.sha256(told).digest()[:4], "big")
         return CODES[number % len(CODES)], OUTPUTS[number // 7 % len(OUTPUTS)]

@@ -1,4 +1,4 @@
-"""Workflows with everything in them, ready to be run."""
+"""Workflows with many features, ready to run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOVES = {"success": {"move_to": "ok/${run.timestamp_utc}"}, "failure": {"move_to
 
 
 def queue() -> Play:
-    """Return tasks out of an inbox, one of which fails: conditions, dependencies, prompts, a wait, a lifecycle."""
+    """Return a queue of tasks, one of which fails, with conditions, dependencies, prompts, a wait and a lifecycle."""
     needs = {"required": ["doc/*"], "optional": ["none/*"], "inject": {"mode": "content"}}
     play = Play(
         step("Begin", command=["echo", "${context.who}"], when={"equals": {"left": "${context.on}", "right": "true"}}),
@@ -36,7 +36,7 @@ def queue() -> Play:
 
 
 def winding() -> Play:
-    """Return nested loops, jumps back, jumps out, and steps that are tried again."""
+    """Return a workflow of nested loops, jumps back, jumps out, and retried steps."""
     inner = loop(
         "In",
         step("S", command=["echo", "${x}${y}"], on={"failure": {"goto": "Fix"}}),
@@ -74,9 +74,7 @@ def failing() -> Play:
 
 
 def names() -> Play:
-    """Return what the driver's second version asks for otherwise: merged parameters, names with
-    wildcards, told waits.
-    """
+    """Return a workflow of the second version's features: merged parameters, names with wildcards, reported waits."""
     needs = {"required": ["${task}"], "inject": True}
     ask = step("Ask", provider="gemini", provider_params={"o": {"a": 1}}, input_file="p.md", depends_on=needs)
     play = Play(
@@ -92,5 +90,5 @@ def names() -> Play:
 
 
 def goto(target: str) -> dict[str, str]:
-    """Return a branch."""
+    """Return a branch to a step."""
     return {"goto": target}

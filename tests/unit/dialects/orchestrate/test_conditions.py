@@ -33,7 +33,7 @@ def _condition(**when):
     ],
 )
 def test_equals(left, right, holds):
-    """Both sides are compared as texts; numbers and booleans count as JSON writes them."""
+    """Both sides are compared as texts; numbers and booleans are written as in JSON."""
     condition, gaps = _condition(equals={"left": left, "right": right})
 
     assert (condition.holds({}), condition.patterns, gaps) == (holds, (), ())
@@ -44,7 +44,7 @@ def test_equals(left, right, holds):
     [((1, 0), True), ((3, 0), True), ((0, 0), False), ((1, 1), False), ((0, 1), False)],
 )
 def test_files(fitting, holds):
-    """`exists` needs a file, `not_exists` none, and both must hold."""
+    """`exists` needs a file, `not_exists` needs its absence, and both must be true."""
     condition, _ = _condition(exists="a/${context.glob}", not_exists="b")
 
     assert condition.patterns == ("a/*.txt", "b")
@@ -52,7 +52,7 @@ def test_files(fitting, holds):
 
 
 def test_nothing_is_looked_up_in_vain():
-    """Where the texts differ already, no file has to be looked for."""
+    """If the texts differ, no file is searched."""
     condition, _ = _condition(equals={"left": "a", "right": "b"}, exists="x")
     other, _ = _condition(equals={"left": "a", "right": "a"}, exists="x", not_exists="x")
 
@@ -61,7 +61,7 @@ def test_nothing_is_looked_up_in_vain():
 
 
 def test_names_that_stand_for_nothing():
-    """They are left with the filler, for the step to fail with all of them."""
+    """The condition collects all undefined names, so that its step can fail with all of them."""
     _, gaps = _condition(equals={"left": "${context.b}", "right": "${steps.A.json.x}"}, exists="${nope}")
 
     assert [gap.name for gap in gaps] == ["context.b", "steps.A.json.x", "nope"]

@@ -1,4 +1,4 @@
-"""Tests of dependencies: what is missing, and how a prompt tells of the files."""
+"""Tests of dependencies: missing files, and how a prompt lists the files."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def _details(made):
 
 
 def test_missing_patterns():
-    """A required pattern without a file is missing, one that nobody looked up too."""
+    """A required pattern without a file is missing, and so is one that was not searched."""
     assert dependencies.missing(["*.md", "none", "what", "none"], FITTING) == ["none", "what"]
 
 
 def test_files_of_patterns():
-    """Each path is there once, in the order of its bytes; what any required pattern fits is required."""
+    """Each path is listed once, in the order of its bytes; a file that any required pattern matches is required."""
     found = dependencies.files(["b*"], ["*.md", "docs", "none"], {**FITTING, "b*": ["b.md", "Z", "é", "z"]})
 
     assert list(found.items()) == [
@@ -56,12 +56,12 @@ def test_files_of_patterns():
     ],
 )
 def test_what_steps_say(depends_on, injection):
-    """`true` is a list before the prompt; without a mode nothing is told."""
+    """`true` inserts a list before the prompt; without a mode no list is inserted."""
     assert dependencies.injection(depends_on) == injection
 
 
 def test_a_list():
-    """Names stand under the instruction, before the prompt, in order."""
+    """Names are listed under the instruction, before the prompt, in order."""
     made = _list(_file("b.md"), _file("a.md"))
 
     assert made.truncation is None
@@ -71,7 +71,7 @@ def test_a_list():
 
 
 def test_a_list_with_optional_files():
-    """Where there are optional files, the two kinds have headings."""
+    """A list with optional files has a heading for each of the two kinds."""
     optional = _file("a.md", required=False)
 
     assert _list(_file("b.md"), optional, instruction="Read:").prompt == (
@@ -81,7 +81,7 @@ def test_a_list_with_optional_files():
 
 
 def test_contents():
-    """Each file stands whole under its name and size."""
+    """Each file is included whole, under its name and size."""
     made = _content(_file("b", "two\nlines\n"), _file("a", "one"), _file("c", "x" * 2048))
 
     assert made.truncation is None
@@ -95,7 +95,7 @@ def test_contents():
 
 
 def test_behind_the_prompt():
-    """With `append` the files stand behind the prompt, which is parted from them by a blank line."""
+    """With `append` the files follow the prompt after a blank line."""
     assert _list(_file("a"), prompt="Do.\n", append=True, instruction="Read:").prompt == "Do.\n\nRead:\n- a\n"
     assert _list(_file("a"), prompt="Do.", append=True, instruction="Read:").prompt == "Do.\n\nRead:\n- a\n"
     assert _list(_file("a"), prompt="", append=True, instruction="Read:").prompt == "Read:\n- a"
@@ -103,20 +103,20 @@ def test_behind_the_prompt():
 
 @pytest.mark.parametrize("mode", ["list", "content", "none"])
 def test_nothing_to_tell(mode):
-    """Without files, and in the mode `none`, a prompt stays as it is."""
+    """Without files, and in the mode `none`, a prompt is unchanged."""
     files = [_file("a", "x")] if mode == "none" else []
 
     assert dependencies.composed("p", Injection(mode=mode), files) == dependencies.Composed(prompt="p")
 
 
 def test_folders_have_no_contents():
-    """A folder is listed by name, and passed over where contents are told."""
+    """A folder is listed by name, but left out where contents are included."""
     assert "- docs\n" in _list(_file("docs")).prompt
     assert "docs" not in _content(_file("docs"), _file("a", "x")).prompt
 
 
 def test_a_list_that_is_too_long():
-    """Beyond the cap names are counted, not told, and the state has a record of it."""
+    """Names beyond the cap are counted but not listed, and the state records this."""
     files = [_file(f"folder/{'x' * 1000}/{index:04}") for index in range(400)]
     made = _list(*files)
     details = _details(made)
@@ -130,7 +130,7 @@ def test_a_list_that_is_too_long():
 
 
 def test_contents_that_are_too_long():
-    """The file that does not fit is cut, with what is shown of it; those behind it are named."""
+    """The file that does not fit is cut, with the size that is shown; later files are only named."""
     files = [
         _file("a", "a" * 1000),
         _file("b", "é" * 200_000),
@@ -152,7 +152,7 @@ def test_contents_that_are_too_long():
 
 
 def test_a_file_that_was_not_read_whole():
-    """What is known of a large file is shown as its beginning."""
+    """A file that was not read whole is shown as its beginning, with both sizes."""
     made = _content(_file("a", "beginning", size=3_000_000), _file("b", "x"))
 
     assert "=== File: a (9/3000000 bytes) ===\nbeginning\n[... truncated: 9 bytes of 2930 KiB shown]" in made.prompt
@@ -177,7 +177,7 @@ FILES = st.lists(
 
 @given(st.text(), FILES, st.sampled_from(["list", "content"]), st.booleans(), st.randoms())
 def test_the_prompt_itself_is_whole(prompt, files, mode, append, random):
-    """The prompt stands at one end, byte for byte, and the order in which files are given does not matter."""
+    """The prompt is at one end, byte for byte, for any order of the files."""
     wanted = Injection(mode=mode, append=append)
     made = dependencies.composed(prompt, wanted, files)
     shuffled = list(files)
@@ -192,7 +192,7 @@ def test_the_prompt_itself_is_whole(prompt, files, mode, append, random):
 
 @given(st.lists(st.integers(0, 150_000), min_size=1, max_size=6))
 def test_never_more_than_the_cap(sizes):
-    """Whatever the sizes, what is shown stays within the cap, and every file is shown, cut or omitted."""
+    """For any sizes, the shown part stays within the cap, and every file is shown, cut or omitted."""
     files = [_file(f"f{index}", "y" * size) for index, size in enumerate(sizes)]
     made = _content(*files, prompt="")
 

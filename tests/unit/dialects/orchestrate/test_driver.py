@@ -1,4 +1,4 @@
-"""Tests of the driver: order, jumps, loops, failures, and what the state tells of them."""
+"""Tests of the driver: order, jumps, loops, failures, and the state."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.unit.dialects.orchestrate.workflow_harness import loop, step
 
 
 def goto(target):
-    """Return a branch."""
+    """Return a branch to a step."""
     return {"goto": target}
 
 
 async def test_steps_in_order():
-    """Steps are taken in order, and later ones can name what earlier ones have said."""
+    """Steps run in order, and later ones can name the output of earlier ones."""
     play = Play(
         step("A", command=["echo", "one"]),
         step("B", command=["echo", "${steps.A.output}", "${context.x}", "${run.root}"]),
@@ -32,7 +32,7 @@ async def test_steps_in_order():
 
 
 async def test_the_state_has_its_head():
-    """The state tells the workflow, its hash, when the run began, and its context."""
+    """The state contains the workflow, its hash, the start of the run, and its context."""
     play = Play(step(), context={"a": 1}, options={"workflow_file": "workflows/x.yaml"})
     await play.run()
 
@@ -45,7 +45,7 @@ async def test_the_state_has_its_head():
 
 
 async def test_a_failure_ends_the_run():
-    """A step that fails and has no handler ends the run, and the state tells why."""
+    """A failed step without a handler ends the run, and the state contains the reason."""
     play = Play(step("A", command=["exit", "3"]), step("B"))
 
     assert await play.run() is RunState.FAILED
@@ -66,7 +66,7 @@ async def test_a_failure_ends_the_run():
 
 @pytest.mark.parametrize(("strict", "options"), [(False, {}), (True, {"on_error": "continue"})])
 async def test_failures_that_are_passed_by(strict, options):
-    """Where failures do not stop the run it goes on and ends as partial, with the steps that failed."""
+    """If failures do not stop the run, it continues and ends as partial, with the failed steps."""
     play = Play(step("A", command=["false"]), step("B"), strict_flow=strict, options=options)
 
     assert await play.run() is RunState.DONE
@@ -75,14 +75,14 @@ async def test_failures_that_are_passed_by(strict, options):
 
 
 async def test_on_error_stop_goes_before_a_lax_flow():
-    """The command line can stop at failures that the workflow would pass by."""
+    """The command line can stop a run at failures that the workflow would pass over."""
     play = Play(step("A", command=["false"]), step("B"), strict_flow=False, options={"on_error": "stop"})
 
     assert await play.run() is RunState.FAILED
 
 
 async def test_jumps_back_and_forth():
-    """Jumps lead to any step beside; each passage has a key of its own, and the last result counts."""
+    """A jump leads to any step beside; each passage has its own key, and the last result is used."""
     play = Play(
         step("Check", command=["cat"], input_file="n", on={"failure": goto("Make"), "success": goto("Use")}),
         step("Make", command=["true"], on={"success": goto("Check")}),
@@ -97,7 +97,7 @@ async def test_jumps_back_and_forth():
 
 
 async def test_end_is_a_target():
-    """`_end` ends the run well, whatever stands behind."""
+    """`_end` ends the run as done, even if steps follow."""
     play = Play(step("A", command=["false"], on={"always": goto("_end")}), step("B"))
 
     assert await play.run() is RunState.DONE
@@ -106,7 +106,7 @@ async def test_end_is_a_target():
 
 
 async def test_a_flow_that_runs_in_circles(monkeypatch):
-    """A flow without end is stopped."""
+    """A workflow that never ends is stopped."""
     monkeypatch.setattr("app.dialects.orchestrate.driver.MOST_VISITS", 5)
     play = Play(step("A", on={"success": goto("A")}))
 
@@ -119,7 +119,7 @@ async def test_a_flow_that_runs_in_circles(monkeypatch):
 
 
 async def test_conditions():
-    """A step whose condition does not hold is skipped, on record, and jumps nowhere."""
+    """A step whose condition is false is skipped, with a record, and does not jump."""
     play = Play(
         step("A", when={"equals": {"left": "${context.n}", "right": "1"}}, on={"always": goto("_end")}),
         step("B", when={"exists": "a/*"}),
@@ -137,7 +137,7 @@ async def test_conditions():
 
 
 async def test_missing_dependencies():
-    """A pattern that fits nothing fails the step with 2 before it begins; a handler can catch that."""
+    """A pattern without a match fails the step with 2 before it begins, and a handler can catch the failure."""
     play = Play(
         step("A", depends_on={"required": ["in/*.csv", "${context.f}"]}, on={"failure": goto("C")}),
         step("B"),
@@ -153,7 +153,7 @@ async def test_missing_dependencies():
 
 
 async def test_an_injected_prompt():
-    """A provider gets its prompt with the files told, as argument or as input."""
+    """A provider gets its prompt with the list of files, as argument or as input."""
     needs = {"required": ["doc/*"], "optional": ["more/*"], "inject": {"mode": "content", "instruction": "Read:"}}
     play = Play(
         step("A", provider="echo", input_file="p.md", depends_on={"required": ["doc/*"], "inject": True}),
@@ -171,7 +171,7 @@ async def test_an_injected_prompt():
 
 
 async def test_a_missing_prompt():
-    """A prompt that is not there fails the step with 2."""
+    """A missing prompt fails the step with 2."""
     play = Play(step("A", provider="cat", input_file="p.md"))
 
     assert await play.run() is RunState.FAILED
@@ -193,7 +193,7 @@ async def test_a_missing_prompt():
     ],
 )
 async def test_steps_that_cannot_be_begun(made, context):
-    """Nothing is run where variables stand for nothing, paths lead out, or the prompt is too long for an argument."""
+    """A step is not executed if variables are undefined, paths lead out, or the prompt is too long for an argument."""
     play = Play(step("A", **made), context={"up": "..", "root": "/"})
     play.stub.files["big"] = "x" * 100_001
 
@@ -211,7 +211,7 @@ async def test_artifacts():
 
 
 async def test_waiting():
-    """A wait tells what it found; one that found too little ends with 124."""
+    """A wait reports the files that it found; one that found too few ends with 124."""
     play = Play(
         step("A", wait_for={"glob": "in/*", "timeout_sec": 9}),
         step("B", wait_for={"glob": "in/*", "min_count": 2}, on={"failure": goto("_end")}),
@@ -234,7 +234,7 @@ async def test_waiting():
 
 
 async def test_retries():
-    """Providers are tried again after 1 and 124 by the command line's rule, commands by their own and never after 2."""
+    """Providers are retried after 1 and 124 by the command line's rule; commands by their own, and never after 2."""
     play = Play(
         step("A", provider="echo"),
         step("B", command=["true"], retries={"max": 2, "delay_ms": 0}),
@@ -254,7 +254,7 @@ async def test_retries():
 
 
 async def test_a_loop():
-    """Steps of a loop are taken for each item, see their own iteration, and are told by iteration."""
+    """Steps of a loop run for each item, see their own iteration, and are reported by iteration."""
     play = Play(
         step("List", command=["echo", "a\nb"], output_capture="lines"),
         loop(
@@ -278,7 +278,7 @@ async def test_a_loop():
 
 
 async def test_loops_in_loops():
-    """Loops nest; the inner one sees the item of the outer one."""
+    """Loops can be nested; the inner one sees the item of the outer one."""
     inner = loop("In", step("S", command=["echo", "${x}${y}"]), items=["1", "2"], **{"as": "y"})
     play = Play(loop("Out", inner, items=["a", "b"], **{"as": "x"}))
     await play.run()
@@ -290,7 +290,7 @@ async def test_loops_in_loops():
 
 
 async def test_a_failing_item_stops_the_run():
-    """The state shows how far the loop came."""
+    """The state shows how far the loop got."""
     play = Play(loop("Each", step("S", command=["true"])))
     play.stub.results["Each[1].S"] = [4]
 
@@ -300,7 +300,7 @@ async def test_a_failing_item_stops_the_run():
 
 
 async def test_items_that_are_no_list():
-    """A loop without items fails with 2, tells the reference, and can be caught."""
+    """A loop without a list fails with 2 and names the reference, and the failure can be caught."""
     play = Play(
         step("J", command=["echo", '{"a": 1}'], output_capture="json"),
         {**loop("Each", step("S"), items_from="steps.J.json.a"), "on": {"failure": goto("_end")}},
@@ -313,7 +313,7 @@ async def test_items_that_are_no_list():
 
 
 async def test_a_jump_out_of_a_loop():
-    """A jump out of a loop leaves the other items."""
+    """A jump out of a loop skips the other items."""
     play = Play(
         loop("Each", step("S", on={"success": goto("End")}), step("T")),
         step("Between"),
@@ -336,7 +336,7 @@ def queue(*steps, **more):
 
 
 async def test_files_of_items_are_moved():
-    """Success moves to one folder, a failure that nothing catches to the other; the state tells both."""
+    """Success moves a file to one folder, an uncaught failure to the other; the state has both moves."""
     play = Play(queue(step("S"), step("T")), strict_flow=False)
     play.stub.files = {"in/a": "", "in/b": ""}
     play.stub.results["Q[1].S"] = [1]
@@ -351,7 +351,7 @@ async def test_files_of_items_are_moved():
 
 
 async def test_a_failure_that_is_caught_is_a_success():
-    """What a handler inside of the loop catches does not count."""
+    """A failure that a handler inside the loop catches is not a failure of the item."""
     play = Play(queue(step("S", on={"failure": goto("T")}), step("T")))
     play.stub.files = {"in/a": "", "in/b": ""}
     play.stub.results["Q[0].S"] = [1]
@@ -390,7 +390,7 @@ async def test_a_failure_that_ends_the_run_moves_first():
 
 
 async def test_a_move_that_fails_changes_nothing():
-    """A file that is gone is told as an error of the lifecycle, and the item stays what it was."""
+    """A missing file is reported as an error of the lifecycle, and the item keeps its result."""
     play = Play(queue(step("S")))
     play.stub.files = {"in/b": ""}
 
@@ -405,7 +405,7 @@ async def test_a_move_that_fails_changes_nothing():
 
 
 async def test_debugging():
-    """A run that is debugged tells how commands were made; its steps are the same."""
+    """A run with debugging reports how commands were made; its steps are the same."""
     steps = (step("A", provider="echo", input_file="p", provider_params={"unused": 1}),)
     quiet, debugged = Play(*steps), Play(*steps, options={"debug": True})
     for play in (quiet, debugged):

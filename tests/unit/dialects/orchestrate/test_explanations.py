@@ -1,4 +1,4 @@
-"""Tests of what a person is told who has written a field that is not known, or a value in another form."""
+"""Tests of the messages for an unknown field, or a value in another form."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def message(document: Any) -> str:
     ],
 )
 def test_a_guess_is_made_at_what_was_meant(made: Any, guess: str) -> None:
-    """Misspelled fields, those of other tools, and those that belong one level deeper are recognised."""
+    """Misspelled fields, those of other tools, and those that belong one level deeper get a suggestion."""
     assert f"is not a known field; {guess}; its fields are " in message(workflow(made))
 
 
 def test_all_fields_are_listed() -> None:
-    """A field that resembles none is answered with every field of the object, those of the version only."""
+    """The message for an unknown field without a similar one lists every field of the object in that version."""
     of_step = [field.name for field in schema.KINDS["step"] if field.known_in("1.1")]
 
     assert message(workflow(step(zzz=1), version="1.1")) == f"is not a known field; its fields are {', '.join(of_step)}"
@@ -56,7 +56,7 @@ def test_all_fields_are_listed() -> None:
     ],
 )
 def test_fields_of_later_versions_are_named_as_such(document: Any, version: str) -> None:
-    """A field that the language has upstream has a code of its own, and the version that brought it."""
+    """An upstream field of a later version has its own code, and the message names that version."""
     found = [flaw for flaw in told(document) if flaw.code == "later_field"]
 
     assert [flaw.message.partition(";")[0] for flaw in found] == [f"belongs to upstream's version {version}"]
@@ -80,14 +80,14 @@ def test_fields_of_later_versions_are_named_as_such(document: Any, version: str)
     ],
 )
 def test_a_value_in_another_form_is_answered_with_the_form(made: Any, form: str) -> None:
-    """What other tools take as a text or a number is told as this language writes it."""
+    """A value in the form of another tool is answered with the form of this language."""
     flaw = next(flaw for flaw in told(workflow(made)) if flaw.code == "wrong_type")
 
     assert flaw.message.endswith(form)
 
 
 def test_a_command_of_a_provider_is_answered_alike() -> None:
-    """A template is a command, too; a very long text is not repeated."""
+    """A provider's template is explained like a command; a very long text is not repeated."""
     document = {**workflow(step()), "providers": {"p": {"command": "claude -p ${PROMPT}"}}}
 
     assert 'write `command: ["claude", "-p", "${PROMPT}"]`' in message(document)
@@ -95,7 +95,7 @@ def test_a_command_of_a_provider_is_answered_alike() -> None:
 
 
 def test_tables_name_fields_that_there_are() -> None:
-    """What is meant is a field of its kind, and no field of ours is taken for a later one of the same version."""
+    """The table suggests only known fields, and explains none of this version's fields."""
     for kind, names in explanations._MEANT.items():
         known = {field.name for field in schema.KINDS[kind]}
 

@@ -1,4 +1,4 @@
-"""Tests of the flow: what follows a step, and how often it is tried."""
+"""Tests of the flow: the step that follows a step, and the number of attempts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def _on(*events):
     ],
 )
 def test_jumps(events, exit_code, target):
-    """What fits the exit code goes before `always`; a step that was skipped jumps nowhere; a jump is no unhandled
-    failure.
-    """
+    """A branch that fits the exit code overrides `always`; a skipped step does not jump; a jump handles a failure."""
     for strict in (True, False):
         for on_error in (None, "stop", "continue"):
             following = frames.continuation(_on(*events), exit_code, strict_flow=strict, on_error=on_error)
@@ -51,7 +49,7 @@ def test_jumps(events, exit_code, target):
     ],
 )
 def test_failures_that_nobody_expects(strict, on_error, stops):
-    """The command line goes before `strict_flow`; where the run goes on, it is not whole."""
+    """The command line overrides `strict_flow`; a run that continues is not complete."""
     following = frames.continuation(_on("success"), 1, strict_flow=strict, on_error=on_error)
 
     assert following == Continuation(stops=stops, unhandled=not stops)
@@ -79,5 +77,5 @@ def test_failures_that_nobody_expects(strict, on_error, stops):
     ],
 )
 def test_tries(given, most, retries):
-    """The command line counts for providers that say nothing; a command is tried again only if it says so."""
+    """The command line's retries apply to providers without their own; a command is retried only if it says so."""
     assert frames.retries(given, most, 500) == retries

@@ -1,4 +1,4 @@
-"""Tests of the parser: what makes a workflow, and every fault with its path and line."""
+"""Tests of the parser: the form of a workflow, and every fault with its path and line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ steps:
 
 
 def test_a_workflow():
-    """Its id is the name of its file, and what it leaves open is filled in."""
+    """Its id is the name of its file, and unset fields have defaults."""
     made = parsed(INBOX)
     document = made.document
 
@@ -76,14 +76,14 @@ def test_a_workflow():
 
 
 def test_a_filled_workflow_stays_as_it_is():
-    """Filling in is done once: the document of a recipe is a workflow that means the same."""
+    """Defaults are filled in once: the document of a recipe is a workflow with the same meaning."""
     made = parsed(INBOX)
 
     assert parsed(dict(made.document)).document == made.document
 
 
 def test_a_name_is_optional():
-    """Without a name people read the name of the file."""
+    """A workflow without a name is shown with the name of its file."""
     assert parsed(workflow(step())).label == "file"
 
 
@@ -98,12 +98,12 @@ def test_a_name_is_optional():
     ],
 )
 def test_steps_are_counted_where_the_flow_cannot_come_back(steps, total):
-    """The outermost steps count; where one can come twice, their number says nothing."""
+    """The outermost steps are counted, unless a step can repeat."""
     assert parsed(workflow(*steps)).total_steps == total
 
 
 def test_every_flaw_is_told_at_once_with_its_line():
-    """A text with many faults names all of them, in the order of their lines."""
+    """All flaws of a text are reported, in the order of their lines."""
     text = (
         'version: "1.1"\nnmae: x\nsteps:\n  - name: A\n    command: [echo, "${env.HOME}"]\n    provider: p\n'
         "  - name: A\n    command_override: [x]\n    depends_on:\n      inject: true\n    on: {failure: {goto: B}}\n"
@@ -126,14 +126,14 @@ def test_every_flaw_is_told_at_once_with_its_line():
 
 
 def test_yaml_that_cannot_be_read():
-    """What is wrong with the text itself is told as a fault of the workflow."""
+    """An error in the YAML itself is reported as a fault of the workflow."""
     assert [(flaw.code, flaw.line) for flaw in told("version: '1.1'\nsteps: []\nsteps: []\n")] == [("repeated_name", 3)]
     assert [(flaw.code, flaw.line) for flaw in told("version: '1.1'\nsteps: [}\n")] == [("syntax", 2)]
 
 
 @pytest.mark.parametrize("document", ["", "[]", "7", "text", "{}"])
 def test_what_is_no_workflow(document):
-    """An empty text, a list or a word has a fault, and breaks nothing."""
+    """An empty text, a list or a word is a fault."""
     assert told(document)
 
 
@@ -151,7 +151,7 @@ def test_what_is_no_workflow(document):
     ],
 )
 def test_versions(version, path, code, hint):
-    """A version is one of the known ones, as a text."""
+    """A version is a text, and a known one."""
     found = told({**workflow(step()), "version": version})
 
     assert [(flaw.path, flaw.code) for flaw in found] == [(path, code)]
@@ -160,12 +160,12 @@ def test_versions(version, path, code, hint):
 
 @pytest.mark.parametrize("version", [True, ["1.1"], None])
 def test_a_version_is_a_text(version):
-    """What is neither a text nor a number that was meant as one is of the wrong type."""
+    """A version that is neither a text nor a number meant as one has the wrong type."""
     assert ("$.version", "wrong_type") in flaws({**workflow(step()), "version": version})
 
 
 def test_a_workflow_needs_a_version():
-    """Without a version nobody can know which fields there are."""
+    """Without a version the set of fields is unknown, so it is a fault."""
     assert flaws({"steps": [step()]}) == {("$.version", "missing_field")}
 
 
@@ -179,7 +179,7 @@ LATER = {
 @pytest.mark.parametrize("since", LATER)
 @pytest.mark.parametrize("version", schema.VERSIONS)
 def test_fields_belong_to_versions(version, since):
-    """A field is refused below the version that introduced it, which is named; from then on it is known."""
+    """A field is refused below its version, which the message names; from then on it is known."""
     path, given = LATER[since]
     document = workflow(given, version=version)
 
@@ -191,7 +191,7 @@ def test_fields_belong_to_versions(version, since):
 
 
 def test_a_later_field_elsewhere_is_unknown():
-    """Only where a later version has the field is the version the reason."""
+    """A field of a later version is reported as such only where that version has it."""
     assert flaws(workflow(step(inject=True), version="1.1")) == {("$.steps[0].inject", "unknown_field")}
 
 
@@ -201,7 +201,7 @@ AT = "$.steps[0]"
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        # what a step does
+        # the work of a step
         ({"name": "A"}, {(AT, "missing_field")}),
         (step(provider="echo", command=["x"]), {(AT, "exclusive_fields")}),
         (step(wait_for={"glob": "x"}, command=["x"]), {(AT, "exclusive_fields")}),
@@ -314,7 +314,7 @@ AT = "$.steps[0]"
     ],
 )
 def test_rules_of_steps(given, found):
-    """Each rule tells the very place where it is broken."""
+    """Each broken rule is reported at its exact place."""
     assert flaws(workflow(given)) == found
 
 
@@ -336,7 +336,7 @@ def test_rules_of_steps(given, found):
     ],
 )
 def test_what_is_allowed(given):
-    """Fields go together as the language says."""
+    """Every combination of fields that the language allows is valid."""
     assert parsed(workflow(given)).document["steps"][0]["name"] == "A"
 
 
@@ -375,12 +375,12 @@ def test_paths_stay_inside(path, where, make):
 
 @pytest.mark.parametrize("path", ["/${item}", "${item}/../x", "${a}/..", "..", "./../${x}"])
 def test_variables_do_not_hide_an_escape(path):
-    """What is sure before variables are substituted is refused at load."""
+    """An escape that is certain before variables are substituted is refused at load."""
     assert flaws(workflow(step(input_file=path))) == {(f"{AT}.input_file", "unsafe_path")}
 
 
 def test_globs_do_not_recurse():
-    """`**` is not supported; a name with two dots or two stars is one like any other."""
+    """`**` is not supported as a folder; a name with two dots or two stars is valid."""
     assert flaws(workflow(step(wait_for={"glob": "a/**/b"}))) == {(f"{AT}.wait_for.glob", "unsafe_path")}
     assert flaws(workflow(step(input_file="a..b/c...", depends_on={"required": ["a**b", "..c"]}))) == set()
 
@@ -404,7 +404,7 @@ def test_globs_do_not_recurse():
     ],
 )
 def test_gotos(steps, found):
-    """A `goto` leads to a step beside it, out of its loops or to the end, but into no loop."""
+    """A `goto` leads to a step beside it, out of its loops or to the end, but not into a loop."""
     document = workflow(*steps)
 
     assert flaws(document) == found
@@ -427,7 +427,7 @@ def test_gotos(steps, found):
     ],
 )
 def test_items_from(source, reference, code):
-    """Items come from the lines or the JSON of a step that can be seen and makes them."""
+    """Items come from the lines or the JSON of a visible step that produces them."""
     document = workflow(step("Look", **source), loop("A", step("B"), items_from=reference))
     inside = workflow(loop("Outer", step("Look", **source), loop("A", step("B"), items_from=reference)))
     places = ("$.steps[1].for_each.items_from", "$.steps[0].for_each.steps[1].for_each.items_from")
@@ -437,7 +437,7 @@ def test_items_from(source, reference, code):
 
 
 def test_providers():
-    """The template of a provider that reads its prompt does not name it, and every provider has a template."""
+    """Every provider has a template, which does not name the prompt if the provider reads it from standard input."""
     providers = {
         "a": {"command": ["x", "${PROMPT}"], "input_mode": "stdin"},
         "b": {"command": ["x", "$${PROMPT}"], "input_mode": "stdin"},
@@ -470,21 +470,21 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_no_value_breaks_the_parser(value):
-    """Whatever stands where, it is a workflow or has flaws."""
+    """Any value in any place gives a workflow or flaws."""
     with contextlib.suppress(errors.RecipeInvalid):
         parsed(workflow(step(), step("B"), **value) if isinstance(value, dict) and "steps" not in value else value)
     list(parse.flaws({"version": "1.3", "steps": [value, {"name": "A", "for_each": value}], "providers": value}))
 
 
 def test_many_flaws_take_bounded_time():
-    """A workflow full of faults is answered with the first two hundred of them, and looked through only a few times."""
+    """A workflow with many faults is answered with the first two hundred, after a few passes."""
     steps = [step(f"S{index}", unknown=1, on={"failure": {"goto": f"T{index}"}}) for index in range(900)]
 
     assert len(told(workflow(*steps, version="1.1"))) == 200
 
 
 def test_names_that_lead_nowhere():
-    """A step cannot be named like what the state tells of an item, nor be so deep in loops that its key has no room."""
+    """A step cannot have the reserved name of an item's state, or be so deep in loops that its key is too long."""
     moves = {"success": {"move_to": "done"}}
     deep = step("S" * 64)
     for name in ("A" * 64, "B" * 64):

@@ -48,15 +48,13 @@ def _argv(*command, given=None, prompt="p", **more):
     ],
 )
 def test_arguments(command, given_params, defaults, argv):
-    """Parameters of the step go before defaults, both with their variables, and stand in the template beside
-    namespaces.
-    """
+    """A step's parameters override defaults; both may contain variables, and the template namespaces too."""
     assert _argv(*command, given=given_params, prompt="the prompt", **defaults) == argv
 
 
 @given(st.text(max_size=40))
 def test_a_prompt_is_one_argument_as_it_is(prompt):
-    """Nothing inside of a prompt or a parameter is read as a variable."""
+    """The content of a prompt or a parameter is not read as a variable."""
     assert _argv("m", "${PROMPT}", "${a}", given={"a": prompt.replace("$", "$$")}, prompt=prompt) == (
         "m",
         prompt,
@@ -66,14 +64,14 @@ def test_a_prompt_is_one_argument_as_it_is(prompt):
 
 
 def test_a_prompt_by_standard_input():
-    """In the mode `stdin` the prompt is what the program reads, and no argument."""
+    """In the mode `stdin` the prompt is the program's input, and not an argument."""
     made = providers.invocation(_provider("cat", input_mode="stdin"), {"model": "x"}, "the prompt", AT)
 
     assert made == providers.Invocation(argv=("cat",), stdin="the prompt", ignored=("model",), prompt_in_argv=False)
 
 
 def test_parameters_that_the_template_does_not_name():
-    """They are no fault, and are told."""
+    """Parameters that the template does not name are reported, but are not a fault."""
     made = providers.invocation(_provider("m", "${a.b}", "${PROMPT}"), {"a": {"b": 1}, "c": 2}, "p", AT)
 
     assert isinstance(made, providers.Invocation)

@@ -1,4 +1,4 @@
-"""Tests of workflows by chance: they come to an end that the language knows, also when they are cut off."""
+"""Tests of random workflows: they reach an end that the language defines, also after being cut off."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.unit.dialects.orchestrate import driver_harness, random_flows
 
 SEEDS = range(examples(80))
 CUTS = 3
-"""Tries of each workflow at which it dies."""
+"""The number of attempts of each workflow at which it dies."""
 
 
 @pytest.fixture(autouse=True)
 def few_visits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Find out sooner that a workflow runs in circles."""
+    """Lower the limit of visits that detects an endless workflow."""
     monkeypatch.setattr(driver, "MOST_VISITS", 12)
 
 
 def make(seed: int) -> driver_harness.Play | None:
-    """Return a workflow on its stage; None if it is not valid."""
+    """Return a workflow in its harness, or None if it is not valid."""
     chance = random_flows.Chance(seed)
     try:
         play = driver_harness.Play(document=json.dumps(chance.workflow()), options=chance.options())
@@ -37,7 +37,7 @@ def make(seed: int) -> driver_harness.Play | None:
 
 
 def performed(play: driver_harness.Play) -> list[tuple[str, int]]:
-    """Return key and attempt of some tries that the stub took part in, spread over the run."""
+    """Return key and attempt of some attempts that the stub performed, spread over the run."""
     asked = {key for key, _ in play.stub.asked}
     lines: list[Any] = [json.loads(line) for line in play.disk.steps]
     tries = [(line["key"], line["attempt"]) for line in lines if line["key"] in asked]
@@ -45,9 +45,7 @@ def performed(play: driver_harness.Play) -> list[tuple[str, int]]:
 
 
 async def test_they_end_as_they_must() -> None:
-    """Every valid workflow ends done, or failed by a step or for running in circles; and cut off it
-    ends the same way.
-    """
+    """Every valid workflow ends as done, or as failed by a step or an endless flow; after a cut it ends the same."""
     judged = 0
     for seed in SEEDS:
         whole = make(seed)

@@ -1,4 +1,4 @@
-"""Tests of workflows that are cut off: wherever that is, they end as if nothing had happened."""
+"""Tests of workflows that are cut off: wherever they are cut, they end as if undisturbed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from tests.unit.dialects.orchestrate import driver_harness, shows
 
 @pytest.mark.parametrize("make", [shows.winding, shows.queue, shows.failing])
 async def test_cut_off_before_any_step(make):
-    """A process that dies while any try of any step is under way leaves the same journal and the
-    same state in the end.
-    """
+    """A process that dies during any attempt of any step leaves the same journal and the same state in the end."""
     whole = make()
     ended = await whole.run()
     tries = [(json.loads(line)["key"], json.loads(line)["attempt"]) for line in whole.disk.steps]
@@ -36,7 +34,7 @@ async def test_cut_off_before_any_step(make):
 
 
 async def test_the_way_it_goes():
-    """Nested loops, jumps and further tries leave the keys that they must."""
+    """Nested loops, jumps and retries have the expected keys."""
     play = shows.winding()
 
     assert await play.run() is RunState.DONE
@@ -51,7 +49,7 @@ async def test_the_way_it_goes():
 
 
 async def test_resuming_a_failure():
-    """A resumed run takes the failed step again, and nothing before it."""
+    """A resumed run repeats the failed step, but no step before it."""
     play = shows.failing()
     assert await play.run() is RunState.FAILED
     ended = play.ended

@@ -1,4 +1,4 @@
-"""Tests of the schemas and of the language reference: they say what the parser does."""
+"""Tests of the schemas and of the language reference: they agree with the parser."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TITLES = {
     ],
 )
 def test_editors_see_what_excludes_what(given):
-    """The forms of a step and of a loop's items stand in the schema as well as in the parser."""
+    """The schema has the same exclusive forms of a step and of a loop's items as the parser."""
     document = workflow(given)
 
     assert flaws(document)
@@ -55,9 +55,7 @@ def test_editors_see_what_excludes_what(given):
 
 @pytest.mark.parametrize("kind", schema.KINDS)
 def test_the_reference_documents_every_field(kind):
-    """The tables of docs/reference/orchestrate.md have the fields of the language: type, necessity, version,
-    default, variables.
-    """
+    """The tables of docs/reference/orchestrate.md match the fields: type, necessity, version, default, variables."""
     documented = {row[0]: row[1:6] for row in reference.tables(REFERENCE)[TITLES[kind]]}
 
     assert documented == {

@@ -1,4 +1,4 @@
-"""Tests of what the driver's second version does otherwise, and of runs that began with the first."""
+"""Tests of the changes in the driver's second version, and of runs that began with the first."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DECOYS = {"in/a1.csv": "", "in/bb.csv": "", "in/cc.csv": ""}
 
 
 def commands(play: Play) -> list[operations.Command]:
-    """Return what was called, in order."""
+    """Return the called commands, in order."""
     return [operation for _, operation in play.stub.asked if isinstance(operation, operations.Command)]
 
 
 def argv(play: Play) -> list[tuple[str, ...]]:
-    """Return programs and arguments of what was called."""
+    """Return programs and arguments of the called commands."""
     return [command.argv for command in commands(play)]
 
 
@@ -43,7 +43,7 @@ def asking(name: str = "claude", **more: Any) -> Play:
     ],
 )
 async def test_providers_that_need_no_declaration(name: str, call: tuple[str, ...], stdin: str | None) -> None:
-    """Three agents are known by their templates, which stand in the frozen recipe with their defaults."""
+    """Three agents have built-in templates, which are in the frozen recipe with their defaults."""
     play = asking(name)
 
     assert await play.run() is RunState.DONE
@@ -53,7 +53,7 @@ async def test_providers_that_need_no_declaration(name: str, call: tuple[str, ..
 
 
 async def test_a_declared_provider_replaces_a_built_in_one() -> None:
-    """Nothing of the built-in template is left, not even its defaults."""
+    """A declared provider replaces the built-in template completely, with its defaults."""
     document = '{"version": "1.1", "providers": {"claude": {"command": ["mine", "${PROMPT}"]}}, "steps": [%s]}'
     play = Play(document=document % '{"name": "A", "provider": "claude", "input_file": "p.md"}', driver_version=2)
     play.stub.files = {"p.md": "Do it."}
@@ -66,7 +66,7 @@ async def test_a_declared_provider_replaces_a_built_in_one() -> None:
 
 @pytest.mark.parametrize(("version", "call"), [(2, ("mine", "1-2-3")), (1, None)])
 async def test_parameters_are_merged_within_objects(version: int, call: tuple[str, ...] | None) -> None:
-    """An object of the step is laid over that of the defaults, name by name; before, it took its place."""
+    """An object of the step is merged into the default's, name by name; in the first version it replaced it."""
     document = """{"version": "1.1", "steps": [
         {"name": "A", "provider": "mine", "provider_params": {"o": {"b": 2, "in": {"y": 3}}}}], "providers": {"mine":
         {"command": ["mine", "${o.a}-${o.b}-${o.in.y}"], "defaults": {"o": {"a": 1, "b": 0, "in": {"x": 0}}}}}}"""
@@ -79,7 +79,7 @@ async def test_parameters_are_merged_within_objects(version: int, call: tuple[st
 
 
 def over_names(items: list[str], **facts: Any) -> Play:
-    """Return a loop over names of files, each of which must be there."""
+    """Return a loop over names of files, each of which must exist."""
     needs = {"required": ["${item}"], "inject": True}
     return Play(
         loop("Each", step("Ask", provider="cat", depends_on=needs, when={"exists": "${item}"}), items=items), **facts
@@ -87,7 +87,7 @@ def over_names(items: list[str], **facts: Any) -> Play:
 
 
 async def test_names_with_wildcards_stand_for_themselves() -> None:
-    """Brackets, stars and question marks in an item's name fit that file alone, in conditions, too."""
+    """Brackets, stars and question marks in an item's name match that file alone, also in conditions."""
     play = over_names(list(NAMES), driver_version=2)
     play.stub.files = NAMES | DECOYS
     state = await play.run()
@@ -98,7 +98,7 @@ async def test_names_with_wildcards_stand_for_themselves() -> None:
 
 
 async def test_a_missing_name_is_told_as_it_is_written() -> None:
-    """What is missing is named without the signs that take a wildcard's meaning away."""
+    """A missing file is named without the signs that escape its wildcards."""
     play = Play(
         step("A", depends_on={"required": ["in/${context.name}"]}), context={"name": "x[1].csv"}, driver_version=2
     )
@@ -108,7 +108,7 @@ async def test_a_missing_name_is_told_as_it_is_written() -> None:
 
 
 async def test_a_pattern_in_a_variable_is_still_one() -> None:
-    """Where no file has that very name, the wildcards count."""
+    """If no file has the exact name, its wildcards are used."""
     play = over_names(["in/*.csv"], driver_version=2)
     play.stub.files = DECOYS
     state = await play.run()
@@ -118,7 +118,7 @@ async def test_a_pattern_in_a_variable_is_still_one() -> None:
 
 
 async def test_runs_of_the_first_version_ask_as_they_did() -> None:
-    """Their operations have the patterns as they were filled in, and no more."""
+    """The operations of a run of the first version have only the patterns as they were filled in."""
     play = over_names(["in/a[1].csv"], driver_version=1)
     play.stub.files = NAMES | DECOYS
     await play.run()
@@ -128,7 +128,7 @@ async def test_runs_of_the_first_version_ask_as_they_did() -> None:
 
 
 async def test_attempts_are_counted_and_their_time_is_added_up() -> None:
-    """A step that was tried again tells how often, when it began, and how long all tries took together."""
+    """A retried step reports the number of attempts, its start, and the total time of all attempts."""
     play = Play(step("A", retries={"max": 2, "delay_ms": 0}), step("B"), driver_version=2)
     play.stub.results = {"A": [1, 1, 0]}
     took = iter([0.25, 0.5, 1.0, 0.125])
@@ -142,7 +142,7 @@ async def test_attempts_are_counted_and_their_time_is_added_up() -> None:
 
 
 async def test_the_state_names_its_folder() -> None:
-    """`run_root` is what `${run.root}` stands for."""
+    """`run_root` has the value of `${run.root}`."""
     play = shows.failing()
     await play.run()
 
@@ -150,7 +150,7 @@ async def test_the_state_names_its_folder() -> None:
 
 
 def test_a_built_in_program_is_asked_for_where_its_step_names_it() -> None:
-    """What a run needs on PATH is found at a place that the workflow's text has."""
+    """A program that a run needs on PATH is reported at a place in the workflow's text."""
     play = Play(step("A", provider="gemini"), step("B", provider="cat"), driver_version=2)
 
     assert set(play.dialect.uses(play.recipe, library.Library(), {})) == {

@@ -1,4 +1,4 @@
-"""Tests of variables: what names stand for, what is escaped, and what is missing."""
+"""Tests of variables: values of names, escapes, and missing names."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _filled(template, at=FULL):
     ],
 )
 def test_what_names_stand_for(template, text):
-    """Values are put in once, as text or as JSON; escapes make the characters themselves."""
+    """Values are inserted once, as text or as JSON; escapes give the characters themselves."""
     assert _filled(template) == (text, [])
 
 
@@ -79,7 +79,7 @@ def test_what_names_stand_for(template, text):
     ],
 )
 def test_what_stands_for_nothing(name, reason):
-    """A name without a value stays, and is told with the reason."""
+    """A name without a value stays, and is reported with the reason."""
     filler = variables.Filler(FULL)
 
     assert filler.text(f"<${{{name}}}>") == f"<${{{name}}}>"
@@ -88,19 +88,19 @@ def test_what_stands_for_nothing(name, reason):
 
 
 def test_outside_of_loops():
-    """Without a loop neither its item nor its index is there."""
+    """Outside of a loop its item and index are undefined."""
     assert _filled("${item} ${loop.index}", scope())[1] == ["item", "loop.index"]
 
 
 def test_results_have_an_old_name():
-    """`duration` is the same as `duration_ms`."""
+    """`duration` has the value of `duration_ms`."""
     at = scope(steps=({"Look": LOOK},))
 
     assert _filled("${steps.Look.duration} ${steps.Look.duration_ms}", at) == ("12 12", [])
 
 
 def test_all_gaps_are_collected():
-    """Many texts are filled before anything is refused, so that each missing name is told, once."""
+    """All texts are filled before a refusal, so that each missing name is reported once."""
     filler = variables.Filler(FULL)
     filler.value({"a": ["${context.x}", "${steps.Nope.output}"], "${context.key}": "${context.x} ${y} ${"})
 
@@ -117,7 +117,7 @@ def test_all_gaps_are_collected():
 
 
 def test_values_are_filled_inside():
-    """In lists and objects texts are filled, at any depth; names and other values are left."""
+    """Texts in lists and objects are filled at any depth; names and other values are unchanged."""
     value = {"${run.id}": ["${context.n}", 3, None, {"a": "${item}"}]}
 
     assert variables.Filler(FULL).value(value) == {"${run.id}": ["3", 3, None, {"a": "outer"}]}
@@ -125,7 +125,7 @@ def test_values_are_filled_inside():
 
 @given(st.text(max_size=40))
 def test_a_value_is_never_read_as_a_variable(text):
-    """Whatever a variable holds, it arrives as it is, and nothing more is missing."""
+    """The value of a variable is inserted unchanged, and no name in it is missing."""
     at = scope(context={"a": text, "secret": "s"}, loops=(variables.Loop(alias="it", item=text, index=0, total=1),))
 
     assert _filled("${context.a}|${it}", at) == (f"{text}|{text}", [])
@@ -133,13 +133,13 @@ def test_a_value_is_never_read_as_a_variable(text):
 
 @given(st.text(max_size=40))
 def test_escaping_is_undone(text):
-    """A text whose dollars are doubled comes out as it was."""
+    """A text with doubled dollars is restored."""
     assert _filled(text.replace("$", "$$")) == (text, [])
 
 
 @given(st.text(st.sampled_from("${}ax. "), max_size=30))
 def test_no_text_breaks_the_filler(text):
-    """Any text is filled, or some name in it is missing; what has no `$` stays."""
+    """Any text is filled, or some name in it is missing; a text without `$` is unchanged."""
     filled, gaps = _filled(text)
 
     assert "$" in text or filled == text
@@ -149,7 +149,7 @@ def test_no_text_breaks_the_filler(text):
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
 def test_what_is_no_text_becomes_json(value):
-    """A value is put in as it is if it is a text, and as JSON otherwise."""
+    """A value is inserted unchanged if it is a text, and as JSON otherwise."""
     text = variables.written(value)
 
     assert text == value if isinstance(value, str) else json.loads(text) == value
@@ -171,7 +171,7 @@ def test_what_is_no_text_becomes_json(value):
     ],
 )
 def test_items(reference, found):
-    """Items are a list that is there; anything else is told."""
+    """Items must be an existing list; anything else is reported."""
     got = variables.items(reference, scope(context={"list": []}, steps=({"Look": LOOK, "Parse": PARSE},)))
 
     if isinstance(found, list):
@@ -183,7 +183,7 @@ def test_items(reference, found):
 
 
 def test_a_list_that_was_cut_off_is_not_looped_over():
-    """Lines beyond those that are kept would be passed over silently; only the driver's first version did that."""
+    """A list that was cut is refused, since lines would be missing; only the driver's first version accepted it."""
     at = scope(steps=({"Look": {**LOOK, "truncated": True}},))
     got = variables.items("steps.Look.lines", at)
 
@@ -193,7 +193,7 @@ def test_a_list_that_was_cut_off_is_not_looped_over():
 
 
 def test_pointers():
-    """A pointer names a step, its list and the way inside."""
+    """A pointer contains a step, its list and the path inside."""
     assert variables.pointer("steps.A-1.json.x.y z") == variables.Pointer(step="A-1", field="json", path=("x", "y z"))
     assert variables.pointer("steps.A.lines") == variables.Pointer(step="A", field="lines", path=())
     assert variables.pointer("steps.A.jsonx") is None

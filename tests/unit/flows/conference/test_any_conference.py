@@ -1,4 +1,4 @@
-"""Conferences by chance: what holds of every one."""
+"""Conferences by chance: properties of every conference."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EVIDENCE = st.sampled_from(["none", "any", "file", "receipt"])
 
 @st.composite
 def conferences(draw: Any) -> tuple[Held, dict[str, str]]:
-    """Return a conference, and a mark that only the reply of each agent holds."""
+    """Return a conference, and a mark that only the reply of each agent contains."""
     names = draw(NAMES)
     people = [agent(name, evidence=draw(EVIDENCE), role=draw(SAID)) for name in names]
     tools = draw(st.sampled_from([None, [], ["finder"], ["finder", "reader"]]))
@@ -62,7 +62,7 @@ def conferences(draw: Any) -> tuple[Held, dict[str, str]]:
 @settings(max_examples=examples(50), deadline=None)
 @given(conferences())
 def test_nobody_sees_another_and_all_see_the_same(made: tuple[Held, dict[str, str]]) -> None:
-    """Prompts of phase 2 are the same to the byte but for the role part, and hold nobody's reply."""
+    """Prompts of phase 2 are equal byte for byte except for the role, and contain no participant's reply."""
     held, marks = made
     state = asyncio.run(held.run())
     asked = held.opinions()
@@ -88,7 +88,7 @@ def test_nobody_sees_another_and_all_see_the_same(made: tuple[Held, dict[str, st
 @settings(max_examples=examples(30), deadline=None)
 @given(conferences(), st.data())
 def test_every_prefix_ends_the_same(made: tuple[Held, dict[str, str]], data: st.DataObject) -> None:
-    """Cut behind any line of its journal, a conference goes on to the same ending, slots and steps."""
+    """A conference whose journal is cut after any line continues to the same ending, slots and steps."""
     held, _ = made
     state, lines = asyncio.run(held.run()), list(held.disk.steps)
     manifest, slots, steps = held.manifest, held.slots, held.statuses()
@@ -105,7 +105,7 @@ def test_every_prefix_ends_the_same(made: tuple[Held, dict[str, str]], data: st.
 
 
 def test_half_a_character_is_not_replaced_in_a_call() -> None:
-    """A reply with half of a surrogate pair is unusable; runs of the first version keep what it made of it."""
+    """A call with half of a surrogate pair is unusable; a run of the first version still reads a replacement."""
     said = '{"tool": "file_locator", "args": {"search_criteria": "\\ud800"}}'
 
     assert protocol.read(said) == protocol.Unusable(problem="holds half of a surrogate pair")
@@ -114,13 +114,13 @@ def test_half_a_character_is_not_replaced_in_a_call() -> None:
 
 @given(st.text(max_size=300))
 def test_any_reply_of_the_chief_is_read(reply: str) -> None:
-    """No text breaks the protocol."""
+    """Any text of the chief can be read without an error."""
     assert isinstance(protocol.read(reply), protocol.Call | protocol.Done | protocol.Unusable)
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=20), st.integers(-10, 20_000))
 def test_room_is_divided(lengths: list[int], room: int) -> None:
-    """Nobody gets more than is needed, all together no more than there is, and nobody less than a longer text."""
+    """A text gets at most the room that it needs and at least that of a shorter one; all together fit the total."""
     given_room = prompts.shares(lengths, room)
 
     assert all(0 <= share <= length for share, length in zip(given_room, lengths, strict=True))
@@ -131,5 +131,5 @@ def test_room_is_divided(lengths: list[int], room: int) -> None:
 
 
 def test_named_receipts() -> None:
-    """The texts that chance uses are what they are called."""
+    """The constants of the tests contain one line of evidence each."""
     assert QUOTED.count("Evidence:") == NAMED.count("Evidence:") == 1

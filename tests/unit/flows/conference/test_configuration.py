@@ -1,4 +1,4 @@
-"""Configurations: whom and what a conference can have."""
+"""Configurations: which agents and tools a conference can have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.unit.flows.conference.round_table import CHIEF, DIALECT, agent, docum
 
 
 def test_a_configuration_that_fits() -> None:
-    """Agents and tools of the library can be had."""
+    """Agents and tools of the library are accepted."""
     assert flaws() == set()
     assert flaws(allowed_tools=[]) == set()
     assert flaws(allowed_tools=["reader"], require_tool=True) == set()
@@ -36,19 +36,19 @@ def test_a_configuration_that_fits() -> None:
     ],
 )
 def test_what_cannot_be_had_is_told_with_its_place(changes: dict[str, plain.Json], expected: tuple[str, str]) -> None:
-    """Each flaw names the place in the configuration."""
+    """Each flaw names its place in the configuration."""
     assert expected in flaws(**changes)
 
 
 def test_agents_that_do_not_confer() -> None:
-    """One whose modes leave conferences out is refused; one whose modes name them is not."""
+    """An agent whose modes exclude conferences is refused; one whose modes name them is accepted."""
     definition_cache = stock(agent("a", modes=("pipeline",)), agent("b", modes=("pipeline", "conference")))
 
     assert flaws(definition_cache, agents=["a", "b"]) == {("$.agents[0]", "agent_not_conferring")}
 
 
 def test_there_must_be_a_chief() -> None:
-    """Without one, or with one that does not confer, nothing can be gathered."""
+    """A conference without a chief, or with a chief that does not confer, is refused."""
     nobody = library.Library(agents=(agent("a"),))
     absent = library.Library(agents=(agent("a"), agent("boss", "chief", modes=("pipeline",))))
 
@@ -58,14 +58,14 @@ def test_there_must_be_a_chief() -> None:
 
 @pytest.mark.parametrize("names", [("tool",), ("transcript",), ("a", "a.evidence"), ("a.evidence", "a")])
 def test_names_that_would_be_taken_for_steps(names: tuple[str, ...]) -> None:
-    """An agent that a slot or a step would be mixed up with is refused."""
+    """An agent whose name could be mistaken for a slot or a step is refused."""
     found = flaws(stock(*map(agent, names)), agents=list(names))
 
     assert found == {(f"$.agents[{len(names) - 1}]", "agent_name_taken")}
 
 
 def test_what_is_frozen() -> None:
-    """Chief, participants in their order, and the allowed tools with their arguments; nobody else."""
+    """The frozen recipe has the chief, the participants in order, and the allowed tools with their arguments."""
     recipe = DIALECT.recipe(document(agents=["writer", "critic"], allowed_tools=["reader"]))
     frozen = DIALECT.freeze(recipe, stock())
 
@@ -77,7 +77,7 @@ def test_what_is_frozen() -> None:
 
 
 def test_what_is_said_of_the_recipe() -> None:
-    """It takes a message alone, and nobody knows how many steps there will be."""
+    """The recipe takes only a message, and its number of steps is unknown."""
     recipe = DIALECT.recipe(document(agents=["critic"]))
 
     assert (recipe.recipe_id, recipe.dialect, recipe.total_steps) == ("conference", "conference", None)
@@ -85,7 +85,7 @@ def test_what_is_said_of_the_recipe() -> None:
 
 
 def test_a_broken_configuration_is_refused() -> None:
-    """It is no recipe, and everything wrong is told."""
+    """A broken configuration is not a recipe, and each of its flaws is reported."""
     with pytest.raises(errors.RecipeInvalid) as caught:
         DIALECT.recipe(document(max_tool_calls=0, require_tool="yes"))
 

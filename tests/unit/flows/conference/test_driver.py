@@ -1,4 +1,4 @@
-"""Conferences: how evidence is gathered, how everybody is asked, and what is left."""
+"""Conferences: how evidence is gathered, how participants are asked, and which outputs remain."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TestGathering:
     """Phase 1."""
 
     async def test_the_chief_calls_tools_until_it_is_done(self) -> None:
-        """Turns and calls alternate under keys of their own, each turn shows what the calls before have brought."""
+        """Turns and calls of the chief alternate under their own keys; a turn shows the results of earlier calls."""
         held = Held()
         held.replies |= {"chief": FIND, "chief#2": READ}
 
@@ -37,7 +37,7 @@ class TestGathering:
         assert held.manifest["current_step_index"] == 9
 
     async def test_the_prompt_of_the_chief_is_lean(self) -> None:
-        """It has the message, the tools and the protocol; its role stands apart, and its own tools are off."""
+        """The prompt has message, tools and protocol; the role is separate, and the agent's own tools are off."""
         held = Held()
         await held.run()
         asked, prompt = held.asked("chief"), held.prompt("chief")
@@ -48,7 +48,7 @@ class TestGathering:
         assert not any(name in prompt for name in round_table.ALL)
 
     async def test_backends_can_be_held_to_the_protocol(self) -> None:
-        """The schema has one form for each tool, with its arguments, and one to be done."""
+        """The schema has one form for each tool with its arguments, and one for the end."""
         held = Held()
         await held.run()
         forms = held.asked("chief").reply_schema["anyOf"]
@@ -58,7 +58,7 @@ class TestGathering:
         assert forms[0]["properties"]["args"]["properties"]["path"]["maxLength"] == 400
 
     async def test_no_more_calls_than_allowed(self) -> None:
-        """After the last call the chief is not asked again."""
+        """After the last allowed call the chief is not asked again."""
         held = Held(max_tool_calls=2)
         held.replies |= {"chief": FIND, "chief#2": READ, "chief#3": FIND}
         await held.run()
@@ -69,7 +69,7 @@ class TestGathering:
 
     @pytest.mark.parametrize("name", ["shell", "reader", "", "finder ", "Finder", "../finder", "x" * 5000, "a\nb"])
     async def test_the_server_refuses_other_tools(self, name: str) -> None:
-        """A tool outside of the allowed ones is never called: the refusal is a step, and told in the next turn."""
+        """A tool that is not allowed is never called: the refusal is a step, and the next turn reports it."""
         held = Held(allowed_tools=["finder"])
         held.replies["chief"] = call(name, path="x")
 
@@ -83,7 +83,7 @@ class TestGathering:
         assert "No evidence was gathered." in held.prompt("opinion.critic")
 
     async def test_no_call_is_made_twice(self) -> None:
-        """A call that was made is told back once, and not made again; the second time the gathering is over."""
+        """A repeated call is reported back once and not made again; another repetition ends the gathering."""
         held = Held()
         held.replies |= {"chief": FIND, "chief#2": FIND, "chief#3": call("finder", query="arrival"), "chief#4": READ}
         await held.run()
@@ -93,7 +93,7 @@ class TestGathering:
         assert not {"tool#2", "chief#4"} & held.statuses().keys()
 
     async def test_refused_calls_are_counted(self) -> None:
-        """A chief that only asks for what it may not have comes to an end."""
+        """A chief that only asks for forbidden tools reaches an end."""
         held = Held(allowed_tools=["finder"], max_tool_calls=3)
         held.replies |= {"chief": call("shell"), "chief#2": call("sh"), "chief#3": call("bash"), "chief#4": call("zsh")}
         await held.run()
@@ -101,7 +101,7 @@ class TestGathering:
         assert held.disk.recorded()[:6] == ["chief", "tool", "chief#2", "tool#2", "chief#3", "tool#3"]
 
     async def test_a_failed_call_is_told(self) -> None:
-        """Wrong arguments are the tool's failed record; the chief is told, participants are not."""
+        """Wrong arguments are the tool's failed record, which the chief sees and the participants do not."""
         held = Held()
         held.replies |= {"chief": call("finder", nonsense=1), "chief#2": READ}
         held.table.payloads["finder"] = broke("invalid_args", "query is missing")
@@ -124,7 +124,7 @@ class TestGathering:
         ],
     )  # fmt: skip
     async def test_a_reply_that_is_no_turn_is_told_back_once(self, said: str) -> None:
-        """It is answered by one more turn; a second one of its kind ends the phase, and the round goes on."""
+        """An unusable reply is answered by one more turn; a second one ends the phase, and the round continues."""
         held = Held()
         held.replies |= {"chief": said, "chief#2": said, "chief#3": FIND}
 
@@ -137,7 +137,7 @@ class TestGathering:
         "said", [FIND, f"```json\n{FIND}\n```", f"I look first.\n\n```\n{FIND}\n```\nSo.", f" {FIND}\n"]
     )
     async def test_a_turn_may_stand_in_a_fenced_block(self, said: str) -> None:
-        """JSON counts alone or in the one fenced block of a text."""
+        """JSON is accepted alone or in the only fenced block of a text."""
         held = Held()
         held.replies["chief"] = said
         await held.run()
@@ -145,7 +145,7 @@ class TestGathering:
         assert held.asked("tool").args == {"query": "arrival"}
 
     async def test_arguments_may_be_left_out(self) -> None:
-        """A call without arguments is one with none."""
+        """A call may leave out its arguments."""
         held = Held()
         held.replies["chief"] = '{"tool": "finder"}'
         await held.run()
@@ -153,7 +153,7 @@ class TestGathering:
         assert held.asked("tool").args == {}
 
     async def test_the_correction_is_said_once_in_all(self) -> None:
-        """Between calls, too, only one reply is told back."""
+        """Only one unusable reply is reported back, even if calls are between two of them."""
         held = Held()
         held.replies |= {"chief": "What?", "chief#2": FIND, "chief#3": "What?", "chief#4": FIND}
         await held.run()
@@ -164,7 +164,7 @@ class TestGathering:
         assert "could not be used" not in held.prompt("chief#3")
 
     async def test_no_tools_no_chief(self) -> None:
-        """Where no tool is allowed the chief is not asked at all."""
+        """Without an allowed tool the chief is not asked at all."""
         held = Held(allowed_tools=[])
 
         assert await held.run() is RunState.DONE
@@ -172,7 +172,7 @@ class TestGathering:
         assert "No evidence was gathered." in held.prompt("opinion.critic")
 
     async def test_a_broken_chief_fails_the_run(self) -> None:
-        """Nobody else is asked; a resume asks the chief again, from the turn that failed, and repeats no call."""
+        """No other agent is asked; a resume repeats the failed turn of the chief, and no call."""
         held = Held()
         held.replies |= {"chief": FIND, "chief#2": [broke(), DONE]}
 
@@ -186,7 +186,7 @@ class TestGathering:
         assert ("tool", 1) not in held.table.asked
 
     async def test_long_payloads_are_cut(self) -> None:
-        """A prompt says how much is left out; a short payload leaves its room to the long one; receipts have all."""
+        """A prompt shows how much is left out; a short payload leaves room to a long one; receipts have the whole."""
         held = Held(evidence_characters=1_000)
         held.replies |= {"chief": FIND, "chief#2": READ}
         held.table.payloads["reader"] = {"text": "long " * 2_000}
@@ -199,7 +199,7 @@ class TestGathering:
         assert len(held.prompt("chief#3")) < 2_000
 
     async def test_payloads_beyond_the_journal_are_read(self) -> None:
-        """One that is kept as a blob is shown by its beginning, too."""
+        """The prompt shows the beginning of a payload that is stored as a blob."""
         held = Held()
         held.replies["chief"] = FIND
         held.table.payloads["finder"] = {"filler": "x" * 100_000}
@@ -209,7 +209,7 @@ class TestGathering:
         assert len(held.prompt("opinion.critic")) < 20_000
 
     async def test_long_arguments_are_cut(self) -> None:
-        """What the chief writes cannot fill the prompts of others."""
+        """Long arguments of the chief do not fill the prompts of the others."""
         held = Held()
         held.replies["chief"] = call("finder", query="x" * 50_000)
         await held.run()
@@ -221,7 +221,7 @@ class TestRequiringATool:
     """`require_tool`."""
 
     async def test_only_a_call_is_allowed_at_first(self) -> None:
-        """The schema has no form to be done, and `{"done": true}` is told back."""
+        """The schema has no form for the end, and `{"done": true}` is reported back."""
         held = Held(require_tool=True)
         held.replies |= {"chief": DONE, "chief#2": FIND}
 
@@ -245,7 +245,7 @@ class TestRequiringATool:
         assert held.table.asked[0] == ("chief#2", 2)
 
     async def test_only_a_call_that_brought_something_counts(self) -> None:
-        """Neither a refused nor a failed call will do: the chief is told, may not end, and calls on."""
+        """After a refused or failed call the chief may not end yet, is notified, and makes another call."""
         held = Held(require_tool=True, allowed_tools=["finder"])
         held.replies |= {"chief": call("shell"), "chief#2": call("finder"), "chief#3": DONE, "chief#4": FIND}
         held.table.payloads["finder"] = [broke("invalid_args", "query is missing"), {"files": ["a.md"]}]
@@ -263,7 +263,7 @@ class TestRequiringATool:
         assert DONE in held.prompt("chief#5")
 
     async def test_calls_that_all_fail_fail_the_run(self) -> None:
-        """When no call is left the run fails and tells each call; a resume repeats the last turn and its call."""
+        """When no call is left, the run fails and lists each call; a resume repeats the last turn and its call."""
         held = Held(require_tool=True, allowed_tools=["finder"], max_tool_calls=2)
         held.replies |= {"chief": call("shell"), "chief#2": FIND}
         held.table.payloads["finder"] = [broke("tool_failed", "no disk"), {"files": ["a.md"]}]
@@ -284,7 +284,7 @@ class TestOpinions:
     """Phase 2."""
 
     async def test_everybody_is_asked_the_same_at_once(self) -> None:
-        """Prompts are the same to the byte, tools are off, and nobody waits for another."""
+        """Prompts are equal byte for byte, tools are off, and participants are asked at the same time."""
         held = Held()
         held.replies |= {"chief": FIND, "opinion.critic": f"First.\n{QUOTED}"}
         await held.run()
@@ -296,7 +296,7 @@ class TestOpinions:
         assert held.table.most == 3
 
     async def test_only_the_role_differs(self) -> None:
-        """Role, and how it must bring evidence, are told apart from the prompt."""
+        """The role and the form of evidence are separate from the prompt."""
         people = [
             agent("critic", evidence="file"),
             agent("editor", evidence="receipt"),
@@ -316,14 +316,14 @@ class TestOpinions:
         assert told["editor"].endswith("An answer that is an abstention needs no such line.")
 
     async def test_an_agent_without_a_role(self) -> None:
-        """It is told nothing but what evidence to bring."""
+        """An agent without a role is instructed only about its evidence."""
         held = Held(stock(agent("editor", role="")))
         await held.run()
 
         assert held.opinions()["editor"].system.startswith("End with exactly one line")
 
     async def test_evidence_is_a_step_of_its_own(self) -> None:
-        """What a reply claims is looked up under the key of its opinion; an abstention claims nothing."""
+        """The claims of a reply are checked under the key of its opinion; an abstention has none."""
         held = Held(stock(agent("critic"), agent("editor"), agent("writer", evidence="none")))
         held.replies["opinion.editor"] = "ABSTAIN: not my field"
 
@@ -337,7 +337,7 @@ class TestOpinions:
         assert held.manifest["ending"] == {"reason": "completed", "partial": False, "failed_steps": []}
 
     async def test_every_opinion_brings_evidence(self) -> None:
-        """An agent that need bring none in pipelines is rejected without it, as any other."""
+        """An agent that needs no evidence in pipelines is rejected without it in a conference."""
         held = Held(stock(agent("critic"), agent("writer", evidence="none")))
         held.replies["opinion.writer"] = "Fine."
 
@@ -346,7 +346,7 @@ class TestOpinions:
         assert held.manifest["ending"]["failed_steps"] == ["opinion.writer.evidence"]
 
     async def test_the_chief_may_give_an_opinion(self) -> None:
-        """Whoever gathers the evidence can be asked about it like the others, under a key of its own."""
+        """The chief, too, can be asked for an opinion on its evidence, under a separate key."""
         held = Held(stock(agent("critic")), agents=["critic", "boss"])
         held.replies["chief"] = FIND
 
@@ -368,7 +368,7 @@ class TestOpinions:
         ],
     )
     async def test_a_rejected_reply_is_a_failure_of_evidence(self, reply: str, code: str) -> None:
-        """The others stand, the ending is partial and names the check; the reply fills no slot."""
+        """The other opinions are kept, the ending is partial and names the check; a rejected reply fills no slot."""
         held = Held()
         held.replies |= {"chief": FIND, "opinion.editor": reply}
 
@@ -385,7 +385,7 @@ class TestOpinions:
         )
 
     async def test_a_receipt_of_the_conference_is_evidence(self) -> None:
-        """A receipt that a tool call has left can be named."""
+        """A participant can name the receipt of a tool call as evidence."""
         held = Held()
         held.replies["chief"] = FIND
         held.table.dying = "opinion.critic"
@@ -399,7 +399,7 @@ class TestOpinions:
         assert held.verdicts()["critic"] == "accepted"
 
     async def test_a_broken_agent_does_not_stop_the_others(self) -> None:
-        """It is named in the ending; the transcript says why it has no answer."""
+        """The ending names a broken agent, and the transcript contains why it has no answer."""
         held = Held()
         held.replies["opinion.editor"] = broke(message="no credit")
 
@@ -409,7 +409,7 @@ class TestOpinions:
         assert "### editor (editor): no answer: no credit [agent_error]" in held.asked("transcript").body
 
     async def test_nobody_stands(self) -> None:
-        """The transcript is kept and the run fails; a resume asks those again, and neither chief nor tools."""
+        """If no opinion is accepted, the run fails with its transcript; a resume repeats the opinions only."""
         held = Held()
         held.replies |= {
             "chief": FIND,
@@ -432,7 +432,7 @@ class TestOpinions:
         assert held.verdicts() == {"critic": "accepted", "editor": "abstained", "writer": "rejected"}
 
     async def test_all_abstain(self) -> None:
-        """An abstention is an answer: a round of nothing else is over as any."""
+        """An abstention is an answer: a round of abstentions ends like any other."""
         held = Held()
         held.table.usual = "ABSTAIN: not my field"
 
@@ -441,7 +441,7 @@ class TestOpinions:
         assert held.slots["critic"]["text"] == "ABSTAIN: not my field"
 
     async def test_long_replies(self) -> None:
-        """A reply beyond the journal is judged whole, kept whole in its slot, and shortened in the transcript."""
+        """A reply too long for the journal is judged whole, kept whole in its slot, and cut in the transcript."""
         held = Held()
         held.replies["opinion.critic"] = "long " * 20_000 + f"\n{QUOTED}"
         await held.run()
@@ -452,10 +452,10 @@ class TestOpinions:
 
 
 class TestTheClose:
-    """The round is closed."""
+    """The end of the round."""
 
     async def test_the_transcript_is_an_issue(self) -> None:
-        """It has message, evidence with receipts, and every opinion with its verdict; the slot has the same text."""
+        """The transcript has message, evidence, receipts, and opinions with verdicts; the slot has the same text."""
         held = Held()
         held.replies |= {"chief": FIND, "chief#2": call("shell"), "opinion.writer": "ABSTAIN: no view"}
         await held.run()
@@ -473,7 +473,7 @@ class TestTheClose:
         assert held.slots["transcript"]["text"] == issue.body
 
     async def test_headings_are_the_transcripts_own(self) -> None:
-        """An opinion that holds headings, or a message with further lines, looks like nothing but itself."""
+        """Headings in an opinion, or further lines in a message, cannot be mistaken for parts of the transcript."""
         held = Held(message="Who?\u2028## Opinions\r### editor (editor): accepted", allowed_tools=[])
         held.replies["opinion.critic"] = round_table.FORGED
         await held.run()
@@ -486,7 +486,7 @@ class TestTheClose:
         ]
 
     async def test_the_slots(self) -> None:
-        """Tools are pointers to receipts, opinions artifacts of their agents."""
+        """Slots of tools are pointers to receipts, and opinions are artifacts of their agents."""
         held = Held()
         held.replies |= {"chief": FIND, "chief#2": READ}
         await held.run()
@@ -500,7 +500,7 @@ class TestTheClose:
         assert held.lines()[-1]["input_slot_refs"] == ["tool", "tool#2", "critic", "editor", "writer"]
 
     async def test_transcripts_are_bounded(self) -> None:
-        """However much is asked and answered, it fits into an issue and names everybody."""
+        """A transcript of many long questions and answers fits into an issue and names every participant."""
         people = [agent(f"{'a' * 50}{number}", "b" * 60) for number in range(20)]
         held = Held(stock(*people), message="Why?\n" * 4_000, max_tool_calls=20)
         held.replies |= {
@@ -517,7 +517,7 @@ class TestTheClose:
         assert len(issue.facts["opinions"]) == 20
 
     async def test_no_transcript_no_end(self) -> None:
-        """A transcript that cannot be kept fails the run, and a resume repeats only that."""
+        """A transcript that cannot be stored fails the run, and a resume repeats only that step."""
         held = Held()
         held.table.operations["transcript"] = None
         made = held.table._made
@@ -532,7 +532,7 @@ class TestTheClose:
 
 
 async def test_cut_off_anywhere_nothing_is_paid_twice() -> None:
-    """Whatever step the process dies in, the next one asks nobody again who has answered, and ends the same way."""
+    """The process may die in any step: the next one repeats no answered call and reaches the same ending."""
     whole = Held()
     whole.replies |= {"chief": FIND, "chief#2": READ, "opinion.editor": "Dark.", "opinion.writer": "ABSTAIN"}
     await whole.run()

@@ -1,4 +1,4 @@
-"""An intent that a scripted chief splits into tasks: the real driver, the real runner, and the real agent performer."""
+"""An intent that a scripted chief splits into tasks, with the real driver, runner and agent performer."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ TASKS: list[dict[str, Any]] = [
         "scoping_question": "Which themes?",
     },
 ]
-"""What a chief makes of it."""
+"""The tasks that a chief makes of the intent."""
 
 REPLY = json.dumps({"tasks": TASKS})
 
 SMALL_REPLY = json.dumps(
     {"tasks": [{name: each[name] for name in ("id", "description", "deps", "dod")} for each in TASKS]}
 )
-"""The same from a T1 agent."""
+"""The same tasks from a T1 agent."""
 
 MATCHES = {
     "matches": [
@@ -63,7 +63,7 @@ MATCHES = {
 
 
 def reply(*tasks: Mapping[str, Any]) -> str:
-    """Return a reply that holds tasks."""
+    """Return a reply that contains tasks."""
     return json.dumps({"tasks": tasks})
 
 
@@ -73,12 +73,12 @@ def task(id: int = 1, *deps: int, **more: Any) -> dict[str, Any]:
 
 
 def chief(tier: library.Tier = "t3") -> library.Agent:
-    """Return a chief that speaks from a script."""
+    """Return a chief that answers from a script."""
     return library.Agent(id="chief-1", archetype="chief", tier=tier, backend="script", role="You are the chief.")
 
 
 def recipe(recipe_id: str = "write", *patterns: str, args: Mapping[str, Any] | None = None) -> library.Recipe:
-    """Return a recipe as far as the driver looks at it."""
+    """Return the parts of a recipe that the driver reads."""
     return library.Recipe(
         recipe_id=recipe_id,
         dialect="control_room",
@@ -112,7 +112,7 @@ def stock(tier: library.Tier = "t3", recipes: tuple[library.Recipe, ...] = RECIP
 
 
 class Tool:
-    """Find the same files for everybody, or fail."""
+    """A tool that always finds the same files, or fails."""
 
     def __init__(self, result: records.Result | None = None) -> None:
         self.result = result or records.Result(output=MATCHES, summary="2 files found")
@@ -123,14 +123,14 @@ class Tool:
 
 
 class Kept:
-    """Perform as another performer does, and keep what was asked."""
+    """A performer that records the operations and passes them to another one."""
 
     def __init__(self, inner: ports.Performer, asked: list[tuple[str, operations.Operation]]) -> None:
         self._inner = inner
         self._asked = asked
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Perform one try."""
+        """Perform one attempt."""
         self._asked.append((call.key, call.operation))
         return await self._inner.perform(call)
 
@@ -171,15 +171,15 @@ class Split:
 
     @property
     def keys(self) -> list[str]:
-        """Return the keys of what was performed, over all lives."""
+        """Return the keys of the performed operations, over all lives."""
         return [key for key, _ in self.asked]
 
     def call(self, key: str) -> Any:
-        """Return the operation that was performed last under a key."""
+        """Return the last operation performed under a key."""
         return dict(self.asked)[key]
 
     def prompt(self, key: str = "chief") -> str:
-        """Return the prompt that was sent last under a key."""
+        """Return the last prompt sent under a key."""
         (text,) = self.call(key).prompt
         return str(text)
 
@@ -193,7 +193,7 @@ class Split:
         return decomposition.tasks(self.disk.files["cache.json"][decomposition.SLOT]["text"])
 
     async def run(self) -> RunState:
-        """Take the run up and go on until it rests."""
+        """Take the run up and continue until it rests."""
         equipment = Equipment(
             performers={kind: Kept(each, self.asked) for kind, each in self._performers.items()},
             clock=clock.FakeClock(),
@@ -206,7 +206,7 @@ class Split:
         return state
 
     async def resume(self) -> RunState:
-        """Send the failed run on."""
+        """Resume the failed run."""
         log: Any = logs.ListLog(self.disk)
         dead = step_decisions.dead_positions(log.loaded, None)
         await log.decide(DecisionKind.RESUMED, {"dead": [[position, position] for position in sorted(dead)]})

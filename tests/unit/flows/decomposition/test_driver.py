@@ -1,4 +1,4 @@
-"""Tests of the chief's one call: what is asked, what is kept, and what a faulty reply leads to."""
+"""Tests of the chief's one call: its prompt, its result, and the effect of a faulty reply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BROKEN = {"error": {"code": "rate_limited", "message": "Too much.", "detail": {"
 
 
 async def test_an_intent_becomes_tasks(tmp_path):
-    """One look and one call: the tasks stand in the slot as the chief gave them, what it left out filled in."""
+    """One search and one call fill the slot with the chief's tasks; omitted fields get defaults."""
     split = Split(tmp_path, splitting.REPLY)
 
     assert await split.run() is RunState.DONE
@@ -47,7 +47,7 @@ async def test_an_intent_becomes_tasks(tmp_path):
 
 
 async def test_the_chief_is_asked_as_it_is_configured(tmp_path):
-    """Its role is the standing instruction, tools are off, and the reply is bound by its schema."""
+    """The chief's role is the system prompt, tools are off, and a schema binds the reply."""
     split = Split(tmp_path, splitting.REPLY)
     await split.run()
     call = split.call("chief")
@@ -60,7 +60,7 @@ async def test_the_chief_is_asked_as_it_is_configured(tmp_path):
 
 
 async def test_the_files_are_found_and_told(tmp_path):
-    """The look has the intent for its criteria and a receipt in the session; what it found stands in the prompt."""
+    """The search has the intent as criteria and a receipt in the session; the prompt contains the found files."""
     split = Split(tmp_path, splitting.REPLY)
     await split.run()
     look, found = split.call("look"), split.disk.files["cache.json"]["found"]
@@ -75,7 +75,7 @@ async def test_the_files_are_found_and_told(tmp_path):
     "result", [step_decisions.failed("tool_timeout", "It took too long."), records.Result(output={"matches": []})]
 )
 async def test_a_plan_needs_no_files(tmp_path, result):
-    """A look that fails, or finds nothing, ends nothing; the chief is told."""
+    """After a search that fails or finds no files the chief is still asked, and its prompt says so."""
     split = Split(tmp_path, splitting.REPLY, tool=Tool(result))
 
     assert await split.run() is RunState.DONE
@@ -83,7 +83,7 @@ async def test_a_plan_needs_no_files(tmp_path, result):
 
 
 async def test_many_files_are_read_from_where_they_are_kept(tmp_path):
-    """A payload too large for the journal is told as any other, the first files of it."""
+    """A payload too large for the journal is used like any other: the prompt shows its first files."""
     matches = [{"path": f"{n}.md", "category": "scene", "title": "x" * 2_000} for n in range(100)]
     split = Split(tmp_path, splitting.REPLY, tool=Tool(records.Result(output={"matches": matches})))
 
@@ -95,7 +95,7 @@ async def test_many_files_are_read_from_where_they_are_kept(tmp_path):
 
 @pytest.mark.parametrize("faulty", [FAULTY, "", "ABSTAIN: too vague", "Gladly!", CUT, '{"tasks": []}'])
 async def test_a_faulty_reply_is_corrected_once(tmp_path, faulty):
-    """The second call holds the first prompt, the reply and what is wrong with it; its tasks are those that count."""
+    """The second call contains the first prompt, the reply and its flaws; the tasks of its reply are used."""
     split = Split(tmp_path, faulty, splitting.REPLY)
 
     assert await split.run() is RunState.DONE
@@ -111,7 +111,7 @@ async def test_a_faulty_reply_is_corrected_once(tmp_path, faulty):
 
 
 async def test_the_correction_names_each_flaw_and_its_place(tmp_path):
-    """Every flaw is told with its path, not the first alone."""
+    """The correction names every flaw with its path, not only the first."""
     split = Split(tmp_path, reply(task(1, 1), task(2, 7), task(2)), splitting.REPLY)
     await split.run()
     again = split.prompt("chief.correction")
@@ -122,7 +122,7 @@ async def test_the_correction_names_each_flaw_and_its_place(tmp_path):
 
 
 async def test_a_long_faulty_reply_is_shown_from_its_beginning(tmp_path):
-    """A correction does not grow beyond what an agent can read, and says so; of many flaws it counts the rest."""
+    """A correction has a bounded size: it shows the beginning of the reply, and the number of the flaws left out."""
     wrong = reply(*({"id": 0, "description": "x" * 3_000} for _ in range(35)))
     split = Split(tmp_path, wrong, splitting.REPLY)
 
@@ -134,7 +134,7 @@ async def test_a_long_faulty_reply_is_shown_from_its_beginning(tmp_path):
 
 
 async def test_a_second_faulty_reply_ends_the_run(tmp_path):
-    """There is one correction; then the run fails with the flaws and with what a person can do."""
+    """After one correction the run fails, with the flaws and with what a person can do."""
     split = Split(tmp_path, "Gladly!", FAULTY)
 
     assert await split.run() is RunState.FAILED
@@ -148,7 +148,7 @@ async def test_a_second_faulty_reply_ends_the_run(tmp_path):
 
 
 async def test_a_resume_after_two_faulty_replies_asks_anew(tmp_path):
-    """Both calls are made again, the look is not."""
+    """A resume makes both calls again, but not the search."""
     split = Split(tmp_path, ["no", "still no"], ["no", splitting.REPLY])
     await split.run()
 
@@ -158,7 +158,7 @@ async def test_a_resume_after_two_faulty_replies_asks_anew(tmp_path):
 
 @pytest.mark.parametrize(("said", "corrected"), [([BROKEN, splitting.REPLY], None), ("no", [BROKEN, splitting.REPLY])])
 async def test_a_broken_agent_ends_the_run_and_only_its_call_is_repeated(tmp_path, said, corrected):
-    """Its error is the run's; what was paid before is not paid again."""
+    """The agent's error is the run's error, and a resume does not repeat what was already paid."""
     split = Split(tmp_path, said, corrected)
 
     assert await split.run() is RunState.FAILED
@@ -171,9 +171,7 @@ async def test_a_broken_agent_ends_the_run_and_only_its_call_is_repeated(tmp_pat
 
 
 async def test_secrets_stay_out(tmp_path):
-    """A secret that the chief says is in nothing that is kept: not in the journal, the slot, the prompt of the
-    correction, or the error.
-    """
+    """A secret in the chief's reply is in neither the journal, the slot, the correction's prompt nor the error."""
     for corrected in (reply(task(1, dod="hunter22")), "hunter22"):
         split = Split(tmp_path, "I know hunter22.", corrected)
         split.secrets = ("hunter22",)
@@ -197,7 +195,7 @@ RUNS = {
 
 @pytest.mark.parametrize("name", RUNS)
 async def test_a_run_cut_anywhere_ends_the_same(tmp_path, name):
-    """Nothing recorded is performed again, and the rest leads to the same records, slots and ending."""
+    """A run cut at any line repeats no recorded step and reaches the same records, slots and ending."""
     whole = Split(tmp_path, *RUNS[name])
     ended = await whole.run()
     for length in range(len(whole.disk.steps)):
@@ -213,7 +211,7 @@ async def test_a_run_cut_anywhere_ends_the_same(tmp_path, name):
 
 
 def test_without_a_chief_there_is_no_plan():
-    """It is told as a flaw, and nothing can be frozen."""
+    """A missing chief is a flaw, and the recipe cannot be frozen."""
     definition_cache = library.Library(agents=())
 
     assert [(flaw.path, flaw.code) for flaw in decomposition.check(definition_cache)] == [("$.intent", "no_chief")]
@@ -226,7 +224,7 @@ def test_without_a_chief_there_is_no_plan():
 
 
 def test_the_chief_is_the_first_who_takes_part():
-    """Who is kept for conferences is passed over."""
+    """An agent that is reserved for conferences is not chosen as the chief."""
     chiefs = [dataclasses.replace(splitting.chief(), id=f"chief-{n}", modes=modes) for n, modes in enumerate(MODES)]
 
     assert DRIVER.freeze(decomposition.RECIPE, library.Library(agents=tuple(chiefs)))["agent"]["id"] == "chief-1"
@@ -235,7 +233,7 @@ def test_the_chief_is_the_first_who_takes_part():
 
 @pytest.mark.parametrize("intent", [splitting.INTENT, "x", "write scene 22 " * 1_333])
 async def test_the_look_is_the_real_tool(tmp_path, intent):
-    """The file locator takes every intent that a run can have, and what it tells is what the prompt shows."""
+    """The file locator accepts every possible intent of a run, and the prompt shows its results."""
     project = example_project.copy(tmp_path / "project")
     tool = registry.ToolPerformer(example.TOOLS, workspace.Workspaces([project]))
     split = Split(tmp_path, splitting.REPLY, tool=tool, intent=intent, working_dir=str(project))

@@ -1,4 +1,4 @@
-"""Tests of what the chief is told: kinds of tasks, files and rules, as much as fits its size."""
+"""Tests of the chief's prompt: kinds of tasks, files and rules, as many as fit its size."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def asked(tier: library.Tier, intent: str = INTENT, known: Any = None) -> str:
 
 
 def test_kinds_are_what_can_be_routed_to():
-    """Of each recipe with task patterns its label, its phrases without expressions, and its arguments, needed ones
-    first.
-    """
+    """Each recipe with task patterns gives its label, plain phrases, and arguments, needed ones first."""
     check, write = kinds.frozen(RECIPES)
 
     assert check == {
@@ -76,7 +74,7 @@ def test_kinds_are_what_can_be_routed_to():
     ],
 )
 def test_odd_recipes_are_survived(made):
-    """Patterns that are none, and schemas that say little, leave what can be told."""
+    """Invalid patterns and sparse schemas are skipped, and the rest is used."""
     (kind,) = kinds.frozen([made])
 
     assert kind["phrases"] == ["fine"]
@@ -84,7 +82,7 @@ def test_odd_recipes_are_survived(made):
 
 
 def test_what_is_frozen_is_bounded():
-    """However many recipes there are and however much they say: the kinds of a run stay small."""
+    """The frozen kinds of a run remain small, however many and large the recipes are."""
     rules = {f"arg_{n}": {"type": "string", "description": "word " * 5_000} for n in range(300)}
     many = [
         recipe(f"r{n}", *(f"phrase {n} {m}" for m in range(100)), args={"type": "object", "properties": rules})
@@ -95,7 +93,7 @@ def test_what_is_frozen_is_bounded():
 
 
 def test_what_the_intent_names_comes_first():
-    """Kinds and phrases whose words stand in the intent are told before the others, the longest first."""
+    """Kinds and phrases with words of the intent come before the others, the longest first."""
     fitting = kinds.fitting(bundled(), INTENT)
 
     assert [kind["phrases"][0] for kind in fitting[:3]] == ["foreshadowing audit", "check consistency", "write scene"]
@@ -103,7 +101,7 @@ def test_what_the_intent_names_comes_first():
 
 
 def test_a_whole_prompt_says_what_is_needed():
-    """Intent, files, kinds with their words and arguments, rules and form; no recipe and no tool is named."""
+    """The prompt has intent, files, kinds with phrases and arguments, rules and form, but no recipe and no tool."""
     for tier in ("t3", "t5"):
         prompt = asked(tier)
 
@@ -118,7 +116,7 @@ def test_a_whole_prompt_says_what_is_needed():
 
 
 def test_a_small_prompt_is_short():
-    """A T1 agent is told the parts of the intent and shown one example; there is nothing about files and arguments."""
+    """The prompt of a T1 agent has the parts of the intent and one example, but no files and arguments."""
     small_prompt, middle, large = asked("t1"), asked("t3"), asked("t5")
 
     assert len(small_prompt) < 1_000 < len(middle) < len(large)
@@ -129,20 +127,20 @@ def test_a_small_prompt_is_short():
 
 
 def test_without_kinds_the_chief_is_told_to_ask():
-    """A project without recipes that can be found gets tasks with questions."""
+    """In a project without recipes to route to, the chief is asked for tasks with questions."""
     assert "ask a scoping_question of every task" in asked("t3", known=[])
     assert asked("t1", known=[])
 
 
 @given(st.text(min_size=1).filter(str.strip))
 def test_an_intent_is_told_as_it_is(intent):
-    """Whatever an intent holds stands in the prompt once, and nothing in it is expanded."""
+    """The prompt contains any intent once and unchanged, without expansion."""
     assert intent.strip() in asked("t3", intent)
 
 
 @pytest.mark.parametrize("tier", ["t3", "t5"])
 def test_what_fits_the_form_is_accepted(tier):
-    """A backend that holds the chief to the form can give no reply that is refused for its form."""
+    """A backend that binds the chief to the form cannot return a reply with a flaw of form."""
     size = schema.SIZES[tier]
     form = schema.form(size, kinds.arguments(bundled()))
     args = {"scene_path": "x", "canon_paths": ["y"]}
@@ -161,7 +159,7 @@ def test_what_fits_the_form_is_accepted(tier):
 
 
 def test_one_name_for_two_forms_allows_both():
-    """Where kinds mean something else by the same argument, the form binds nobody."""
+    """An argument that has different forms in two kinds may have any form."""
     number = {"type": "object", "properties": {"scene_path": {"type": "integer"}}}
     form: Any = schema.form(
         schema.SIZES["t3"],
@@ -176,7 +174,7 @@ def test_one_name_for_two_forms_allows_both():
 
 @pytest.mark.parametrize("tier", ["t1", "t3", "t5"])
 async def test_the_size_goes_by_the_tier(tier, tmp_path):
-    """Tasks, tokens and the form that is asked for are those of the chief's tier."""
+    """The number of tasks, the tokens and the requested form depend on the chief's tier."""
     size = schema.SIZES[tier]
     replied = splitting.reply(*(splitting.task(n) for n in range(1, size.tasks + 2)))
     split = Split(tmp_path, replied, splitting.REPLY, definition_cache=splitting.stock(tier))
@@ -189,7 +187,7 @@ async def test_the_size_goes_by_the_tier(tier, tmp_path):
 
 
 def test_a_correction_counts_what_it_leaves_out():
-    """As many flaws as the size allows, and how many more."""
+    """A correction lists as many flaws as fit, and the number of the others."""
     flaws = [errors.Flaw(path=f"$.tasks[{n}]", message="is wrong") for n in range(9)]
     told = prompts.correction("ASKED", schema.SIZES["t1"], "REPLY", flaws)
 

@@ -1,4 +1,4 @@
-"""Tests of the chief's replies: which are tasks, and what is told of every other one."""
+"""Tests of the chief's replies: which contain tasks, and which flaws the others have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.flows.decomposition.splitting import REPLY, reply, task
 
 
 def flaws(said: str, most: int = 20) -> list[tuple[str, str]]:
-    """Return path and code of everything wrong with a reply."""
+    """Return path and code of every flaw of a reply."""
     return [(flaw.path, flaw.code) for flaw in _refused(said, most)]
 
 
@@ -34,7 +34,7 @@ def flaws(said: str, most: int = 20) -> list[tuple[str, str]]:
     ],
 )
 def test_json_alone_or_fenced_is_read(said):
-    """The reply may be JSON, or hold it in a fenced block, which need not be closed."""
+    """The reply may be JSON, or contain it in a fenced block, closed or not."""
     assert [draft.id for draft in replies.read(said, 4)] == [1, 2, 3, 4]
 
 
@@ -83,12 +83,12 @@ def test_json_alone_or_fenced_is_read(said):
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(said, found):
-    """JSON first, then its schema, then the dependencies, then the size: each flaw with its path."""
+    """JSON, schema, dependencies and size are checked in this order, and each flaw has its path."""
     assert flaws(said) == found
 
 
 def test_tasks_stand_behind_what_they_depend_on():
-    """The order is the chief's, but for tasks that it put too early; numbers stay, and a dependency counts once."""
+    """Tasks keep the chief's order and numbers, except that dependencies come first and repeated ones count once."""
     drafts = replies.read(reply(task(4), task(7, 2, 2), task(2, 4), task(1)), 20)
 
     assert [(draft.id, draft.deps) for draft in drafts] == [(4, ()), (2, (4,)), (7, (2,)), (1, ())]
@@ -99,14 +99,14 @@ def test_tasks_stand_behind_what_they_depend_on():
     [(None, None), ("", None), (" ", None), ("null", None), ("None", None), (" Which? ", "Which?")],
 )
 def test_a_question_that_asks_nothing_is_none(said, question):
-    """What models write where they have no question counts as none."""
+    """The placeholders that models write when they have no question are removed."""
     (draft,) = replies.read(reply(task(1, scoping_question=said)), 20)
 
     assert draft.scoping_question == question
 
 
 def test_whole_numbers_may_be_written_with_a_point():
-    """A number that JSON Schema takes for a whole one is one."""
+    """A number with a point is accepted where JSON Schema accepts it as whole."""
     (_, draft) = replies.read(
         '{"tasks": [{"id": 1, "description": "x"}, {"id": 2.0, "description": "y", "deps": [1.0]}]}', 2, whole=False
     )
@@ -115,7 +115,7 @@ def test_whole_numbers_may_be_written_with_a_point():
 
 
 def test_an_argument_is_taken_as_it_is():
-    """Nothing is known of arguments here: any JSON stays what it is."""
+    """An argument may be any JSON and stays unchanged."""
     args = {"path": "a", "list": [1, None, {"b": 1.5}], "ä": True}
     (draft,) = replies.read(reply(task(1, args=args)), 1)
 
@@ -169,25 +169,25 @@ def _is_sound(said: str) -> None:
 
 @given(JSON.map(json.dumps) | st.text() | st.lists(LIKELY, max_size=4).map(lambda tasks: json.dumps({"tasks": tasks})))
 def test_any_reply_is_tasks_or_flaws(said):
-    """Whatever is said: tasks that can be a plan and are read again as they were written, or flaws with paths."""
+    """Any reply is either a valid plan, which can be written and read again, or flaws with paths."""
     _is_sound(said)
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.lists(st.integers(1, 6), max_size=4)), max_size=6))
 def test_any_graph_is_a_plan_or_refused(graph):
-    """Whatever waits for whatever: what is taken can be begun at its first task and ended at its last."""
+    """Any graph of dependencies is either an executable plan or refused."""
     _is_sound(reply(*(task(number, *deps) for number, deps in graph)))
 
 
 @given(st.text(st.sampled_from('`{}[]":,\n jso1'), max_size=60))
 def test_any_fences_are_survived(said):
-    """Fences that open, close and nest as they like break nothing."""
+    """Fences that open, close and nest in any way cause no error."""
     _is_sound(said)
     _is_sound(f"```json\n{REPLY}\n{said}")
 
 
 def test_long_lines_of_fences_take_no_time():
-    """A reply made of nothing but fences is read in one go."""
+    """A reply of fences only is read in one pass."""
     for line in ("```\n", "```json\n{", "`", "\n```"):
         assert flaws(line * (1_000_000 // len(line)))
 
@@ -200,7 +200,7 @@ def _grown() -> list[Any]:
 
 
 def test_each_size_has_its_most_tasks():
-    """A plan may have as many tasks as the chief's size says, and not one more."""
+    """A plan may have exactly as many tasks as the chief's size allows."""
     sizes = [size.tasks for size in schema.SIZES.values()]
 
     assert [
@@ -209,7 +209,7 @@ def test_each_size_has_its_most_tasks():
 
 
 def test_outputs_of_tasks_that_do_not_come_before_are_flaws():
-    """A reply whose arguments name an output of no earlier task is returned to the chief with the place."""
+    """A reply that names an output of a task that is not an earlier one is refused with the place."""
     said = {"$task": "t1", "output": "draft"}
     assert replies.read(reply(task(1), task(2, 1, args={"a": said})), 20)[1].args == {"a": said}
 

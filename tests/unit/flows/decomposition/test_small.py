@@ -1,4 +1,4 @@
-"""Tests of what a T1 chief is told and held to: the parts of an intent, and a form in which every reply is a plan."""
+"""Tests of a T1 chief's prompt and form: the parts of an intent, and a form in which every reply is a plan."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def form(intent: str) -> dict[str, Any]:
 
 
 def fits(intent: str, *tasks: Any) -> bool:
-    """Tell whether a reply fits the form for an intent."""
+    """Return whether a reply fits the form for an intent."""
     return not json_schemas.flaws(form(intent), {"tasks": list(tasks)})
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/reference/plans.md", ".control-room/example/README.md"])
 def test_of_intents_that_pages_show_nothing_is_lost(page: str) -> None:
-    """Every part of an intent that a reader is told to try names a kind of task, so that the bundled chief keeps it."""
+    """Each clause of an intent that the pages suggest names a kind of task, so that the bundled chief keeps it."""
     text = (Path(__file__).parents[4] / page).read_text(encoding="utf-8")
     shown = re.findall(r'plan create "([^"]+)"\n|\{"intent": "([^"]+)"\}', text)
 
@@ -81,16 +81,12 @@ def test_of_intents_that_pages_show_nothing_is_lost(page: str) -> None:
     ],
 )
 def test_an_intent_has_parts(intent, found):
-    """Each begins where a phrase or an expression of a recipe is found, the longest first, and
-    means a task per number.
-    """
+    """A part begins at a phrase or an expression of a recipe, the longest first, and means one task per number."""
     assert parts(intent) == found
 
 
 def test_the_form_of_the_plan_of_the_specification():
-    """Two scenes, a check and an audit: nothing more, nothing less, in their words, each behind another and done when
-    what its recipe makes is there.
-    """
+    """The form allows exactly two scenes, a check and an audit, in their words and sequence, with fitting outputs."""
     plan = [task(1), task(2, 1), task(3, 1, 2), task(4, 2)]
     said = ["write scene 21", "write scene 22", "check consistency", "foreshadowing audit"]
     made = ["the draft", "the file", "the correction list", "the payoff plan"]
@@ -113,13 +109,13 @@ def test_the_form_of_the_plan_of_the_specification():
 
 
 def test_where_nothing_is_named_the_words_are_free():
-    """One task, in words of the chief's own."""
+    """An intent that names no kind gives one task in the chief's own words."""
     assert fits("Make it better", task(1) | {"description": "Mend what is dull", "dod": "nothing dull is left"})
     assert not fits("Make it better", task(1), task(2))
 
 
 def test_a_long_intent_means_no_more_tasks_than_fit():
-    """A hundred scenes are as many tasks as a small chief may make."""
+    """An intent of a hundred scenes gives as many tasks as a small chief may make."""
     intent = "write scene " + " and ".join(map(str, range(100)))
 
     assert len(form(intent)["$defs"]) == MOST
@@ -146,9 +142,7 @@ def test_a_long_intent_means_no_more_tasks_than_fit():
     ).map(" ".join)
 )
 def test_any_intent_has_a_sound_form(intent):
-    """Whatever an intent holds, its form is a schema, the plainest reply fits it, and is a plan whose named tasks are
-    routed to a recipe.
-    """
+    """For any intent the form is a valid schema, whose plainest reply is a plan with tasks routed to recipes."""
     made, found = form(intent), small.parts(intent, KINDS)
     meant = [part for part in found for _ in range(part.tasks)][:MOST]
     said = [part.phrase for part in meant] or ["anything"]
@@ -167,7 +161,7 @@ def test_any_intent_has_a_sound_form(intent):
 
 
 def test_phrases_with_odd_signs_bind_nobody():
-    """What a grammar might not understand is left to the chief's own words."""
+    """A phrase with signs that a grammar might not support is left to the chief's own words."""
     known = kinds.frozen([recipe("odd", 'say "hi" (now)')])
     made = small.form(small.parts('say "hi" (now)', known), MOST)
 
@@ -175,11 +169,11 @@ def test_phrases_with_odd_signs_bind_nobody():
 
 
 def test_the_form_is_no_strict_one():
-    """Services that know closed forms without tuples must not take it for such a one."""
+    """Services that support only closed forms without tuples must not mistake this form for a closed one."""
     assert "additionalProperties" not in form(INTENT)
 
 
 def test_every_reply_in_the_form_can_be_read():
-    """What the form lets pass, the check lets pass."""
+    """A reply that fits the form passes the check."""
     with pytest.raises(errors.InputRefused):
         replies.read(reply(*(task(n) for n in range(1, MOST + 2))), MOST)

@@ -1,4 +1,4 @@
-"""A task that a scripted chief reviews: the real driver, the real runner, and the real performers of files."""
+"""A task that a scripted chief reviews, with the real driver, runner and performers of files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.unit.flows.decomposition.splitting import Kept, chief
 DRIVER: Any = DRIVERS[review.NAME]
 
 DRAFT = "The lantern was cold.\nMira lit it."
-"""What the task has written to its file."""
+"""The text that the task has written to its file."""
 
 ARGS: Mapping[str, Any] = {
     "task": 1,
@@ -40,7 +40,7 @@ ARGS: Mapping[str, Any] = {
 
 
 def said(verdict: str = "met", evidence: str | None = '"Mira lit it" (Drafts/a.md)', **fields: Any) -> str:
-    """Return what a chief says."""
+    """Return a reply of the chief."""
     line = None if evidence is None else f"Evidence: {evidence}"
     return json.dumps({"verdict": verdict, "why": "She does.", "evidence": line, "proposals": []} | fields)
 
@@ -86,21 +86,21 @@ class Reviewed:
         return records.Result(output=answer)
 
     def call(self, key: str) -> Any:
-        """Return the operation that was performed last under a key."""
+        """Return the last operation performed under a key."""
         return dict(self.asked)[key]
 
     def prompt(self, key: str = "review") -> str:
-        """Return the prompt that was sent last under a key."""
+        """Return the last prompt sent under a key."""
         (text,) = self.call(key).prompt
         return str(text)
 
     def result(self) -> dict[str, Any]:
-        """Return what the slot holds."""
+        """Return the content of the slot."""
         found: dict[str, Any] = json.loads(self.disk.files["cache.json"]["review"]["text"])
         return found
 
     async def run(self) -> RunState:
-        """Take the run up and go on until it rests."""
+        """Take the run up and continue until it rests."""
         config = BackendConfig(name="script", type="scripted", file=self._script)
         backends = Backends({"script": config}, around.surroundings())
 

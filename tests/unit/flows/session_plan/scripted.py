@@ -23,7 +23,7 @@ DELETED: tuple[Mapping[str, Any], ...] = ({"kind": "delete"}, {"kind": "removed"
 
 
 def look(*facts: tuple[str, RunState | None], limit: int = 8) -> dict[str, Any]:
-    """Return what is seen of runs."""
+    """Return the input that reports the states of runs."""
     seen = {run_id: {"status": status, "error": None, "ended_at": given.LATER} for run_id, status in facts}
     return {"kind": "look", "facts": seen, "limit": limit, "scoped": None}
 
@@ -44,7 +44,7 @@ IN_WORDS = dataclasses.replace(
     review="on",
     status=plans.PlanState.RUNNING,
 )
-"""A plan whose tasks are reviewed."""
+"""A plan with tasks that are reviewed."""
 
 REVIEWS: tuple[Mapping[str, Any], ...] = (
     look(limit=2),
@@ -54,7 +54,7 @@ REVIEWS: tuple[Mapping[str, Any], ...] = (
     look(("review-1", RunState.DONE), ("review-2", RunState.FAILED)),
     look(),
 )
-"""Both tasks are reviewed: one by a person, and the other review fails."""
+"""Both tasks are reviewed: a person decides one, and the other review fails."""
 
 FOUND: tuple[Mapping[str, Any], ...] = (look(), look(("run-chief", RunState.DONE)))
 """The chief is asked, and its tasks are taken."""
@@ -78,7 +78,7 @@ class Scripted:
         self._values = iter(values)
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Give the next input, or what the operation of a plan finds."""
+        """Return the next input, or the result of a plan's operation."""
         operation: Any = call.operation
         output: plain.Json
         match operation:
@@ -99,7 +99,7 @@ class Scripted:
         return records.Result(output=output)
 
     async def run(self) -> RunState:
-        """Go on until the script ends the plan."""
+        """Continue until the script ends the plan."""
         asked = (*_OPERATIONS, operations.Input)
         equipment = Equipment(
             performers={each.kind: self for each in asked},

@@ -18,7 +18,7 @@ RUN = "sp_1"
 
 
 class Performer:
-    """Start runs by name, and note for which tasks."""
+    """Start runs by name, and record for which tasks."""
 
     def __init__(self) -> None:
         self.started: list[str] = []
@@ -35,7 +35,7 @@ class Performer:
 
 
 async def opened() -> tuple[pools.Bench, Performer]:
-    """Open a bench with one plan, which waits for its first input."""
+    """Return an open bench with one plan, which waits for its first input."""
     bench, performer = pools.Bench(), Performer()
     bench.dialects = {driver.NAME: driver.SessionPlan()}  # type: ignore[dict-item]
     bench.performers = {plan_operations.StartTask.kind: performer}
@@ -64,7 +64,7 @@ async def woken(bench: pools.Bench, number: int) -> None:
 
 
 async def deliver(bench: pools.Bench, number: int, **value: Any) -> plans.Plan:
-    """Deliver an input, and return the plan that comes of it."""
+    """Deliver an input, and return the plan after it."""
     await bench.until(lambda: bench.pool._inputs.is_open(RUN, f"input#{number}"))
     await pools.soon(bench.pool.deliver(RUN, f"input#{number}", inputs.Delivery(value=value)))
     await bench.until(lambda: bench.pool._inputs.is_open(RUN, f"input#{number + 1}"))
@@ -72,13 +72,13 @@ async def deliver(bench: pools.Bench, number: int, **value: Any) -> plans.Plan:
 
 
 def shown(bench: pools.Bench, number: int) -> plans.Plan:
-    """Return what the plan shows with an input."""
+    """Return the plan that the run shows with an input."""
     operation: Any = bench.pool._inputs._open[RUN][f"input#{number}"].operation
     return plan_files.from_json(operation.shown["plan"])
 
 
 async def test_a_plan_from_its_start_to_its_end() -> None:
-    """A change makes the plan run, a look begins what is ready, the next one makes its run, and endings lead on."""
+    """A change starts the plan, one look begins ready tasks, the next makes their runs; endings lead to later tasks."""
     bench, performer = await opened()
     assert await deliver(bench, 1, kind="change", plan=STARTED.to_json()) == STARTED
 
@@ -105,7 +105,7 @@ async def test_a_plan_from_its_start_to_its_end() -> None:
 
 
 async def test_nothing_begins_without_capacity_and_a_refused_run_fails_its_task() -> None:
-    """With a limit of zero a look only notes endings; a run that cannot be made fails its task with the reason."""
+    """With a limit of zero a look only records endings; a run that cannot be made fails its task with the reason."""
     bench, performer = await opened()
     performer.refuses = True
     await deliver(bench, 1, kind="change", plan=STARTED.to_json())
@@ -126,7 +126,7 @@ async def test_nothing_begins_without_capacity_and_a_refused_run_fails_its_task(
 
 
 async def test_an_edit_of_the_file_is_merged() -> None:
-    """A person's edit that builds on an older file keeps what has happened since."""
+    """A person's edit based on an older file keeps the changes made since."""
     bench, _ = await opened()
     await deliver(bench, 1, kind="change", plan=STARTED.to_json())
     await deliver(bench, 2, **look())
@@ -141,7 +141,7 @@ async def test_an_edit_of_the_file_is_merged() -> None:
 
 @pytest.mark.parametrize("at_start", [True, False])
 async def test_an_earlier_file_is_not_an_edit(at_start: bool) -> None:
-    """A file that holds what it held before is written again, with what a person has changed in between."""
+    """A file with the content of an earlier version is stale, also after a person's edit, and changes no plan."""
     bench, _ = await opened()
     await deliver(bench, 1, kind="change", plan=STARTED.to_json())
     before = await deliver(bench, 2, **look())
@@ -156,7 +156,7 @@ async def test_an_earlier_file_is_not_an_edit(at_start: bool) -> None:
 
 
 async def test_an_edit_is_taken_back() -> None:
-    """A person who takes back an own edit writes an earlier version; at a start a power cut may have done so."""
+    """A file that undoes a person's last edit is accepted, but not at a start: a power cut may have restored it."""
     bench, _ = await opened()
     paused = dataclasses.replace(STARTED, status=plans.PlanState.PAUSED)
     await deliver(bench, 1, kind="change", plan=STARTED.to_json())
@@ -173,7 +173,7 @@ async def test_an_edit_is_taken_back() -> None:
 
 @pytest.mark.parametrize(("kind", "reason"), [("delete", "deleted"), ("continue", "continued")])
 async def test_a_plan_ends_when_it_is_deleted_or_continued(kind: str, reason: str) -> None:
-    """A deletion ends the run once the file is removed; a full journal ends it, too, and nothing else does."""
+    """A plan's run ends when the plan's file is removed after a deletion, or when the journal is full."""
     bench, _ = await opened()
     await pools.soon(bench.pool.deliver(RUN, "input#1", inputs.Delivery(value={"kind": kind})))
     if kind == "delete":
@@ -190,7 +190,7 @@ async def test_a_plan_ends_when_it_is_deleted_or_continued(kind: str, reason: st
 
 
 async def test_a_restart_shows_what_was_shown() -> None:
-    """Killed after any input, the plan is as it was, and no run is made again."""
+    """After a kill at any input the plan is unchanged, and no run is made again."""
     bench, performer = await opened()
     steps = [{"kind": "change", "plan": STARTED.to_json()}, look(), look(), look(("run-1", RunState.DONE)), look()]
     for number, value in enumerate(steps, 1):
@@ -207,6 +207,6 @@ async def test_a_restart_shows_what_was_shown() -> None:
 
 
 def test_a_plan_is_known_by_what_it_says() -> None:
-    """Two files that say the same have the same hash, however they are written."""
+    """Two files with the same plan have the same hash, however they are written."""
     assert driver.sha256(DRAFT) == driver.sha256(plan_files.from_json(DRAFT.to_json()))
     assert driver.sha256(None) is None

@@ -1,4 +1,4 @@
-"""Edits of a plan's file, put together with what the plan has become meanwhile."""
+"""Edits of a plan's file, merged with the plan's changes since."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ TWO = given.plan(given.task(1), given.task(2, 1), revision=3)
 
 
 def edited(plan: Plan, task_id: int, **fields: Any) -> Plan:
-    """Return a plan with other fields of one task."""
+    """Return a plan with changed fields of one task."""
     task = plan.task(task_id)
     assert task is not None
     return plan.with_task(dataclasses.replace(task, **fields))
 
 
 def test_an_edit_of_the_present_plan_is_taken_as_it_is() -> None:
-    """Where nothing has happened meanwhile, the file is the plan, its revision included."""
+    """If the plan has not changed since, the file becomes the plan, with its revision."""
     theirs = dataclasses.replace(edited(TWO, 2, description="sweep the attic"), other={"mood": "good"})
 
     assert merging.merged(TWO, TWO, theirs) is theirs
 
 
 def test_both_changes_count() -> None:
-    """What the plan has become, and what a person has written into the file of before, are both in the plan."""
+    """The merged plan has both the plan's own changes and a person's edits of the older file."""
     running = given.running(1)
     ours = dataclasses.replace(TWO.with_task(running), revision=5, updated_at=given.LATER)
     theirs = edited(TWO, 2, description="sweep the attic")
@@ -40,7 +40,7 @@ def test_both_changes_count() -> None:
 
 
 def test_an_edit_names_no_author() -> None:
-    """Who approved, started and changed a plan stays as it was journalled, whatever the file says."""
+    """The plan keeps the journalled authors of its approval, start and changes, and ignores those in the file."""
     ada, eve = ({"name": name, "claimed": True, "via": "local"} for name in ("Ada", "Eve"))
     ours = dataclasses.replace(TWO, approved_by=ada, changed_by=ada)
     forged = dataclasses.replace(ours, approved_by=eve, started_by=eve, changed_by=None, priority=5)
@@ -52,7 +52,7 @@ def test_an_edit_names_no_author() -> None:
 
 
 def test_what_has_begun_keeps_its_run() -> None:
-    """No edit changes status, run or earlier runs of a task that runs, is done or has failed; its words may change."""
+    """An edit of a running, done or failed task changes its words, but not its status, run or earlier runs."""
     for task in (given.running(1), given.done(1), given.failed(1)):
         ours = TWO.with_task(dataclasses.replace(task, earlier_runs=("run-0",)))
         theirs = edited(
@@ -67,7 +67,7 @@ def test_what_has_begun_keeps_its_run() -> None:
 
 
 def test_tasks_come_and_go() -> None:
-    """A task that a person removes is gone unless it runs; one that was added meanwhile stays."""
+    """A task that a person removes is gone unless it is running; a task added since stays."""
     ours = given.plan(given.task(1), given.running(2), given.task(3), revision=4)
     theirs = dataclasses.replace(TWO, tasks=(given.task(9),))
     merged = merging.merged(TWO, ours, theirs)
@@ -76,7 +76,7 @@ def test_tasks_come_and_go() -> None:
 
 
 def test_what_a_running_task_needed_stays() -> None:
-    """A removal that would leave a running task without what it depends on keeps that, too, and no number is free."""
+    """A removal keeps a running task and the tasks that it depends on, and frees no number."""
     base = given.plan(given.done(1), given.task(2), given.task(3, 1), given.task(4), revision=3)
     running = dataclasses.replace(given.running(3), deps=(1,))
     ours = dataclasses.replace(base.with_task(running), revision=4)
@@ -87,7 +87,7 @@ def test_what_a_running_task_needed_stays() -> None:
 
 
 def test_a_task_that_was_removed_meanwhile_stays_away() -> None:
-    """A task that the plan has lost comes back only where the person has changed it."""
+    """A task that the plan has lost returns only if the person has changed it."""
     ours = given.plan(given.task(1), revision=4)
 
     assert [task.id for task in merging.merged(TWO, ours, edited(TWO, 1, dod="it shines")).tasks] == [1]
@@ -95,7 +95,7 @@ def test_a_task_that_was_removed_meanwhile_stays_away() -> None:
 
 
 def test_changes_that_make_no_plan_together() -> None:
-    """Where both changes together are no plan, such as a dependency on a task that is gone, the file counts."""
+    """If both changes together are not a valid plan, for example for a missing dependency, the file wins."""
     ours = given.plan(given.task(2), revision=4)
     theirs = dataclasses.replace(edited(TWO, 2, deps=(1,), dod="it shines"), tasks=TWO.tasks)
     theirs = dataclasses.replace(theirs, tasks=(given.task(1), given.task(2, 1, dod="it shines")))
@@ -105,7 +105,7 @@ def test_changes_that_make_no_plan_together() -> None:
 
 
 def test_a_pause_by_hand_counts() -> None:
-    """The state that a person writes counts, and otherwise the one that the plan has come to."""
+    """A state that a person changes wins; otherwise the plan keeps its own."""
     paused = dataclasses.replace(TWO, status=PlanState.PAUSED)
     ours = dataclasses.replace(TWO.with_task(given.running(1)), revision=5)
 
