@@ -189,7 +189,8 @@ async def test_recipes_in_recipes(service: served.Served) -> None:
     assert shown["status"] == "done", shown["error"]
     assert json.loads(await _slot(service, shown, "made")) == {"grade": "good"}
     assert below["parent_run_id"] == shown["run_id"]
-    assert (await service.http.get(f"/api/runs/{below['run_id']}")).json()["args"] == {"target": "y"}
+    started = json.loads((service.project.data / "runs" / below["run_id"] / "start.json").read_text())
+    assert started["args"] == {"target": "y"}
 
 
 async def test_recipes_by_their_files(service: served.Served) -> None:

@@ -405,7 +405,7 @@ async def test_the_machine_is_seen_while_an_agent_works(tmp_path):
     """A run under way shows its step and visit, and whether a reminder was sent."""
     play = Play(tmp_path, recipe_harness.RECIPE, {**ONE_LOOP, "review#2": "Hm.", "review#2.reminder": {"hang": True}})
     running = asyncio.ensure_future(play.run())
-    while len(play.prompts) < 4:  # noqa: ASYNC110 - nothing else tells of a prompt
+    while len(play.prompts) < 4:  # noqa: ASYNC110 - no other sign of a prompt exists
         await asyncio.sleep(0)
     machine = play.last.view().board.progress.machine
     play.last.cancel()
@@ -531,7 +531,7 @@ async def test_a_prompt_that_was_cut_off_is_sent_again_as_another_try(tmp_path):
     """A prompt that was cut off may have created its conversation: the backend gets it again as a further attempt."""
     play = Play(tmp_path, recipe_harness.RECIPE, {"review": [{"hang": True}, says("no-issues")], **_commit()})
     running = asyncio.ensure_future(play.run())
-    while not play.prompts:  # noqa: ASYNC110 - nothing else tells of a prompt
+    while not play.prompts:  # noqa: ASYNC110 - no other sign of a prompt exists
         await asyncio.sleep(0)
     play.last.interrupt()
     await running
