@@ -316,7 +316,8 @@ def _cut_off(reply: ports.AgentReply, operation: operations.AgentCall) -> record
         code=runs.CUT_OFF,
         message=(
             f"The reply hit the length limit and was cut off{bound}. Allow a longer one with `max_output_tokens` of the"
-            " step or agent, or keep what there is with `on_cut_off: keep`."
+            " step or agent, or keep what there is with `on_cut_off: keep` (in a step of amplifier: `max_tokens`, and"
+            " `agent_config.on_cut_off`)."
         ),
         detail={
             "max_tokens": operation.max_tokens,

@@ -360,12 +360,16 @@ def last_gate(run: Mapping[str, Any]) -> str:
 
 
 def partial(ending: Mapping[str, Any] | None) -> str | None:
-    """Return in which steps a run that is done fell short; None where it did not."""
-    if not ending or not ending.get("partial"):
-        return None
-    parts = (("failed", ending.get("failed_steps")), ("cut off", ending.get("cut_off_steps")))
-    told = [f"{what}: {', '.join(keys)}" for what, keys in parts if keys]
-    return f"in part ({'; '.join(told)})" if told else "in part"
+    """Return where a run that is done fell short: failed and cut-off steps, a missing result; None where it did not."""
+    ending = ending or {}
+    shortfalls = []
+    if ending.get("partial"):
+        parts = (("failed", ending.get("failed_steps")), ("cut off", ending.get("cut_off_steps")))
+        named = [f"{what}: {', '.join(keys)}" for what, keys in parts if keys]
+        shortfalls.append(f"in part ({'; '.join(named)})" if named else "in part")
+    if (variable := ending.get("missing_result")) is not None:
+        shortfalls.append(f"without its result ({variable} was never set)")
+    return ", ".join(shortfalls) or None
 
 
 def _ending(detail: Mapping[str, Any]) -> list[str]:

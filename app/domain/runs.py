@@ -144,6 +144,7 @@ class Ending(shapes.Shape):
     failed_steps: tuple[str, ...] = ()  # Keys of the failed steps after which the run continued.
     cut_off_steps: tuple[str, ...] = shapes.omitted(default=())
     """Keys of the steps whose replies were cut off, and kept."""
+    missing_result: str | None = shapes.omitted()  # Variable that the recipe names as its result, if no step set it.
     superseded_by: Superseded | None = shapes.omitted()  # Run that cancelled it by the policy of its concurrency key.
 
     def with_cut_off(self, keys: tuple[str, ...]) -> Ending:

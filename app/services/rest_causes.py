@@ -15,7 +15,10 @@ _STEPS_NAMED = 4
 def ending(run_id: str, view: views.RunView) -> Cause:
     """Return how a run ended, and what continues it."""
     if view.status is states.RunState.DONE:
-        partial = f", but only in part: {_partly(view.ending)}" if view.ending and view.ending.get("partial") else ""
+        ending = view.ending or {}
+        partial = f", but only in part: {_partly(ending)}" if ending.get("partial") else ""
+        if (variable := ending.get("missing_result")) is not None:
+            partial += f"; its result is missing: no step has set {variable}"
         return _cause(run_id, "ended", f"It is done{partial}", view.completed_at)
     act: str | None = f"control-room runs resume {run_id}"
     if view.status is states.RunState.CANCELLED:

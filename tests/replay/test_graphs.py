@@ -40,7 +40,7 @@ def traced(run: golden.Golden, lines: int | None = None) -> tuple[dict[str, Any]
 
 
 def _bare(key: str) -> str:
-    return re.sub(r"#[0-9]+|\[[0-9]+\]|restart[0-9]+/", "", key)
+    return re.sub(r"#[0-9]+|\[[0-9]+\]|restart[0-9]+/|:result$", "", key)
 
 
 def _parts(key: str) -> list[str]:

@@ -111,7 +111,7 @@ class Asker:
         if not record.done:
             raise failures.StepFailed.of(record, keys[:number])
         printed = await self._content(record)
-        value = self._read(step, str(printed or ""), record)
+        value = await self._read(step, str(printed or ""), record)
         # A long text stays in its blob, and variables refer to it.
         return templates.Kept(text=value, blob=record.blob) if record.blob and isinstance(value, str) else value
 
@@ -124,8 +124,8 @@ class Asker:
         set_variable(step, "output_exit_code", output["exit_code"], frame)
         if output.get("stdout_truncated"):
             message = "the output of the command is too large for a variable"
-            raise failures.StepFailed(message, key=record.key, code="output_too_large")
-        return self._read(step, calls.result_of_command(output), record)
+            raise await self._unusable(record, "output_too_large", message)
+        return await self._read(step, calls.result_of_command(output), record)
 
     async def _run_recipe(self, step: plain.Object, frame: Frame) -> templates.Value:
         most = self._limits.get("max_depth", schema.default("recursion", "max_depth"))
@@ -138,13 +138,25 @@ class Asker:
         if not record.done:
             raise failures.StepFailed.of(record)
         output = await self._content(record)
-        if (output.get("ending") or {}).get("partial"):
+        ending = output.get("ending") or {}
+        if ending.get("partial"):
             self._shown.partial()
+        if ending.get("missing_result") is not None:
+            return await self._without_result(step, record, ending["missing_result"])
         try:
             return calls.result_of_child(output, self._ctx.run.driver_version)
         except OverflowError as large:
             message = f"the variable {large} of the recipe {step['recipe']} is too long to be taken over"
-            raise failures.StepFailed(message, key=record.key, code="output_too_large") from large
+            raise await self._unusable(record, "output_too_large", message) from large
+
+    async def _without_result(self, step: plain.Object, record: records.Record, variable: str) -> None:
+        """Fail a step that needs the result of a recipe whose steps have not set it."""
+        if "output" in step or "collect" in step:
+            message = (
+                f"the recipe {step['recipe']} ended without its result: no step has set `{variable}`;"
+                " give it a value in that recipe's `context`, or handle the failure with `on_error`"
+            )
+            raise await self._unusable(record, "result_missing", message)
 
     # -- around them
 
@@ -164,14 +176,25 @@ class Asker:
     async def _content(self, record: records.Record) -> Any:
         return record.output if record.blob is None else await self._ctx.read(record.blob)
 
-    def _read(self, step: plain.Object, printed: str, record: records.Record) -> plain.Json:
+    async def _read(self, step: plain.Object, printed: str, record: records.Record) -> plain.Json:
         try:
             if "reply_schema" in step:
                 return replies.fitting(printed, step["reply_schema"], self._ctx.run.driver_version)
             return replies.read(printed, step.get("parse_json"), self._ctx.run.driver_version)
         except replies.NoData as error:
-            kept = printed if step.get("type") == "bash" else None
-            raise failures.StepFailed(str(error), key=record.key, code=error.code, printed=kept) from error
+            of_command = step.get("type") == "bash"
+            message = f"the {'output of the command' if of_command else 'reply'} {error}"
+            raise await self._unusable(record, error.code, message, printed if of_command else None) from error
+
+    async def _unusable(
+        self, record: records.Record, code: str, message: str, printed: str | None = None
+    ) -> failures.StepFailed:
+        """Write down that the result of a finished operation is not what its step needs; return the failure."""
+        causes = [record.key]
+        # Without a line of its own the failure would show nowhere among the steps: the operation itself succeeded.
+        if self._ctx.run.driver_version > 2:
+            causes.append((await self.refuse(f"{record.key}:result", code, message)).key or "")
+        return failures.StepFailed(message, key=record.key, code=code, causes=causes, printed=printed)
 
     def _place(self, step: plain.Object) -> records.Place:
         return records.Place(step_id=step["id"], output_slot=step.get("collect") or step.get("output"))

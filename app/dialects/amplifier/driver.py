@@ -37,7 +37,9 @@ class _Flow:
         self._first = ctx.run.driver_version == 1
         context = self._recipe.get("context", {})
         own = context if self._first else declarations.values(context, self._version)
-        self._scope = templates.Scope(own={**own, **ctx.run.args}, around=self._facts)
+        self._scope = templates.Scope(
+            own={**own, **ctx.run.args}, around=self._facts, keeps_outputs=ctx.run.driver_version > 2
+        )
         self._lanes = self._recipe.get("rate_limiting", {}).get("max_concurrent_llm")
         self._shown = showing.Shown(ctx)
         self._asker = asking.Asker(ctx, self._shown)

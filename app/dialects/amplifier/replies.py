@@ -21,11 +21,11 @@ _COUNTING_SPEEDUP = 32
 _MOST_CHECKS = 1_000_000
 
 
-NEWEST = 2  # Version of the driver.
+NEWEST = 3  # Version of the driver.
 
 
 class NoData(ValueError):
-    """A reply that had to hold JSON holds none, or none that fits."""
+    """A reply that had to hold JSON holds none, or none that fits; the message is a sentence without its subject."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ def read(reply_text: str, parse_json: bool | None, version: int = NEWEST) -> pla
     if not parse_json:
         return reply_text
     if len(reply_text) > json_text.MAX_CHARACTERS:
-        raise NoData("not_json", f"the reply has more than {json_text.MAX_CHARACTERS} characters and is no JSON")
+        raise NoData("not_json", f"has more than {json_text.MAX_CHARACTERS} characters and is not JSON")
     return _first(reply_text) if version == 1 else _largest(reply_text)
 
 
@@ -66,9 +66,9 @@ def fitting(reply_text: str, schema: plain.Object, version: int = NEWEST) -> pla
     try:
         found = json_schemas.flaws(schema, value, most_checks=_MOST_CHECKS)
     except json_schemas.TooCostly as error:
-        raise NoData("reply_unfit", f"the reply cannot be held against reply_schema: it {error}") from error
+        raise NoData("reply_unfit", f"cannot be held against reply_schema: it {error}") from error
     if found:
-        raise NoData("reply_unfit", f"the reply does not fit reply_schema: {found[0].path} {found[0].message}")
+        raise NoData("reply_unfit", f"does not fit reply_schema: {found[0].path} {found[0].message}")
     return value
 
 
@@ -108,7 +108,7 @@ def _largest(reply_text: str) -> plain.Json:
         value = _value(block["inside"])
         if value is not None:
             return value[0]
-    raise NoData("not_json", "the reply holds no valid JSON, and the step asks for some")
+    raise NoData("not_json", "holds no valid JSON, and the step asks for some")
 
 
 def _end(text: str, start: int) -> int:
@@ -138,4 +138,4 @@ def _first(reply_text: str) -> plain.Json:
         value = _value(reply_text[opening.start() : end], exact=False)
         if value is not None:
             return value[0]
-    raise NoData("not_json", "the reply holds no valid JSON, and the step asks for some")
+    raise NoData("not_json", "holds no valid JSON, and the step asks for some")

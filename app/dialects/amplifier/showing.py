@@ -37,6 +37,7 @@ class Shown:
         self._total = len(walk.steps(ctx.run.recipe))
         self._failed: list[str] = []
         self._partial = False
+        self._missing_result: str | None = None
         self._skipped: list[plain.Json] = []
         self._reported: set[str] = set()
         # Neither this nor the context: either would be a cycle, since the context keeps it.
@@ -95,11 +96,18 @@ class Shown:
         """Put the result of the run on the board, where the recipe says what it is and it was set."""
         if name is not None and name in scope.own:
             self.fill_one(calls.FINAL_OUTPUT, scope.own[name], name)
+        elif name is not None:
+            self._missing_result = name
 
     def ending(self, *, skipped: bool) -> runs.Ending:
         """Return how the run ends."""
         reason = "skipped_remaining" if skipped else "completed"
-        return runs.Ending(reason=reason, partial=self._partial, failed_steps=tuple(self._failed))
+        return runs.Ending(
+            reason=reason,
+            partial=self._partial,
+            failed_steps=tuple(self._failed),
+            missing_result=self._missing_result,
+        )
 
 
 def _shown_by(step: plain.Object) -> set[str]:

@@ -56,14 +56,18 @@ class Scope:
     local: frozenset[str] = frozenset()  # Those that end with this scope: loop variables, facts of a step.
     around: Scope | None = None  # The place around it.
     listed: bool = True  # Whether errors about unknown variables list its variables.
+    keeps_outputs: bool = True
+    """Whether an output survives this scope even if its name is that of a loop variable (from driver version 3 on)."""
 
     def inside(self, /, **local: Value) -> Scope:
         """Return a place inside of this one with variables of its own, as a loop has."""
-        return Scope(own=dict(local), local=frozenset(local), around=self)
+        return Scope(own=dict(local), local=frozenset(local), around=self, keeps_outputs=self.keeps_outputs)
 
     def set(self, name: str, value: Value) -> None:
         """Let a variable hold a value from now on."""
         self.own[name] = value
+        if self.keeps_outputs:
+            self.local -= {name}
 
     def leave(self, inner: Scope) -> None:
         """Take over what was set inside, but for what ends there."""

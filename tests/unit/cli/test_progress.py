@@ -114,6 +114,10 @@ def test_a_run_that_fell_short_says_where() -> None:
     assert formats.partial(ending) == "in part (failed: a; cut off: b, c)"
     assert formats.partial({"reason": "completed", "partial": False, "failed_steps": []}) is None
     assert formats.partial(None) is None
+    missing = {"partial": False, "failed_steps": [], "missing_result": "verdict"}
+    assert formats.partial(missing) == "without its result (verdict was never set)"
+    both = "in part (failed: a; cut off: b, c), without its result (verdict was never set)"
+    assert formats.partial({**ending, "missing_result": "verdict"}) == both
 
 
 async def test_what_a_silent_run_waits_for_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:

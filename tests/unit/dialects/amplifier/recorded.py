@@ -59,6 +59,11 @@ _ENDED = {
     "error": None,
     "slots": {"final_output": {"type": "artifact", "text": '{"n": 1}'}},
 }
+_WITHOUT_RESULT = {
+    **_ENDED,
+    "ending": {"reason": "completed", "partial": False, "failed_steps": [], "missing_result": "verdict"},
+    "slots": {"notes": {"type": "artifact", "text": "internal"}},
+}
 _EXITED = records.Result(
     status=StepState.FAILED, output=printed("", 3), error=records.StepError(code="exit_code", message="code 3")
 )
@@ -70,6 +75,9 @@ FIRST = frozenset(
     )
 )  # fmt: skip
 """The runs that the first version of the driver began."""
+
+SECOND = frozenset(("quoted", "left_null", "json_asked", "steps_of_loops"))
+"""The runs that the second version of the driver began."""
 
 RUNS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
     "straight": (
@@ -160,6 +168,21 @@ RUNS: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
         {"child": _ENDED},
     ),
     "long_reply": (_with(step("second", prompt="See {{seen}}!")), {"first": LONG}),
+    "unusable_results": (
+        _with(
+            step("second", parse_json=True, on_error="continue", output="data"),
+            _CHILD | {"on_error": "continue"},
+            step("third", prompt="{{data}} {{made}}"),
+        ),
+        {"second": "no JSON", "child": _WITHOUT_RESULT},
+    ),
+    "outputs_of_loops": (
+        _with(
+            step("each", foreach="{{rows}}", prompt="{{row}}", output="row", **{"as": "row"}),
+            step("last", prompt="{{row}}"),
+        ),
+        {},
+    ),
 }
 """The recipes, with the replies to their steps."""
 
@@ -169,7 +192,8 @@ def made(name: str) -> Callable[[Path], recipe_harness.Run]:
 
     def make(_: Path) -> recipe_harness.Run:
         document, replies = RUNS[name]
-        run = recipe_harness.Run(document, driver_version=1 if name in FIRST else recipe_harness.DIALECT.driver_version)
+        version = 1 if name in FIRST else 2 if name in SECOND else recipe_harness.DIALECT.driver_version
+        run = recipe_harness.Run(document, driver_version=version)
         run.replies.update(replies)
         return run
 

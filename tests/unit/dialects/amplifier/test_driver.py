@@ -102,6 +102,7 @@ async def test_replies_are_read_as_the_step_says():
 
     assert run.prompt("c") == '1 {"n": 2}'
     assert (failed.manifest["status"], failed.error["code"], failed.error["key"]) == ("failed", "not_json", "a")
+    assert failed.statuses() == {"a": "done", "a:result": "failed"}
     failed.replies["a"] = '{"n": 3}'
     assert await failed.resume() is RunState.DONE
     assert failed.prompt("c").startswith("3 ")
@@ -421,6 +422,23 @@ async def test_recipes_that_fail_and_that_are_partial():
     assert partial.manifest["ending"]["partial"] is True
 
 
+async def test_a_recipe_without_its_result_fails_the_step_that_needs_it():
+    """A step fails if it keeps the result of a sub-recipe that has not set it; the other variables never replace it."""
+    child = _ended({"notes": "internal"})
+    child["ending"]["missing_result"] = "verdict"
+    needs = later(CHILD, step("b", prompt="{{x}}"), context={"file": "f", "files": []})
+    handled = later(CHILD | {"on_error": "continue"}, needs["steps"][1], context={"file": "f", "files": []})
+    ignores = {name: value for name, value in CHILD.items() if name != "output"}
+    ignored = await ran(later(ignores, context={"file": "f", "files": []}), {"a": child})
+    failed, continued = await ran(needs, {"a": child}), await ran(handled, {"a": child})
+
+    assert (failed.error["code"], failed.error["key"]) == ("result_missing", "a")
+    assert "no step has set `verdict`" in failed.error["message"]
+    assert failed.statuses() == {"a": "done", "a:result": "failed"}
+    assert continued.prompt("b") == "null"
+    assert ignored.manifest["status"] == "done"
+
+
 async def test_recursion_has_limits():
     """A run too deep below others starts none, and a run makes no more steps than allowed."""
     deep = recipe_harness.Run(later(CHILD, context={"file": "f", "files": []}, recursion={"max_depth": 2}), depth=2)
@@ -511,6 +529,16 @@ async def test_final_output():
     run = await ran(later(step("a", output="x"), step("b", output="y"), final_output="x"), {"a": "result"})
 
     assert run.slots["final_output"] == "result"
+    assert "missing_result" not in run.manifest["ending"]
+
+
+async def test_a_missing_result_is_shown():
+    """A run whose result was never set is done, and its ending names the variable."""
+    document = later(step("a", condition="{{y}} == 'no'", output="x"), context={"y": "yes"}, final_output="x")
+    run = await ran(document)
+
+    assert (run.manifest["status"], run.manifest["ending"]["missing_result"]) == ("done", "x")
+    assert "final_output" not in run.slots
 
 
 # -- values are never code

@@ -37,6 +37,15 @@ async def test_a_list_is_gone_through():
     assert json.loads(run.slots["all"]) == ["each[0] said", "second", "each[2] said"]
 
 
+@pytest.mark.parametrize("more", [{}, {"parallel": True}], ids=["in_order", "parallel"])
+async def test_an_output_named_like_the_loop_variable_stays(more):
+    """After a loop whose `output` has the name of its loop variable, that variable holds the last result."""
+    document = later(_each(output="item", **more), step("after", prompt="{{item}}"), context={"files": ["a", "b"]})
+    run = await ran(document)
+
+    assert run.prompts == {"each[0]": "Look at a.", "each[1]": "Look at b.", "after": "each[1] said"}
+
+
 async def test_an_empty_list_skips_the_step():
     """Edge case 1: for an empty list no agent is asked, no step fails, and the collected list is empty."""
     run = await ran(_over(_each(collect="all", output="last"), step("after", prompt="{{all}}"), files=[]))
