@@ -28,12 +28,15 @@ class Pricing:
         self._configs = configs
         self._models = backends.models(configs)
 
-    def quote(self, operation: operations.AgentCall) -> spending.Quote:
+    def quote(self, operation: operations.Operation) -> spending.Quote:
         """Return what a call may take, as far as it is known before it is made.
 
         Of a service that answers once, the longest reply and the length of the prompt decide; of a program that works
         with tools nothing does but its cap.
         """
+        if not isinstance(operation, operations.AgentCall):
+            # A program that a recipe calls itself reports neither tokens nor a price.
+            return spending.Quote()
         config = self._configs.get(operation.backend)
         most = None if config is None else config.max_cost_per_call
         # A program may ask its model any number of times; only its own bound holds.

@@ -170,6 +170,8 @@ class Command(Operation):
     """What standard output is read as. The output then has `captured`, the fields that its beginning became, in place
     of `stdout`; what cannot be read, or is not as it must be, fails the try with `output_invalid`.
     """
+    provider: str | None = None
+    """Name of the program of a model that it runs, as the recipe calls it. Such a command is a call of an agent."""
     log: str | None = None
     """Name of its logs `{log}.stderr` and, of a cut record, `{log}.stdout`; None: both, named by key and attempt."""
 
@@ -285,6 +287,11 @@ class ChildRun(Operation):
     description: str | None = None  # Its task, as text.
     timeout_seconds: float | None = None
     """Longest time that it may take, waiting for people included; it is cancelled then. None: no limit."""
+
+
+def calls_agent(operation: Operation) -> bool:
+    """Return whether an operation is a call of an agent, which limits and budgets count."""
+    return isinstance(operation, AgentCall) or (isinstance(operation, Command) and operation.provider is not None)
 
 
 def body(operation: Operation) -> dict[str, plain.Json]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from app import clock
 from app.domain import gates, plain
 from app.domain.events import Event, EventType
-from app.domain.operations import AgentCall, Operation, Refusal, ToolCall
+from app.domain.operations import AgentCall, Command, Operation, Refusal, ToolCall
 from app.domain.records import BlobRef, Record, Result
 from app.domain.states import StepState
 from app.engine.step_attempt import StepAttempt
@@ -77,6 +77,8 @@ def line(
     if isinstance(performed, AgentCall) and performed.model is not None and "body" not in operation:
         # A long prompt is not kept here, and sums of usage are grouped by model.
         fields["model"] = performed.model
+    if isinstance(performed, Command) and performed.provider is not None:
+        fields["provider"] = performed.provider
     if result.finish:
         fields["finish"] = result.finish
     if result.covers is not None:

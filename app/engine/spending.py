@@ -9,7 +9,7 @@ from typing import Protocol
 from app.domain import plain
 from app.domain.budgets import Budget, BudgetState
 from app.domain.limits import RunLimits
-from app.domain.operations import AgentCall
+from app.domain.operations import Operation
 from app.domain.records import Record, Result
 from app.domain.usage_sums import UsageSum
 from app.engine.stores import Loaded, RunQuery, RunStore
@@ -94,7 +94,7 @@ class Spending(Protocol):
     def limit(self, run_id: str, limits: RunLimits) -> None:
         """Change the limits of a run."""
 
-    async def reserve(self, loaded: Loaded, key: str, operation: AgentCall) -> Reservation:
+    async def reserve(self, loaded: Loaded, key: str, operation: Operation) -> Reservation:
         """Wait until a call fits beside those under way, and reserve; `Parked` is raised if it never will."""
 
     def ahead(self, run_id: str, key: str) -> Ahead | None:

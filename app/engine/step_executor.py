@@ -64,7 +64,7 @@ class StepExecutor:
                 holds_capacity = attempt.idle or self._start.run_id in owner.capacity.holders
                 if attempt.history or not holds_capacity:
                     await self._prepare(attempt, owner)
-                if decided is None and isinstance(attempt.ask.operation, operations.AgentCall):
+                if decided is None and isinstance(attempt.ask.operation, operations.AgentCall | operations.Command):
                     await self.reserve(attempt, owner)
                 await self.announce(attempt, owner)
                 call = self.call(attempt, owner)
@@ -117,9 +117,9 @@ class StepExecutor:
             await owner.capacity.enter()
 
     async def reserve(self, attempt: StepAttempt, owner: StepOwner) -> None:
-        """Reserve for a call of an agent; one that does not fit into a limit or budget parks the run."""
+        """Reserve for an operation that calls an agent; one that does not fit a limit or budget parks the run."""
         operation, spending = attempt.ask.operation, self._equipment.spending
-        if spending is not None and isinstance(operation, operations.AgentCall):
+        if spending is not None and operations.calls_agent(operation):
             if attempt.reservation is not None:
                 attempt.reservation.close()
             attempt.reserving = True

@@ -38,14 +38,19 @@ def of_run(
         return WorstCase(calls=0, cost_usd=0.0, tokens=0)
     calls = min((most for most in (limit.most, start.limits.calls) if most is not None), default=None)
     quotes = [(agent, _quote(agent, start, quote)) for agent in asked]
-    cost = _most([found.cost_usd for _, found in quotes], calls, start.limits.cost_usd)
-    tokens = _most([found.tokens for _, found in quotes], calls, start.limits.tokens)
+    # Programs that a recipe calls itself report neither tokens nor a price, so that no limit bounds them.
+    cost = _most([found.cost_usd for _, found in quotes], calls, start.limits.cost_usd) if quotes else None
+    tokens = _most([found.tokens for _, found in quotes], calls, start.limits.tokens) if quotes else None
     reasons = [] if calls is not None else [f"calls: {limit.note or 'the recipe has no limit of its calls'}"]
     if cost is None:
         reasons += [_no_price(agent) for agent, found in quotes if found.cost_usd is None]
         if not quotes:
-            reasons.append("cost: the programs that the recipe runs report no prices; set cost_usd in limits")
-    if tokens is None:
+            reasons.append(
+                "cost: the programs that the recipe runs report no prices; only a limit of calls bounds them"
+            )
+    if tokens is None and not quotes:
+        reasons.append("tokens: the programs that the recipe runs report no tokens; only a limit of calls bounds them")
+    elif tokens is None:
         reasons.append("tokens: the prompts of the steps have no limit; set tokens in limits")
     return WorstCase(
         calls=calls,

@@ -52,7 +52,7 @@ class Ledger:
     """
 
     def __init__(
-        self, store: spending.SpendingStore, quote: Callable[[operations.AgentCall], spending.Quote], time: clock.Clock
+        self, store: spending.SpendingStore, quote: Callable[[operations.Operation], spending.Quote], time: clock.Clock
     ) -> None:
         self._store = store
         self._quote = quote
@@ -114,7 +114,7 @@ class Ledger:
 
     # -- reserve
 
-    async def reserve(self, loaded: stores.Loaded, key: str, operation: operations.AgentCall) -> Reservation:
+    async def reserve(self, loaded: stores.Loaded, key: str, operation: operations.Operation) -> Reservation:
         start, quote = loaded.start, self._quote(operation)
         if not self._is_limited(loaded):
             return self._unlimited(start.run_id, key, quote)

@@ -55,7 +55,7 @@ class SharedLedger(Ledger):
     def __init__(
         self,
         store: spending.SpendingStore,
-        quote: Callable[[operations.AgentCall], spending.Quote],
+        quote: Callable[[operations.Operation], spending.Quote],
         time: clock.Clock,
         shared: shared_turns.SharedTurns,
     ) -> None:
@@ -64,7 +64,7 @@ class SharedLedger(Ledger):
         self._turn = asyncio.Lock()
         self._journals: OrderedDict[str, _Journal] = OrderedDict()
 
-    async def reserve(self, loaded: stores.Loaded, key: str, operation: operations.AgentCall) -> Reservation:
+    async def reserve(self, loaded: stores.Loaded, key: str, operation: operations.Operation) -> Reservation:
         """Reserve for a call that fits; `Parked` is raised if it does not for some seconds."""
         start, quote = loaded.start, self._quote(operation)
         if not self._is_limited(loaded):

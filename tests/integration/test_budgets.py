@@ -75,6 +75,34 @@ async def test_a_run_parks_at_its_limit(
     assert [step["status"] for step in shown["steps"] if step.get("agent_id")] == ["done"]
 
 
+PROVIDER_LOOP = """
+version: "1.1.1"
+providers: {asked: {command: [bash, -c, "echo call >> calls"], input_mode: stdin}}
+steps:
+  - name: each
+    for_each: {items: [1, 2, 3], steps: [{name: ask, provider: asked}, {name: look, command: ["true"]}]}
+"""
+
+
+async def test_calls_of_providers_count(project: Project, service: served.Served) -> None:
+    """A workflow's call of a provider counts in the limit of calls; a command does not."""
+    project.write(".control-room/recipes/orchestrate/loop.yaml", PROVIDER_LOOP)
+    asked = project.write("calls", "")
+    started = await service.http.post("/api/runs", json={"recipe_id": "loop", "limits": {"calls": 2}})
+    run_id = started.json()["run_id"]
+    shown = await service.until(run_id, "paused", "done", "failed")
+    before = asked.read_text()
+    await service.http.patch(f"/api/runs/{run_id}/limits", json={"calls": 3})
+    ended = await service.until(run_id, "done", "failed")
+    examined = (await service.http.post("/api/preflight", json={"recipe_id": "loop", "limits": {"cost_usd": 1}})).json()
+
+    assert (shown["status"], shown["reason"], before) == ("paused", "budget_exhausted", "call\n" * 2)
+    assert shown["budget"]["used"]["calls"] == 2
+    assert (ended["status"], asked.read_text(), ended["budget"]["used"]["calls"]) == ("done", "call\n" * 3, 3)
+    assert (examined["calls_at_most"], examined["cost_at_most_usd"]) == (3, None)
+    assert "only a limit of calls bounds them" in examined["unbounded"][0]
+
+
 async def test_a_raised_limit_sends_the_run_on(paid: Project, service: served.Served) -> None:
     """A raised limit continues the run at the call that exceeded it; its journal names the author."""
     run_id = await limited(service, calls=1)

@@ -142,14 +142,15 @@ class Asker:
         if ending.get("partial"):
             self._shown.partial()
         if ending.get("missing_result") is not None:
-            return await self._without_result(step, record, ending["missing_result"])
+            await self._refuse_missing(step, record, ending["missing_result"])
+            return None
         try:
             return calls.result_of_child(output, self._ctx.run.driver_version)
         except OverflowError as large:
             message = f"the variable {large} of the recipe {step['recipe']} is too long to be taken over"
             raise await self._unusable(record, "output_too_large", message) from large
 
-    async def _without_result(self, step: plain.Object, record: records.Record, variable: str) -> None:
+    async def _refuse_missing(self, step: plain.Object, record: records.Record, variable: str) -> None:
         """Fail a step that needs the result of a recipe whose steps have not set it."""
         if "output" in step or "collect" in step:
             message = (

@@ -12,7 +12,9 @@ from app.dialects.orchestrate import dependencies, frames, providers, results, s
 from app.domain import file_operations, operations, plain, records
 from app.engine import ports
 
-CURRENT_VERSION = 2
+CURRENT_VERSION = 3
+"""Version of the driver, since which calls of providers count as calls of agents."""
+SECOND_VERSION = 2
 """Version of the driver since which parameters are merged within objects, names in patterns may hold wildcards, waits
 and leftover processes are reported, and loops refuse lists that were cut off.
 """
@@ -81,7 +83,7 @@ class _Execution:
         self._spot = spot
         self._filler = variables.Filler(spot.scope)
         self._needs = _Needs()
-        self._is_current = ctx.run.driver_version >= CURRENT_VERSION
+        self._is_second = ctx.run.driver_version >= SECOND_VERSION
         self._injected: plain.Object = {}
         self.step_result = StepResult()
 
@@ -118,7 +120,7 @@ class _Execution:
         if "items" in loop:
             listed: Sequence[plain.Json] = loop["items"]
             return listed
-        found = variables.items(loop["items_from"], self._spot.scope, whole=self._is_current)
+        found = variables.items(loop["items_from"], self._spot.scope, whole=self._is_second)
         if isinstance(found, variables.Gap):
             context = {"invalid_reference": [{"reference": found.name, "reason": found.reason}]}
             await self._refuse("invalid_reference", f"{found.name} {found.reason}", context)
@@ -134,7 +136,7 @@ class _Execution:
         self._tell_wait(pattern, wanted)
         requested = file_operations.WaitForFiles(
             pattern=pattern,
-            literal=self._filler.literals.get(pattern) if self._is_current else None,
+            literal=self._filler.literals.get(pattern) if self._is_second else None,
             min_count=wanted["min_count"],
             poll_ms=wanted["poll_ms"],
             timeout_seconds=wanted["timeout_sec"],
@@ -146,7 +148,7 @@ class _Execution:
     def _tell_wait(self, pattern: str, wanted: plain.Object) -> None:
         facts = {"waits_for": pattern, "min_count": wanted["min_count"], "timeout_sec": wanted["timeout_sec"]}
         self._spot.running.update(facts)
-        if self._is_current:
+        if self._is_second:
             self._ctx.emit(f"{self._spot.key}.{WAITING}", facts)
 
     async def call(self) -> None:
@@ -159,7 +161,7 @@ class _Execution:
         provides = "provider" in self._step
         made = results.of_command(self.step_result.records, output, called.argv, provides=provides)
         reported = _debugged(self._ctx.run.working_dir, called, output) if traced else {}
-        if self._is_current and (left := results.left_behind(output)):
+        if self._is_second and (left := results.left_behind(output)):
             self._ctx.emit(f"{self._spot.key}.{LEFT_BEHIND}", left)
         self._finish(made, {**self._injected, **reported})
 
@@ -187,7 +189,7 @@ class _Execution:
     async def _provider(self, prompt: str) -> providers.Invocation:
         name, params = self._step["provider"], self._step.get("provider_params", {})
         template = self._ctx.run.recipe["providers"][name]
-        called = providers.invocation(template, params, prompt, self._spot.scope, deep=self._is_current)
+        called = providers.invocation(template, params, prompt, self._spot.scope, deep=self._is_second)
         if isinstance(called, providers.Refused):
             await self._refuse("invalid_provider_call", called.message, called.context)
         if (problem := providers.problem_of_length(called, prompt)) is not None:
@@ -215,6 +217,7 @@ class _Execution:
             stdin=called.stdin,
             output_file=output_file,
             capture=capture,
+            provider=step.get("provider") if self._ctx.run.driver_version >= CURRENT_VERSION else None,
             log=self._spot.key,
             timeout_seconds=step.get("timeout_sec"),
             idle_seconds=step.get("idle_seconds"),
@@ -237,7 +240,7 @@ class _Execution:
             return {}
         await self._refuse_unsafe(patterns, pattern=True)
         # A value may contain the characters of patterns: a file of exactly that name goes before a match.
-        literals = {text: self._filler.literals.get(text, text) if self._is_current else text for text in patterns}
+        literals = {text: self._filler.literals.get(text, text) if self._is_second else text for text in patterns}
         requested = tuple(dict.fromkeys(pattern for text in patterns for pattern in (literals[text], text)))
         output = await self._ask(name, file_operations.FindFiles(patterns=requested))
         found: Mapping[str, Sequence[str]] = output["found"]
