@@ -29,7 +29,7 @@ _PENALTY_OF_LOOPS = {
     "dry_base": 1.75,
     "dry_allowed_length": 3,
     "dry_penalty_last_n": 1024,
-    # By default a newline, a colon, a quotation mark or an asterisk ends a phrase, so that loops in lists go undetected.
+    # By default a newline, a colon, a quotation mark or an asterisk ends a phrase; then loops in lists go undetected.
     "dry_sequence_breakers": ["\u0000"],
 }
 
