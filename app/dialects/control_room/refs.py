@@ -44,7 +44,7 @@ class Reference:
 
     @property
     def arg(self) -> str | None:
-        """Return the name of the task's argument that is read; None for other values, and for all arguments together."""
+        """Return the name of the task's argument that is read; None for other values, and for all arguments at once."""
         named = self.root == TASK and len(self.steps) > 1 and self.steps[0] in _ARGS
         return str(self.steps[1]) if named else None
 
