@@ -107,8 +107,8 @@ class _Course:
 
     def _adopt_file(self, theirs: plans.Plan, at_start: bool | None, seen_at: str | None) -> None:
         self._earlier[sha256(self.plan)] = None
-        # A power cut can undo replacements of the file, and an editor can save a version that it read long ago. If a
-        # person undoes their own edit, they write an earlier version, too; but at a start, a power cut may have undone it.
+        # A power cut can undo replacements of the file, and an editor can save an outdated version. A person who undoes
+        # their own edit writes an earlier version, too; but at a start, a power cut may have undone that edit.
         is_ours = at_start or self.plan is not self._by_person
         self._is_stale = at_start is not None and is_ours and sha256(theirs) in self._earlier
         if self._is_stale:
