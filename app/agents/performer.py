@@ -1,4 +1,4 @@
-"""Perform agent calls: one prompt to one agent, whatever its backend."""
+"""Perform agent calls: send one prompt to one agent, on any backend."""
 
 # This module, not a backend, judges a reply that was cut off by its length, because a recipe may want to keep it.
 # Drivers do not judge it either: four dialects would repeat the rule, and their operations would change. The time-out

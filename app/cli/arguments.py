@@ -92,10 +92,10 @@ def label_changes(given: Iterable[str]) -> dict[str, str | None]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Read a file that holds a JSON object.
+    """Read a file with a JSON object.
 
     Raises:
-        errors.InputRefused: it cannot be read, or does not; with every flaw found.
+        errors.InputRefused: it cannot be read, or contains no JSON object; with every flaw found.
     """
     text = read_text(path)
     try:

@@ -1,4 +1,4 @@
-"""The browser: open a page in the user's browser, or report that there is none."""
+"""The browser: open a page in the user's browser, or announce that the machine has none."""
 
 from __future__ import annotations
 

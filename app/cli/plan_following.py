@@ -85,7 +85,7 @@ class _Told:
     def _show_task(self, task: JsonObject) -> None:
         status, run_id, review = task["status"], task["run_id"], (task.get("review") or {}).get("status")
         if status == "running" and run_id is None:
-            # The run is about to be made; after that there is more to print.
+            # The run is about to be made; more will be printed then.
             return
         # The plan's own line covers states that existed at the beginning, unless the task continues.
         fresh = self._tasks.get(task["id"]) != (status, run_id, review) and (self._begun or status == "running")

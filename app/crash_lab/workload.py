@@ -76,7 +76,7 @@ async def begin(application: bootstrap.Application, asked: Asked, pause: Pause) 
             held = await _tried(lambda: application.conferences.start(asked), pause)
             return Begun(name=held.run_id, existed=held.existed)
         case unattended.Unattended():
-            # There is no single request that would have a name.
+            # An unattended workload has several requests, and so no run or plan that would name it.
             return Begun(name=unattended.NAME, existed=True)
     started = await _tried(lambda: application.runs.start(asked), pause)
     return Begun(name=started.run_id, existed=started.existed)
