@@ -25,7 +25,7 @@ from app.engine import conversation_claims, live_output, live_steps, ports
 from app.processes import commands
 
 MAX_PROMPT_BYTES = 16 * 1024 * 1024  # Longest prompt, all its parts together.
-DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0  # Wall-clock limit of one try where the operation sets none.
+DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0  # Wall-clock limit of one try if the operation sets none.
 
 T = TypeVar("T")
 

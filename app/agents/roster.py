@@ -15,7 +15,7 @@ from app.agents.configuration import BackendConfig, BrokenFile, Recording, Roste
 from app.domain import library
 
 MAX_BYTES = 1024 * 1024  # Largest file.
-LOCAL = "local"  # Backend of agents of `agents.json` where neither they nor the project name one.
+LOCAL = "local"  # Backend of agents of `agents.json` if neither they nor the project name one.
 
 _BUNDLED = resources.bundled("recipes", "agents.json")
 

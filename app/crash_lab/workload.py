@@ -128,7 +128,7 @@ async def _plan_rests(application: bootstrap.Application, session_id: str, pause
             ended = [await run_rests(application, run_id) for run_id in running]
             if not any(ended):
                 return
-            # The plan notices it by itself.
+            # The plan detects the end of its runs by itself.
             await _tried(partial(application.plans.wait, session_id, _WAIT_SECONDS, plan.revision), pause)
         elif plan.status is plans.PlanState.DRAFT and plan.tasks:
             await _ordered(lambda: application.plans.approve(session_id), pause)

@@ -9,7 +9,7 @@ from app.domain import operations, plain, records, states
 from app.processes import commands
 from app.tools import captures
 
-DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0  # Wall-clock limit of one try where the operation sets none.
+DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0  # Wall-clock limit of one try if the operation sets none.
 
 _LAST_WORDS_CHARACTERS = 200
 

@@ -120,7 +120,7 @@ def _unknown(name: str, known: list[str]) -> errors.ToolFailed:
     return errors.ToolFailed(f"There is no tool {shown!r}. {hint}", code="unknown_tool", detail={"nearest": nearest})
 
 
-DEFAULT_TIMEOUT_SECONDS = 120.0  # Wall-clock limit of one try where the operation sets none.
+DEFAULT_TIMEOUT_SECONDS = 120.0  # Wall-clock limit of one try if the operation sets none.
 TOOLS_AT_A_TIME = 4  # Tools that run at the same time, over all runs; overrun ones included.
 
 

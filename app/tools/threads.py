@@ -68,7 +68,7 @@ def _work(
         loop.call_soon_threadsafe(resolve, result, failure)
 
 
-DEFAULT_TIMEOUT_SECONDS = 120.0  # Wall-clock limit of one try where the operation sets none.
+DEFAULT_TIMEOUT_SECONDS = 120.0  # Wall-clock limit of one try if the operation sets none.
 AT_A_TIME = 4  # Operations of one kind that run at the same time, over all runs.
 
 

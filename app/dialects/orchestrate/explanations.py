@@ -97,7 +97,7 @@ _MEANT: Mapping[str, Mapping[str, str]] = {
     "requirement": {"path": "pointer", "value": "equals", "is": "equals"},
     "when": {"equal": "equals", "eq": "equals", "file_exists": "exists", "missing": "not_exists"},
 }  # fmt: skip
-"""Fields that people write, and what they mean by them."""
+"""Fields that people write, and the valid fields that they mean."""
 
 
 def explained(found: Iterable[errors.Flaw], document: plain.Json, version: str) -> Iterator[errors.Flaw]:
