@@ -58,7 +58,7 @@ def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
 def by_signals() -> Iterator[None]:
     """Treat SIGTERM and SIGHUP as Ctrl-C, so that each of them stops what a command has started.
 
-    A shell starts background commands with SIGINT ignored; within this block they handle it nevertheless, as `serve` does.
+    A shell starts background commands with SIGINT ignored; within this block they handle it, as `serve` does.
     """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
