@@ -1,1 +1,1 @@
-"""Agents: who they are, and the backends through which they are reached."""
+"""Agents: the roles of a project, and the backends that reach them."""

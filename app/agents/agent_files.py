@@ -12,10 +12,10 @@ from app import errors
 from app.agents import json_files
 from app.agents.configuration import BrokenFile
 
-FOLDER = Path(".amplifier") / "agents"  # Where they are, from the project.
-DEFAULT_BACKEND = "claude-code"  # Backend of an agent whose file names none: such agents are made to use tools.
-ARCHETYPE = "amplifier"  # Their role: no pipeline asks for it.
-MAX_BYTES = 64 * 1024  # Largest file.
+FOLDER = Path(".amplifier") / "agents"  # Folder of agent files, relative to the project.
+DEFAULT_BACKEND = "claude-code"  # Backend of an agent whose file names none: these agents are written to use tools.
+ARCHETYPE = "amplifier"  # Archetype of these agents; no pipeline asks for it.
+MAX_BYTES = 64 * 1024  # Largest size of a file.
 
 _MOST_FILES = 500
 _SUFFIXES = (".md", ".yaml", ".yml")
@@ -30,22 +30,22 @@ class Described:
     """The agents of a folder."""
 
     agents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # Agents by id, as in `agents.json`.
-    files: Mapping[str, Path] = field(default_factory=dict)  # Where each is described.
-    broken: tuple[BrokenFile, ...] = ()  # Files that describe none.
+    files: Mapping[str, Path] = field(default_factory=dict)  # File of each agent, by the agent's id.
+    broken: tuple[BrokenFile, ...] = ()  # Files that describe no agent.
 
 
 def read(folder: Path) -> Described:
     """Return the agents of a folder.
 
-    The head of a text names the agent (`name`, or `meta.name`), and may give `backend` and `model`; what stands behind
-    it is the agent's role. A YAML file has the role as `instruction`.
+    The head of a text names the agent (`name`, or `meta.name`), and may give `backend` and `model`; the text below
+    the head is the agent's role. A YAML file has the role as `instruction`.
     """
     agents: dict[str, dict[str, Any]] = {}
     files: dict[str, Path] = {}
     broken: list[BrokenFile] = []
-    # Sorted, so that of two files that describe one agent the same one counts on every machine.
+    # Sorted, so that every machine takes the same one of two files that describe one agent.
     for path in sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)[:_MOST_FILES]:
-        # People put a README beside their agents; it describes none.
+        # People put a README beside their agents; it describes no agent.
         if path.stem.lower() == "readme":
             continue
         try:
@@ -54,7 +54,7 @@ def read(folder: Path) -> Described:
                 raise _refused("duplicate", f"describes {agent['id']}, which another file describes too")
             agents[agent["id"]], files[agent["id"]] = agent, path
         except errors.InputRefused as invalid:
-            # A foreign file keeps neither the others nor the service from working.
+            # A broken foreign file disables neither the other agents nor the service.
             broken.append(BrokenFile(path=path, flaws=invalid.flaws, foreign=True, errno=invalid.detail.get("errno")))
     return Described(agents=agents, files=files, broken=tuple(broken))
 
@@ -62,7 +62,7 @@ def read(folder: Path) -> Described:
 def without_backend(
     described: Described, agents: Mapping[str, Mapping[str, Any]], backends: Container[str]
 ) -> list[BrokenFile]:
-    """Return the files whose agent uses an unknown backend, once every layer is read."""
+    """Return the files whose agent uses an unknown backend, after all layers are merged."""
     lacking = [name for name in described.files if agents[name]["backend"] not in backends]
     return [
         BrokenFile(
@@ -88,7 +88,7 @@ def _agent(path: Path) -> dict[str, Any]:
     name = _word(meta, "name") or _word(params, "name") or path.stem
     if not _ID.fullmatch(name):
         raise _refused("form", f"names the agent {name!r:.80}; names are of letters, digits and _ . - (at most 64)")
-    # The text below the head is the role; files without one say it in a field.
+    # The text below the head is the role; a file without text has the role in a field.
     role = body.strip() or _word(params, "instruction") or _word(meta, "description") or ""
     return {
         "id": name,
@@ -117,7 +117,7 @@ def _mapping(text: str) -> Mapping[str, Any]:
     import yaml
 
     try:
-        # The parser in C overflows where texts are nested very deep; this one says so.
+        # The C parser overflows the stack on deeply nested documents; this parser raises an error.
         value = yaml.load(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise _refused("syntax", f"has a head that is not YAML: {str(error).splitlines()[0]:.200}") from error

@@ -1,4 +1,4 @@
-"""Backends by name, and the types that there are of them."""
+"""Backends: create the configured backends by name, and list their types."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from app.engine import ports
 class BackendType:
     """A kind of backend."""
 
-    make: Callable[[BackendConfig, BackendContext], ports.AgentBackend]  # Make one; starts nothing.
-    lacks: Callable[[BackendConfig, BackendContext], str | None]  # Return why it cannot work here; starts nothing.
+    make: Callable[[BackendConfig, BackendContext], ports.AgentBackend]  # Create a backend; starts no process.
+    lacks: Callable[[BackendConfig, BackendContext], str | None]  # Return why it cannot work here; starts no process.
     fields: frozenset[str] = frozenset()  # Fields that it takes in `agents.json`, beside type and models.
-    any_of: frozenset[str] = frozenset()  # Fields of which it needs exactly one.
-    needed: frozenset[str] = frozenset()  # Fields that it cannot do without.
-    forgets: Callable[[BackendConfig], str | None] = lambda _: None  # Why it cannot continue a conversation.
-    key_variable: str | None = None  # Environment variable that its key is in where `agents.json` names no other.
+    any_of: frozenset[str] = frozenset()  # Fields of which exactly one is required.
+    needed: frozenset[str] = frozenset()  # Required fields.
+    forgets: Callable[[BackendConfig], str | None] = lambda _: None  # Why the backend cannot continue a conversation.
+    key_variable: str | None = None  # Environment variable with the key, unless `agents.json` names another one.
     models: Mapping[str, str] = field(default_factory=dict)  # Default models for haiku, sonnet and opus.
-    is_service: bool = False  # Whether it is a model behind HTTP, which sees no workspace.
-    ends_silence: bool = False  # Whether it ends a silent prompt itself, with everything that the prompt has started.
+    is_service: bool = False  # Whether it is a model behind HTTP, without access to the workspace.
+    ends_silence: bool = False  # Whether it ends a silent prompt itself, with all its processes.
 
 
 class Backends:
-    """The configured backends, each made when it is first asked for."""
+    """The configured backends, each created at its first use."""
 
     def __init__(self, configs: Mapping[str, BackendConfig], surroundings: BackendContext) -> None:
         self._configs = configs
@@ -52,7 +52,7 @@ class Backends:
             errors.AgentFailed: `unknown_backend`; the message names the nearest one.
             errors.ConfigurationError: it is of a type that does not exist.
         """
-        # Made at first use: a service does not load what none of its runs asks for.
+        # Created at first use: a service does not load a backend that none of its runs uses.
         if name not in self._made:
             config = self._config(name)
             self._made[name] = type_of(config.type).make(config, self._surroundings)
@@ -60,20 +60,20 @@ class Backends:
 
     @property
     def services(self) -> frozenset[str]:
-        """Return the names of those that are models behind HTTP, which need no workspace."""
+        """Return the names of the backends that are models behind HTTP; they need no workspace."""
         return frozenset(
             name for name, config in self._configs.items() if config.type in TYPES and TYPES[config.type].is_service
         )
 
     def ask(self, name: str, prompt: ports.AgentPrompt) -> Coroutine[Any, Any, ports.AgentReply]:
-        """Send a prompt, and end it once it has been silent for too long.
+        """Send a prompt, and end it when it has been silent for too long.
 
         Raises:
             errors.AgentFailed, errors.ConfigurationError: as `get`; `agent_idle`, or what the backend raises.
         """
         backend, config = self.get(name), self._configs.get(name)
         idle_seconds = None if config is None else configuration.with_idle(config, prompt).idle_seconds
-        # Programs end silence by themselves, where their output is read.
+        # Program backends end silent prompts themselves, where they read the output.
         if config is None or idle_seconds is None or type_of(config.type).ends_silence:
             return backend.prompt(prompt)
         from app.agents import silence
@@ -82,7 +82,7 @@ class Backends:
         return silence.ended(backend, prompt, idle_seconds, lambda: limit.until is not None)
 
     def turn(self, name: str, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
-        """Wait until a prompt may begin by the limits of its backend and model, which all runs share.
+        """Wait until the limits of a backend and model, which all runs share, let a prompt begin.
 
         Raises:
             errors.AgentFailed, errors.ConfigurationError: as `get`.
@@ -101,16 +101,16 @@ class Backends:
         return sorted(self._configs)
 
     def check(self) -> list[tuple[str, str]]:
-        """Return each backend that cannot work here, by name, with what it lacks; nothing is started."""
+        """Return the name of each backend that cannot work here, and the reason, without starting a process."""
         found = [(name, _lack(config, self._surroundings)) for name, config in sorted(self._configs.items())]
         return [(name, lack) for name, lack in found if lack is not None]
 
     def lack(self, name: str, *, continues: bool = False, elsewhere: bool = False) -> str | None:
-        """Return what keeps a backend from working here, None where nothing does; nothing is started.
+        """Return the reason why a backend cannot work here, None if it can, without starting a process.
 
         Args:
-            continues: Whether a conversation is to be continued.
-            elsewhere: Whether it works on other machines, so that only what is configured counts.
+            continues: Whether the prompt continues a conversation.
+            elsewhere: Whether it works on other machines; then only the configuration is checked.
         """
         config = self._configs.get(name)
         if config is None:
@@ -121,7 +121,7 @@ class Backends:
         return lack
 
     async def close(self) -> None:
-        """Free what the backends hold."""
+        """Close the backends, and free their resources."""
         while self._made:
             _, backend = self._made.popitem()
             await backend.close()
@@ -140,7 +140,7 @@ class Backends:
 
 
 def type_of(name: str) -> BackendType:
-    """Return a type of backends."""
+    """Return the backend type of a name."""
     try:
         return TYPES[name]
     except KeyError:
@@ -152,19 +152,19 @@ def type_of(name: str) -> BackendType:
 
 
 def key_variables() -> frozenset[str]:
-    """Return the environment variables that hold keys of backends without being named in `agents.json`."""
+    """Return the environment variables that hold keys of backends even if `agents.json` does not name them."""
     of_programs = {name for program in catalogue.PROGRAMS.values() for name in program.keys}
     return frozenset(of_programs | {kind.key_variable for kind in TYPES.values() if kind.key_variable is not None})
 
 
 def withheld_from(program: str, variables: Iterable[str]) -> frozenset[str]:
-    """Return those of the variables that a command does not get: keys of backends, but for those of its own program."""
+    """Return the variables that a command does not get: keys of backends, except those of its own program."""
     own = [known for known in catalogue.PROGRAMS.values() if program in known.commands]
     return frozenset(variables).difference(*(known.keys for known in own))
 
 
 def models(configs: Mapping[str, BackendConfig]) -> dict[str, dict[str, str]]:
-    """Return the models for haiku, sonnet and opus of each backend, as far as they are known."""
+    """Return the known models of each backend for haiku, sonnet and opus."""
     own = {name: TYPES[config.type].models if config.type in TYPES else {} for name, config in configs.items()}
     return {
         name: {**(own[name] if config.base_url is None else {}), **config.models} for name, config in configs.items()
@@ -178,7 +178,7 @@ def _lack(config: BackendConfig, surroundings: BackendContext) -> str | None:
         return error.message
 
 
-# A service imports the backends that it uses, not all that there are.
+# A service imports only the backends that it uses.
 
 
 def _local(config: BackendConfig, _: BackendContext) -> ports.AgentBackend:
@@ -222,7 +222,7 @@ def _script_lacks(config: BackendConfig, _: BackendContext) -> str | None:
     from app.agents import entries
 
     try:
-        # Read here, so that a script that is not valid is reported before a run needs it.
+        # Read here, so that an invalid script is reported before a run needs it.
         entries.read(config.file)
     except errors.InputRefused as invalid:
         return f"{config.file}: {'; '.join(f'{flaw.path} {flaw.message}' for flaw in invalid.flaws[:5])}"
@@ -318,7 +318,7 @@ TYPES: Mapping[str, BackendType] = {
 
 
 def with_idle_seconds(found: Mapping[str, BackendConfig], seconds: float) -> dict[str, BackendConfig]:
-    """Return backends of which those that can be silent too long, and set no limit, have this one."""
+    """Return the backends, with this limit of silence for those that have none and can be silent too long."""
     return {
         name: dataclasses.replace(config, idle_seconds=seconds)
         if config.idle_seconds is None and "idle_seconds" in TYPES[config.type].fields

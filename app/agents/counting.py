@@ -1,4 +1,4 @@
-"""Counting: the usage of one turn, where a backend reports the sums of the whole conversation."""
+"""Counting: the usage of one turn, if a backend reports the sums of the whole conversation."""
 
 # Added up over 20 equal steps, sums of the whole conversation are ten times the real price. The conversation's file
 # holds two sums: those that journals account for (`counted`), and the last ones reported with their run, step and
@@ -13,7 +13,7 @@ from typing import Any
 from app.domain import agent_sessions, records
 from app.engine import ports
 
-UNTOLD = records.Usage(input_tokens=None, output_tokens=None)  # Usage where nothing was reported.
+UNTOLD = records.Usage(input_tokens=None, output_tokens=None)  # Usage if the backend reported none.
 
 _TOKENS = ("input_tokens", "output_tokens")
 _FIELDS = (*_TOKENS, "cost_usd")
@@ -27,18 +27,18 @@ def counted(
     before: records.Usage | None,
     covers: int | None = None,
 ) -> ports.AgentReply:
-    """Return a reply with what its turn took.
+    """Return a reply with the usage of its turn.
 
     Args:
-        sums: Reported sums of the whole conversation; None: nothing was reported.
-        before: The same, as far as journals account for it; None: unknown.
-        covers: Earlier try whose usage journals do not account for, though the backend told it.
+        sums: Reported sums of the whole conversation; None: the backend reported none.
+        before: The sums that journals account for; None: unknown.
+        covers: Earlier try whose usage the backend reported, though no journal accounts for it.
     """
-    # A program that reports no sums of the conversation has told what the turn took.
+    # A program that reports no sums of the conversation has reported the usage of the turn.
     if sums is None:
         return reply
     reported = reply.usage or UNTOLD
-    # A conversation that the program began anew starts at zero again.
+    # If the program began the conversation anew, its sums start at zero again.
     if before is not None and _counts_anew(reported, sums, before):
         before, covers = agent_sessions.NOTHING_SPENT, None
     usage = records.Usage(**{name: _difference(name, reported, sums, before) for name in _FIELDS})
@@ -65,12 +65,12 @@ def kept(
 
 
 def before(session: agent_sessions.AgentSession | None, prompt: ports.AgentPrompt) -> records.Usage | None:
-    """Return the sums that journals account for before a prompt; None: unknown."""
+    """Return the sums that journals account for before this prompt; None: unknown."""
     return None if session is None else session.spent(prompt.run_id, prompt.key, prompt.recorded)
 
 
 def left_out(session: agent_sessions.AgentSession | None, prompt: ports.AgentPrompt) -> int | None:
-    """Return the earlier attempt at a prompt's step that reported sums but left no line; None: there is none."""
+    """Return the earlier attempt at a prompt's step that reported sums but left no line; None if none did."""
     last = None if session is None else session.told
     if last is None or (last.run_id, last.key) != (prompt.run_id, prompt.key) or last.attempt in prompt.recorded:
         return None
@@ -83,7 +83,7 @@ def _counts_anew(reported: records.Usage, sums: records.Usage, before: records.U
         if now is None or then is None:
             continue
         least = _amount(reported, name) or 0 if name in _TOKENS else 0
-        # Sums that grew by less than the turn alone took cannot go on from the earlier ones.
+        # Sums that grew by less than the usage of this turn do not continue the earlier ones.
         if now - then < least:
             return True
     return False

@@ -1,12 +1,12 @@
-"""Degenerate replies: those that only echo the prompt, or repeat themselves without end.
+"""Degenerate replies: detect replies that only echo the prompt, or repeat themselves without end.
 
-What a model may well say is never taken for one: short words, lists and tables with equal lines, code, refrains, an
-answer that its instructions word for it, a text that is given back as it was. Time grows with the length alone.
+Legitimate replies pass: short words, lists and tables with equal lines, code, refrains, an answer that the
+instructions prescribe word by word, a text that is returned unchanged. The time grows linearly with the length.
 """
 
-# Many sound replies are parts of their prompt: a draft returned unchanged, a sentence that the instructions word, a
-# quotation. So the role and the instructions are echoed only by a reply that has their opening and little else, the
-# whole prompt only by one that contains all of it and nothing more.
+# Many sound replies are parts of their prompt: a draft returned unchanged, a sentence that the instructions prescribe,
+# a quotation. So a reply echoes the role or the instructions only if it has their opening and little else, and it
+# echoes the whole prompt only if it contains all of it and adds no words.
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ECHO_CHARACTERS = 100_000
 _BLANKS = re.compile(r"[^\S\n]+")
 _WORD = re.compile(r"\w+")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-# Lines of lists, tables, quotations, markup and code, which may well be equal.
+# Lines of lists, tables, quotations, markup and code, which may legitimately be equal.
 _BEGINS_STRUCTURED = re.compile(r"\s*(?:[-+*•|>#<\[({]|\d+[.):]|[^\s:][^:\n]{0,40}:\s)")
 _ENDS_STRUCTURED = re.compile(r"[;{}\])|,:]\s*\Z|\w\(|=")
 _LETTERS = re.compile(r"[^\W\d_]")
@@ -38,28 +38,28 @@ class Asked:
     """The prompt as an agent received it."""
 
     system: str = ""  # Role contract, or other standing instruction.
-    prompt: str = ""  # The prompt, whole.
-    instructions: str = ""  # The prompt's own words, without what was filled in; empty where they are not known.
+    prompt: str = ""  # The whole prompt.
+    instructions: str = ""  # The recipe's text of the prompt, without the values filled in; empty if unknown.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degenerate:
     """A fault of a reply."""
 
-    message: str  # One sentence for people.
+    message: str  # One sentence for the user.
     facts: plain.Object  # Facts for machines.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loop:
     unit: str  # The repeated text.
-    times: int  # How often.
-    characters: int  # Length of all repetitions.
+    times: int  # Number of repetitions.
+    characters: int  # Total length of all repetitions.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bound:
-    """From where on repetitions are too many: as often and as long, or more often; beside as much else at most."""
+    """Limits of repetition: too often and too long together, or far too often, in a large enough share of the reply."""
 
     times: int
     characters: int
@@ -67,7 +67,7 @@ class _Bound:
     share: float
 
 
-# A reply that never came to its end is in its loop still; one that did may have wanted the repetitions.
+# A reply that was cut off is still in its loop; a reply that ended by itself may contain the repetitions on purpose.
 _PROSE = _Bound(times=6, characters=300, many_times=25, share=0.5)
 _CUT_PROSE = _Bound(times=6, characters=160, many_times=15, share=0.2)
 _LINES = _Bound(times=40, characters=4_000, many_times=1_000, share=0.5)
@@ -79,7 +79,7 @@ _LEAST_CHARACTERS = 100
 def find(reply: str, requested: Asked, *, cut_off: bool = False) -> Degenerate | None:
     """Return what makes a reply degenerate; None for a sound one."""
     echoed = _echoed(reply, requested)
-    # An echo first: a prompt that repeats itself would else be called a loop.
+    # Check for an echo first: the echo of a prompt that repeats itself would otherwise be reported as a loop.
     if echoed is not None:
         return Degenerate(message=f"The reply only echoes {echoed}.", facts={"echoes": echoed})
     loop = _endless(reply, cut_off)
@@ -95,14 +95,14 @@ def find(reply: str, requested: Asked, *, cut_off: bool = False) -> Degenerate |
 
 def _echoed(reply: str, requested: Asked) -> str | None:
     if len(reply) > _ECHO_CHARACTERS:
-        # An echo as long as that is a loop, if it is one.
+        # An echo of this length is a loop, if it is degenerate at all.
         return None
     reply_text = _spoken(reply)
     for what, reported, is_own in (
         ("its role", requested.system, True),
         ("its instructions", requested.instructions, True),
         ("its prompt", requested.prompt, False),
-        # Programs without a standing instruction get the role before the prompt, and echo both.
+        # Programs without a standing instruction get the role before the prompt, and may echo both.
         ("its role and prompt", f"{requested.system}\n{requested.prompt}", False),
     ):
         if reported and len(reported) <= _ECHO_CHARACTERS and _echoes(reply_text, _spoken(reported), is_own=is_own):
@@ -116,7 +116,7 @@ def _spoken(text: str) -> list[str]:
 
 
 def _echoes(reply_text: Sequence[str], reported: Sequence[str], *, is_own: bool) -> bool:
-    """Return whether words only echo others."""
+    """Return whether the words of a reply only echo those of another text."""
     least = _OPENING_WORDS + 1 if is_own else len(reported)
     if len(reported) <= _OPENING_WORDS or len(reply_text) < least:
         return False
@@ -126,7 +126,7 @@ def _echoes(reply_text: Sequence[str], reported: Sequence[str], *, is_own: bool)
 
 
 def _is_patchwork(reply_text: Sequence[str], reported: Sequence[str]) -> bool:
-    # A sentence that instructions word for an answer is a part of them, too: it lacks their opening, or most of them.
+    # A sentence that the instructions prescribe is a part of them, too; it lacks their opening, or most of their words.
     ours, theirs = list(_shingles(reply_text, _SHINGLE_WORDS)), list(_shingles(reported, _SHINGLE_WORDS))
     known, used = set(theirs), set(ours)
     taken = sum(shingle in known for shingle in ours)
@@ -144,13 +144,13 @@ def _shingles(words: Sequence[str], size: int) -> Iterator[tuple[str, ...]]:
 
 def _endless(reply: str, cut_off: bool) -> _Loop | None:
     text = _BLANKS.sub(" ", reply.casefold()).strip()
-    # A whole document of equal entries may be just what was asked for.
+    # A complete JSON document of equal entries may be exactly what the prompt requested.
     if len(text) < _LEAST_CHARACTERS or (not cut_off and _is_json(text)):
         return None
     if _WORD.search(text) is None:
-        # Without a single letter or digit there is nothing to compare; the characters alone are the loop.
+        # A text without a letter or digit has no words to compare; its characters are the loop.
         return _Loop(unit=text[:1], times=len(text), characters=len(text))
-    # Behind its loop a reply may have a last line.
+    # A reply may have one more line after its loop.
     for end in dict.fromkeys((len(text), max(text.rfind("\n"), text.rfind(". ") + 1, 0))):
         loop = _loop_at_end(text[:end])
         if loop is not None and _is_endless(loop, text, end, cut_off):
@@ -175,7 +175,7 @@ def _loop_at_end(text: str) -> _Loop | None:
     if not span:
         return None
     if span == len(tail):
-        # It may begin before what was looked at.
+        # The loop may begin before the part that was examined.
         span = _extended(text, span, period)
     return _Loop(unit=text[-period:] if period else "", times=span // period, characters=span)
 
@@ -185,7 +185,7 @@ def _extended(text: str, span: int, period: int) -> int:
     while span < len(text):
         size = min(step, len(text) - span)
         start = len(text) - span - size
-        # Compared in pieces, halved where they differ: a loop of megabytes takes a few comparisons.
+        # Compared in pieces, which are halved if they differ: a loop of megabytes takes a few comparisons.
         if text[start : start + size] != text[start + period : start + period + size]:
             if size == 1:
                 break
@@ -214,7 +214,7 @@ def _bound(loop: _Loop, before: str, cut_off: bool) -> _Bound | None:
 def _is_structured(unit: str) -> bool:
     if "\n" not in unit:
         return _is_structured_line(unit)
-    # Where the unit begins within a line, its first and last pieces are one line.
+    # If the unit begins within a line, its last and first pieces form one line.
     first, *lines, last = unit.split("\n")
     lines = [line for line in (*lines, last + first) if line.strip()]
     return sum(map(_is_structured_line, lines)) * 2 > len(lines)

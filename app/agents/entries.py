@@ -1,4 +1,4 @@
-"""Entries of scripts: replies, and the prompts that they answer."""
+"""Entries of scripts: replies, and the prompts that each one answers."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ ENTRY_SCHEMA: plain.Object = {
 class Entry:
     """A reply, and the prompts that it answers."""
 
-    key: str = "*"  # Step that it answers; `*` and `?` match any characters and any one.
-    attempt: int | None = None  # Try that it answers; None: every one.
-    prompt_sha256: str | None = None  # Hash of the prompt that it answers; None: every one.
-    reply: ports.AgentReply  # The reply, or the error.
-    delay_seconds: float = 0.0  # Time until it is said.
-    hang: bool = False  # Whether nothing is ever said.
+    key: str = "*"  # Step that it answers; `*` matches any characters, `?` any single one.
+    attempt: int | None = None  # Try that it answers; None: every try.
+    prompt_sha256: str | None = None  # Hash of the prompt that it answers; None: every prompt.
+    reply: ports.AgentReply  # The reply, with or without an error.
+    delay_seconds: float = 0.0  # Delay before the reply.
+    hang: bool = False  # Whether the reply never comes.
 
     def fits(self, prompt: ports.AgentPrompt, prompt_sha256: str) -> bool:
         """Return whether this entry answers a prompt."""
@@ -69,9 +69,9 @@ class Entry:
 
 
 def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
-    """Read a script: a list of entries, an object by step key, or (`.jsonl`) an entry a line."""
+    """Read a script: a list of entries, an object by step key, or (`.jsonl`) one entry per line."""
     content = json_files.read(path, MAX_BYTES)
-    # A recording is appended to and may end in half a line; a script that a person wrote must be whole.
+    # A recording is appended to and may end in half a line; a script that a person wrote must be complete.
     if recorded or path.suffix == ".jsonl":
         lines = (content[: whole_lines(content)] if recorded else content).split(b"\n")
         given: list[_Given] = [
@@ -86,8 +86,8 @@ def read(path: Path, *, recorded: bool = False) -> tuple[Entry, ...]:
 
 
 def prompt_sha256(prompt: ports.AgentPrompt) -> str:
-    """Return the hash of a prompt: text, standing instruction, model and bounds of the reply."""
-    # Whatever changes the reply, and nothing else: the run and the step may differ.
+    """Return the hash of a prompt: text, standing instruction, model, tools, and schema and length of the reply."""
+    # Only fields that change the reply; the run and the step may differ.
     told = {
         "text": prompt.text,
         "system": prompt.system,
@@ -109,7 +109,7 @@ def _listed(document: plain.Json) -> list[_Given]:
         case list():
             return [(f"$[{position}]", value, None) for position, value in enumerate(document)]
         case dict():
-            # The most exact key first, whatever the order in the file.
+            # The most exact key first, independent of the order in the file.
             ranked = sorted(document.items(), key=lambda item: _vagueness(item[0]))
             return [tried for key, value in ranked for tried in _tries(key, value)]
     flaw = errors.Flaw(path="$", code="type", message="must be a list of entries or an object by step key")

@@ -1,4 +1,4 @@
-"""JSON files written by people: every flaw has its place, and no value, which may be a secret, is repeated."""
+"""JSON files written by people: report each flaw with its place, and never repeat a value, which may be a secret."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from app.domain import json_text, json_words, plain
 def read(path: Path, max_bytes: int) -> bytes:
     """Return the content of a file."""
     try:
-        # A pipe would be waited for, and a device has no end.
+        # Reading a pipe would block, and a device has no end.
         if path.exists() and not path.is_file():
             raise _refused("unreadable", "is not a regular file")
         with path.open("rb") as file:
-            # One more than allowed shows that there are too many.
+            # One byte more than allowed shows that the file is too large.
             content = file.read(max_bytes + 1)
     except OSError as error:
         refused = _refused("unreadable", f"cannot be read: {error.strerror}")
@@ -31,24 +31,24 @@ def read(path: Path, max_bytes: int) -> bytes:
 
 
 def parse(content: bytes) -> plain.Json:
-    """Return the JSON that a file holds."""
+    """Return the JSON in a file's content."""
     return json_text.read(_decoded(content), exact=True)
 
 
 def parse_line(content: bytes, line: int) -> plain.Json:
-    """Return the JSON in a line of a file, whatever characters its texts hold."""
+    """Return the JSON in a line of a file, with any characters in its texts."""
     text = _decoded(content, line)
     try:
         return json.loads(text, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise _refused("syntax", f"is not JSON: {error.msg}", line) from error
     except (RecursionError, ValueError) as error:
-        # JSON nested a million deep, or a number of a million digits.
+        # JSON that is nested a million levels deep, or a number with a million digits.
         raise _refused("syntax", f"is not JSON that can be read: {error}", line) from error
 
 
 def flaws(schema: plain.Object, document: plain.Json, line: int | None = None) -> list[errors.Flaw]:
-    """Return everything in which a document differs from its schema."""
+    """Return every difference between a document and its schema."""
     from jsonschema import Draft202012Validator
 
     found = [
@@ -60,7 +60,7 @@ def flaws(schema: plain.Object, document: plain.Json, line: int | None = None) -
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Return a hint at the known name that was meant, or at all there are."""
+    """Return a hint: the known name that is nearest, or all known names."""
     near = difflib.get_close_matches(name[:80], known, 1)
     return f"did you mean {near[0]}?" if near else f"there is {', '.join(known) or 'none'}"
 
@@ -85,7 +85,7 @@ def _reported(error: Any) -> list[tuple[str, str, str]]:
     place, rule, instance = error.json_path, error.validator_value, error.instance
     match error.validator:
         case "required":
-            # The rule lists all required fields; only the message says which of them is meant.
+            # The rule lists all required fields; only the message names the missing one.
             missing = next(name for name in rule if name not in instance and f"'{name}'" in error.message)
             return [(place, "missing", f"lacks {missing}")]
         case "additionalProperties":
@@ -99,6 +99,6 @@ def _reported(error: Any) -> list[tuple[str, str, str]]:
             return [(place, "type", f"must be {' or '.join(json_words.TYPES.get(name, name) for name in names)}")]
         case "enum":
             return [(place, "choice", f"must be one of {', '.join(json_words.words(rule))}")]
-    # A schema's own words say more than the rule that is broken.
+    # The schema's description explains more than the rule that is broken.
     described = error.schema.get("description") if isinstance(error.schema, dict) else None
     return [(place, str(error.validator), described or json_words.breach(error))]

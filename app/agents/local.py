@@ -1,17 +1,17 @@
 """The local backend: a small real model that needs neither network nor key.
 
-The model lives in a process of its own. A generation without a waiting caller is stopped by killing that
-process, the one way that also works while a long prompt is still being read; the next prompt loads the model anew,
-which takes about a second.
+The model runs in a process of its own. When no caller waits for a generation, the backend kills that process: only
+this stops a generation while the model still reads a long prompt. The next prompt loads the model again, in about
+a second.
 """
 
-# Inside the service a generation can be stopped only between two tokens, and not at all while a long prompt is read. A
-# crash of native code would crash the service, and 340 MB would stay with it. The child ends with the service, by the
-# parent-death signal and by the end of its standard input.
+# Inside the service, a generation stops only between two tokens, and not at all while the model reads a long prompt. A
+# crash of native code would crash the service, and 340 MB would remain allocated. The child ends with the service, by
+# the parent-death signal and by the end of its standard input.
 #
-# One prompt at a time, two threads, no prompt cache, temperature 0: each of the others would let the same prompt get
-# another reply. Threads wait asleep, because spinning reduced generation from 68 to 2 tokens a second beside one busy
-# process. Price: prompts of several runs queue for one model, and most cores of a large machine stay idle.
+# One prompt at a time, two threads, no prompt cache, temperature 0: without any of these, the same prompt could get
+# another reply. Threads that wait sleep, because spinning reduced generation from 68 to 2 tokens a second beside one
+# busy process. Price: prompts of several runs queue for one model, and most cores of a large machine stay idle.
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from app.domain import plain, records
 from app.engine import live_steps, ports
 from app.processes import helper_process
 
-MODEL = "smollm2-135m-instruct"  # Name of the only model.
-CONTEXT_TOKENS = 8192  # Prompt and reply together; what the model was trained for.
+MODEL = "smollm2-135m-instruct"  # Name of the only local model.
+CONTEXT_TOKENS = 8192  # Prompt and reply together; the context size that the model was trained for.
 
 REPLY_TOKENS = 200
-"""Longest reply where the prompt sets no limit; short, so that a run of several steps ends within a minute."""
+"""Longest reply if the prompt sets no limit; short, so that a run of several steps ends within a minute."""
 
 MOST_REPLY_TOKENS = 600
-"""Longest reply that a prompt without a schema can ask for: more takes minutes, and so small a model loses its way."""
+"""Longest reply to a prompt without a schema: a longer one takes minutes, and so small a model loses the thread."""
 
-REPLY_TOKENS_WITH_SCHEMA = 600  # The same for replies that must fit a schema: they are worth nothing cut off.
+REPLY_TOKENS_WITH_SCHEMA = 600  # Default for replies that must fit a schema: such a reply is useless if it is cut off.
 
 _RESERVED_TOKENS = 2048
 _LOAD_SECONDS = 120.0
@@ -48,7 +48,7 @@ _INSTALL = f"{extras.install('local')} && {shlex.quote(sys.executable)} -m pip i
 
 
 class LocalBackend:
-    """Speak with the local model, one prompt at a time; the others wait in the order of their coming.
+    """Send prompts to the local model one at a time; the others wait in the order of arrival.
 
     The same prompt always gets the same reply: temperature 0, a fixed number of threads, no cache.
     """
@@ -74,13 +74,13 @@ class LocalBackend:
         """
         _require_model(prompt.model)
         reply_tokens = _reply_tokens(prompt)
-        # The reply comes from one process; those behind wait in the order in which they came.
+        # One process generates all replies; prompts wait in the order of arrival.
         async with self._queue.turn(prompt.live):
             answer = await self._ask(_question(prompt, reply_tokens), prompt.hear)
         return _reply(answer, reply_tokens)
 
     async def close(self) -> None:
-        """End the model's process."""
+        """End the process of the model."""
         helper, self._helper = self._helper, None
         if helper is not None:
             await helper.end()
@@ -101,14 +101,14 @@ class LocalBackend:
                 detail=lost.detail,
             ) from lost
         except BaseException:
-            # Also at a cancellation: the process is in the middle of a reply and would answer the next prompt with its
-            # rest.
+            # Also at a cancellation: the process is in the middle of a reply and would send the rest of it as the
+            # answer to the next prompt.
             await self.close()
             raise
 
     async def _load(self) -> helper_process.HelperProcess:
         model_file = _model_file()
-        # What is left of the last one still holds its memory.
+        # Free the memory that the previous process still holds.
         await self.close()
         try:
             self._helper = helper = await helper_process.HelperProcess.start(
@@ -129,12 +129,12 @@ class LocalBackend:
 
 
 def missing_packages() -> list[str]:
-    """Return the packages that the local model needs and that are not installed."""
+    """Return the packages that the local model needs but that are not installed."""
     return [package for module, package in _PACKAGES.items() if util.find_spec(module) is None]
 
 
 def lacks() -> str | None:
-    """Return a message that names a missing part and how to get it; None if the local model can be loaded."""
+    """Return a message that names the missing packages and their installation; None if the model can be loaded."""
     missing = missing_packages()
     if not missing:
         return None
@@ -182,7 +182,7 @@ def _reply(answer: plain.Object, reply_tokens: int) -> ports.AgentReply:
         return _failure("prompt_refused", f"The local model refused the prompt: {answer['refused']}")
     input_tokens, output_tokens = answer["input_tokens"], answer.get("output_tokens", 0)
     usage = None if "too_long" in answer else records.Usage(input_tokens=input_tokens, output_tokens=output_tokens)
-    # The generation also stops where the model can hold no more, short of the bound.
+    # The generation also stops when the context is full, before it reaches this limit.
     if usage is None or (answer["cut"] and output_tokens < reply_tokens):
         return _failure(
             "prompt_too_long",

@@ -1,7 +1,7 @@
 """The process of the local model: `python -m app.agents.local_model PARENT_PID MODEL_FILE CONTEXT_TOKENS`.
 
-It writes `{"ready": true}` once the model is loaded, then answers each line of standard input with one line. It ends
-with its parent, or when standard input does, also in the middle of an answer.
+It writes `{"ready": true}` when the model is loaded, then answers each line of standard input with one line. It ends
+when its parent or its standard input ends, even in the middle of an answer.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from typing import IO, Any
 
 from app.processes import process_tree
 
-THREADS = 2  # Threads that compute. Fixed, not the machine's number: sums are rounded differently with another one.
+THREADS = 2  # Threads that compute. Fixed, not the number of cores: another number rounds sums differently.
 
 _TOO_LONG = "exceed_context_size_error"
 _PENALTY = {"repeat_penalty": 1.1, "repeat_last_n": 256}
-# A long text ends in a loop without this. It would keep a model from the names that recur in JSON.
+# Without this penalty, a long text ends in a loop. In JSON, it would suppress the names that recur.
 _PENALTY_OF_LOOPS = {
     "dry_multiplier": 0.8,
     "dry_base": 1.75,
     "dry_allowed_length": 3,
     "dry_penalty_last_n": 1024,
-    # By default no phrase goes over a line's end, a colon, a quotation mark or an asterisk; lists loop over them.
+    # By default a newline, a colon, a quotation mark or an asterisk ends a phrase; then loops in lists go undetected.
     "dry_sequence_breakers": ["\u0000"],
 }
 
 
 def main() -> None:
-    """Load the model and answer until standard input ends."""
+    """Load the model, and answer until standard input ends."""
     parent_pid, model_file, context_tokens = sys.argv[1:]
-    # Before anything is loaded, or a parent that ends now would leave it behind.
+    # Before anything is loaded; otherwise, a parent that ends now would leave this process behind.
     process_tree.die_with_parent(int(parent_pid))
-    sys.tracebacklimit = 0  # errors are shown to people
+    sys.tracebacklimit = 0  # errors are shown to users
     mouth = _mouth()
     questions: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(questions,), daemon=True).start()
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _mouth() -> IO[str]:
-    """Return the pipe to the parent, and send what the library prints to standard error instead."""
+    """Return the pipe to the parent, and redirect what the library prints to standard error."""
     mouth = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return mouth
@@ -64,7 +64,7 @@ def _listen(questions: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 
 def _load(model_file: str, context_tokens: int) -> Any:
-    # Threads that wait for one another must sleep: spinning, they lose all their time where others compute too.
+    # Threads that wait for one another must sleep: if they spin, other busy processes take all their time.
     os.environ["OMP_WAIT_POLICY"] = "passive"
     import xllamacpp
 
@@ -73,7 +73,7 @@ def _load(model_file: str, context_tokens: int) -> Any:
     params.n_ctx = context_tokens
     params.n_parallel = 1
     params.n_batch = 512
-    # With a cache, the same prompt would be summed up in other portions the second time, and the reply could differ.
+    # With a cache, the same prompt would be computed in other batches the second time, and the reply could differ.
     params.cache_prompt = False
     params.cache_ram_mib = 0
     params.warmup = False
@@ -82,7 +82,7 @@ def _load(model_file: str, context_tokens: int) -> Any:
     params.verbosity = 1
     for cpu in (params.cpuparams, params.cpuparams_batch):
         cpu.n_threads = THREADS
-    # The library insists on a listener. It gets one whose name is gone before anybody could use it.
+    # The library insists on a listener. It gets a socket whose path is removed before a client can use it.
     place = Path(tempfile.mkdtemp(prefix="control-room-"))
     params.hostnames = [str(place / "unused.sock")]
     try:
@@ -95,7 +95,7 @@ def _answer(model: Any, question: Mapping[str, Any], hear: Callable[[str], None]
     request = {
         "messages": question["messages"],
         "max_tokens": question["max_tokens"],
-        # The most likely token each time, so that a prompt gets the same reply again.
+        # Always the most likely token, so that a prompt gets the same reply again.
         "temperature": 0,
         "seed": 0,
         "stream": True,
@@ -119,11 +119,11 @@ class _Generation:
         self.reply: dict[str, Any] = {"text": "", "cut": False, "input_tokens": 0, "output_tokens": 0}
 
     def feed(self, chunk: Mapping[str, Any]) -> bool:
-        """Add a chunk; True stops the generation."""
+        """Add a chunk to the reply; return True to stop the generation."""
         if "error" in chunk:
             self.reply = _refusal(chunk["error"])
             return True
-        # The length of the prompt precedes its bytes.
+        # The length of the prompt arrives before the model has read it.
         prompt_tokens = chunk.get("prompt_progress", {}).get("total", 0)
         if prompt_tokens > self._most_prompt_tokens:
             self.reply = {"too_long": True, "input_tokens": prompt_tokens}

@@ -1,8 +1,8 @@
-"""Perform agent calls: one prompt to one agent, whatever its backend."""
+"""Perform agent calls: send one prompt to one agent, on any backend."""
 
-# A reply cut off by its length is judged here and not in backends (a recipe may want to keep it) nor in drivers
-# (four languages would repeat the rule, and their operations would change). The time-out stands still while
-# something of the conversation waits for disk space.
+# This module, not a backend, judges a reply that was cut off by its length, because a recipe may want to keep it.
+# Drivers do not judge it either: four dialects would repeat the rule, and their operations would change. The time-out
+# stops while a file of the conversation waits for disk space.
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.engine import conversation_claims, live_output, live_steps, ports
 from app.processes import commands
 
 MAX_PROMPT_BYTES = 16 * 1024 * 1024  # Longest prompt, all its parts together.
-DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0  # Wall-clock limit of one try where the operation sets none.
+DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0  # Wall-clock limit of one try if the operation sets none.
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ _folder = functools.lru_cache(maxsize=64)(PurePath)
 
 
 class AgentPerformer:
-    """Ask an agent and keep what was said under `logs/`; only a reply that says something is a success."""
+    """Ask an agent and store its reply under `logs/`; only a reply with content is a success."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class AgentPerformer:
         self._backends = backends
         self._conversations = conversations
         self._pricing = pricing
-        # Refuses a run whose working folder no agent may work in.
+        # Refuses a run if no agent may work in its working folder.
         self._check_folder = check_folder
         self._turns: WeakValueDictionary[str, live_steps.BackendQueue] = WeakValueDictionary()
 
@@ -53,8 +53,8 @@ class AgentPerformer:
         """Perform one try of an `operations.AgentCall`.
 
         Waiting for a backend that answers one prompt at a time counts towards the time-out, and so does waiting for
-        another prompt of the same run in the same conversation. A conversation that another run uses is not waited for.
-        Disk space for the conversation's record is waited for, and this wait does not count.
+        another prompt of the same run in the same conversation. If another run uses the conversation, the call fails at
+        once. The call waits for disk space for the conversation's record, and this wait does not count.
 
         Raises:
             errors.AgentFailed: there is no reply; `session_locked` if another run has the conversation.
@@ -62,14 +62,14 @@ class AgentPerformer:
         """
         operation = call.operation
         assert isinstance(operation, operations.AgentCall)
-        # A service on the network touches no folder.
+        # A service on the network uses no folder.
         if not capabilities.is_anywhere(operation, self._backends.services):
             self._check_folder(call.run)
         text = await _text(call, operation.prompt)
         output = live_output.LiveOutput(call.live, call.append_log, _log_name(call, "output", "txt"), call.masker)
         untimed = _UntimedRetry(call.retry_until_space)
         prompt = self._prompt(call, operation, text, output.hear, untimed)
-        # Written before the agent is asked, so that it shows after a kill what was asked.
+        # Written before the agent receives the prompt, so that the prompt can be read after a kill.
         await call.write_log(_log_name(call, "prompt"), _shown(prompt))
 
         try:
@@ -77,7 +77,7 @@ class AgentPerformer:
         except commands.LauncherLost as lost:
             raise ports.Interrupted(lost) from lost
         finally:
-            # What the agent has said by now is worth keeping, however it ends.
+            # Keep the agent's output so far, however the call ends.
             await output.close()
         await call.write_log(_log_name(call, "reply"), reply.text)
         if self._pricing is not None:
@@ -126,10 +126,10 @@ class AgentPerformer:
             if session_id is None:
                 return await self._in_time(backend, prompt, None, untimed)
             # The order matters. The conversation is claimed outside of the time limit: waiting for the disk is not
-            # the agent's time. Its turn comes before the backend's: a step that waits for its conversation must not
-            # hold a place there.
+            # the agent's time. The turn of the conversation comes before that of the backend: a step that waits for
+            # its conversation must not occupy a place at the backend.
             async with AsyncExitStack() as held:
-                # A claim can be entered once, so each try makes its own.
+                # A claim can be entered only once, so each try creates its own.
                 claim = functools.partial(self._conversations.claimed, session_id, prompt.run_id)
                 await prompt.retry_until_space(lambda: held.enter_async_context(claim()))
                 return await self._in_time(backend, prompt, call, untimed)
@@ -149,7 +149,7 @@ class AgentPerformer:
     async def _in_time(
         self, backend: str, prompt: ports.AgentPrompt, call: ports.Call | None, untimed: _UntimedRetry
     ) -> ports.AgentReply:
-        """Send a prompt in its turn; None for the call: in no conversation."""
+        """Send a prompt in its turn; if the call is None, in no conversation."""
         async with asyncio.timeout(prompt.timeout_seconds) as untimed.limit:
             if call is None:
                 async with self._backends.turn(backend, prompt):
@@ -158,7 +158,7 @@ class AgentPerformer:
                 return await self._in_conversation(backend, prompt, call)
 
     async def _in_conversation(self, backend: str, prompt: ports.AgentPrompt, call: ports.Call) -> ports.AgentReply:
-        """Send a prompt; one in a conversation that a person had begun again brings what the journal holds of that."""
+        """Send a prompt; put the recorded exchanges before it if a person had its conversation begun again."""
         session_id, named = prompt.agent_session_id, getattr(call.operation, "agent_session_id", None)
         orders = 0 if session_id is None else call.run.begun_again.get(str(named), 0)
         if session_id is not None and orders:
@@ -168,7 +168,7 @@ class AgentPerformer:
                 working_dir=str(prompt.working_dir),
                 system_sha256=conversations_of_programs.system_sha256(prompt),
             )
-            # Each order of a person begins it again once, however often the step is tried.
+            # Each order of a person begins the conversation again once, however many tries the step has.
             order = f"{call.run.run_id} {orders}"
             stored = await prompt.retry_until_space(lambda: self._conversations.begin_again(fresh, order))
             if not stored.created:
@@ -192,9 +192,9 @@ class AgentPerformer:
 
 
 class _UntimedRetry:
-    """Lets a write wait for room on the disk, while the clock of the agent's time limit stands still."""
+    """Let a write wait for disk space, and stop the agent's time limit meanwhile."""
 
-    # Thousands of prompts are under way at a time, each with one.
+    # Thousands of prompts can be under way at a time, each with one of these.
     __slots__ = ("_retry_until_space", "limit")
 
     def __init__(self, retry_until_space: ports.RetryUntilSpace) -> None:
@@ -202,10 +202,10 @@ class _UntimedRetry:
         self.limit: asyncio.Timeout | None = None
 
     async def retry_until_space(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Write, however long it takes."""
+        """Write, and wait for disk space as long as necessary."""
         limit = self.limit
         due, began = None if limit is None else limit.when(), _now()
-        # Nested writes stop the clock once: the outer one does it.
+        # Nested writes stop the limit once: the outer one does it.
         if limit is None or due is None or limit.expired():
             return await self._retry_until_space(write)
         limit.reschedule(None)
@@ -279,7 +279,7 @@ async def _result(
     reply: ports.AgentReply, operation: operations.AgentCall, prompt: str, instructions: str | None
 ) -> records.Result:
     error = reply.error or _nothing_said(reply.text.strip(), operation)
-    # Ordered by what helps most: an endless reply is usually cut off as well.
+    # The error that helps most comes first: an endless reply is usually cut off as well.
     error = error or await _degenerate(reply, operation, prompt, instructions) or _cut_off(reply, operation)
     return records.Result(
         status=states.StepState.FAILED if error else states.StepState.DONE,
@@ -296,7 +296,7 @@ async def _degenerate(
     reply: ports.AgentReply, operation: operations.AgentCall, prompt: str, instructions: str | None
 ) -> records.StepError | None:
     requested = degeneration.Asked(system=operation.system or "", prompt=prompt, instructions=instructions or "")
-    # A long one takes its time, which the loop does not have.
+    # A long reply takes time, and would block the loop.
     found = await asyncio.to_thread(degeneration.find, reply.text, requested, cut_off=reply.finish is not None)
     if found is None:
         return None
@@ -304,7 +304,7 @@ async def _degenerate(
 
 
 def _keeps_cut_off(operation: operations.AgentCall) -> bool:
-    # What was to fit a schema is worth nothing cut off.
+    # A reply that must fit a schema is useless if it is cut off.
     return operation.on_cut_off == "keep" and operation.reply_schema is None
 
 
@@ -336,7 +336,7 @@ def _nothing_said(text: str, operation: operations.AgentCall) -> records.StepErr
         return records.StepError(code="empty_reply", message="The agent's reply is empty.")
     if why is not None and not operation.may_abstain:
         return records.StepError(code="abstained", message=f"The agent abstained: {why}")
-    # In a conversation a refusal is an answer; callers that repeat a prompt read the reply themselves.
+    # In a conversation, a refusal is an answer; callers that repeat a prompt examine the reply themselves.
     if not operation.may_be_blank and operation.agent_session_id is None and reply_forms.is_refusal(text):
         return records.StepError(code="reply_refused", message=f"The agent refused: {plain.preview(text)}")
     return None

@@ -29,21 +29,21 @@ class Pricing:
         self._models = backends.models(configs)
 
     def quote(self, operation: operations.Operation) -> spending.Quote:
-        """Return what a call may take, as far as it is known before it is made.
+        """Return what a call may take, as far as it is known before the call.
 
-        Of a service that answers once, the longest reply and the length of the prompt decide; of a program that works
-        with tools nothing does but its cap.
+        For a service that answers once, the longest reply and the length of the prompt set the price; for a program
+        that works with tools, only its cap does.
         """
         if not isinstance(operation, operations.AgentCall):
             # A program that a recipe calls itself reports neither tokens nor a price.
             return spending.Quote()
         config = self._configs.get(operation.backend)
         most = None if config is None else config.max_cost_per_call
-        # A program may ask its model any number of times; only its own bound holds.
+        # A program may call its model any number of times; only its own cap limits the cost.
         if not self._answers_once(operation.backend):
             program = None if config is None else catalogue.PROGRAMS.get(config.type)
             return spending.Quote(cost_usd=most, is_capped=program is not None and program.caps_cost)
-        # Without a bound of the reply its price has none.
+        # Without a limit of the reply, the price has no limit.
         if operation.max_tokens is None:
             return spending.Quote(cost_usd=most)
         read = _prompt_bytes(operation) // _BYTES_A_TOKEN + 1
@@ -52,7 +52,7 @@ class Pricing:
         return spending.Quote(tokens=read + operation.max_tokens, cost_usd=cost)
 
     def worst(self, backend: str, model: str | None, max_tokens: int | None) -> spending.Quote:
-        """Return the most that any call of a backend takes, whatever its prompt.
+        """Return the most that any call of a backend can take, with any prompt.
 
         Args:
             max_tokens: Longest reply; None: not known.
@@ -66,7 +66,7 @@ class Pricing:
         return spending.Quote(tokens=price.context_tokens, cost_usd=min(bounds, default=None))
 
     def estimated(self, usage: records.Usage | None, operation: operations.AgentCall) -> records.Usage | None:
-        """Return the usage of a call, with an estimated price if none was reported."""
+        """Return the usage of a call, with an estimated price if the backend reported none."""
         model = self.model(operation.backend, operation.model)
         return self._current().estimated(usage, operation.backend, model)
 
@@ -88,4 +88,4 @@ def _prompt_bytes(operation: operations.AgentCall) -> int:
 
 
 _WORKING = ("template", "acp")
-"""Types of backends, beside the known programs, that may ask a model several times for one prompt."""
+"""Types of backends, besides the known programs, that may call a model several times for one prompt."""

@@ -1,9 +1,9 @@
-"""Rate limits: how many prompts a backend and model get, shared by all runs, and by all processes of a store."""
+"""Rate limits: bound the prompts to each backend and model, for all runs and all processes of a store."""
 
-# A 429 that one run gets holds every run's prompts to that backend and model back until its `Retry-After` is over.
-# The packages of services repeat a refused request by themselves; they are heard at each response. A file keeps these
-# pauses over the end of the process; without it a restart would send every waiting prompt at once. It is read again
-# when it has changed: another process of the store got a 429, or a person lifts a pause.
+# A 429 that one run gets pauses every run's prompts to that backend and model until its `Retry-After` is over.
+# The packages of services repeat a refused request by themselves; a hook sees each response. A file keeps these pauses
+# beyond the end of the process; without it a restart would send every waiting prompt at once. The file is read again
+# when it has changed: another process of the store got a 429, or a person lifted a pause.
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.engine import live_steps
 
 _MINUTE_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 3600.0
-_LOOK_SECONDS = 5.0  # Longest time until a change of the file counts for prompts that wait.
+_LOOK_SECONDS = 5.0  # Longest time until a change of the file affects prompts that wait.
 
 _asking: ContextVar[live_steps.LiveStep | None] = ContextVar("_asking", default=None)
 
@@ -33,11 +33,11 @@ _log = logging.getLogger(__name__)
 
 
 class RateLimit(live_steps.BackendQueue):
-    """The prompts to one backend and model, in the order of their coming.
+    """The queue of prompts to one backend and model, in the order of arrival.
 
     Args:
         look: Reads the pauses of other services again if their file has changed; called after each pause of a wait.
-        shared: Counts the prompts of all processes; None: of this one alone.
+        shared: Counts the prompts of all processes; None: only those of this process.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class RateLimit(live_steps.BackendQueue):
 
     @property
     def until(self) -> datetime | None:
-        """Return until when the service wants no prompt."""
+        """Return the end of the service's pause; None if no pause is in force."""
         return self._paused_until if self._pause_seconds() else None
 
     @property
     def limit(self) -> str | None:
-        """Return the setting that lets no prompt begin now; of two that other processes count, too, both."""
+        """Return the setting that lets no prompt begin now; both if the prompts of other processes reach a limit."""
         if self.until is not None:
             return None
         reached = {
@@ -80,12 +80,12 @@ class RateLimit(live_steps.BackendQueue):
         return ", ".join(found) or None
 
     def pause(self, seconds: float) -> None:
-        """Let no prompt begin for a time, as the service wants it; a longer pause stays."""
+        """Start no prompt for some seconds, as the service asks; a longer pause remains in force."""
         until = self._clock.now() + timedelta(seconds=min(max(seconds, 0.0), _LONGEST_PAUSE_SECONDS))
         self._paused_until = max(until, self._paused_until or until)
 
     def keep(self, until: datetime | None) -> None:
-        """Put a kept pause in the place of the present one; None: none."""
+        """Replace the present pause by a stored one, or by none."""
         self._paused_until = None
         if until is not None:
             self.pause((until - self._clock.now()).total_seconds())
@@ -96,13 +96,13 @@ class RateLimit(live_steps.BackendQueue):
 
     async def begin(self, step: live_steps.LiveStep) -> None:
         """Wait until a step's prompt may begin, and count it."""
-        # Behind those that wait already, even if there is room at this moment: the order of coming is kept.
+        # Queue behind the waiting prompts even if there is room at this moment: this keeps the order of arrival.
         if self._shared is not None or self._waiting or self._wait_seconds() != 0:
             async with self.waiting(step):
                 await self._admitted()
         self._running += 1
         if self._per_minute is not None:
-            # Counted at its begin, so that the minute slides with the prompts and not with the clock.
+            # Counted at its begin: the minute slides with the prompts, not with the clock.
             self._begun.append(self._clock.monotonic())
 
     def end(self) -> None:
@@ -126,7 +126,7 @@ class RateLimit(live_steps.BackendQueue):
         return await self._shared.begin(self._model, self._config) if seconds == 0 and self._shared else seconds
 
     def _wait_seconds(self) -> float | None:
-        """Return how long to wait at least; None: until another prompt is over."""
+        """Return the shortest time to wait; None: until another prompt ends."""
         now, waits = self._clock.monotonic(), [self._pause_seconds()]
         if self._per_minute is not None:
             while self._begun and self._begun[0] <= now - _MINUTE_SECONDS:
@@ -134,7 +134,7 @@ class RateLimit(live_steps.BackendQueue):
             if len(self._begun) >= self._per_minute:
                 waits.append(self._begun[0] + _MINUTE_SECONDS - now)
         if not any(waits) and self._most is not None and self._running >= self._most:
-            # When another prompt ends cannot be foretold; its end wakes those who wait.
+            # The end of another prompt cannot be predicted; it wakes those that wait.
             return None
         return max(waits)
 
@@ -145,7 +145,7 @@ class RateLimit(live_steps.BackendQueue):
 
 
 class _Turn:
-    # A generator in its place would be ten times as large, and each prompt that is under way holds one.
+    # A generator would be ten times as large, and each prompt under way holds one of these.
     __slots__ = ("_limit", "_step")
 
     def __init__(self, limit: RateLimit, step: live_steps.LiveStep) -> None:
@@ -166,7 +166,7 @@ class RateLimits:
     """The limits of all backends and models.
 
     Args:
-        file: Keeps the pauses that services ask for; None: they end with the process.
+        file: Stores the pauses that services ask for; None: they end with the process.
         store: Counts the prompts of all processes that share it; None: there are no others.
     """
 
@@ -188,7 +188,7 @@ class RateLimits:
         self._unsaved = set[Model]()
 
     def look(self) -> None:
-        """Put the pauses of the file in force if it has changed; one that is not valid leaves those before."""
+        """Apply the pauses of the file if it has changed; if the file is invalid, the earlier pauses remain."""
         if self._file is None or self._is_saving:
             return
         if self._unsaved:
@@ -206,24 +206,24 @@ class RateLimits:
                 self._seen = None
             _log.error("the pauses of backends that were read last still count: %s", error.message)
             return
-        # Also those that the file names no longer: a person has lifted them.
+        # Also those that the file no longer names: a person has lifted their pauses.
         for backend, model in {*self._limits, *found}:
             self.of(backend, model).keep(found.get((backend, model)))
 
     def pause(self, backend: str, model: str | None, seconds: float) -> None:
-        """Let no prompt to a model begin for a time, and keep that."""
-        # What the file says by now is not to be overwritten.
+        """Start no prompt to a model for some seconds, and store that pause."""
+        # Read the file first: this process must not overwrite its present content.
         self.look()
         limit = self.of(backend, model)
         limit.pause(seconds)
-        # The packages that speak with services wait by themselves, in the task of the step.
+        # The packages of services wait by themselves, in the task of the step.
         if (step := _asking.get()) is not None:
             step.refused_until = limit.until
         self._unsaved.add((backend, model))
         self._save_soon()
 
     async def close(self) -> None:
-        """Wait until the pauses are kept, and the prompts of this process count no more."""
+        """Wait until the pauses are stored, and the prompts of this process are no longer counted."""
         if self._saving is not None:
             await asyncio.wait([self._saving])
         if self._shared is not None:
@@ -239,14 +239,14 @@ class RateLimits:
 
     async def _save(self, file: PauseFile) -> None:
         while self._unsaved:
-            # Taken before the write: a pause that comes during it is saved by the next round.
+            # Taken before the write: the next round saves a pause that arrives during the write.
             new, self._unsaved = self._unsaved, set()
             known = {key: limit.until for key, limit in self._limits.items()}
             job = functools.partial(_merge, file, known, new, self._clock.now())
             try:
                 await (asyncio.to_thread(job) if self._store is None else self._store.alone(job))
             except (errors.DiskFull, errors.Unavailable) as error:
-                # The next prompt tries it again.
+                # The next prompt tries to save them again.
                 self._unsaved |= new
                 _log.warning("a pause of a backend counts in this process alone so far: %s", error.message)
                 return
@@ -261,15 +261,15 @@ class RateLimits:
 
 
 def _merge(file: PauseFile, known: Mapping[Model, datetime | None], new: set[Model], now: datetime) -> None:
-    """Add the new ones of the known pauses to those of the file; one that cannot be used is made anew."""
+    """Add the new ones of the known pauses to those of the file; write the file anew if it is damaged."""
     try:
         file.renew()
         found = dict[Model, datetime | None](_pauses(file.read()))
     except errors.Conflict:
-        # A file that is damaged is worth less than what this process knows.
+        # If the file is damaged, what this process knows is more reliable.
         found = dict(known)
     for model in new:
-        # Of two pauses the longer one: the shorter is another process's earlier 429.
+        # Take the longer of two pauses: the shorter is an earlier 429 of another process.
         found[model] = max(filter(None, (known.get(model), found.get(model))), default=None)
     pauses: list[plain.Json] = [
         {"backend": backend, "model": model, "until": clock.stamp(at)}

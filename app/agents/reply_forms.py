@@ -1,4 +1,4 @@
-"""Forms of replies, for those who cannot be held to them."""
+"""Forms of replies: requested in words, for agents that no schema can bind."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ BREAK = "\n\n---\n\n"  # Separator of the parts of a prompt that are sent as one
 
 
 def in_words(schema: plain.Object) -> str:
-    """Return the sentence that asks for a reply of a form."""
+    """Return the sentence that asks for a reply in this form."""
     return f"Answer with JSON alone that fits this JSON Schema: {plain.canonical(plain.plain(schema)).decode()}"
 
 
 def after(past: Sequence[tuple[str, str]], text: str) -> str:
-    """Return a prompt with what was said before it, for an agent that has no memory of that."""
+    """Return a prompt preceded by the earlier exchanges, for an agent that does not remember them."""
     if not past:
         return text
     reply_text = "\n\n".join(f"<prompt>\n{prompt}\n</prompt>\n<reply>\n{reply}\n</reply>" for prompt, reply in past)
@@ -44,7 +44,7 @@ _REFUSED = re.compile(
 
 
 def is_refusal(reply: str) -> bool:
-    """Return whether a reply, as a whole, refuses what was asked."""
+    """Return whether a reply as a whole refuses the request."""
     text = abstentions.bare(reply)
     if len(text) > _MOST_CHARACTERS or len(text.splitlines()) > _MOST_LINES:
         return False

@@ -15,12 +15,12 @@ from app.agents.configuration import BackendConfig, BrokenFile, Recording, Roste
 from app.domain import library
 
 MAX_BYTES = 1024 * 1024  # Largest file.
-LOCAL = "local"  # Backend of agents of `agents.json` where neither they nor the project name one.
+LOCAL = "local"  # Backend of agents of `agents.json` if neither they nor the project name one.
 
 _BUNDLED = resources.bundled("recipes", "agents.json")
 
 ON_LOCAL: Mapping[str, str] = {"evidence": "none", "on_cut_off": "keep"}
-"""Fields of the bundled agents while they speak through the local model, which quotes nothing and stops early."""
+"""Fields of the bundled agents while they use the local model, which quotes no evidence and stops early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,19 +28,19 @@ class _Layered:
     agents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     backends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     default_backend: str | None = None
-    yielding: Mapping[str, frozenset[str]] = field(default_factory=dict)  # First-layer fields that none overrides.
+    yielding: Mapping[str, frozenset[str]] = field(default_factory=dict)  # First-layer fields that no layer overrides.
 
 
 def load(layers: Sequence[Path]) -> Roster:
-    """Lay the files over one another: an entry of a later one gives only the fields in which it differs.
+    """Merge the files in order: an entry of a later one gives only the fields in which it differs.
 
     Agents of later files come first, so that a project's planner is chosen before the bundled one. A file with a flaw
-    is left out as a whole and told; a file that does not exist is an empty layer. A folder is a layer of agent files,
-    of which each broken one is left out by itself.
+    is left out as a whole and reported; a file that does not exist is an empty layer. A folder is a layer of agent
+    files; of these, each broken one is left out by itself.
     """
     layered, broken, described = _Layered(), list[BrokenFile](), agent_files.Described()
     for path in layers:
-        # Asked of `pathlib`, a path that cannot be looked at raises or is absent, by the version of Python.
+        # With `pathlib`, a path that cannot be examined raises or is absent, depending on the version of Python.
         if os.path.isdir(path):
             described = agent_files.read(path)
             broken += described.broken
@@ -67,7 +67,7 @@ def load(layers: Sequence[Path]) -> Roster:
 
 def _read(path: Path) -> dict[str, Any]:
     document: dict[str, Any] = json_files.parse(json_files.read(path, MAX_BYTES))
-    # The bundled file was checked before it was packed; to load what checks takes longer than the rest.
+    # The bundled file was checked before it was packed; loading the checker takes longer than the rest.
     flaws = roster_rules.shape_flaws(document) if path != _BUNDLED else []
     if flaws:
         raise errors.InputRefused(flaws=flaws)
@@ -79,7 +79,7 @@ def _with_agents(below: _Layered, agents: Mapping[str, Mapping[str, Any]]) -> _L
     return dataclasses.replace(
         below,
         agents={**own, **{name: entry for name, entry in below.agents.items() if name not in own}},
-        # Of the first layer everything yields to what the local model can do.
+        # On the local model, `ON_LOCAL` overrides these fields of first-layer agents, unless a later layer sets them.
         yielding={name: below.yielding[name] - agents.get(name, {}).keys() for name in below.yielding}
         or dict.fromkeys(agents, frozenset(ON_LOCAL)),
     )
@@ -115,7 +115,7 @@ def _backends(
 
 
 def _stored(below: Mapping[str, Any], entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    # Settings of another type mean nothing to this one.
+    # Settings of another backend type do not apply to this one.
     return below if entry.get("type", below.get("type")) == below.get("type") else {}
 
 

@@ -1,4 +1,4 @@
-"""What a file of agents and backends may hold."""
+"""Roster rules: the schema and the checks of a file of agents and backends."""
 
 from __future__ import annotations
 
@@ -183,9 +183,9 @@ SCHEMA: plain.Object = {
 
 
 def shape_flaws(document: plain.Json) -> list[errors.Flaw]:
-    """Return the flaws of a file by itself."""
+    """Return the flaws of a file considered alone."""
     found = [_without_secret(flaw) for flaw in json_files.flaws(SCHEMA, document)]
-    # What has the wrong shape would only produce further flaws.
+    # With a wrong shape, the further checks would only report consequences.
     if found:
         return found
     ids = [agent["id"] for agent in document.get("agents", ())]
@@ -199,7 +199,7 @@ def shape_flaws(document: plain.Json) -> list[errors.Flaw]:
 def sense_flaws(
     document: Mapping[str, Any], agents: Mapping[str, Mapping[str, Any]], known: Mapping[str, Mapping[str, Any]]
 ) -> list[errors.Flaw]:
-    """Return the flaws of a file once it is merged over the layers below."""
+    """Return the flaws of a file that is merged over the layers below."""
     found: list[errors.Flaw] = []
     for position, agent in enumerate(document.get("agents", ())):
         found += _agent_flaws(f"$.agents[{position}]", agents[agent["id"]], list(known))

@@ -1,4 +1,4 @@
-"""The scripted backend answers from a file, so that a run is repeatable; it can record that file, too."""
+"""The scripted backend: answer from a file, so that a run is repeatable, and record that file if requested."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.engine import ports, workspace_faults
 
 
 class ScriptedBackend:
-    """Answer from a script, by step key and attempt alone: a restart changes nothing."""
+    """Answer from a script, by step key and attempt alone: a restart does not change the replies."""
 
     def __init__(self, name: str, script: Script, clock: clock.Clock, models: Mapping[str, str] | None = None) -> None:
         self._name = name
@@ -33,7 +33,7 @@ class ScriptedBackend:
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
         """Return the first entry that answers the prompt, after its delay."""
-        # A file may lie on a disk that does not answer, and the loop must not wait for it.
+        # The file may be on a disk that does not respond, and the loop must not wait for it.
         entry = await asyncio.to_thread(self._script.find, prompt)
         if entry is None:
             raise errors.AgentFailed(
@@ -47,12 +47,12 @@ class ScriptedBackend:
         return _in_conversation(entry.reply, prompt)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Hold no resources."""
 
 
 class RecordingBackend:
-    """Answer from a recording, and ask another backend for what is not in it yet; that reply is durable once it is
-    seen.
+    """Answer from a recording, and ask another backend if the recording has no reply; the new reply is durable
+    before the caller gets it.
 
     A recorded reply is found by step key and prompt. Errors and blank replies are not recorded but asked for anew.
     """
@@ -66,11 +66,11 @@ class RecordingBackend:
         return self._name
 
     def resolve_model(self, tier: str) -> str | None:
-        """Return what the recorded backend makes of it."""
+        """Return what the recorded backend resolves the tier to."""
         return self._asked().resolve_model(tier)
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """Return the recorded reply, or the other backend's after recording it."""
+        """Return the recorded reply; otherwise, ask the other backend, and record its reply."""
         entry = await asyncio.to_thread(self._script.find, prompt)
         if entry is not None:
             return _in_conversation(entry.reply, prompt)
@@ -80,10 +80,10 @@ class RecordingBackend:
         return reply
 
     async def close(self) -> None:
-        """Nothing is held: the other backend is closed with its own name."""
+        """Hold no resources: the other backend is closed under its own name."""
 
     async def _record(self, prompt: ports.AgentPrompt, reply: ports.AgentReply) -> None:
-        # The reply may be paid for: it waits in memory until there is room.
+        # The reply may be paid for: it waits in memory until the disk has space.
         await prompt.retry_until_space(lambda: self._append(prompt, reply))
 
     async def _append(self, prompt: ports.AgentPrompt, reply: ports.AgentReply) -> None:
@@ -106,7 +106,7 @@ def _in_conversation(reply: ports.AgentReply, prompt: ports.AgentPrompt) -> port
 
 
 class Script:
-    """A file of entries, read afresh when it has changed."""
+    """A file of entries, read again when it has changed."""
 
     def __init__(self, path: Path, *, recorded: bool = False) -> None:
         self.path = path
@@ -120,7 +120,7 @@ class Script:
         return next((entry for entry in self._current() if entry.fits(prompt, sha256)), None)
 
     def append(self, prompt: ports.AgentPrompt, reply: ports.AgentReply) -> None:
-        """Add a reply to the end of the file, durably; what a crash has left half written there is cut off."""
+        """Append a reply to the file, durably; a half line that a crash left there is cut off."""
         line = plain.encode(_recorded_line(prompt, reply)) + b"\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -133,12 +133,12 @@ class Script:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
-        # A new file is durable once its folder is.
+        # A new file is durable only when its folder is synced.
         _sync(self.path.parent)
 
     def _current(self) -> tuple[entries.Entry, ...]:
         seen = _signature(self.path)
-        # A recording begins without a file; its first reply makes it.
+        # A recording begins without a file; the first reply creates it.
         if seen is None and self._recorded:
             return ()
         if seen is None or seen != self._seen:

@@ -1,7 +1,7 @@
-"""Shared rates: how many prompts a backend and model get from all processes of a store together."""
+"""Shared rates: bound the prompts of all processes of a store together, for each backend and model."""
 
-# Each process writes how many prompts it has under way, as a whole number and not as a change by one, so that the next
-# write makes up for one that failed. What a killed or frozen process had under way counts until its term is over.
+# Each process writes how many prompts it has under way as an absolute number, not as a change by one, so that the next
+# write corrects one that failed. The prompts of a killed or frozen process count until its term is over.
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from app.agents.configuration import BackendConfig, RateStore
 from app.domain import plain
 from app.engine import aio
 
-TERM_SECONDS = 15.0  # How long the prompts of a process that says nothing more are counted.
-LOOK_SECONDS = 0.5  # Time between two looks whether another process has room left.
+TERM_SECONDS = 15.0  # Time for which the prompts of a process count after its last report.
+LOOK_SECONDS = 0.5  # Time between two checks whether another process has freed a place.
 
 _RENEW_SECONDS = 5.0
 _MINUTE_SECONDS = 60
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class SharedRates:
-    """Count the prompts of this process among those of all."""
+    """Count the prompts of this process together with those of all others."""
 
     def __init__(self, store: RateStore, time: clock.Clock) -> None:
         self._store = store
@@ -44,11 +44,11 @@ class SharedRates:
         self._is_away = False
 
     async def begin(self, model: Model, config: BackendConfig) -> float:
-        """Count a prompt and return 0 if there is room for it; else return how long to wait before the next look.
+        """Count a prompt and return 0 if there is room for it; otherwise return how long to wait before the next look.
 
-        While the store is away nothing begins, and what is under way is not disturbed.
+        While the store is unavailable no prompt begins, and prompts under way continue.
         """
-        # A cancellation comes back here before the count is stored; it is undone then.
+        # A cancellation can arrive before the count is stored; the count is undone then.
         asking = asyncio.ensure_future(self._begin(model, config))
         try:
             return await asyncio.shield(asking)
@@ -60,13 +60,13 @@ class SharedRates:
             return LOOK_SECONDS
 
     def end(self, model: Model) -> None:
-        """Note that a prompt is over; the others know a moment later."""
+        """Note that a prompt has ended; the other processes see it a moment later."""
         if self._under_way[model]:
             self._under_way[model] -= 1
             self._ended.set()
 
     async def close(self) -> None:
-        """Let the others know that no prompt is under way here."""
+        """Report to the other processes that this one has no prompt under way."""
         if (renewing := self._renewing) is not None:
             self._under_way.clear()
             self._ended.set()
@@ -100,7 +100,7 @@ class SharedRates:
                 await aio.wait_first(self._ended.wait(), self._clock.sleep(_RENEW_SECONDS))
             self._ended.clear()
             async with self._turn:
-                # Without the zeros, which would keep the process in the document for ever.
+                # Without zeros, which would keep the process in the document for ever.
                 mine = +self._under_way
                 try:
                     await self._store.change(functools.partial(self._renewed, mine))
@@ -108,7 +108,7 @@ class SharedRates:
                 except errors.Unavailable as error:
                     self._tell(error)
                 if not mine and not self._ended.is_set():
-                    # Checked while nothing can begin, which would rely on this task.
+                    # Checked while no prompt can begin, because a new one would rely on this task.
                     self._renewing = None
                     return
 
@@ -124,7 +124,7 @@ class SharedRates:
 
 
 class Rates:
-    """The prompts of all processes at one moment; what is over, or cannot be read, is left out."""
+    """The prompts of all processes at one moment, without expired or unreadable entries."""
 
     def __init__(self, document: Any, now: float) -> None:
         self._now = now
@@ -136,13 +136,13 @@ class Rates:
             self._running[model] = {name: (n, until) for name, n, until in each["running"] if self._lasts(until)}
 
     def begin(self, model: Model, config: BackendConfig, process: str, mine: int) -> float:
-        """Count a prompt of a process, which then has `mine` under way, and return 0; or how long to wait."""
+        """Count a prompt of a process, which then has `mine` under way, and return 0; or return how long to wait."""
         begun, running = self._begun.setdefault(model, Counter()), self._running.setdefault(model, {})
         waits = [0.0]
         if config.max_per_minute is not None and begun.total() >= config.max_per_minute:
-            # A second is past whole one second after its begin.
+            # A second of the document is over one second after its begin.
             waits.append(min(begun) + 1 + _MINUTE_SECONDS - self._now)
-        # What this process said of itself before is replaced, not added to.
+        # The earlier count of this process is replaced, not added to.
         others = sum(count for name, (count, _) in running.items() if name != process)
         if config.max_parallel is not None and others + mine > config.max_parallel:
             waits.append(LOOK_SECONDS)
@@ -153,7 +153,7 @@ class Rates:
         return max(waits)
 
     def renew(self, process: str, mine: Mapping[Model, int]) -> None:
-        """Count what a process has under way now, for another term."""
+        """Replace a process's count of prompts under way, for another term."""
         for model in {*self._running, *mine}:
             running = self._running.setdefault(model, {})
             running.pop(process, None)
@@ -175,10 +175,10 @@ class Rates:
             ]
         }
 
-    # A clock that was set back, or another server's, must not keep anything waiting for long.
+    # A clock that was set back, or one of another server, must not delay prompts for long.
 
     def _counts(self, bucket: Any) -> bool:
-        # Prompts are counted by the second, so that thousands of them fit: each second counts until it is past whole.
+        # Prompts are counted per second, so that thousands of them fit: each second counts until it is over.
         return bool(self._now - _MINUTE_SECONDS - 1 < bucket[0] <= self._now + _MINUTE_SECONDS)
 
     def _lasts(self, until: float) -> bool:

@@ -1,4 +1,4 @@
-"""Silence: prompts of backends that cannot end a silent one themselves, ended by their caller."""
+"""Silence: end silent prompts of backends that cannot do so themselves."""
 
 # Why a limit has no default: docs/decisions/0374.
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 async def ended(
     backend: ports.AgentBackend, prompt: ports.AgentPrompt, idle_seconds: float, waits: Callable[[], bool]
 ) -> ports.AgentReply:
-    """Send a prompt, and cancel it once it has written nothing for too long.
+    """Send a prompt, and cancel it after too long a silence.
 
     Waiting is not silence: for the backend's queue, for the end of a pause that the service wants, for disk space.
 
@@ -49,13 +49,13 @@ async def ended(
     asking = asyncio.ensure_future(backend.prompt(watched))
     try:
         while not asking.done():
-            # Waiting for the disk, for a place or for a pause of the backend is not the agent's silence.
+            # Waiting for the disk, for a place or for the end of a backend's pause is not silence of the agent.
             if storing or prompt.live.queue is not None or waits():
                 active_at = _now()
             left = active_at + idle_seconds - _now()
             if left <= 0:
                 raise _idle(backend, idle_seconds)
-            # Short looks: the limit moves with each word, and a pause may end at any time.
+            # Short waits: each output moves the limit, and a pause may end at any time.
             await asyncio.wait((asking,), timeout=min(left, idle_seconds / 4, _LOOK_SECONDS))
         return asking.result()
     finally:

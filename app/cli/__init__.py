@@ -1,1 +1,1 @@
-"""The command line: one small client port, spoken to a folder in process or to a service over HTTP."""
+"""The command line: one small client interface, with a folder in process or a service over HTTP behind it."""

@@ -1,4 +1,4 @@
-"""The commands that continue a run, or begin again from one of its steps, and what that would do."""
+"""The commands that continue a run, or begin again from one of its steps, and that preview this."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _body(run_id: str, request: fork_requests.ForkRequest) -> dict[str, Any]:
 
 @use_case("POST /api/runs/{run_id}/fork", Access.CHANGE, body=_body)
 async def fork_run(folder: FolderClient, run_id: str, request: fork_requests.ForkRequest) -> JsonObject:
-    """Fork a run; the new one executes in this process."""
+    """Fork a run; the new run executes in this process."""
     found = await folder.application.store.summary(run_id)
     if found.exclusive_workspace:
         await folder.claims.claim(found.working_dir)
@@ -54,7 +54,7 @@ async def preview_order(
 def previewed(
     place: options.Place, as_json: bool, run_id: str, order: fork_requests.Order, request: fork_requests.ForkRequest
 ) -> int:
-    """Show what an order would do; the exit code says whether it would be accepted."""
+    """Show what an order would do; the exit code reports whether the service would accept it."""
     found = place.ask(preview_order, run_id, order, request)
     exit_codes.shown(found, as_json, _report)
     return exit_codes.ExitCode.DONE if found["ok"] else exit_codes.ExitCode.FAILED

@@ -1,4 +1,4 @@
-"""What a command line says of a run: `k=v`, `k:=JSON`, files of them, and the run that the command belongs to."""
+"""Arguments of command lines: `k=v`, `k:=JSON`, files of them, and the run that started the command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 STATES = ("pending", "running", "waiting", "paused", "done", "failed", "cancelled")  # States of a run.
 
 MAX_BYTES = 4 * 1024 * 1024
-"""Largest file that is read: no text of the project has more characters than a quarter of it."""
+"""Largest file that is read: a text of the project has at most a quarter as many characters."""
 
 _SIGN = re.compile("[:=]")
 _UNITS = (86_400, 3_600, 60, 1)
@@ -31,36 +31,36 @@ _PARTS = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s
 
 
 def collect(given: Iterable[str], file: Path | None, option: str = "--arg") -> dict[str, Any]:
-    """Return the arguments of a run; those on the command line win over those of the file.
+    """Return the arguments of a run; those on the command line override those of the file.
 
     Args:
-        option: Option that they were given by.
+        option: Option of the command line that has them.
 
     Raises:
-        errors.ArgsInvalid: naming every one that cannot be read.
+        errors.ArgsInvalid: with every argument that cannot be read.
     """
     args = {} if file is None else read_file(file)
     return args | _pairs(given, _argument, option)
 
 
 def texts(given: Iterable[str], file: Path | None, option: str) -> dict[str, Any]:
-    """Return values that are texts wherever they stand on the command line; those win over the values of the file.
+    """Return values that are always texts; those on the command line override those of the file.
 
     Raises:
-        errors.ArgsInvalid: naming every one that cannot be read.
+        errors.ArgsInvalid: with every value that cannot be read.
     """
     values = {} if file is None else read_file(file)
     return values | _pairs(given, _pair, option)
 
 
 def labels(given: Iterable[str], option: str = "--label") -> dict[str, str]:
-    """Return the labels of a run, which are written as `NAME=TEXT` or `NAME:TEXT`.
+    """Return the labels of a run, written as `NAME=TEXT` or `NAME:TEXT`.
 
     Args:
-        option: Option or argument that they were given by.
+        option: Option or argument of the command line that has them.
 
     Raises:
-        errors.ArgsInvalid: naming every one that cannot be read.
+        errors.ArgsInvalid: with every label that cannot be read.
     """
     return _pairs(given, _label, option)
 
@@ -75,7 +75,7 @@ def label(given: str) -> str:
 
 
 def shown_label(label: str) -> str:
-    """Return a label as it is typed, `NAME=TEXT`."""
+    """Return a label in the form of the command line, `NAME=TEXT`."""
     return label.replace(":", "=", 1)
 
 
@@ -92,10 +92,10 @@ def label_changes(given: Iterable[str]) -> dict[str, str | None]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Read a file that holds a JSON object.
+    """Read a file with a JSON object.
 
     Raises:
-        errors.InputRefused: it cannot be read, or does not; with every flaw found.
+        errors.InputRefused: it cannot be read, or contains no JSON object; with every flaw found.
     """
     text = read_text(path)
     try:
@@ -108,14 +108,14 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return what a file holds.
+    """Return the content of a file.
 
     Raises:
         errors.InputRefused: it cannot be read, or is too large.
     """
     try:
         with path.open("rb") as file:
-            # One byte more than allowed shows a file that is too large without reading all of it.
+            # One byte more than allowed detects a file that is too large without reading all of it.
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from error
@@ -125,10 +125,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file, without a mark of byte order.
+    """Return the text of a file, without a byte order mark.
 
     Raises:
-        errors.InputRefused: it cannot be read, is too large, or holds none.
+        errors.InputRefused: it cannot be read, is too large, or is not text.
     """
     try:
         return read_bytes(path).decode("utf-8-sig")
@@ -142,7 +142,7 @@ def parent_run_id() -> str | None:
 
 
 def runs_above() -> int | None:
-    """Return how many runs are above a run that this process starts, by the environment.
+    """Return how many runs are above a run that this process starts, from the environment.
 
     Raises:
         errors.ConfigurationError: it is not a number.
@@ -196,7 +196,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _label(text: str) -> tuple[str, str]:
-    # The first sign counts: the name of a label has neither.
+    # The first sign separates: the name of a label contains neither sign.
     return _pair(_SIGN.sub("=", text, count=1))
 
 
@@ -229,7 +229,7 @@ _BY_STATE = (
 
 
 def by_place(command: C) -> C:
-    """Give a command the options of `run_query` but those for states and texts."""
+    """Give a command the options of `run_query`, except those for states and texts."""
     return functools.reduce(lambda made, option: option(made), reversed(_BY_PLACE), command)
 
 
@@ -239,7 +239,7 @@ def by_state(command: C) -> C:
 
 
 def run_query(label: str | None = None, **filters: Any) -> stores.RunQuery:
-    """Return the question that options ask about runs.
+    """Return the query for runs that the options describe.
 
     Raises:
         errors.RequestInvalid: an instant or a label is not one.
@@ -252,7 +252,7 @@ def run_query(label: str | None = None, **filters: Any) -> stores.RunQuery:
 
 
 def instants(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return the instants among options, as they are stored.
+    """Return the instants among options, in the stored form.
 
     Raises:
         errors.RequestInvalid: one is not an instant.
@@ -272,7 +272,7 @@ def repeatable(shown: str) -> Callable[[C], C]:
     """Give a command the option `--idempotency-key`.
 
     Args:
-        shown: What its help says about it.
+        shown: Its help text.
     """
     return click.option("--idempotency-key", type=_idempotency_key, metavar="KEY", help=shown)
 
@@ -301,10 +301,10 @@ def duration(text: str) -> int:
 
 
 def point_out_recipes(place: Place, names: Iterable[str | None]) -> None:
-    """Warn of names that no recipe has now, in an order that counts for later runs.
+    """Warn of names without a recipe at present, in an order for later runs.
 
-    The order has been accepted, for the recipe may come later. But a misspelt budget or policy would count for no run,
-    and its author would not notice.
+    The order has been accepted, because the recipe may be added later. But a budget or policy with a misspelt name
+    would apply to no run, and its author would not notice.
     """
     given = {name for name in names if name}
     if not given:
@@ -314,7 +314,7 @@ def point_out_recipes(place: Place, names: Iterable[str | None]) -> None:
     from app.flows import registry
 
     wanted = given - {policies.ANY, *registry.RECIPE_IDS}
-    # After the first key, a command without one may not list recipes.
+    # If keys exist, a command without one may not list recipes.
     with contextlib.suppress(errors.ControlRoomError):
         known = [each["recipe_id"] for each in place.ask(use_cases.list_recipes)]
         for name in sorted(wanted.difference(known)):

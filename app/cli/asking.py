@@ -1,7 +1,7 @@
-"""Asking: a run's questions, put to the person at the terminal while the run is followed."""
+"""Asking: put a run's questions to the person at the terminal while the command follows the run."""
 
-# Without a person at the terminal the command ends with 1 and prints the command that answers each gate, unless
-# every open gate has a default: an answer could only come from inside its own process.
+# Without a person at the terminal the command ends with 1 and prints the command that answers each gate, unless every
+# open gate has a default: then an answer could come only from its own process.
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from app.cli.client import Client, JsonObject
 from app.services import gate_inbox, gates
 
 _ALIASES = {"y": "approve", "yes": "approve", "n": "deny", "no": "deny"}
-_NEWS_SECONDS = 0.1  # Time in which a question may still go away by itself before it is put.
+_NEWS_SECONDS = 0.1  # Time in which an event may still answer a question before it is asked.
 
 
 class Asker:
-    """Let a run that waits go on, by the answers of a person or by the defaults of its gates.
+    """Let a waiting run continue, by the answers of a person or by the defaults of its gates.
 
     Args:
         live: Whether a person can be asked.
-        clear: Clears whatever is shown in the last line.
+        clear: Clears the last line of the terminal.
     """
 
     def __init__(self, client: Client, run_id: str, *, live: bool, clear: Callable[[], None]) -> None:
@@ -35,17 +35,17 @@ class Asker:
         self._told: set[str] = set()
 
     async def goes_on(self, after: int) -> bool:
-        """Do what can be done here about a waiting run, and return whether it may go on.
+        """Do what this process can do about a waiting run, and return whether it may continue.
 
         Args:
-            after: Number of the last event seen of it.
+            after: Number of the last event of the run that was seen.
         """
         found = await open_gates(self._client, self._run_id)
         if not found:
             return True
         if self._live:
             return await self._ask(found[0], after)
-        # An order of this process could not reach a gate that another one has; a default answers it in both cases.
+        # This process cannot answer a gate that another process holds open; a default answers it in both cases.
         expires = self._client.executes and all(gate["expires_at"] for gate in found)
         if expires:
             self._tell_times(found)
@@ -63,7 +63,7 @@ class Asker:
         async with aclosing(self._client.follow(self._run_id, after)) as stream:
             news = asyncio.ensure_future(anext(stream, None))
             try:
-                # Events from before the question come first; they may say that it is answered.
+                # Events from before the question come first; they may report that it is answered.
                 if (await asyncio.wait({news}, timeout=_NEWS_SECONDS))[0]:
                     return news.result() is not None
                 return await self._until_answered(gate, news)
@@ -73,7 +73,7 @@ class Asker:
                     await news
 
     async def _until_answered(self, gate: JsonObject, news: asyncio.Future[JsonObject | None]) -> bool:
-        """Ask until there is an answer, or something else has happened to the run."""
+        """Ask until there is an answer, or until an event of the run arrives."""
         self._clear()
         terminal.say("")
         terminal.say_block(printable.quoted(gate["prompt"]))
@@ -100,7 +100,7 @@ class Asker:
             return False
         reply = gates.Reply(decision=decision, message=message, shown_sha256=gate["shown_sha256"])
         try:
-            # Bound to what was shown, so that a question which has changed meanwhile refuses the answer.
+            # Bound to the shown content, so that the service refuses the answer if the question has changed meanwhile.
             await self._client.call(use_cases.answer_gate, gate["gate_id"], reply)
         except errors.Conflict as conflict:
             terminal.warn(f"{conflict.message} [{conflict.code}]")
@@ -108,18 +108,18 @@ class Asker:
 
 
 async def open_gates(client: Client, run_id: str) -> list[JsonObject]:
-    """Return what a run asks."""
+    """Return the open gates of a run."""
     return await client.call(use_cases.list_gates, gate_inbox.GateQuery(run_id=run_id))
 
 
 async def gates_of_session(client: Client, session_id: str) -> list[JsonObject]:
-    """Return what the runs of a work session ask."""
+    """Return the open gates of the runs of a work session."""
     return await client.call(use_cases.list_gates, gate_inbox.GateQuery(session_id=session_id))
 
 
 def understood(said: str, options: Sequence[str]) -> tuple[str | None, str]:
-    """Return the decision that a line begins with, and the message behind it; None where it names no option, or
-    several.
+    """Return the decision at the beginning of a line, and the message after it; None if the line names no option,
+    or several.
     """
     word, _, message = said.strip().partition(" ")
     lowered = word.lower()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @use_case("GET /api/audit", answers=list)
 async def list_audit(folder: FolderClient, query: AuditQuery) -> list[JsonObject]:
-    """Return who changed what, newest first."""
+    """Return the entries of the audit log, newest first."""
     found, _ = await folder.application.store.audit.page(query)
     return [entry.to_json() for entry in found]
 

@@ -1,5 +1,5 @@
-"""The boundary of a program: every way in which a command can end becomes an exit code and, at
-most, lines on stderr.
+"""The boundary of a program: convert every end of a command into an exit code and, at most, lines on
+stderr.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Program:
     """A command line program."""
 
     name: str  # Its name; error lines begin with it.
-    command: click.Command  # What it does; returns the exit code.
+    command: click.Command  # Its command; returns the exit code.
     usage: int  # Exit code of an invalid command line.
-    of_error: Callable[[BaseException], int]  # Returns the exit code of an error, a bug's too.
+    of_error: Callable[[BaseException], int]  # Returns the exit code of an error, or of a bug.
 
 
 def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
     """Execute a command line and return its exit code; errors are reported on stderr, one a line."""
-    # First of all, since even a refusal has to be written.
+    # First of all, since even a refusal must be printed.
     terminal.prepare()
     try:
         _refuse_bytes(sys.argv[1:] if arguments is None else arguments)
@@ -56,9 +56,9 @@ def execute(program: Program, arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def by_signals() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP as Ctrl-C, so that what a command has started is stopped in each case.
+    """Treat SIGTERM and SIGHUP as Ctrl-C, so that each of them stops what a command has started.
 
-    A shell starts background commands with SIGINT ignored; `serve` heeds it all the same, and so do such commands.
+    A shell starts background commands with SIGINT ignored; within this block they handle it, as `serve` does.
     """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
@@ -70,7 +70,7 @@ def by_signals() -> Iterator[None]:
 
 
 def _refuse_bytes(arguments: Sequence[str]) -> None:
-    # Python replaces undecodable bytes by characters that cannot be written.
+    # Python replaces undecodable bytes by characters that cannot be printed.
     for argument in arguments:
         try:
             argument.encode()
@@ -81,7 +81,7 @@ def _refuse_bytes(arguments: Sequence[str]) -> None:
 def _show(error: click.ClickException) -> None:
     if isinstance(error, click.NoSuchOption) and isinstance(error.ctx and error.ctx.command, click.Group):
         error.message = f"{error.message} Options of a command follow its name."  # type: ignore[misc]
-    # It contains the words given on the command line, including names of files.
+    # The message contains words of the command line, including names of files.
     error.message = printable.one_line(error.message or "")  # type: ignore[misc]
     told = io.StringIO()
     error.show(told)

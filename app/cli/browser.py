@@ -1,4 +1,4 @@
-"""The person's browser, opened at a page; where there is none, a line says so."""
+"""The browser: open a page in the user's browser, or announce that the machine has none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def open_page(page: str, announce: Callable[[str], None]) -> None:
     """Open a page without waiting for the browser.
 
     Args:
-        announce: Told in one line that no browser could be opened, perhaps from another thread.
+        announce: Called with one line if no browser can be opened, perhaps from another thread.
     """
     if not _has_display(os.environ):
         announce(f"no browser was opened, because this machine has no display; open {page} yourself")
@@ -28,8 +28,8 @@ def _has_display(environ: Mapping[str, str]) -> bool:
 
 
 def _open(page: str, announce: Callable[[str], None]) -> None:
-    # A process of its own: some browsers are waited for, most complain on stderr, and Ctrl-C is meant for us alone.
-    # Isolated (-I), so that no file of the project is imported in place of a module.
+    # A separate process: some browsers do not return, most print to stderr, and Ctrl-C is meant for us alone.
+    # Isolated (-I), so that no file of the project is imported instead of a module.
     opening = subprocess.run(  # noqa: S603 - this very interpreter
         [sys.executable, "-I", "-c", _OPENING, page],
         stdin=subprocess.DEVNULL,

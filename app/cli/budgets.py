@@ -54,7 +54,7 @@ async def limit_run(folder: FolderClient, run_id: str, given: Mapping[str, float
 
 
 def run_limits(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that limit a run."""
+    """Give a command the options with limits of a run."""
     active = click.option("--max-active-time", "active_seconds", type=arguments.duration, metavar="30m", help=_ACTIVE)
     wall = click.option(
         "--max-time", "wall_seconds", type=arguments.duration, metavar="2h", help="Time since its start."
@@ -63,7 +63,7 @@ def run_limits(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def spending_limits(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that limit what calls of agents spend."""
+    """Give a command the options with limits for the calls of agents."""
     calls = click.option("--max-calls", "calls", type=int, metavar="N", help="Calls of agents.")
     tokens = click.option("--max-tokens", "tokens", type=int, metavar="N", help="Tokens that agents read and write.")
     cost = click.option("--max-cost", "cost_usd", type=float, metavar="USD", help="Cost of the calls of agents.")

@@ -36,7 +36,7 @@ def _bulk_body(order: orders.BulkOrder) -> dict[str, Any]:
 
 @use_case("POST /api/runs/bulk", Access.CHANGE, body=_bulk_body)
 async def give_order(folder: FolderClient, order: orders.BulkOrder) -> JsonObject:
-    """Give one order to many runs; only a service lets runs continue in its own pool."""
+    """Give one order to many runs; only a service can continue runs in its own pool."""
     raise errors.RequestInvalid("an order to many runs needs the service: add --server", code="server_only")
 
 
@@ -76,7 +76,7 @@ def bulk(
         run_ids=run_ids or None,
         filter=arguments.run_query(**filters) if wanted else None,
         expected=expected,
-        # Counted first: an order by filter is given only with the number of runs that was seen.
+        # Only count at first: an order by filter needs the number of runs that the caller has seen.
         dry_run=wanted and expected is None,
         marks=run_engine.Marks(labels=arguments.label_changes(changes), pinned=pinned),
     )

@@ -1,4 +1,4 @@
-"""The client: commands ask use cases of it, which a service answers over HTTP or the project's folder in process."""
+"""The client: commands call use cases, and a service over HTTP, or the project's folder in process, answers them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-JsonObject = dict[str, Any]  # A JSON object, as the REST interface documents it.
+JsonObject = dict[str, Any]  # A JSON object in the form of the REST interface.
 
 
 # Without `--server` a command opens the project's folder itself, which a service may own. Refusing everything would
 # make `runs list` useless while runs execute; allowing everything would let two processes decide about one run.
 #
-# Three kinds of access. Commands that read take no lock and change nothing. `run` starts a run of its own beside a
+# Three kinds of access. Commands that read take no lock and change no file. `run` starts a run of its own beside a
 # service, with the lock of its own run folder. Commands that change runs or rebuild the index take the service's lock
-# while they work; if a service holds it, they name the `--server` address that it left in `service.json`.
+# while they work; if a service holds it, they print the `--server` address that it left in `service.json`.
 #
 # Price: while `runs resume` executes in process, no service can start on that folder.
 class Access(Enum):
-    """What a command does to a folder."""
+    """A command's access to a folder."""
 
     READ = "read"  # Reads stored files; works while a service runs.
-    EXAMINE = "examine"  # Looks at what would execute, and changes nothing; works while a service runs.
+    EXAMINE = "examine"  # Examines what would execute, and changes no file; works while a service runs.
     START = "start"  # Starts and executes a run of its own; works while a service runs.
     CHANGE = "change"  # Changes runs that a service may own; refused while one runs.
 
@@ -35,12 +35,12 @@ class UseCase(Generic[P, T]):
     """A request that both transports answer with the same JSON."""
 
     perform: Callable[Concatenate[Any, P], Awaitable[T]]
-    """Answers in process; its first argument is the folder's client."""
+    """Answers in process; its first argument is the client of the folder."""
     route: str  # Method and path of the REST interface, with the names of arguments in braces.
-    access: Access  # What it does to a folder.
+    access: Access  # Its access to a folder.
     answers: type | None  # Type of the answer: an object, an array, a text, or None.
     body: Callable[..., Mapping[str, Any]] | None
-    """Makes the request's body of the arguments; None: all that the path does not name."""
+    """Makes the request's body from the arguments; None: the body has all that the path does not name."""
 
 
 def use_case(
@@ -49,19 +49,19 @@ def use_case(
     answers: type | None = dict,
     body: Callable[..., Mapping[str, Any]] | None = None,
 ) -> Callable[[Callable[Concatenate[Any, P], Awaitable[T]]], UseCase[P, T]]:
-    """Make a use case of the function that answers it in process; the arguments are its attributes."""
+    """Make a use case from the function that answers it in process; the arguments become its attributes."""
     return lambda perform: UseCase(perform=perform, route=route, access=access, answers=answers, body=body)
 
 
 class Client(Protocol):
-    """A transport. Every error is one of `app.errors`."""
+    """A transport. Every error that it raises is one of `app.errors`."""
 
     executes: bool
     """Whether runs execute in this process and stop when it ends; otherwise a service executes them."""
 
     @property
     def stopping(self) -> bool:
-        """Return whether a signal has stopped what executes in this process."""
+        """Return whether a signal has stopped the runs that execute in this process."""
 
     async def call(self, wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the answer of a use case."""
@@ -73,4 +73,4 @@ class Client(Protocol):
         """Yield the texts of a log while it grows, until its run has ended."""
 
     def verify_all(self) -> AsyncGenerator[list[JsonObject], None]:
-        """Check everything that is stored and yield the reports page by page."""
+        """Check all stored data and yield the reports page by page."""

@@ -93,7 +93,7 @@ async def _record(client: Client, run_id: str) -> JsonObject | None:
     try:
         facts: JsonObject = (await client.call(use_cases.show_issue, issue_id))["facts"]
     except (errors.NotFound, errors.Conflict):
-        # It was deleted or damaged meanwhile; the run is shown nevertheless.
+        # The issue was deleted or damaged meanwhile; the run is shown nevertheless.
         return None
     return {"issue_id": issue_id, **facts}
 

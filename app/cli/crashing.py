@@ -20,7 +20,7 @@ _SWEEPS = {
     "read EIO, read EMFILE": "One file, or every file, cannot be read for a while, during the run or after a restart. "
     "Meanwhile list, detail, report and commands must agree.",
 }
-"""What each sweep does at every point."""
+"""The disturbance of each sweep at every point."""
 _MEANINGS = {
     "points": "Places in the undisturbed run at which the sweep can disturb it.",
     "tried": "Points that were disturbed, each in a run of its own.",
@@ -32,7 +32,7 @@ _MEANINGS = {
     "hidden": "Runs that ended differently, lost steps or showed contradictory states, and report nothing: undetected "
     "damage. It must be 0.",
 }
-"""What each column counts."""
+"""The meaning of each column."""
 _LYING = "Steps may be lost or run again only where a sync lied."
 
 
@@ -98,7 +98,7 @@ def _asked(given: Mapping[str, Any]) -> Any:
     if given["confer"] is not None:
         return conferences.NewConference(message=given["confer"])
     if given["intent"] is not None:
-        # No one answers the gate of a review there.
+        # In the laboratory, no person answers the gate of a review.
         return plan_requests.NewPlan(intent=given["intent"], review="off")
     args = arguments.collect(given["given"], given["args_file"])
     asked = requests.StartRequest(recipe_id=given["recipe"], args=args, description=given["description"])
@@ -110,7 +110,7 @@ def _asked(given: Mapping[str, Any]) -> Any:
 
 
 def table(result: Mapping[str, Any]) -> str:
-    """Return a report for people."""
+    """Return a report as text."""
     shown = formats.table(COLUMNS, [[row[name] for name in COLUMNS] for row in result["sweeps"]])
     broken = [f"{trial['sweep']} at {trial['point']}: {_why(trial)}" for trial in result["broken"]]
     verdict = (
@@ -120,7 +120,7 @@ def table(result: Mapping[str, Any]) -> str:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Return a report as a document."""
+    """Return a report as a Markdown document."""
     heading = f"# Crash laboratory: `{result['recipe_id']}`"
     extent = "every point" if result["sample"] is None else f"{result['sample']} points a sweep, seed {result['seed']}"
     rows = [f"| {' | '.join(str(row[name]) for name in COLUMNS)} |" for row in result["sweeps"]]

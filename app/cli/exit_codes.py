@@ -49,7 +49,7 @@ _OF_ERROR: tuple[tuple[type[BaseException], ExitCode], ...] = (
 
 
 def shown(found: Any, as_json: bool, text: Callable[[Any], str]) -> ExitCode:
-    """Show what a command has found, which is all that it was asked for."""
+    """Show the result of a command, and return the exit code of success."""
     terminal.show(found, as_json, text)
     return ExitCode.DONE
 
@@ -60,12 +60,12 @@ def of_status(status: str) -> ExitCode:
 
 
 def of_plan(status: str) -> ExitCode:
-    """Return the exit code for the state of a plan; one that still runs waits for an answer."""
+    """Return the exit code for the state of a plan; a running plan waits for an answer."""
     return _OF_PLAN.get(status, ExitCode.DONE)
 
 
 def is_interrupted(status: str) -> bool:
-    """Return whether a run that executed in this process, and does no longer, was left before it came to rest."""
+    """Return whether a run that has stopped executing in this process was left before it came to rest."""
     return status in _IN_FLIGHT
 
 
@@ -76,7 +76,7 @@ def of_error(error: BaseException) -> ExitCode:
 
 def sentences(error: errors.ControlRoomError | errors.Fault) -> list[str]:
     """Return the lines of an error: message and code, then its flaws with their positions, and what to do."""
-    # A message may quote its first flaw already.
+    # A message may already contain its first flaw.
     flaws = [formats.flaw(flaw) for flaw in _flaws(error) if flaw["message"] not in error.message]
     lines = [f"{error.message} [{error.code}]", *(f"  {flaw}" for flaw in flaws if flaw != error.message)]
     if any(flaw.get("code") == "args_type" for flaw in _flaws(error)):

@@ -1,4 +1,4 @@
-"""The commands that explain a run: why it does not move, and what an open step asks."""
+"""The commands that explain a run: why it does not move, and the request of an open step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def explain_run(folder: FolderClient, run_id: str) -> JsonObject:
 
 @use_case("GET /api/runs/{run_id}/request")
 async def show_request(folder: FolderClient, run_id: str, key: str) -> JsonObject:
-    """Return what an open step asks."""
+    """Return the request of an open step."""
     return (await folder.application.explanations.request(run_id, key)).to_json()
 
 

@@ -1,4 +1,4 @@
-"""The transport in process: use cases are answered by the services of the project's folder."""
+"""The transport in process: the services of the project's folder answer use cases."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _VERIFIED_PER_PAGE = 100
 
 
 class FolderClient:
-    """Ask the services directly; runs that it starts execute in this process.
+    """Call the services directly; runs that it starts execute in this process.
 
     Args:
-        claims: Takes workspaces for runs of this process; None: nothing executes here.
-        signals: Stops what executes.
+        claims: Claims workspaces for runs of this process; None: no run executes here.
+        signals: Stops the runs that execute here.
     """
 
     executes = True
@@ -35,7 +35,7 @@ class FolderClient:
         signals: stop_signals.StopSignals | None = None,
     ) -> None:
         self.application = application
-        """The services; of a command that only reads, those that read."""
+        """The services; for a command that only reads, the reading ones."""
         self._claims = claims
         self._signals = signals
 
@@ -49,7 +49,7 @@ class FolderClient:
         return await wanted.perform(self, *args, **kwargs)
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[JsonObject, None]:
-        """Yield the events as they are written; after a stop, those of the stop too."""
+        """Yield the events as they are written; after a stop, also those of the stop."""
         async for event in await self.application.runs.follow(run_id, after):
             after = event.seq
             yield event.to_json()
@@ -71,29 +71,29 @@ class FolderClient:
                 return
 
     async def claim_workspace(self, run_id: str) -> stores.RunSummary:
-        """Take the workspace of a run that is to continue here, if it holds one exclusively; return its row.
+        """Claim the workspace of a run that is to continue here, if it is exclusive; return the run's row.
 
         Raises:
             errors.Conflict: `workspace_busy`.
         """
         found = await self.application.store.summary(run_id)
-        # The lock is held to the end of the command, as a service holds it to the end of the run.
+        # The claim lasts until the end of the command, as a service keeps it until the end of the run.
         if found.exclusive_workspace:
             await self.claims.claim(found.working_dir, run_id=run_id, parent_run_id=found.parent_run_id)
         return found
 
     @property
     def claims(self) -> workspaces.WorkspaceClaims:
-        """Return what takes workspaces for the runs of this process."""
+        """Return the workspace claims of this process."""
         assert self._claims is not None
         return self._claims
 
     async def stop(self) -> None:
-        """Stop executing, so that every run can continue later."""
+        """Stop executing, so that every run can be continued later."""
         await self.application.engine.stop()
 
     async def stopped(self) -> None:
-        """Wait until a stop that a signal asked for is complete; return at once if none was."""
+        """Wait until a stop that a signal requested is complete; return at once if no signal came."""
         if self._signals is not None:
             await self._signals.stopped()
 
@@ -108,7 +108,7 @@ async def connect(
         errors.ConfigurationError: the settings cannot work, or a service holds the folder and the command changes runs.
     """
     refuse_faults(chosen)
-    # An index or a store in a database is read by its own driver.
+    # An index or a store in a database needs its own driver to be read.
     if access is Access.READ and not (chosen.project.database_url or chosen.project.store_url):
         from app.bootstrap import reading
 
@@ -137,7 +137,7 @@ async def _executing(chosen: settings.Settings, application: bootstrap.Applicati
     grace = chosen.pool.stop_grace_seconds > 0
     signals = stop_signals.StopSignals(lambda hurried: _stop(application, grace, hurried))
     locks = workspace_locks.WorkspaceLocks(chosen.project.data_directory)
-    # Signals are caught before anything executes: a Ctrl-C must not end the command and leave an agent at work.
+    # Signals are caught before a run executes: a Ctrl-C must not end the command and leave an agent at work.
     with contextlib.closing(locks), signals.caught():
         claims = workspaces.WorkspaceClaims(application.store, locks.acquire)
         yield FolderClient(application, claims, signals)
@@ -153,7 +153,7 @@ async def _stop(application: bootstrap.Application, grace: bool, hurried: bool) 
 
 
 def refuse_faults(chosen: settings.Settings) -> None:
-    """Refuse settings that cannot work.
+    """Raise if the settings cannot work.
 
     Raises:
         errors.ConfigurationError: `settings_invalid`, with every fault.

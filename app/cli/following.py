@@ -1,4 +1,4 @@
-"""Following a run until it stops, step by step on a live terminal or as plain lines."""
+"""Following: show a run until it stops, step by step on a live terminal or as plain lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Show = Callable[[JsonObject], Awaitable[None]]  # Shows one event.
 Silent = Callable[[], Awaitable[None]]
 
 SILENT_SECONDS = 5.0
-"""Silence of a run under way after which its cause is looked up; each further look waits twice as long."""
+"""Silence of a run under way after which the cause is looked up; the wait doubles for each further look."""
 
 _OVER = ("done", "failed", "cancelled")
 _HALTED = ("paused", "waiting")
@@ -25,24 +25,24 @@ _AT_REST = (*_OVER, *_HALTED)
 
 _RESTING = (events.EventType.RUN_PAUSED, events.EventType.RUN_WAITING)
 _LONGEST_SILENCE_SECONDS = 60.0
-_QUIET_SECONDS = 1.0  # Silence after an event of rest, until it is looked whether the run still rests.
-_FIRST_SECONDS = 10.0  # The same before the first of all events: a slow connection may take its time.
+_QUIET_SECONDS = 1.0  # Silence after an event of rest, after which to check whether the run still rests.
+_FIRST_SECONDS = 10.0  # The same before the first event: a slow connection may take its time.
 
 
 class Shown(Enum):
-    """How a run that is followed is shown."""
+    """How to show a run that is followed."""
 
     TEXT = "text"  # Step by step, for people.
-    DETAIL = "detail"  # The run as one JSON object, at its rest.
-    EVENTS = "events"  # One event a line, as JSON.
-    NOTHING = "nothing"  # Not at all, since something else was printed.
+    DETAIL = "detail"  # The run as one JSON object, when it rests.
+    EVENTS = "events"  # One event per line, as JSON.
+    NOTHING = "nothing"  # Not at all, since the command has printed another result.
 
 
 async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, answers: bool = False) -> int:
     """Show a run until it rests; return the exit code for its state.
 
     Args:
-        answers: Whether what the run asks is asked here, if there is a person and the output is for people.
+        answers: Whether to ask the run's questions here, if there is a person and the output is for people.
     """
     progress = EventPrinter(live=terminal.is_live())
 
@@ -72,13 +72,13 @@ async def watch(
     asker: asking.Asker | None = None,
     silent: Silent | None = None,
 ) -> JsonObject:
-    """Show every event of a run until it rests; return the run as it stands then.
+    """Show every event of a run until it rests; return the run in its final state.
 
     Args:
-        asker: Asked whether a run that waits may go on.
+        asker: Decides whether a waiting run may continue.
         silent: Called while a run under way has no event.
     """
-    # Once more after each answer: the run continues, and further events come.
+    # Repeat after each answer: the run continues, and further events come.
     while True:
         async with aclosing(_until_rest(client, run_id, after, silent)) as events:
             async for event in events:
@@ -101,7 +101,7 @@ async def _until_rest(
     while True:
         coming = asyncio.ensure_future(anext(stream))
         try:
-            # A run that rests emits nothing more, and its stream stays open; so its state is looked at.
+            # A run at rest emits no events, and its stream stays open; so check its state.
             while resting and not (await asyncio.wait({coming}, timeout=quiet_seconds))[0]:
                 # The stream of an ended run ends by itself, however long its first event takes.
                 if (await client.call(use_cases.show_run, run_id))["status"] in _HALTED:
@@ -109,7 +109,7 @@ async def _until_rest(
             wait = SILENT_SECONDS
             while silent is not None and not (await asyncio.wait({coming}, timeout=wait))[0]:
                 await silent()
-                # Each silence is longer than the one before, so that a run of hours does not fill the screen.
+                # Each wait is longer than the one before, so that a long run does not fill the screen.
                 wait = min(2 * wait, _LONGEST_SILENCE_SECONDS)
             event = await coming
         except StopAsyncIteration:
@@ -129,7 +129,7 @@ def _tell_gates(found: Sequence[JsonObject]) -> None:
 
 def _tell_rest(detail: JsonObject, output: Shown, client: Client, *, shown_error: str | None) -> int:
     status = detail["status"]
-    # A run that waits for a person looks the same whether this process let go of it or still has it.
+    # A run that waits for a person looks the same whether this process has released it or not.
     left = exit_codes.is_interrupted(status) or (client.stopping and status == "waiting")
     interrupted = client.executes and left
     if output is Shown.DETAIL:
@@ -137,7 +137,7 @@ def _tell_rest(detail: JsonObject, output: Shown, client: Client, *, shown_error
     elif output is Shown.TEXT and status in _HALTED:
         terminal.say(f"run {detail['run_id']} {status}: {detail.get('reason') or 'it needs an answer'}")
     error = _message(detail)
-    # The events may not have it: an ending can be lost, or be from before the run was damaged.
+    # The events may not have shown the error: an ending can be lost, or be older than the damage of the run.
     if error is not None and not (error == shown_error and terminal.is_shared()):
         terminal.warn(f"{status}: {error}")
     if output is Shown.TEXT and status == "failed" and not (detail.get("orders") or {}).get("resume"):
@@ -149,10 +149,10 @@ def _tell_rest(detail: JsonObject, output: Shown, client: Client, *, shown_error
 
 
 class WaitPrinter:
-    """Print what a run waits for that a person can do, such as the gate of a run that it has started.
+    """Print what a person can do about a run that waits, such as answering the gate of a run that it has started.
 
     Args:
-        hide: Takes the line of the open step from the terminal.
+        hide: Removes the line of the open step from the terminal.
     """
 
     def __init__(self, client: Client, run_id: str, hide: Callable[[], None]) -> None:
@@ -162,13 +162,13 @@ class WaitPrinter:
         self._printed = ""
 
     async def tell(self) -> None:
-        """Print it, unless that was printed last."""
+        """Print it, unless it was the last thing printed."""
         from app.cli import explaining
 
         try:
             found = await self._client.call(explaining.explain_run, self._run_id)
         except errors.ControlRoomError:
-            # It may be known the next time.
+            # The cause may be known at the next look.
             return
         causes = [cause for cause in found["chain"] if cause.get("act") and cause["kind"] != "queued"]
         act = causes[-1]["act"] if causes else self._printed
@@ -181,7 +181,7 @@ class WaitPrinter:
 
 
 class EventPrinter:
-    """Show events as they come."""
+    """Print events as they arrive."""
 
     def __init__(self, live: bool) -> None:
         self._live = live
@@ -196,7 +196,7 @@ class EventPrinter:
         try:
             line = self._line(event)
         except (AttributeError, KeyError, TypeError, ValueError):
-            # A person has written it into the file of events by hand.
+            # The file of events was edited by hand.
             line = f"  {event.get('type')}"
         self.hide()
         if line is not None:
@@ -204,12 +204,12 @@ class EventPrinter:
         self._show_open()
 
     def finish(self) -> None:
-        """Leave the terminal clean."""
+        """Clear the line of the open step at the end."""
         self._open.clear()
         self.hide()
 
     def hide(self) -> None:
-        """Take the line of the open step from the terminal."""
+        """Remove the line of the open step from the terminal."""
         if self._shown:
             terminal.replace_line("")
             self._shown = False

@@ -1,4 +1,4 @@
-"""How runs, recipes and checks read for people."""
+"""Formats: runs, recipes and checks as text for people."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _NEAREST, _RESEMBLANCE = 3, 0.5
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[Any]], none: str | None = None, *, whole: bool = False) -> str:
-    """Return rows under their headings, or `none` in place of an empty table; the last column is never padded.
+    """Return rows under their headings, or `none` for an empty table; the last column is never padded.
 
     Args:
-        whole: Whether the last column is never cut either: it holds what is shown nowhere else.
+        whole: Whether the last column is not cut either, because its text is shown only there.
     """
     cells = [[*map(cell, row[:-1]), _on_one_line(row[-1]) if whole else cell(row[-1])] for row in rows]
     shown = [tuple(name.upper() for name in names), *map(tuple, cells)]
     if none is not None and len(shown) == 1:
         return none
-    # The width of every row is known first, since columns are aligned.
+    # All rows are needed before the first is printed, since columns are aligned.
     widths = [max(len(row[column]) for row in shown) for column in range(len(names))]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in shown)
 
 
 def cell(value: Any) -> str:
-    """Return a value on one line, cut where it is too long for a column."""
+    """Return a value on one line, cut if it is too long for a column."""
     text = _on_one_line(value)
     return text if len(text) <= _WIDEST_CELL else text[: _WIDEST_CELL - 1] + "…"
 
@@ -58,7 +58,7 @@ def _listed(run: Mapping[str, Any]) -> dict[str, Any]:
 
 def run(detail: Mapping[str, Any]) -> str:
     """Return a run with its steps and slots."""
-    # The line of the ending says what is in part.
+    # The line of the ending names the steps that are only partly done.
     reason = None if detail.get("reason") == "partial" else detail.get("reason")
     shown = {**detail, "reason": reason}
     heading = [(name, shown.get(name)) for name in ("run_id", "recipe_id", "status", "reason", "phase")]
@@ -74,26 +74,26 @@ def run(detail: Mapping[str, Any]) -> str:
 
 
 def author(found: Mapping[str, Any]) -> str:
-    """Return who gave an order, by name where it is known, and else by the way in."""
+    """Return the author of an order: the name, if known, otherwise the interface."""
     return f"{found['name'] or found['via']}{' (claimed)' if found['claimed'] else ''}"
 
 
 def _questions(detail: Mapping[str, Any]) -> list[str]:
-    """Return the commands that show the questions at which a run waits."""
+    """Return the commands that show the open questions of a run."""
     asked = [step["gate_id"] for step in detail.get("steps") or () if step.get("gate_id")]
     told = [f"it asks; read the question with: control-room gates show {gate_id}{options.again()}" for gate_id in asked]
     return ["\n".join(told)] if told else []
 
 
 def money(amount: float) -> str:
-    """Return an amount in dollars, a small one with two digits that count."""
+    """Return an amount in dollars, a small one with two significant digits."""
     if not 0 < amount < 0.01:
         return f"${amount:.2f}"
     return f"${amount:.{1 - math.floor(math.log10(amount))}f}"
 
 
 def explanation(found: Mapping[str, Any]) -> str:
-    """Return why a run does not move, the chain behind it, and the commands that send it on."""
+    """Return why a run does not move, the chain of causes, and the commands that continue it."""
     chain = [(link["run_id"], link["kind"], link["since"], link.get("until")) for link in found["chain"]]
     acts = list(dict.fromkeys(options.led(link["act"]) for link in found["chain"] if link.get("act")))
     parts = [printable.one_line(found["sentence"]), table(("run_id", "cause", "since", "until"), chain)]
@@ -101,14 +101,14 @@ def explanation(found: Mapping[str, Any]) -> str:
 
 
 def step_request(found: Mapping[str, Any]) -> str:
-    """Return whom a step asks, and an empty line above what it asks."""
+    """Return the recipient of a step's request, and an empty line before the request itself."""
     names = ("key", "attempt", "kind", "agent_id", "backend", "model", "tool")
     facts = [(name, found[name]) for name in names if found.get(name) is not None]
     return _facts([*facts, *([("truncated", "yes")] if found["truncated"] else [])]) + "\n"
 
 
 def bulk(answer: Mapping[str, Any], *, counted: bool) -> str:
-    """Return what came of an order to many runs."""
+    """Return the results of an order to many runs."""
     if counted:
         matched = answer["matched"]
         return f"{printable.counted(matched, 'run')} found; repeat with --expected {matched} to give the order"
@@ -118,7 +118,7 @@ def bulk(answer: Mapping[str, Any], *, counted: bool) -> str:
 
 
 def moved(told: Mapping[str, Any]) -> str:
-    """Return where a run stands after an order."""
+    """Return the state of a run after an order."""
     reason = f" ({told['reason']})" if told.get("reason") else ""
     return printable.one_line(f"run {told['run_id']} {told['status']}{reason}")
 
@@ -150,12 +150,12 @@ def _spent(line: Mapping[str, Any]) -> str | None:
 
 
 def actor(line: Mapping[str, Any]) -> str | None:
-    """Return the tool or role of a step."""
+    """Return the tool or archetype of a step."""
     return line.get("tool") or line.get("agent_archetype")
 
 
 def outcome(line: Mapping[str, Any]) -> str | None:
-    """Return what a step's error or output says, in short."""
+    """Return a step's error or the beginning of its output."""
     return error(line["error"]) if line.get("error") else line.get("output_preview")
 
 
@@ -193,7 +193,7 @@ def issues(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def issue(found: Mapping[str, Any]) -> str:
-    """Return an issue with all that was said to it."""
+    """Return an issue with all its notes."""
     names = (
         "issue_id", "status", "kind", "severity", "recipe_id", "run_id", "session_id", "key", "created_at", "closed_at",
         "revision",
@@ -214,7 +214,7 @@ def answer_command(found: Mapping[str, Any]) -> str:
 
 
 def gate_answered(found: Mapping[str, Any]) -> str:
-    """Return what was decided at a gate."""
+    """Return the decision of a gate."""
     how = " by default" if found["by_default"] else ""
     said = f": {found['message']}" if found["message"] else ""
     return printable.one_line(f"{found['key']} decided{how} at {found['decided_at']}: {found['decision']}{said}")
@@ -227,7 +227,7 @@ def slots(summaries: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def verification(found: Mapping[str, Any]) -> str:
-    """Return what was found in the files of a run."""
+    """Return the results of the verification of a run's files."""
     names = ("file", "state", "lines", "line", "reason")
     parts = [f"run {found['id']} is {found['state']}"]
     parts.append(table(names, [[file[name] for name in names] for file in found["files"]]))
@@ -235,12 +235,12 @@ def verification(found: Mapping[str, Any]) -> str:
 
 
 def advice(found: Mapping[str, Any]) -> str:
-    """Return what to do about damage; that of a run ends with a command."""
+    """Return how to handle damage; for a run, the advice ends with a command."""
     return f"{found['advice']}{options.again() if found['kind'] == 'run' else ''}"
 
 
 def repaired(found: Mapping[str, Any]) -> str:
-    """Return what a repair keeps of a run."""
+    """Return what a repair keeps of a run, and what it loses."""
     run_id = found["run_id"]
     if not found["changed"]:
         return f"run {run_id} needs no repair"
@@ -275,7 +275,7 @@ def plan(found: Mapping[str, Any]) -> str:
 
 
 def recipes(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Return a list of recipes, broken ones with their faults."""
+    """Return a list of recipes, with the faults of broken ones."""
     if not entries:
         return "no recipes"
     names = ("recipe_id", "dialect", "layer", "label")
@@ -304,44 +304,44 @@ def recipe(entry: Mapping[str, Any]) -> str:
 
 
 def verdicts(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return what checks of recipes found."""
+    """Return the results of checks of recipes."""
     return "\n".join(verdict(each["target"], each) for each in found) or "no recipes"
 
 
 def routing(found: Mapping[str, Any]) -> str:
-    """Return what the router chose, and why."""
+    """Return the router's choice, and the reason."""
     args = [f"  {name} = {json.dumps(value, ensure_ascii=False)}" for name, value in found["initial_args"].items()]
     asked = [f"  {name}: {question}" for name, question in (found.get("questions") or {}).items()]
     return printable.block([f"{found['recipe_id'] or 'no recipe'}: {found['reason']}", *args, *asked])
 
 
 def agents(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return a list of agents with what keeps each from working."""
+    """Return a list of agents with the problem of each that cannot work."""
     names = ("id", "archetype", "tier", "backend", "model")
     rows = [[*(agent.get(name) for name in names), agent["problem"] or "ready"] for agent in found]
     return table((*names, "state"), rows, none="no agents")
 
 
 def backends(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return a list of backends with what keeps each from working, whole, since it says what to do."""
+    """Return a list of backends with their problems, not cut, since a problem includes its remedy."""
     return printable.block(f"backend {each['name']}: {each['problem'] or 'ready'}" for each in found)
 
 
 def remarks(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return what a check of the configuration found, errors before warnings."""
+    """Return the results of a check of the configuration, errors before warnings."""
     lines = [f"error: {each['setting']}: {each['message']}" for each in found if each["fatal"]]
     lines += [f"warning: {each['setting']}: {each['message']}" for each in found if not each["fatal"]]
     return printable.block(lines) or "the configuration is in order"
 
 
 def flaw(told: Mapping[str, Any]) -> str:
-    """Return one line with a flaw and its position."""
+    """Return a flaw and its position on one line."""
     place = told["path"] if told.get("line") is None else f"{told['path']} (line {told['line']})"
     return f"{place}: {told['message']}"
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """Return a hint at the names that resemble one; empty if none does."""
+    """Return a hint at similar names; empty if there are none."""
     near = difflib.get_close_matches(name, sorted(set(known)), _NEAREST, _RESEMBLANCE)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
@@ -353,14 +353,14 @@ def _progress(detail: Mapping[str, Any]) -> str:
 
 
 def last_gate(run: Mapping[str, Any]) -> str:
-    """Return what the progress of a run at a gate behind its last step ends with."""
+    """Return the end of a run's progress, if it waits at a gate after its last step."""
     done, total = run.get("current_step_index"), run.get("total_steps")
     at_end = done is not None and total is not None and done >= total
     return " + gate" if at_end and run.get("status") == "waiting" else ""
 
 
 def partial(ending: Mapping[str, Any] | None) -> str | None:
-    """Return where a run that is done fell short: failed and cut-off steps, a missing result; None where it did not."""
+    """Return where a done run fell short: failed and cut-off steps, a missing result; None if it did not."""
     ending = ending or {}
     shortfalls = []
     if ending.get("partial"):
@@ -388,7 +388,7 @@ def _facts(pairs: Sequence[tuple[str, Any]]) -> str:
 
 
 def verdict(name: str, found: Mapping[str, Any]) -> str:
-    """Return what a check of a recipe found."""
+    """Return the result of a check of a recipe."""
     if found["valid"]:
         lacks = found.get("lacks") or []
         return printable.block([f"{name}: valid, but not ready" if lacks else f"{name}: valid", *map(_indented, lacks)])

@@ -1,4 +1,4 @@
-"""Graphs as text: the nodes of a recipe in order, with their state and the ways that lead from them."""
+"""Graphs as text: the nodes of a recipe in order, with their state and their outgoing edges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app import printable
 
 
 def graph(found: Mapping[str, Any]) -> str:
-    """Return a graph as an indented list; a way that was taken has an arrow with two lines."""
+    """Return a graph as an indented list; the edges that the run took have a double arrow."""
     if not found["nodes"]:
         return "no graph"
     depths: dict[str, int] = {}

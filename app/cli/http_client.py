@@ -1,4 +1,4 @@
-"""The transport over HTTP: use cases are answered by a running service."""
+"""The transport over HTTP: a running service answers use cases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.services import requests
 
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
-_QUIET_STREAM_SECONDS = 120.0  # A stream that sends nothing for so long, not even a sign of life, is broken.
+_QUIET_STREAM_SECONDS = 120.0  # Silence, without even a sign of life, after which a stream counts as broken.
 
 _OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
     401: errors.ConfigurationError,
@@ -34,11 +34,11 @@ _OF_STATUS: Mapping[int, type[errors.ControlRoomError]] = {
 
 
 class HttpClient:
-    """Send each use case to its route; an answer that is not a success is raised as the error that it reports.
+    """Send each use case to its route, and raise the error that a refusal reports.
 
     Args:
         server: Address of the service.
-        token: Bearer token, if the service wants one.
+        token: Bearer token, if the service requires one.
 
     Raises:
         errors.ConfigurationError: the address or the token is malformed.
@@ -49,7 +49,7 @@ class HttpClient:
 
     def __init__(self, server: str, token: str | None) -> None:
         if token and not re.fullmatch(settings.SENDABLE, token):
-            # Refused before it is sent: the HTTP library would print it in its error.
+            # Refused before it is sent: the HTTP library would print the token in its error.
             raise errors.ConfigurationError(
                 "CONTROL_ROOM_API_TOKEN has characters that no token has", code="token_invalid"
             )
@@ -57,7 +57,7 @@ class HttpClient:
         timeout = httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS)
         self._server = server
         try:
-            # Reading the certificates takes longer than most answers, and plain HTTP has no use for them.
+            # Loading the certificates takes longer than most answers, and plain HTTP does not need them.
             verify = httpx.URL(server).scheme != "http"
             self._http = httpx.AsyncClient(
                 base_url=server, headers=headers, timeout=timeout, trust_env=False, verify=verify
@@ -74,15 +74,15 @@ class HttpClient:
         await self._http.aclose()
 
     async def call(self, wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the answer of the service; None where the service reports no change."""
+        """Return the answer of the service; None if the service reports no change."""
         answer = await self._send(**_request(wanted, *args, **kwargs))
         if answer.status_code == httpx.codes.NOT_MODIFIED or wanted.answers is None:
             return cast(T, None)
         return cast(T, answer.text if wanted.answers is str else self._json(answer, wanted.answers))
 
     async def changed(self, path: str, expected: type, etag: str | None, wait: float) -> tuple[Any, str | None] | None:
-        """Return what an address shows, and its entity tag, once the tag differs from `etag`; None if it still does not
-        after `wait` seconds.
+        """Return the content of an address and its entity tag, once the tag differs from `etag`; None if it still does
+        not after `wait` seconds.
         """
         headers = {"If-None-Match": etag} if etag else {}
         url = httpx.URL(path).copy_merge_params({"wait": str(wait)} if wait else {})
@@ -116,7 +116,7 @@ class HttpClient:
                     if line.startswith(b"data:"):
                         yield json.loads(line.removeprefix(b"data:"))
         except (httpx.RemoteProtocolError, httpx.ReadError) as error:
-            # Only what reads may be repeated without a look: an order that broke off may have been carried out.
+            # Only reading requests may be repeated blindly: an order that broke off may have been carried out.
             raise errors.ConfigurationError(
                 f"{self._server} closed the connection: its service stopped, or was killed. Its runs continue when it "
                 "starts again; then repeat the command.",
@@ -128,7 +128,7 @@ class HttpClient:
             raise self._strange(answer) from error
 
     async def verify_all(self) -> AsyncGenerator[list[JsonObject], None]:
-        """Get the verification of everything, page by page."""
+        """Yield the verification of all stored data, page by page."""
         path: str | None = "/api/verification?limit=100"
         while path is not None:
             answer = await self._send("GET", path)
@@ -137,8 +137,8 @@ class HttpClient:
 
     async def _send(self, method: str, url: str, **parts: Any) -> httpx.Response:
         try:
-            # Never repeated: where the connection broke, nothing shows whether the order was taken, and it could be
-            # carried out twice. Repeating is the caller's decision, with an idempotency key.
+            # Never repeated: after a broken connection it is unknown whether the service took the order, which could be
+            # carried out twice. The caller decides about repeating, with an idempotency key.
             answer = await self._http.request(method, url, **parts)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
@@ -169,7 +169,7 @@ class HttpClient:
 
 
 def problem_of(answer: httpx.Response) -> errors.ControlRoomError:
-    """Return the error that a refusal stands for, the one that the same command raises in process."""
+    """Return the error that a refusal reports, which the same command raises in process."""
     try:
         problem = answer.json()
     except ValueError:
@@ -199,7 +199,7 @@ def _kind(status: int, code: str) -> type[errors.ControlRoomError]:
 
 
 def _request(wanted: UseCase[P, T], *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-    """Return the parts of a use case's request: path, `Idempotency-Key`, and the rest as the query or the body."""
+    """Return the parts of a use case's request: path, `Idempotency-Key`, and the other arguments as query or body."""
     method, template = wanted.route.split(" ")
     bound = inspect.signature(wanted.perform).bind(None, *args, **kwargs)
     bound.apply_defaults()
@@ -258,7 +258,7 @@ def _quoted(part: object) -> str:
 
 
 async def _lines(answer: httpx.Response) -> AsyncGenerator[bytes, None]:
-    # By line feeds alone: JSON may hold what else ends a line in Unicode.
+    # Split only at line feeds: JSON may contain other line separators of Unicode.
     rest = b""
     async for part in answer.aiter_bytes():
         *lines, rest = (rest + part).split(b"\n")

@@ -1,4 +1,4 @@
-"""Subcommands by name, each imported when it is first asked for."""
+"""Lazy commands: subcommands by name, each imported at its first use."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import click
 
 
 class LazyCommands(MutableMapping[str, click.Command]):
-    """Commands of a group; help alone imports them all.
+    """Commands of a group; only the help imports them all.
 
     Args:
-        modules: Module below `app.cli` of each command, which is called there as on the command line.
+        modules: Module below `app.cli` of each command, whose function has the command's name.
     """
 
     def __init__(self, modules: Mapping[str, str]) -> None:
@@ -44,7 +44,7 @@ class LazyCommands(MutableMapping[str, click.Command]):
 
 
 def _shorten(command: click.Command) -> None:
-    # Lists of commands show the first clause of the help as a whole, where click would cut off its first sentence.
+    # Lists of commands show the first clause of the help completely, while click would cut off its first sentence.
     command.short_help = command.short_help or re.split(r"[;.:](?:\s|$)", command.help or "", maxsplit=1)[0]
     if isinstance(command, click.Group) and not isinstance(command.commands, LazyCommands):
         for each in command.commands.values():

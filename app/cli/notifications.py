@@ -65,13 +65,13 @@ async def list_dead(folder: FolderClient, endpoint_id: str) -> list[JsonObject]:
 
 @use_case("POST /api/notifications/endpoints/{endpoint_id}/replay", Access.CHANGE)
 async def replay_letters(folder: FolderClient, endpoint_id: str, message_id: str | None) -> JsonObject:
-    """Deliver dead letters again, when the service runs."""
+    """Deliver dead letters again when the service runs."""
     return {"replayed": await folder.application.unattended.endpoints.replay(endpoint_id, message_id, authors.LOCAL)}
 
 
 @use_case("GET /api/notifications/endpoints/{endpoint_id}/failing", answers=list)
 async def list_failing(folder: FolderClient, endpoint_id: str) -> list[JsonObject]:
-    """Return the messages that are tried again."""
+    """Return the messages that are being retried."""
     return [each.to_json() for each in await folder.application.unattended.endpoints.list_failing(endpoint_id)]
 
 

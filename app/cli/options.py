@@ -1,4 +1,4 @@
-"""Options that many commands share, and what they lead to: a folder or a service."""
+"""Options that many commands share, and the folder or service that they select."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from app.cli import folder_client
 
 AnyClient = TypeVar("AnyClient")
-# Arguments of recipes have names of their own, which may be those of options.
+# Arguments of recipes may have the same names as options.
 _FIELD = re.compile(r"(?:query\.|\$\.(?:webhook\.|schedule\.|files\.|limits\.)?)(\w+)(?:\[\d+\])?")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -31,9 +31,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a command finds its runs and recipes."""
+    """The folder or service with a command's runs and recipes."""
 
-    environ: Mapping[str, str]  # Environment, with the command's options laid over it.
+    environ: Mapping[str, str]  # Environment, overridden by the command's options.
     server: str | None = None  # Address of a service; None: the project's folder, in process.
 
     def settings(self) -> settings.Settings:
@@ -110,7 +110,7 @@ def anywhere(command: Command) -> Command:
         if project and server:
             if click.get_current_context().get_parameter_source("server") is ParameterSource.COMMANDLINE:
                 raise click.UsageError("--project is a folder here, --server is a service: give one of them.")
-            # A server of the environment gives way to a project on the command line.
+            # A project on the command line overrides a server in the environment.
             server = None
         try:
             return command(place=Place(server=server, environ=laid_over(PROJECT=project)), **given)
@@ -121,7 +121,7 @@ def anywhere(command: Command) -> Command:
 
 
 def _naming_options(error: errors.InputRefused) -> errors.InputRefused:
-    """Name the options of the present command in place of the fields of the request that it made of them."""
+    """Return an error that names the command's options instead of the fields of its request."""
     context = click.get_current_context(silent=True)
     typed = {} if context is None else {parameter.name: _typed(parameter) for parameter in context.command.params}
     named = []
@@ -130,7 +130,7 @@ def _naming_options(error: errors.InputRefused) -> errors.InputRefused:
         names = () if field is None else (field[1], f"{field[1]}_file", field[1].removeprefix("allowed_"))
         option = next((typed[name] for name in names if name in typed), None)
         if option is not None:
-            # The message quotes the field, too.
+            # The message contains the field, too.
             error.message = error.message.replace(f"{flaw.path}: ", f"{option}: ")
             flaw = dataclasses.replace(flaw, path=option)
         named.append(flaw)
@@ -143,8 +143,8 @@ def _typed(parameter: click.Parameter) -> str:
 
 
 def again() -> str:
-    """Return the options by which the present command was led to its folder or service, as they are
-    to be typed again.
+    """Return the options with which the present command selected its folder or service, to be typed
+    again.
     """
     context = click.get_current_context(silent=True)
     if context is None:
@@ -155,8 +155,8 @@ def again() -> str:
 
 
 def led(order: str) -> str:
-    """Return a command line with the present command's `--project` and `--server`, unless it names a server or takes
-    none.
+    """Return a command line with the present command's `--project` and `--server`, unless it names a server or accepts
+    neither.
     """
     context = click.get_current_context(silent=True)
     command = None if context is None else _command(context.find_root().command, order)
@@ -174,7 +174,7 @@ def _command(root: click.Command, order: str) -> click.Command | None:
 
 
 def laid_over(**given: str | None) -> Mapping[str, str]:
-    """Return the environment with settings, by their names without prefix, put over it."""
+    """Return the environment overridden by settings, which have their names without the prefix."""
     return os.environ | {settings.PREFIX + name: value for name, value in given.items() if value is not None}
 
 

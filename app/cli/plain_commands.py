@@ -1,4 +1,4 @@
-"""Makers of commands of one form: they ask one use case and show its answer."""
+"""Plain commands: make commands that call one use case and show its answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from app.cli import arguments, exit_codes, options
 from app.cli.client import JsonObject, UseCase
 
-Table = Callable[[Any], str]  # Makes of an answer what a person reads.
+Table = Callable[[Any], str]  # Converts an answer into text for people.
 
 
 def shown(wanted: UseCase[..., Any], table: Table, meaning: str, *ids: str, name: str = "show") -> click.Command:
@@ -28,7 +28,7 @@ def shown(wanted: UseCase[..., Any], table: Table, meaning: str, *ids: str, name
 
 
 def removed(wanted: UseCase[[str], None], meaning: str, of: str, name: str = "remove") -> click.Command:
-    """Return the command that removes what the id on the command line names, and says nothing."""
+    """Return the command that removes the object with the id on the command line, without output."""
 
     @click.command(name, help=meaning)
     @options.anywhere
@@ -49,7 +49,7 @@ def replaced(
     """Return the command `set FILE`, which replaces a document by that of a file.
 
     Args:
-        recipes: Returns the recipes that the document names, of which missing ones are pointed out.
+        recipes: Returns the recipes that the document names; the command warns of missing ones.
     """
 
     @click.command("set", help=meaning)

@@ -1,7 +1,7 @@
-"""Following a session plan until it is at rest."""
+"""Following: show a session plan until it is at rest."""
 
 # A plan that waits for a person ends the command with 1: with 0, `plan start X && publish` would publish half a
-# plan. Without a service every command that leaves a plan running follows it, since ending would interrupt a run
+# plan. Without a service, every command that leaves a plan running follows it, since ending would interrupt a run
 # that was just started.
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from app.cli import asking, exit_codes, formats, options, plan_formats, plan_use
 from app.cli.client import Client, JsonObject
 from app.domain import stop_reasons
 
-_SILENCE_SECONDS = 2.0  # Silence after which it is looked whether the runs of a plan only wait for people.
+_SILENCE_SECONDS = 2.0  # Silence after which to check whether the runs of a plan only wait for people.
 
 _WAITING = ("waiting", "paused")
 
@@ -22,7 +22,7 @@ async def follow(client: Client, plan: JsonObject, as_json: bool) -> int:
     """Show the changes of a plan until it rests; return the exit code for its state.
 
     Args:
-        plan: The plan as it is.
+        plan: The current plan.
     """
     told = _Told(quiet=as_json)
     told.show(plan)
@@ -44,7 +44,7 @@ async def follow(client: Client, plan: JsonObject, as_json: bool) -> int:
 
 
 def rests(plan: JsonObject) -> bool:
-    """Return whether nothing of a plan runs or is begun by itself."""
+    """Return whether no task of a plan runs or will begin by itself."""
     from app.domain import plan_files
     from app.flows.session_plan import rules
 
@@ -61,7 +61,7 @@ class _Told:
         self._begun = False
         self._last = ""
         self.remarks: set[str] = set()
-        """What was said of failures, and need not be said again."""
+        """Remarks about failures that were printed already."""
 
     def show(self, plan: JsonObject) -> None:
         if not self._begun:
@@ -85,9 +85,9 @@ class _Told:
     def _show_task(self, task: JsonObject) -> None:
         status, run_id, review = task["status"], task["run_id"], (task.get("review") or {}).get("status")
         if status == "running" and run_id is None:
-            # The run is about to be made; then there is more to print.
+            # The run is about to be made; more will be printed then.
             return
-        # The plan's own line covers states that were there from the beginning, unless the task continues.
+        # The plan's own line covers states that existed at the beginning, unless the task continues.
         fresh = self._tasks.get(task["id"]) != (status, run_id, review) and (self._begun or status == "running")
         self._tasks[task["id"]] = (status, run_id, review)
         if fresh:
@@ -101,7 +101,7 @@ class _Told:
 
 
 async def _waiting(client: Client, plan: JsonObject) -> list[JsonObject]:
-    """Return the runs of a plan if all of them wait for people, and for nothing that comes by itself."""
+    """Return the runs of a plan if all of them wait only for people."""
     begun = [plan_formats.deciding_run(task) for task in plan["tasks"] if task["status"] == "running"]
     begun += [plan["chief_run_id"]] if plan_formats.chief_is_at_work(plan) else []
     if None in begun:
@@ -109,7 +109,7 @@ async def _waiting(client: Client, plan: JsonObject) -> list[JsonObject]:
     try:
         details = [await client.call(use_cases.show_run, run_id) for run_id in begun]
     except errors.NotFound:
-        # One was just deleted; the plan will say so.
+        # A run was just deleted; the plan will report it.
         return []
     stuck = [await _is_stuck(client, detail) for detail in details]
     return details if all(stuck) else []

@@ -1,4 +1,4 @@
-"""How session plans read for people: lists, checklists, changes, and what to type next."""
+"""Formats of session plans: lists, checklists, changes, and the next commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from app import printable
 from app.cli import formats, options
 
-QUESTION_CHARACTERS = 160  # Beginning of a question that is shown where it is in the way.
+QUESTION_CHARACTERS = 160  # Longest beginning of a question in an outline.
 
 _MARKS = {"done": "[x]", "running": "[>]", "needs_scoping": "[?]", "failed": "[!]"}
 _NOT_BEGUN = "[ ]"
@@ -21,7 +21,7 @@ Gate = Mapping[str, Any]
 
 
 def _about(plan: Plan) -> str | None:
-    # A service of 0.1.0 shows no error.
+    # A service of version 0.1.0 shows no error.
     return f"{error['message']} [{error['code']}]" if (error := plan.get("error")) else plan["intent"]
 
 
@@ -45,7 +45,7 @@ def plan(found: Plan, gates: Sequence[Gate] = ()) -> str:
 
 
 def outline(found: Plan) -> str:
-    """Return the same with the beginnings of questions only."""
+    """Return the checklist of a plan with only the beginnings of questions."""
     return _told(found, QUESTION_CHARACTERS)
 
 
@@ -55,7 +55,7 @@ def counts(tasks: Mapping[str, int]) -> str:
 
 
 def standing(found: Plan) -> str:
-    """Return where a plan stands, on one line."""
+    """Return the state of a plan on one line."""
     states = [task["status"] for task in found["tasks"]]
     told = counts({state: states.count(state) for state in states})
     return f"plan {found['session_id']} {found['status']}: {told}"
@@ -70,10 +70,10 @@ def change(task: Task) -> str:
 
 
 def remarks(found: Plan, longest: int | None = None) -> Iterator[str]:
-    """Return what a person must know of a plan: why there are no tasks, what is asked, and what has failed.
+    """Yield what a person must know about a plan: missing tasks, questions, and failures.
 
     Args:
-        longest: Characters of a question that are shown; None: all.
+        longest: Most characters of a question; None: all.
     """
     if chief_is_at_work(found):
         run = f", in run {found['chief_run_id']}" if found["chief_run_id"] else ""
@@ -98,13 +98,13 @@ def _dod(dod: Any) -> str:
 
 
 def deciding_run(task: Task) -> Any:
-    """Return the run that decides about a task next: that of its review, once there is one."""
+    """Return the run that decides about a task next: that of its review, if there is one."""
     review = task.get("review") or {}
     return review["run_id"] if review.get("status") in ("running", "waiting") else task["run_id"]
 
 
 def proposals(found: Plan) -> list[Mapping[str, Any]]:
-    """Return the changes that the chief proposes and that await a decision."""
+    """Return the open proposals of the chief."""
     return [each for each in found.get("proposals") or () if each["status"] == "open"]
 
 
@@ -114,7 +114,7 @@ def failure(task: Task) -> str:
 
 
 def next_commands(found: Plan, gates: Sequence[Gate] = ()) -> list[str]:
-    """Return what can be typed next, the most likely first; answers to open questions before all.
+    """Return the commands that can be typed next: answers to open questions first, then the most likely ones.
 
     Args:
         gates: Open gates of its runs.
@@ -146,12 +146,12 @@ def _next_commands(found: Plan) -> list[str]:
 
 
 def chief_is_at_work(found: Plan) -> bool:
-    """Return whether the tasks are still being found."""
+    """Return whether the chief is still splitting the intent into tasks."""
     return bool(found["awaits_chief"])
 
 
 def goes_on(found: Plan) -> bool:
-    """Return whether a plan is worth following: it runs, or its tasks are still being found."""
+    """Return whether to follow a plan: it runs, or the chief is still splitting its intent."""
     return bool(found["status"] == "running" or chief_is_at_work(found))
 
 
@@ -161,12 +161,12 @@ def question(task: Task) -> str:
 
 
 def after(task: Task) -> str:
-    """Return which tasks a task comes after."""
+    """Return the tasks after which a task runs."""
     return f"after {', '.join(map(str, task['deps']))}" if task["deps"] else ""
 
 
 def took(task: Task) -> str:
-    """Return how long the run of a task took; empty where that is not known."""
+    """Return the duration of a task's run; empty if unknown."""
     from app import clock
 
     if not task["started_at"] or not task["ended_at"]:
@@ -269,7 +269,7 @@ def _error(task: Task) -> str:
 
 
 def _answer(found: Plan, task: Task) -> str:
-    # What the system asks about a recipe that is known is what its arguments are.
+    # If the recipe is known, the system asks for its arguments.
     wants_args = task["asked_by"] == "system" and task["recipe_id"] is not None
     return _command(found, "answer", task["id"], '"…"', *(["--arg NAME=…"] if wants_args else []))
 

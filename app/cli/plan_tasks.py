@@ -1,4 +1,4 @@
-"""The commands under `plan` that change a plan: what they share, and those about one task."""
+"""The commands under `plan` that change a plan: common parts, and the commands for one task."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from app.cli.client import Access, Client, JsonObject
 revision = click.option(
     "--revision", type=click.IntRange(1), metavar="N", help="Reject the change if the plan's revision is newer."
 )
-"""The revision that was seen."""
+"""Option for the revision that the caller has seen."""
 
 detach = click.option("--detach", is_flag=True, help="With --server: return at once instead of following the plan.")
-"""Whether to leave the plan to the service."""
+"""Option to leave the plan to the service."""
 
 
 _TASK = click.argument("task_id", type=click.IntRange(1), metavar="TASK")
@@ -54,10 +54,10 @@ def changed(
     follows: bool = False,
     goes_on: Callable[[JsonObject], bool] = plan_formats.goes_on,
 ) -> int:
-    """Change a plan and show it; if that makes it continue, follow it.
+    """Change a plan and show it; if the plan continues, follow it.
 
     Args:
-        follows: Whether a plan of a service is followed, too; one that executes in this process always is.
+        follows: Whether to follow a plan of a service, too; one that executes in this process is always followed.
         goes_on: Returns whether the plan continues.
     """
     if detach and place.server is None:
@@ -255,4 +255,4 @@ def _edited(
     return edited | ({"scoping_question": None} if no_question else {})
 
 
-COMMANDS = (add, edit, remove, answer, force_start, retry)  # What can be done to a task.
+COMMANDS = (add, edit, remove, answer, force_start, retry)  # The commands for a task.

@@ -1,4 +1,4 @@
-"""Use cases of session plans for commands; `revision` is the one that the caller has seen, None for any."""
+"""Use cases of session plans; `revision` is the one that the caller has seen, None for any."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @use_case("POST /api/sessions", Access.CHANGE)
 async def create_plan(folder: FolderClient, new: plan_requests.NewPlan) -> JsonObject:
-    """Create a plan, or find it; the chief works in this process, even if another one has asked it."""
+    """Create a plan, or find it; the chief works in this process, even if another process has asked it."""
     plan = (await folder.application.plans.create(new)).plan
     if plan.awaits_chief:
         folder.application.planner.look_at(plan.session_id)
@@ -43,7 +43,7 @@ async def delete_plan(folder: FolderClient, session_id: str, revision: int | Non
 
 @use_case("GET /api/sessions/{session_id}", Access.CHANGE)
 async def continue_plan(folder: FolderClient, session_id: str) -> JsonObject:
-    """Return a plan and continue it in this process; a service continues its plans unasked."""
+    """Return a plan and continue it in this process; a service continues its plans by itself."""
     found = (await folder.application.plans.show(session_id)).to_json()
     folder.application.planner.look_at(session_id)
     return found
@@ -81,7 +81,7 @@ async def reorder_tasks(
 
 @use_case("PATCH /api/sessions/{session_id}", Access.CHANGE)
 async def set_review(folder: FolderClient, session_id: str, review: str, revision: int | None) -> JsonObject:
-    """Say whether words of done are reviewed."""
+    """Set whether definitions of done in words are reviewed."""
     return (await folder.application.plans.edit(session_id, revision, review=review)).to_json()
 
 

@@ -1,4 +1,4 @@
-"""The commands under `plan` that are about a plan as a whole."""
+"""The commands under `plan` for a plan as a whole."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def _tasks(texts: tuple[str, ...], in_order: bool) -> tuple[requests.NewTask, ..
 
 
 def read_plan(path: Path) -> requests.NewPlan:
-    """Return the plan that a file describes, in the form that `POST /api/sessions` takes.
+    """Return the plan in a file, which has the form of a `POST /api/sessions` request.
 
     Raises:
         errors.InputRefused: the file cannot be read or describes no plan; with every flaw and its place.

@@ -1,4 +1,4 @@
-"""The commands that look after a project: `init`, `config`, `agents`, `index`, `openapi`."""
+"""The commands for maintaining a project: `init`, `config`, `agents`, `index`, `openapi`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands under `prices`, `policies` and `retention`: `show` and `set FILE` of one JSON document each."""
+"""The commands under `prices`, `policies` and `retention`: `show` and `set FILE` for one JSON document each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that remove old runs, and the policy that a service applies."""
+"""The commands that remove old runs and unused objects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _rule(rule: retention.Rule) -> dict[str, Any]:
 
 @use_case("POST /api/runs/prune", Access.CHANGE, body=_body)
 async def prune_runs(folder: FolderClient, rule: retention.Rule, expected: int | None) -> JsonObject:
-    """Remove the runs that a rule means; without a number only say which."""
+    """Remove the runs that a rule selects; without a number, only report them."""
     report = await folder.application.unattended.retention.prune(
         rule, dry_run=expected is None, expected=expected, author=authors.LOCAL
     )
@@ -111,7 +111,7 @@ def collect(place: options.Place, as_json: bool, older_than: int, yes: bool) -> 
     Those of unfinished runs stay, and so do those that are younger than an hour.
     """
     if older_than < _LEAST_AGE_SECONDS:
-        # A blob is in the store before the line that names it is in the journal.
+        # A blob is stored before the journal has the line that names it.
         raise click.UsageError("A run may be about to name them: --older-than must be at least 1h.")
     found = place.ask(collect_objects, older_than, not yes)
     return exit_codes.shown(found, as_json, _collected)

@@ -1,10 +1,10 @@
-"""The list of recipes as the last command found it, kept for as long as no file that it depends on has changed.
+"""The recipe listing: the last list of recipes, cached until a file that it depends on has changed.
 
-To read all recipes takes four parsers and every tool; most commands list what the one before has listed.
+Reading all recipes takes four parsers and every tool; most commands need the same list as the one before.
 """
 
-# Kept is only what depends on files: whether a backend or program is there now is looked at each time. A change within
-# the clock tick of another one leaves no mark, so a list is kept only once its newest file has rested for a while.
+# The cache has only facts that depend on files: whether a backend or program exists is checked each time. A second
+# change within one clock tick is not detectable, so a list is cached only if its newest file has not changed lately.
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from app import __version__, resources, settings
 from app.storage import layout_version
 
 FIELDS = ("recipe_id", "dialect", "layer", "label", "valid", "flaws")
-"""Fields of a recipe that depend on files alone."""
+"""Fields of a recipe that depend only on files."""
 
-REST_SECONDS = 2.0  # Time that the newest file must have rested before a list of it is kept.
+REST_SECONDS = 2.0  # Time for which the newest file must be unchanged before a list is cached.
 
 _PASSING = ("unreadable", "dialect_fault")
 _MOST_DEPTH = 8
@@ -35,14 +35,14 @@ def listed(chosen: settings.Settings, read: Callable[[], list[dict[str, Any]]]) 
     """Return all recipes, with the fields `FIELDS`.
 
     Args:
-        read: Reads them, where they may have changed.
+        read: Reads the recipes; called if they may have changed.
     """
     file, (signature, changed_at) = _cache_file(chosen), _signature(chosen)
     known = _kept(file, signature)
     if known is not None:
         return known
     found = [{name: recipe[name] for name in FIELDS} for recipe in read()]
-    # Of a file that changed while the recipes were read, the old content may be listed.
+    # If a file changed while the recipes were read, the list may have its old content.
     now = time.time()  # noqa: TID251 - the injected clock brings the event loop, which takes as long as all of this
     rests = changed_at < now - REST_SECONDS and _signature(chosen)[0] == signature
     if rests and not any(flaw["code"] in _PASSING for recipe in found for flaw in recipe["flaws"]):
@@ -51,7 +51,7 @@ def listed(chosen: settings.Settings, read: Callable[[], list[dict[str, Any]]]) 
 
 
 def _signature(chosen: settings.Settings) -> tuple[str, float]:
-    """Return what changes with any file that the list depends on, and when the newest of them changed."""
+    """Return a signature that changes with any file that the list depends on, and the time of the newest change."""
     project, marks, newest = chosen.project, hashlib.sha256(), 0
     facts = [__version__, sys.version, *(str(part) for part in (project.project, project.data_directory, project.home))]
     marks.update(json.dumps(facts).encode())
@@ -72,7 +72,7 @@ def _signature(chosen: settings.Settings) -> tuple[str, float]:
 
 
 def _found(path: str, depth: int) -> Iterator[tuple[str, os.stat_result | None]]:
-    """Yield a file, or a folder and everything in it, each with its state; None where it has none now."""
+    """Yield a file, or a folder and all its content, each with its state; None if it does not exist."""
     try:
         found = os.stat(path)
         inside = sorted(os.listdir(path)) if depth and stat.S_ISDIR(found.st_mode) else []
@@ -86,7 +86,7 @@ def _found(path: str, depth: int) -> Iterator[tuple[str, os.stat_result | None]]
 
 
 def _cache_file(chosen: settings.Settings) -> Path:
-    """Return the file that the list of a project is kept in, in the user's own cache."""
+    """Return the cache file of a project's list, in the user's own cache."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     caches = Path(given) if os.path.isabs(given) else settings.user_home() / ".cache"
     place = hashlib.sha256(os.fsencode(chosen.project.data_directory.absolute())).hexdigest()
@@ -103,7 +103,7 @@ def _kept(file: Path, signature: str) -> list[dict[str, Any]] | None:
 
 
 def _keep(file: Path, content: dict[str, Any]) -> None:
-    # Without a cache every command reads the recipes anew.
+    # Without a cache, every command reads the recipes again.
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = file.with_suffix(f".{os.getpid()}")

@@ -27,7 +27,7 @@ def list_recipes(place: options.Place, as_json: bool) -> int:
 
     from app.cli import folder_client, recipe_listing
 
-    # A person sees nothing that depends on more than files.
+    # The list for people has only fields that depend on files.
     chosen = place.settings()
     folder_client.refuse_faults(chosen)
     found = recipe_listing.listed(chosen, lambda: place.ask(use_cases.list_recipes))
@@ -95,7 +95,7 @@ async def _examine(client: Client, target: str, dialect: str | None) -> dict[str
 
 
 async def _listed(client: Client, file: Path) -> dict[str, Any] | None:
-    """Return a file as it is listed, if it is one of the recipes that are found."""
+    """Return the entry of a file in the list of recipes, if it is one of them."""
     entries = await client.call(use_cases.list_recipes)
     return next((entry for entry in entries if _is_same(entry["path"], file)), None)
 

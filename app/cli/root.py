@@ -1,4 +1,4 @@
-"""The command `control-room` itself, and its subcommands, each imported when it is first asked for."""
+"""The command `control-room` itself, and its subcommands, each imported at its first use."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MODULES = {
     "dev-cluster": "dev_cluster.command",
     "demo": "demo.command",
 }
-"""Module of each command, which is called there as on the command line."""
+"""Module of each command; its function has the command's name."""
 
 
 @click.group(

@@ -91,7 +91,7 @@ def _carry_out(
 
 
 def _refuse_unknown(place: options.Place, recipe_id: str) -> None:
-    """Refuse an unknown recipe before a data directory is made: the folder may be the wrong one."""
+    """Raise for an unknown recipe before a data directory is made: the folder may be the wrong one."""
     chosen = place.settings()
     if chosen.project.data_directory.exists():
         return
@@ -144,7 +144,7 @@ def _request(
 
 
 def _naming_arguments(error: errors.InputRefused, chosen: tuple[str, ...]) -> errors.InputRefused:
-    """Return an error that shows how to pass an argument, which is not an option, on the command line."""
+    """Return an error that shows how to pass an argument that was given as an option."""
     named = [flaw.path.removeprefix("$.options.") for flaw in error.flaws if flaw.code == "not_an_option"]
     given = [pair for pair in chosen if pair.partition("=")[0].removesuffix(":") in named]
     if not given:
@@ -163,7 +163,7 @@ def _plan(place: options.Place, request: requests.StartRequest, as_json: bool) -
 
 
 def refusal(problems: Sequence[Mapping[str, Any]]) -> errors.InputRefused:
-    """Return the error that a service reports in place of a plan, the one that the folder raises."""
+    """Return the error for the problems that a service reports in a plan, the same that the folder raises."""
     flaws = [
         errors.Flaw(path=flaw["path"], message=flaw["message"], code=flaw["code"], line=flaw.get("line"))
         for flaw in problems

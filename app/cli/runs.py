@@ -37,7 +37,7 @@ _MODULES = {
     "request": "explaining",
     "verify": "verifying",
 }
-"""Module of each command that is not here."""
+"""Module of each command that is not in this one."""
 
 
 @click.group(commands=LazyCommands(_MODULES))
@@ -66,7 +66,7 @@ def show(place: options.Place, as_json: bool, run_id: str) -> int:
     found = place.ask(use_cases.show_run, run_id)
     code = exit_codes.shown(found, as_json, formats.run)
     if place.server is None and found["status"] in ("running", "pending"):
-        # A run of this folder that no process executes would look as if it made progress.
+        # Otherwise, a run of this folder that no process executes would seem to make progress.
         from app.cli import explaining
 
         for cause in place.ask(explaining.explain_run, run_id)["chain"]:

@@ -19,7 +19,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _STORE = "STORE_URL"
 _BLOBS = "BLOBS_URL"
 _IN_ENVIRONMENT_ONLY = frozenset(settings.PREFIX + name for name in ("API_TOKEN", "DATABASE_URL", _STORE))
-"""Options that may hold a secret: every user of the machine can read a command line."""
+"""Options that may be secret: every user of the machine can read a command line."""
 
 
 def _with_settings(command: Command) -> Command:
@@ -80,7 +80,7 @@ def serve(opens: bool, **given: str | None) -> int:
 
 
 def warn_of(remarks: Sequence[settings.Remark]) -> None:
-    """Print remarks about settings on stderr, with the options that were typed in place of their settings."""
+    """Print remarks about settings on stderr, with the typed options instead of the settings' names."""
     named = [{**dataclasses.asdict(remark), "setting": typed_options.name_of(remark.setting)} for remark in remarks]
     terminal.warn(*formats.remarks(named).split("\n"))
 

@@ -1,4 +1,4 @@
-"""The commands that count runs and add up what they cost."""
+"""The commands that count runs and sum their cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_GATES = 1000
 
 @use_case("GET /api/stats", Access.EXAMINE)
 async def show_stats(folder: FolderClient) -> JsonObject:
-    """Return counts over all runs; the gates that runs of any process have left open are read from their files."""
+    """Return counts over all runs; open gates of runs of any process are read from their files."""
     from app.services import gate_inbox
 
     shown: JsonObject = json.loads((await folder.application.statistics.stats()).body)
@@ -114,5 +114,5 @@ def _usage(found: Mapping[str, Any]) -> str:
 
 
 def _amount(value: float | None) -> float | None:
-    # Sums of prices hold the dust of binary fractions.
+    # Sums of prices have the rounding errors of binary fractions.
     return round(value, 9) if isinstance(value, float) else value

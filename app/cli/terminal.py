@@ -1,4 +1,4 @@
-"""The terminal: printed text survives any encoding, and cannot control the terminal."""
+"""The terminal: print text that survives any encoding and cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class PipeClosed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputOptions:
-    """What a program prints and logs of a run that it executes."""
+    """Options for the output and the log of a program that executes a run."""
 
-    quiet: bool = False  # Whether stdout gets the run's id alone.
+    quiet: bool = False  # Whether stdout gets only the run's id.
     verbose: bool = False  # Whether stderr gets the log, or lines of the orchestration.
     events: bool = False  # Whether stderr gets structured lines.
-    as_json: bool = False  # Whether stdout gets the run as JSON once it stops, and nothing else.
+    as_json: bool = False  # Whether stdout gets only the run as JSON, once it stops.
     progress: bool = False  # Whether progress is drawn on stderr.
-    trace: bool = False  # Whether lines of the log carry trace ids.
-    level: str = "info"  # Least level that is logged.
+    trace: bool = False  # Whether lines of the log have trace ids.
+    level: str = "info"  # Lowest level that is logged.
 
     @property
     def tells_steps(self) -> bool:
@@ -40,7 +40,7 @@ class OutputOptions:
 
 
 def prepare() -> None:
-    """Let neither a character that the terminal's encoding lacks nor a stream that is closed break a command."""
+    """Make sure that neither an unencodable character nor a closed stream breaks a command."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -68,39 +68,39 @@ def is_shared() -> bool:
 
 
 def is_answered() -> bool:
-    """Return whether a person watches the output and can say something to it."""
+    """Return whether a person watches the output and can type an answer."""
     return sys.stdin is not None and sys.stdin.isatty() and is_live()
 
 
 def say(line: str) -> None:
-    """Print a line; line ends in it are written out, so that no value can begin another one."""
+    """Print a line; line ends in it are escaped, so that no value can begin another line."""
     _write(sys.stdout, printable.one_line(line) + "\n")
 
 
 def say_block(text: str) -> None:
-    """Print lines of ours, in each of which the values are on one line."""
+    """Print lines of our own, in which each value is on one line."""
     _write(sys.stdout, printable.visible(text) + "\n")
 
 
 def say_exactly(text: str) -> None:
-    """Print a text as it is, but for control characters where a person watches."""
+    """Print a text unchanged, but without control characters on a live terminal."""
     _write(sys.stdout, printable.visible(text) + "\n" if is_live() else text)
 
 
 def say_piece(text: str) -> None:
-    """Print a piece of a text that comes bit by bit."""
+    """Print a piece of a text that arrives in pieces."""
     _write(sys.stdout, printable.visible(text) if is_live() else text)
 
 
 def say_reply(text: str) -> None:
-    """Print a text of another author among lines of ours, and a blank line: unchanged, but marked
-    where a person watches.
+    """Print a text of another author among our own lines, and a blank line: unchanged, but marked on
+    a live terminal.
     """
     _write(sys.stdout, (printable.quoted(text) if is_live() else text.rstrip("\n")) + "\n\n")
 
 
 def show(found: Any, as_json: bool, text: Callable[[Any], str]) -> None:
-    """Say what was found, as JSON or as a text for people."""
+    """Print a result, as JSON or as text for people."""
     if as_json:
         say_json(found)
     else:
@@ -108,38 +108,38 @@ def show(found: Any, as_json: bool, text: Callable[[Any], str]) -> None:
 
 
 def say_json(value: Any, *, one_line: bool = False) -> None:
-    """Print a value as JSON, one value a line or indented."""
+    """Print a value as JSON, on one line or indented."""
     encoded = json.dumps(value, ensure_ascii=not _speaks_unicode(sys.stdout), indent=None if one_line else 2)
     _write(sys.stdout, printable.as_json(encoded) + "\n")
 
 
 def warn(*lines: str) -> None:
-    """Print lines for people only, on stderr."""
+    """Print lines for people on stderr."""
     _write(sys.stderr, "".join(f"{printable.one_line(line)}\n" for line in lines))
 
 
 def replace_line(text: str) -> None:
-    """Show a text in place of the unfinished last line; an empty one clears it."""
+    """Replace the unfinished last line by a text; an empty text clears it."""
     _write(sys.stdout, _ERASE_LINE + printable.one_line(text))
 
 
 def draw(lines: Sequence[str], *, over: int) -> None:
-    """Show lines on stderr, none longer than the terminal is wide, in place of the last ones that were shown so."""
+    """Print lines on stderr, cut to the width of the terminal, in place of the last ones drawn."""
     width = max(shutil.get_terminal_size().columns - 1, 1)
     begin = f"\x1b[{over}F\x1b[J" if over else ""
     _write(sys.stderr, begin + "".join(f"{printable.one_line(line)[:width]}\n" for line in lines))
 
 
 def prompt(text: str) -> None:
-    """Show a text behind which a person is to write."""
+    """Print a text after which a person types."""
     _write(sys.stdout, printable.one_line(text))
 
 
 async def read_line() -> str | None:
-    """Return what a person writes, None at the end of the input; the event loop continues meanwhile."""
+    """Return the line that a person types, None at the end of the input; the event loop continues meanwhile."""
     import asyncio
 
-    # Not in a thread: one that reads would keep the process from ending until the person presses Enter.
+    # Not in a thread: a reading thread would delay the end of the process until the person presses Enter.
     loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
     written: asyncio.Future[bytes] = loop.create_future()
 
@@ -156,7 +156,7 @@ async def read_line() -> str | None:
 
 
 def stop_writing() -> None:
-    """Keep output buffered for a reader that went away from failing again when the interpreter ends."""
+    """Discard output buffered for a reader that is gone, so that the interpreter does not fail at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -56,7 +56,7 @@ async def remove_trigger(folder: FolderClient, trigger_id: str) -> None:
 
 @use_case("POST /api/triggers/{trigger_id}/fire", Access.CHANGE)
 async def fire_trigger(folder: FolderClient, trigger_id: str, order: orders.Fire) -> JsonObject:
-    """Start a run of a trigger now, which belongs to this process."""
+    """Start a run of a trigger now; the run belongs to this process."""
     use_cases = folder.application.unattended.triggers
     return (await use_cases.fire(trigger_id, order, authors.LOCAL, owner="process")).to_json()
 

@@ -1,4 +1,4 @@
-"""The options that were typed: how messages name the settings that they gave."""
+"""Typed options: messages name the option that set a value, instead of the setting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app import settings
 
 
 def name_of(setting: str) -> str:
-    """Return the option of the present command that gave a setting its value; otherwise the setting's own name."""
+    """Return the present command's option that gave a setting its value; otherwise the setting's own name."""
     if (context := click.get_current_context(silent=True)) is not None:
         for parameter in context.command.params:
             given = parameter.name or ""

@@ -1,4 +1,4 @@
-"""The use cases that commands ask for: each with its route over HTTP, and what answers it in process."""
+"""The use cases of commands: each with its route over HTTP, and the function that answers it in process."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @use_case("POST /api/runs", Access.START)
 async def start_run(folder: FolderClient, request: requests.StartRequest) -> JsonObject:
-    """Start a run that belongs to this process; it holds an exclusive workspace before it is created."""
+    """Start a run that belongs to this process; it claims an exclusive workspace before it is created."""
     application = folder.application
     wanted = application.starter.prepare(request)
     if wanted.exclusive_workspace and not await _is_repeated(folder, request):
         await folder.claims.claim(wanted.working_dir, parent_run_id=request.parent_run_id)
-    # This process is not told when others end runs, so it cannot wait under a key.
+    # This process is not notified when other processes end runs, so it cannot wait under a key.
     keyed = request.concurrency and request.concurrency.without_waiting()
     own = dataclasses.replace(request, owner="process", concurrency=keyed)
     started = await application.runs.start(own, author=authors.LOCAL)
@@ -63,7 +63,7 @@ async def list_steps(folder: FolderClient, run_id: str) -> list[JsonObject]:
 
 @use_case("GET /api/runs/{run_id}/graph")
 async def show_graph(folder: FolderClient, run_id: str) -> JsonObject:
-    """Return the graph of the recipe as the run froze it, with the state of each node."""
+    """Return the graph of the recipe in the version that the run froze, with the state of each node."""
     shown: JsonObject = json.loads((await folder.application.runs.graph(run_id)).body)
     return shown
 
@@ -115,7 +115,7 @@ def _resume_body(run_id: str, request: requests.ResumeRequest) -> dict[str, Any]
 
 @use_case("POST /api/runs/{run_id}/resume", Access.CHANGE, body=_resume_body)
 async def resume_run(folder: FolderClient, run_id: str, request: requests.ResumeRequest) -> JsonObject:
-    """Resume a run in this process; one that was only interrupted continues as it was."""
+    """Resume a run in this process; one that was only interrupted continues unchanged."""
     found = await folder.claim_workspace(run_id)
     if found.owner == "service" and found.status in _IN_FLIGHT and request == type(request)():
         return {"run_id": run_id, "status": (await folder.application.engine.submit(run_id)).value}

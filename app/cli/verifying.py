@@ -1,4 +1,4 @@
-"""The command `runs verify`: a run, or everything that is stored, and how it is shown."""
+"""The command `runs verify`: check a run, or all stored data, and show the result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def verify(place: options.Place, as_json: bool, run_id: str | None, everything: 
 
 
 async def verify_everything(client: Client) -> JsonObject:
-    """Return the number of checked things of each kind, and the reports of unsound ones."""
+    """Return the number of checked objects of each kind, and the reports of unsound ones."""
     checked, states, reports = Counter[str](), Counter[str](), list[JsonObject]()
     drawn = 0
     async with aclosing(client.verify_all()) as pages:
@@ -47,14 +47,14 @@ async def verify_everything(client: Client) -> JsonObject:
             if terminal.is_drawn_on():
                 terminal.draw([f"{_counted(checked)} checked, {states['damaged']} damaged"], over=drawn)
                 drawn = 1
-    # Damage outranks what cannot be read now: only it needs a decision.
+    # Damage outranks files that cannot be read now: only damage needs a decision.
     state = "damaged" if states["damaged"] else "unreadable" if states["unreadable"] else "sound"
     counts = {name: states[name] for name in ("sound", "damaged", "unreadable")}
     return {"state": state, "ok": state == "sound", "checked": dict(checked), **counts, "reports": reports}
 
 
 def report_of(found: Mapping[str, Any]) -> str:
-    """Return unsound things as a table, what to do about them, and how much was checked."""
+    """Return unsound objects as a table, the advice about them, and the number of checked objects."""
     rows = [(report["kind"], report["id"], report["state"], *_worst(report)) for report in found["reports"]]
     parts = [formats.table(("kind", "id", "state", "file", "reason"), rows, whole=True)] if rows else []
     advice = [f"{report['id']}: {formats.advice(report)}" for report in found["reports"] if report["advice"]]
@@ -73,7 +73,7 @@ def _counted(checked: Mapping[str, int]) -> str:
 
 
 def _verified(found: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> int:
-    # Damage is distinguished from files that cannot be read now.
+    # Distinguish damage from files that cannot be read now.
     terminal.show(found, as_json, text)
     codes = {"sound": exit_codes.ExitCode.DONE, "damaged": exit_codes.ExitCode.FAILED}
     return codes.get(found["state"], exit_codes.ExitCode.CONFIGURATION)

@@ -1,3 +1,3 @@
-"""The crash laboratory: runs a recipe again and again, disturbs each run at another write, and
+"""The crash laboratory: runs a recipe repeatedly, disturbs each run at another write, and
 compares the results.
 """

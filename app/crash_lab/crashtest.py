@@ -1,4 +1,4 @@
-"""The crash test: every sweep over one recipe, conference or plan, and whether all promises hold."""
+"""The crash test: run every sweep over one recipe, conference or plan, and check whether all promises hold."""
 
 # Why: docs/decisions/0040.
 
@@ -30,48 +30,48 @@ InMemory = tuple[trials.Seen, list[Operation]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """How much is tried."""
+    """The extent of a crash test."""
 
     sample: int | None = None  # Points tried in each sweep; None: all.
-    seed: int = 0  # Chooses the points; the same seed chooses the same.
-    workers: int = 2  # Processes that live at a time.
+    seed: int = 0  # Seed that selects the points.
+    workers: int = 2  # Processes that run at the same time.
     replies: Path | None = None  # Script of the agents; None: the same reply to every step.
     traced: bool = True
-    """Whether system calls are disturbed, where there is a tracer; otherwise probes and a disk in memory are used."""
+    """Whether system calls are disturbed, if a tracer exists; otherwise, probes and a disk in memory are used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What came of a crash test."""
+    """The result of a crash test."""
 
-    recipe_id: str  # Recipe that was run, or what else was done.
-    extent: Extent  # How much was tried.
-    sweeps: tuple[Sweep, ...]  # What came of each kind of disturbance.
+    recipe_id: str  # Recipe that was run, or the name of the other workload.
+    extent: Extent  # The extent of the test.
+    sweeps: tuple[Sweep, ...]  # The results of each kind of disturbance.
 
     @property
     def holds(self) -> bool:
-        """Return whether all promises hold, and each kind of disturbance was tried at all."""
+        """Return whether all promises hold, and each kind of disturbance had an effect at least once."""
         return all(sweep.reached and not sweep.broken for sweep in self.sweeps)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a line for each sweep."""
+        """Return a row for each sweep."""
         return [_row(sweep) for sweep in self.sweeps]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as plain JSON, with what broke a promise."""
+        """Return the report as plain JSON, with the trials that broke a promise."""
         broken = [{"sweep": sweep.name} | trial.to_json() for sweep in self.sweeps for trial in sweep.broken]
         facts = {"recipe_id": self.recipe_id, "sample": self.extent.sample, "seed": self.extent.seed}
         return facts | {"holds": self.holds, "sweeps": self.rows(), "broken": broken}
 
 
 def crashtest(chosen: settings.Settings, asked: workload.Asked, extent: Extent, tell: Tell) -> Report:
-    """Have something done undisturbed, then disturb it at one write after the other, on private copies of the project.
+    """Run a workload undisturbed, then disturb it at one write after the other, on private copies of the project.
 
     Args:
         tell: Called with a line of progress.
 
     Raises:
-        errors.ControlRoomError: the recipe does not come to its end even undisturbed, or cannot be started.
+        errors.ControlRoomError: the recipe does not end even without a disturbance, or cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="crashtest-") as folder:
         root = Path(folder).resolve()
@@ -82,7 +82,7 @@ def crashtest(chosen: settings.Settings, asked: workload.Asked, extent: Extent, 
         done = _by_calls(bench, tell) if traced else _by_probes(bench, in_memory, tell)
         outside, by_itself = [("power loss", Trouble.POWER_LOSS)], isinstance(asked, unattended.Unattended)
         if not by_itself:
-            # The file of a trigger or an endpoint is in no chain: that it is gone cannot be seen.
+            # The files of triggers and endpoints are in no hash chain: the loss of one cannot be detected.
             outside.append(("one sync lies", Trouble.LIE))
         done += _by_operations(bench, outside, in_memory, tell)
         done += _by_reads(bench, in_memory, tell, also_after_restart=not by_itself)
@@ -118,7 +118,7 @@ def _by_operations(
 
 def _by_reads(bench: Bench, in_memory: InMemory, tell: Tell, *, also_after_restart: bool) -> list[Sweep]:
     expected, story = in_memory
-    # A run that had ended may lack events that the power took, which is logged, while a file of it cannot be read.
+    # A run that had ended may lack events that were lost with the power; this is logged while its file cannot be read.
     done, begun = [], read_fault_sweeps.started_listeners(bench, story)[: 2 if also_after_restart else 1]
     for trouble in (Trouble.READ_EIO, Trouble.READ_EMFILE):
         done.append(read_fault_sweeps.by_reads(bench, trouble, begun, expected))

@@ -1,7 +1,7 @@
-"""Sweeps over the operations of a disk in memory: power losses, syncs that lie, and refusals where nothing can be
+"""Sweeps over the operations of a disk in memory: power losses, false syncs, and refusals if system calls cannot be
 traced.
 
-Only a disk that knows what was synced can forget the rest, directory entries too; the code above it is the same.
+Only a disk that knows what was synced can lose the rest, including directory entries; the code above it is the same.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _LIFE_SECONDS = 60.0
 
 
 class _Dark(BaseException):
-    """The power is gone."""
+    """The power was lost."""
 
 
 class Machine:
-    """A machine with a disk in memory, which can be started again after its power was lost.
+    """A machine with a disk in memory, which can be restarted after its power was lost.
 
     Args:
-        left: Machine whose power was lost, and whose disk and index this one has; None: it is new.
+        left: Machine that lost its power, and whose disk and index this one takes over; None: it is new.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class Machine:
         )
         """Its disk."""
         self.promised: dict[str, bytes] = {}
-        """Each run's journal as far as its syncs were answered before the power was lost."""
+        """Each run's journal, as far as its syncs succeeded before the power was lost."""
         self.told = False
-        """Whether the last request reported that a file cannot be trusted."""
+        """Whether the last request reported that a file is damaged."""
         self._index: memory_index.MemoryIndex = left._index.copy() if left else memory_index.MemoryIndex()
         self._dark: asyncio.Event = asyncio.Event()
 
     def live(self) -> str:
-        """Live the experiment until its end or that of the power; return why it came to no end, or nothing."""
+        """Run the experiment until its end or the loss of power; return why it did not end, or an empty text."""
         try:
             asyncio.run(asyncio.wait_for(self._live(), _LIFE_SECONDS))
         except _Dark:
@@ -72,10 +72,10 @@ class Machine:
         return ""
 
     def restart(self, *, forget_rows: bool) -> None:
-        """Put what the disk has kept into a new machine.
+        """Start a new machine with what is left on the disk.
 
         Args:
-            forget_rows: Whether the newest rows of the index are lost too, as they may be.
+            forget_rows: Whether the rows of the index are lost, too.
         """
         disk = self.disk
         if isinstance(disk, FragileDisk):
@@ -88,7 +88,7 @@ class Machine:
             asyncio.run(self._index.clear())
 
     def journals(self) -> dict[str, bytes]:
-        """Return the journal of each run as the disk holds it."""
+        """Return each run's journal from the disk."""
         disk = self.disk
         paths = {run_id: f"{layout.RUNS}/{run_id}/{layout.STEPS}" for run_id in layout.run_ids(disk.names(layout.RUNS))}
         return {run_id: disk.read(path) for run_id, path in paths.items() if disk.has_file(path)}
@@ -132,7 +132,7 @@ class Machine:
 
 
 class _Powered:
-    """A performer that stands still once the power is gone."""
+    """A performer that blocks when the power is lost."""
 
     def __init__(self, inner: ports.Performer, dark: asyncio.Event) -> None:
         self._inner = inner
@@ -148,7 +148,7 @@ _NAMES = (*trial_runs.RUN_IDS, clock.INTERNAL_PREFIX)
 
 
 class _Heard(logging.Handler):
-    """Hears whether an error that names a run, or the plan, is logged."""
+    """Records whether an error that names a run, or the plan, is logged."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -172,7 +172,7 @@ def _by_run(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 async def _mended(application: bootstrap.Application) -> None:
-    # What a person does about a run that is parked for its damaged journal: keep the prefix, and let it go on.
+    # As a person does with a run that is parked for its damaged journal: keep the prefix, and continue the run.
     for shown in await application.store.list_runs(stores.RunQuery()):
         if shown.error_code != errors.JournalCorrupt.default_code:
             continue
@@ -183,7 +183,7 @@ async def _mended(application: bootstrap.Application) -> None:
 
 
 def undisturbed(bench: Bench) -> tuple[trials.Seen, list[Operation]]:
-    """Live the run once on a disk in memory; return what it left and every operation of the disk."""
+    """Run the workload once on a disk in memory; return what it left, and every operation of the disk."""
     experiment = bench.experiment("undisturbed-in-memory")
     machine = Machine(experiment)
     why = machine.live()
@@ -196,7 +196,7 @@ def undisturbed(bench: Bench) -> tuple[trials.Seen, list[Operation]]:
 def by_operations(
     bench: Bench, name: str, trouble: Trouble, story: Sequence[Operation], expected: trials.Seen
 ) -> Sweep:
-    """Have trouble once at each operation, or at each sync, and judge the state after a restart."""
+    """Cause the trouble once at each operation, or at each sync, and judge the state after a restart."""
     found = [operation for operation in story if operation.is_sync or trouble is not Trouble.LIE]
     found += [END] if trouble is Trouble.POWER_LOSS else []
     chosen = bench.sampled(found, lambda operation: operation.kind)

@@ -1,4 +1,4 @@
-"""Experiments: a private copy of a project in which the same is lived through, undisturbed or not."""
+"""Experiments: private copies of a project in which the same workload runs, undisturbed or not."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _BACKEND = "crashtest"
 _SCRIPT = "crashtest.replies.json"
 _NEEDLESS = (".git", ".venv", "node_modules", "__pycache__")
 _LEFT_BY_RUNS = ("runs", "audit", "sessions", "issues", "index.db*", "data_directory_id", "service.json")
-# A copy starts nothing that a person has arranged for the project, and sends no messages about its runs.
+# A copy performs no unattended work of the project, and sends no messages about its runs.
 _UNATTENDED = ("triggers", "outbox", "budgets.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """Something to be lived through, in a folder of its own."""
+    """A workload in a folder of its own."""
 
-    place: Path  # Folder of the experiment; it holds the copy of the project and the notes about it.
+    place: Path  # Folder of the experiment, with the copy of the project and the notes about it.
     settings: settings.Settings  # Settings of the copy.
     asked: workload.Asked  # The request.
 
@@ -40,23 +40,23 @@ class Experiment:
 
     @property
     def experiment_log(self) -> Path:
-        """Return the file, outside the data directory, that says what was answered and executed."""
+        """Return the file, outside the data directory, with the accepted requests and the executed steps."""
         return self.place / "diary.jsonl"
 
     @property
     def outcome(self) -> Path:
-        """Return the file, outside the data directory, that says how the run ended."""
+        """Return the file, outside the data directory, with the final state of the run."""
         return self.place / "portrait.json"
 
 
 def template(place: Path, chosen: settings.Settings, asked: workload.Asked, replies: Path | None) -> Experiment:
-    """Copy a project without what its runs left, and let its agents speak from a script.
+    """Copy a project without its runs, and let its agents answer from a script.
 
     Args:
         replies: Script of the agents; None: the same reply to every step.
 
     Raises:
-        errors.ConfigurationError: something of the project cannot be copied.
+        errors.ConfigurationError: a part of the project cannot be copied.
     """
     place.mkdir(parents=True)
     project = place / "project"
@@ -73,19 +73,19 @@ def template(place: Path, chosen: settings.Settings, asked: workload.Asked, repl
 
 
 def copied(original: Experiment, place: Path) -> Experiment:
-    """Copy an experiment as it stands."""
+    """Return a copy of an experiment in its present state."""
     shutil.copytree(original.place, place, symlinks=True)
     asked, chosen = workload.placed(original.asked, place), _settings(original.settings, place / "project")
     return dataclasses.replace(original, place=place, settings=chosen, asked=asked)
 
 
 def script(agent_ids: Iterable[str], backend_names: Iterable[str], data_directory: Path, replies: Path | None) -> None:
-    """Let every agent and every backend speak from a script, so that nothing is paid and nothing real is changed."""
+    """Let every agent and every backend answer from a script, without costs and without effects outside."""
     file = data_directory / "agents.json"
     document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     own = {agent["id"]: agent for agent in document.get("agents", ())}
     known = [*own, *(agent_id for agent_id in agent_ids if agent_id not in own)]
-    # A script quotes nothing, so its agents owe no evidence unless the project says so.
+    # A script quotes no evidence, so its agents owe none unless the project requires it.
     agents = [{"evidence": "none"} | own.get(agent_id, {"id": agent_id}) | {"backend": _BACKEND} for agent_id in known]
     backends = {name: {"type": "scripted", "file": _SCRIPT} for name in (*backend_names, _BACKEND)}
     data_directory.mkdir(exist_ok=True)
@@ -95,7 +95,7 @@ def script(agent_ids: Iterable[str], backend_names: Iterable[str], data_director
 
 
 def _left_out(data_directory: Path, folder: str, names: list[str]) -> set[str]:
-    # Pipes and sockets belong to their open descriptors, and cannot be copied.
+    # Pipes and sockets belong to the processes that opened them, and cannot be copied.
     special = {name for name in names if not _is_copied(os.lstat(os.path.join(folder, name)).st_mode)}
     is_data = Path(folder) == data_directory or Path(folder).name == data_directory.name
     patterns = (*_NEEDLESS, *_LEFT_BY_RUNS, *_UNATTENDED) if is_data else _NEEDLESS

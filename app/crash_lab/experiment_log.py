@@ -1,4 +1,4 @@
-"""The diary of an experiment: what was answered and executed, written outside the data directory."""
+"""The log of an experiment: accepted requests and executed steps, written outside the data directory."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ Try = tuple[str, str, int]  # Run, key and attempt.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a diary says."""
+    """The content of an experiment log."""
 
-    accepted: tuple[str, ...] = ()  # Run of each answer to a request.
-    new: int = 0  # How many of these answers told of a run that did not exist before.
-    executed: tuple[Try, ...] = ()  # Every try that was performed, in order.
-    trouble: tuple[str, ...] = field(default=())  # What a process that ended by itself said last.
+    accepted: tuple[str, ...] = ()  # The run of each accepted request.
+    new: int = 0  # Number of these requests that created a run.
+    executed: tuple[Try, ...] = ()  # Every performed try, in order.
+    trouble: tuple[str, ...] = field(default=())  # The last messages of processes that ended by themselves.
 
 
 class ExperimentLog:
-    """Append to a diary; a line is there once it is written, whatever becomes of the process."""
+    """Append to an experiment log; a written line survives the end of the process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def accepted(self, run_id: str, existed: bool) -> None:
-        """Note the answer to a request."""
+        """Note that a request was accepted."""
         self._write("existed" if existed else "accepted", run_id)
 
     def executed(self, call: ports.Call) -> None:
@@ -41,7 +41,7 @@ class ExperimentLog:
         self._write("executed", call.run.run_id, call.key, call.attempt)
 
     def withdrawn(self, call: ports.Call) -> None:
-        """Note that a try came to nothing, because something could not be written, and is made again."""
+        """Note that a try has no result because a write failed, and is repeated."""
         self._write("withdrawn", call.run.run_id, call.key, call.attempt)
 
     def trouble(self, text: str) -> None:
@@ -74,7 +74,7 @@ class Noted:
 
 
 def read(path: Path) -> Told:
-    """Return what a diary says; nothing if there is none."""
+    """Return the content of an experiment log; an empty one if the file does not exist."""
     lines = [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
     return Told(
         accepted=tuple(line[1] for line in lines if line[0] in ("accepted", "existed")),

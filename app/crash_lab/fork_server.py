@@ -1,4 +1,4 @@
-"""Subjects: processes that live an experiment, forked from a warm one, so that hundreds of deaths take minutes."""
+"""The fork server: runs experiments in processes forked from a warm one, so that hundreds of deaths take minutes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from app.crash_lab import experiment_log, forks, trial_runs
 from app.crash_lab.experiment import Experiment
 from app.worker import crash_probes
 
-PASSINGS = "passings.txt"  # File of an experiment that says which probes its last process passed.
-FAILED = 3  # Exit code of a life that ended with an error.
-STUCK = None  # In place of the exit code of a life that did not come to an end.
+PASSINGS = "passings.txt"  # File of an experiment with the probes that its last process passed.
+FAILED = 3  # Exit code of a process that ended with an error.
+STUCK = None  # Instead of the exit code, for a process that did not end.
 
 _LIFE_SECONDS = 90.0
 _LAST_SECONDS = 5.0
@@ -30,15 +30,15 @@ _ANYBODY = -1
 _processes = multiprocessing.get_context("forkserver")
 
 Watch = Callable[[int], AbstractContextManager[object]]
-"""Wrappers around a process, by its id, set before it starts."""
+"""Context around a process, by its id; entered before the process begins its work."""
 
 
 def live(experiment: Experiment, watch: Watch | None = None, crash_at: str | None = None) -> int | None:
-    """Live an experiment in a process of its own; return its exit code, or None if it had to be ended.
+    """Run an experiment in a process of its own; return its exit code, or None if it had to be killed.
 
     Args:
         watch: Attaches a tracer.
-        crash_at: `point:N`: the probe at which the process kills itself; None: it only notes what it passes.
+        crash_at: `point:N`: the probe at which the process kills itself; None: it only records the probes.
     """
     _processes.set_forkserver_preload([__name__, "app.crash_lab.preloaded"])
     begin, beginner = _processes.Pipe(duplex=False)
@@ -52,7 +52,7 @@ def live(experiment: Experiment, watch: Watch | None = None, crash_at: str | Non
             beginner.send(None)
             ended = forks.ended(process, _LIFE_SECONDS) is not None
             if not ended:
-                # Who watches waits for its end.
+                # The tracer waits for the end of the process.
                 process.kill()
     finally:
         beginner.close()
@@ -61,7 +61,7 @@ def live(experiment: Experiment, watch: Watch | None = None, crash_at: str | Non
 
 
 def said(code: int | None) -> str:
-    """Return how the last life of an experiment ended, in words; empty if it ended well."""
+    """Return how the last process of an experiment ended, in words; empty if it succeeded."""
     if code == 0:
         return ""
     if code is STUCK:
@@ -70,7 +70,7 @@ def said(code: int | None) -> str:
 
 
 def log_file(experiment: Experiment) -> Path:
-    """Return where the processes of an experiment write what they log."""
+    """Return the log file of an experiment's processes."""
     return experiment.place / "process.log"
 
 
@@ -81,7 +81,7 @@ class Passings:
         self._file = path.open("w", buffering=1, encoding="utf-8")
 
     def reach(self, point: str) -> None:
-        """Write a point down."""
+        """Record a point."""
         self._file.write(f"{point}\n")
 
 
@@ -102,6 +102,6 @@ def _live(experiment: Experiment, begin: Connection, crash_at: str | None) -> No
 
 
 def _allow_tracing() -> None:
-    # The tracer is not a parent, and some systems let only parents trace: the caller of this process starts it.
+    # The caller of this process starts the tracer, which is not a parent; some systems let only parents trace.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _ANYBODY, 0, 0, 0)

@@ -1,6 +1,6 @@
-"""Forks: processes of `multiprocessing` that several threads start and wait for.
+"""Forks: start and await processes of `multiprocessing` from several threads.
 
-A caller that starts one also polls all the others, and of two that poll one at once only one learns its exit code.
+Starting a process also polls all the others; if two threads poll one at the same time, only one learns its exit code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def begin(process: BaseProcess) -> None:
 
 
 def ended(process: BaseProcess, seconds: float | None) -> int | None:
-    """Wait for the end of a process, and return its exit code; None if it does not come in time."""
+    """Wait for the end of a process, and return its exit code; None if it does not end in time."""
     if not wait([process.sentinel], seconds):
         return None
     with _asking:
@@ -27,7 +27,7 @@ def ended(process: BaseProcess, seconds: float | None) -> int | None:
 
 
 def buried(process: BaseProcess) -> int | None:
-    """End a process if it still lives, free what it held here, and return its exit code."""
+    """Kill a process if it is still alive, free its resources, and return its exit code."""
     if ended(process, 0) is None:
         process.kill()
     code = ended(process, None)

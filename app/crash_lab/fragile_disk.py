@@ -16,13 +16,13 @@ from app.storage.disk import disk_port, memory_disk
 class Trouble(Enum):
     """What happens to a disk."""
 
-    POWER_LOSS = "power_loss"  # Everything that was not synced is gone, names in folders too.
+    POWER_LOSS = "power_loss"  # All unsynced data are lost, including names in folders.
     LIE = "lie"
-    """A sync is answered and not made; the power goes before the next sync of the same file or folder."""
+    """A sync succeeds without effect; the power is lost before the next sync of the same file or folder."""
     EIO = "EIO"  # An operation fails.
     ENOSPC = "ENOSPC"  # The disk is too full for an operation.
-    READ_EIO = "read EIO"  # A file cannot be read until that is lifted.
-    READ_EMFILE = "read EMFILE"  # Nothing can be read until that is lifted.
+    READ_EIO = "read EIO"  # A file cannot be read until the fault is lifted.
+    READ_EMFILE = "read EMFILE"  # No file can be read until the fault is lifted.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,32 +30,32 @@ class Operation:
     """One change or sync of a disk."""
 
     name: str  # The kind of operation.
-    path: str  # File or folder that it concerns.
-    nth: int  # Which of its kind, from 1.
+    path: str  # File or folder of the operation.
+    nth: int  # Its number among operations of its kind, from 1.
 
     def __str__(self) -> str:
         return f"{self.name} {self.path or '.'} {self.nth}"
 
     @property
     def is_sync(self) -> bool:
-        """Return whether something is durable after it."""
+        """Return whether the operation makes data durable."""
         return self.name.startswith("sync")
 
     @property
     def kind(self) -> str:
-        """Return what it has in common with others: name and file name."""
+        """Return the common part of similar operations: name and file name."""
         return f"{self.name} {self.path.rpartition('/')[2]}"
 
 
-END = Operation(name="end", path="", nth=1)  # Stands for the moment after the last operation.
+END = Operation(name="end", path="", nth=1)  # The moment after the last operation.
 
 
 class FragileDisk(memory_disk.MemoryDisk):
-    """Note the operations, and have trouble at one of them.
+    """Record the operations, and cause trouble at one of them.
 
     Args:
-        out: Called when the power is lost, or when reads are refused from then on.
-        left: What was on the disk before; None: nothing.
+        out: Called when the power is lost, or when reads begin to be refused.
+        left: Earlier content of the disk; None: it is empty.
     """
 
     def __init__(
@@ -72,15 +72,15 @@ class FragileDisk(memory_disk.MemoryDisk):
         self._watched: object = None
         self._counts: Counter[tuple[str, str]] = Counter()
         self.story: list[Operation] = []
-        """What was done so far."""
+        """Operations so far."""
         self.promised: dict[str, bytes] = {}
-        """Content of each step journal as far as a sync of it was answered, be it with a lie."""
+        """Content of each step journal, as far as a sync of it succeeded or seemed to."""
         self.looks: list[Operation] = []
-        """What was read so far."""
+        """Reads so far."""
         self.refuses = False
         """Whether reads are refused now."""
         self.left: memory_disk.MemoryDisk | None = None
-        """What a restart finds, once the power was lost."""
+        """Content after a loss of power, for a restart."""
 
     def lose_power(self) -> None:
         """Lose unsynced writes; later operations on this disk have no effect."""
@@ -89,7 +89,7 @@ class FragileDisk(memory_disk.MemoryDisk):
             self._tell_out()
 
     def lift(self) -> None:
-        """Let everything be read from now on."""
+        """Allow all reads from now on."""
         self.refuses = False
         self._trouble = None
 
@@ -110,7 +110,7 @@ class FragileDisk(memory_disk.MemoryDisk):
         return super().size(path)
 
     def signature(self, path: str) -> disk_port.Signature:
-        """Return which file it is."""
+        """Return the signature of a file."""
         self._looks("stat", path)
         return super().signature(path)
 
@@ -120,7 +120,7 @@ class FragileDisk(memory_disk.MemoryDisk):
         return super().names(folder)
 
     def has_file(self, path: str) -> bool:
-        """Return whether a file is there."""
+        """Return whether a file exists."""
         self._looks("stat", path)
         return super().has_file(path)
 
@@ -129,7 +129,7 @@ class FragileDisk(memory_disk.MemoryDisk):
         return super().has_folder(path)
 
     def lock(self, folder: str, *, wait: bool = False) -> disk_port.Lock | None:
-        """Hold a folder."""
+        """Lock a folder."""
         self._looks("open", folder)
         return super().lock(folder, wait=wait)
 

@@ -1,4 +1,4 @@
-"""Portraits: what counts of a run that rests, asked of the use cases, without what differs between any two runs."""
+"""Outcomes: the state of runs at rest, from the use cases, without parts that differ between any two runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Outcome = dict[str, Any]
 
 
 async def of_run(application: bootstrap.Application, run_id: str) -> Outcome:
-    """Return the state of a run as the service shows it."""
+    """Return the outcome of a run, as the service shows it."""
     detail = json.loads((await application.runs.reader.ready(run_id)).body)
     view = None
     with contextlib.suppress(errors.JournalCorrupt):
@@ -54,10 +54,10 @@ async def of_run(application: bootstrap.Application, run_id: str) -> Outcome:
 
 
 def together(runs: Sequence[Outcome], reports: Iterable[str] = ()) -> Outcome:
-    """Return the state of several runs as that of the first, with the others below it.
+    """Return the outcome of several runs: that of the first, with the others in it.
 
     Args:
-        reports: What was reported beside them.
+        reports: Further reports about them.
     """
     attempts = (
         (f"{number}/{key}", tried) for number, each in enumerate(runs) for key, tried in each["attempts"].items()
@@ -70,13 +70,13 @@ def together(runs: Sequence[Outcome], reports: Iterable[str] = ()) -> Outcome:
 
 
 def comparable(outcome: Outcome) -> Outcome:
-    """Leave out what a disturbance may change: the attempt's number, and reports about it."""
+    """Leave out what a disturbance may change: the numbers of attempts, and reports."""
     return {name: value for name, value in outcome.items() if name not in ("told", "attempts")}
 
 
 def of_workspace(project: Path) -> dict[str, str]:
-    """Return the hash of each file of a workspace outside its data directory; those of files that differ only in the id
-    of a run stand together.
+    """Return the hash of each file of a workspace outside its data directory; the hashes of files that differ only in a
+    run's id are grouped.
     """
     found: dict[str, list[str]] = {}
     for path in project.rglob("*"):
@@ -87,7 +87,7 @@ def of_workspace(project: Path) -> dict[str, str]:
 
 
 def difference(expected: Any, found: Any, place: str = "") -> str:
-    """Return the first place where two portraits differ, and how; empty where they are the same."""
+    """Return the first place where two outcomes differ, and how; empty if they are equal."""
     if isinstance(expected, dict) and isinstance(found, dict):
         names = [*expected, *(name for name in found if name not in expected)]
         parts = (difference(expected.get(name), found.get(name), f"{place}.{name}") for name in names)
@@ -100,7 +100,7 @@ def difference(expected: Any, found: Any, place: str = "") -> str:
 
 
 def _in_order(lines: Iterable[records.Record]) -> Iterator[records.Record]:
-    # Which of several branches ends first is chance.
+    # The order in which branches end is random.
     for side_by_side, group in itertools.groupby(lines, lambda record: bool(record.branch)):
         block = list(group)
         yield from sorted(block, key=lambda record: record.key) if side_by_side else block
@@ -144,7 +144,7 @@ def _line(record: records.Record) -> dict[str, Any]:
 
 
 def _nameless(text: str) -> str:
-    # A run whose start was refused is asked for again and has another id then, as have its issue and the files that are
+    # If its start was refused, a run is requested again and gets another id, as do its issue and the files that are
     # named for it.
     return _ISSUE_ID.sub("iss", _RUN_ID.sub("run", text))
 
@@ -153,6 +153,6 @@ def _lasting(slot: dict[str, Any]) -> dict[str, Any]:
     lasting = {name: value for name, value in slot.items() if name not in _PASSING}
     text = lasting.get("text")
     if isinstance(text, str) and _RECEIPT_ID.search(text):
-        # The id of a receipt says which attempt at its step it proves.
+        # A receipt's id depends on the attempt that it proves.
         lasting |= {"text": _RECEIPT_ID.sub("rcpt", text), "sha256": None, "summary": None}
     return lasting

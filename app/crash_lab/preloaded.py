@@ -1,5 +1,5 @@
-"""What a process has loaded and read before it forks lives, so that none of them does so again:
-imported there alone.
+"""Modules and data that a process loads before it forks, so that its children need not load them:
+imported only there.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _LATE = (
     "uvloop",
     "yaml",
 )
-"""What the libraries and the program load only once they need it."""
+"""Modules that the libraries and the program load only when they need them."""
 
 _LEFT_OUT = ("__main__", "app.agents.local_model", "app.cli.top", "app.crash_lab", "app.temporal")
-"""Modules that execute when imported, or load what only few processes need."""
+"""Modules that execute when imported, or that load what only few processes need."""
 
 
 def _prepare() -> None:
@@ -42,7 +42,7 @@ def _prepare() -> None:
 
 
 def _modules(folders: list[str], prefix: str) -> Iterator[str]:
-    """Name the program's modules, since it loads most of them only when a command asks for them."""
+    """Yield the program's modules, since it loads most of them only when a command needs them."""
     for module in pkgutil.iter_modules(folders, prefix):
         if module.name in _LEFT_OUT or module.name.endswith("__main__"):
             continue

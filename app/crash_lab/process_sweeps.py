@@ -1,4 +1,4 @@
-"""Sweeps over the writes of a real process: it is killed at each, or each is refused once."""
+"""Sweeps over the writes of a real process: kill it at each write, or refuse each write once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.crash_lab import experiment, fork_server, tracing, trials
 from app.crash_lab.experiment import Experiment
 from app.crash_lab.trials import Trial
 
-KILL = "signal=SIGKILL"  # How a process is killed at a call.
+KILL = "signal=SIGKILL"  # Injection that kills a process at a call.
 
 _LOG_CHARACTERS = 6_000
 
@@ -27,17 +27,17 @@ Point = TypeVar("Point")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What came of one kind of disturbance at many points."""
+    """The results of one kind of disturbance at many points."""
 
-    name: str  # What was done at each point.
-    points: int  # How many points there are.
-    trials: tuple[Trial, ...] = field(default=())  # What came of those that were tried.
+    name: str  # The disturbance.
+    points: int  # Number of points.
+    trials: tuple[Trial, ...] = field(default=())  # Results for the points that were tried.
     may_lose: bool = False
-    """Whether the disk lied about a sync, so that steps may be lost if this is reported."""
+    """Whether the disk faked a sync, so that steps may be lost if this is reported."""
 
     @property
     def reached(self) -> list[Trial]:
-        """Return the trials in which the run was disturbed indeed."""
+        """Return the trials in which the disturbance took effect."""
         return [trial for trial in self.trials if trial.reached]
 
     @property
@@ -52,7 +52,7 @@ class Sweep:
 
 
 class Bench:
-    """A project prepared for experiments, and the undisturbed run that they are compared with."""
+    """A project prepared for experiments, with settings for the trials."""
 
     def __init__(self, folder: Path, original: Experiment, *, workers: int, sample: int | None, seed: int) -> None:
         self.folder = folder
@@ -62,15 +62,15 @@ class Bench:
         self._seed = seed
 
     def experiment(self, name: str) -> Experiment:
-        """Return a fresh experiment."""
+        """Return a fresh copy of the original experiment."""
         return experiment.copied(self.original, self.folder / name)
 
     def drop(self, experiment: Experiment) -> None:
-        """Remove an experiment that is judged."""
+        """Remove an experiment that was judged."""
         shutil.rmtree(experiment.place, ignore_errors=True)
 
     def sampled(self, points: Sequence[Point], kind: Callable[[Point], str]) -> list[Point]:
-        """Choose points: all, or so many, of as many kinds as possible; the same seed chooses the same."""
+        """Choose points: all, or a sample of as many kinds as possible; the same seed chooses the same points."""
         if self._sample is None or len(points) <= self._sample:
             return list(points)
         ranked = sorted(points, key=lambda point: hashlib.sha256(f"{self._seed} {point}".encode()).digest())
@@ -81,16 +81,16 @@ class Bench:
         return rounds[: self._sample]
 
     def side_by_side(self, points: Sequence[Point], work: Callable[[int, Point], Trial]) -> tuple[Trial, ...]:
-        """Try points, so many at a time."""
+        """Try points, several at the same time."""
         with ThreadPoolExecutor(self._workers) as threads:
             return tuple(threads.map(work, range(len(points)), points))
 
 
 def undisturbed(bench: Bench) -> tuple[trials.Seen, list[tracing.WritePoint]]:
-    """Live the run once, undisturbed; return what it left and the writes that it made.
+    """Run the workload once, undisturbed; return what it left, and its writes.
 
     Raises:
-        errors.ControlRoomError: `undisturbed_failed`, the run does not come to its end even so.
+        errors.ControlRoomError: `undisturbed_failed`, the run does not end even without a disturbance.
     """
     experiment = bench.experiment("undisturbed")
     output = experiment.place / "trace"
@@ -103,7 +103,7 @@ def undisturbed(bench: Bench) -> tuple[trials.Seen, list[tracing.WritePoint]]:
 
 
 def by_calls(bench: Bench, name: str, how: str, found: Sequence[tracing.WritePoint], expected: trials.Seen) -> Sweep:
-    """Disturb the run once at each call that writes, restart it where it died, and judge the result."""
+    """Disturb the run once at each writing call, restart it if it died, and judge the result."""
     chosen = bench.sampled(found, lambda point: point.kind)
 
     def work(number: int, point: tracing.WritePoint) -> Trial:
@@ -135,8 +135,8 @@ def reopened(experiment: Experiment, point: str, cut: trials.Seen, expected: tri
     """Run a disturbed experiment once more, undisturbed, and judge the result.
 
     Args:
-        cut: What was seen when the disturbed process had ended.
-        died: Whether it ended before the run did.
+        cut: State at the end of the disturbed process.
+        died: Whether the process ended before the run did.
     """
     first = None if died else trials.judge(point, expected, cut, cut, restarted=False)
     experiment.outcome.unlink(missing_ok=True)
@@ -147,7 +147,7 @@ def reopened(experiment: Experiment, point: str, cut: trials.Seen, expected: tri
     second = trials.judge(point, expected, cut, after, restarted=died, why=why)
     if code != 0:
         second = _with_log(experiment, second)
-    # A process that survived must have shown the same end before its folder was read anew.
+    # A process that survived must have shown the same result before its folder was read anew.
     return first if first is not None and not first.same else second
 
 
@@ -157,7 +157,7 @@ def _with_log(experiment: Experiment, trial: Trial) -> Trial:
 
 
 def by_probes(bench: Bench, name: str, expected: trials.Seen) -> Sweep:
-    """Kill the run once at each passing of a probe of the storage, where nothing can be traced."""
+    """Kill the run once at each passed probe of the storage, if system calls cannot be traced."""
     experiment = bench.experiment("passings")
     fork_server.live(experiment)
     story = (experiment.place / fork_server.PASSINGS).read_text(encoding="utf-8").split()

@@ -1,7 +1,7 @@
-"""Readings: files that cannot be read for a while, in the life of a run and in the one after a crash.
+"""Sweeps over reads: files that cannot be read for a while, in a new run and after a crash.
 
 While a file cannot be read, list and detail must agree, no order may call the run damaged or unknown, and a repair
-changes nothing; once it can be read, the run ends as the undisturbed one.
+must change no file; once the file can be read, the run must end like the undisturbed one.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _SHARE = 0.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """Where a life begins whose reads are refused."""
+    """The state in which a process with refused reads begins."""
 
-    experiment: Experiment  # The experiment, always in the same place: runs keep the path of their workspace.
-    kept: Path  # What its folder held at the beginning.
-    machine: Machine | None  # The machine that lost its power; None: nothing was done yet.
-    looks: tuple[Operation, ...] = ()  # What an undisturbed life reads from here on.
+    experiment: Experiment  # The experiment, always in the same folder: runs store the path of their workspace.
+    kept: Path  # Copy of its folder at the beginning.
+    machine: Machine | None  # The machine that lost its power; None for a new run.
+    looks: tuple[Operation, ...] = ()  # The reads of an undisturbed process from this state.
 
     def restored(self) -> Experiment:
-        """Return the experiment as it was at the beginning."""
+        """Return the experiment in its state at the beginning."""
         shutil.rmtree(self.experiment.place, ignore_errors=True)
         shutil.copytree(self.kept, self.experiment.place, symlinks=True)
         return self.experiment
@@ -65,10 +65,10 @@ class _Point:
 
 
 def started_listeners(bench: Bench, story: Sequence[Operation]) -> tuple[Beginning, Beginning]:
-    """Return the beginning of the run, and that of the service after its power was lost in the midst of it.
+    """Return the beginning of a new run, and that of a service whose power was lost during the run.
 
     Args:
-        story: What the undisturbed run wrote.
+        story: Operations of the undisturbed run.
     """
     experiment = bench.experiment("cut-off-to-read")
     machine = Machine(experiment, Trouble.POWER_LOSS, story[int(len(story) * _SHARE)])
@@ -78,7 +78,7 @@ def started_listeners(bench: Bench, story: Sequence[Operation]) -> tuple[Beginni
 
 
 def by_reads(bench: Bench, trouble: Trouble, begun: Sequence[Beginning], expected: trials.Seen) -> Sweep:
-    """Refuse reads from each point on at which something is read, look at what shows meanwhile, and let the run end."""
+    """Refuse reads from each read on, inspect the shown state meanwhile, and let the run end."""
     found = [_Point(beginning, operation) for beginning in begun for operation in beginning.looks]
     chosen = bench.sampled(found, lambda point: point.kind)
     return Sweep(
@@ -92,11 +92,11 @@ class Watched(Machine):
     def __init__(self, experiment: Experiment, trouble: Trouble | None, at: Operation, left: Machine | None) -> None:
         super().__init__(experiment, trouble, at, left)
         self.differences: list[str] = []
-        """Where list, detail, report and orders disagreed, or called the run what it is not."""
+        """Places where list, detail, report and orders disagreed, or misjudged the run."""
         self.shown = False
-        """Whether a run was shown as unreadable, or an error reported that something cannot be read."""
+        """Whether a run was shown as unreadable, or an error reported an unreadable file."""
         self.rested = 0
-        """Number of reads when all work had ended; later reads belong to the judgement."""
+        """Number of reads when all work had ended; later reads belong to the inspection."""
         self._refused = asyncio.Event()
 
     @property
@@ -139,14 +139,14 @@ class Watched(Machine):
         run_id = row["run_id"]
         detail, after, listed, shown = await self._both(application, row)
         if shown not in listed:
-            # A row is written before its detail is made anew; what contradicts it for longer counts.
+            # A row is written before its detail is renewed; only a lasting contradiction counts.
             await _turns()
             detail, after, listed, shown = await self._both(application, after)
         if shown not in listed:
             self.differences.append(f"listed as {listed}, shown as {shown}")
         await self._judge("verify", application.store.maintenance.verify(run_id))
         if states.RunState.FAILED.value not in (detail["status"], after["status"]):
-            # One that has failed would be sent on by it.
+            # A resume would continue a failed run.
             await self._judge("resume", application.runs.resume(run_id, requests.ResumeRequest()))
         await self._judge("repair", application.store.maintenance.repair(run_id))
         await self._judge("steps", application.runs.steps(run_id))
@@ -154,10 +154,10 @@ class Watched(Machine):
     async def _both(
         self, application: bootstrap.Application, row: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any], list[_Facts], _Facts]:
-        """Return the detail of a run, its row then, and what both say."""
+        """Return the detail of a run, its later row, and the facts of rows and detail."""
         run_id = row["run_id"]
         detail = json.loads((await application.runs.reader.ready(run_id)).body)
-        # Progress between two looks is not a difference.
+        # Progress between two reads is not a difference.
         after = next((later for later in await _rows(application) if later["run_id"] == run_id), row)
         self.shown = self.shown or detail["unreadable"] is not None
         shown = _facts(detail["status"], detail["unreadable"], (detail["error"] or {}).get("code"))
@@ -186,7 +186,7 @@ class Watched(Machine):
             shown = [row["run_id"] for row in await _rows(application)]
             for run_id in {*shown, *(run.run_id for run in await application.store.list_unfinished())}:
                 await application.store.until_readable(run_id)
-            # A run that its journal shows as ended is completed when its folder is next opened.
+            # A run that has ended according to its journal is completed when its folder is opened next.
             while any(map(application.store.lags, shown)):  # noqa: ASYNC110 - the store does not announce it
                 await asyncio.sleep(_PAUSE_SECONDS)
 

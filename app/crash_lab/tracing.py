@@ -1,4 +1,4 @@
-"""Tracing: which writes a process makes in its data directory, and how one of them is disturbed (strace)."""
+"""Tracing: record the writes of a process to its data directory, and disturb one of them (strace)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALLS = (
     "write", "pwrite64", "writev", "pwritev", "fsync", "fdatasync", "syncfs", "ftruncate", "rename", "renameat",
     "renameat2", "mkdir", "mkdirat", "unlink", "unlinkat", "rmdir", "link", "linkat",
 )  # fmt: skip
-"""System calls that change a disk's content, or make it durable."""
+"""System calls that change the content of a disk, or make it durable."""
 
 _LINE = re.compile(r"(\d+) +(\w+)\((.*)")
 _PLACE = re.compile(r'<(/[^<>]*)>|"(/[^"]*)"')
@@ -28,30 +28,30 @@ _PID = "{pid}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePoint:
-    """One call of a process that writes."""
+    """One writing call of a process."""
 
     call: str  # System call.
     path: str
-    """File or folder that it concerns, below the data directory; the old name of a rename. `{pid}` is the process."""
-    nth: int  # Which of its kind, from 1.
+    """File or folder of the call, below the data directory; the old name for a rename. `{pid}` is the process."""
+    nth: int  # Its number among calls of its kind, from 1.
 
     def __str__(self) -> str:
         return f"{self.call} {self.path} {self.nth}"
 
     @property
     def kind(self) -> str:
-        """Return what it has in common with others: call and file name."""
+        """Return the common part of similar calls: call and file name."""
         return f"{self.call} {self.path.rpartition('/')[2]}"
 
 
 def available() -> bool:
-    """Return whether there is a tracer."""
+    """Return whether the tracer is installed."""
     return shutil.which("strace") is not None
 
 
 @contextlib.contextmanager
 def traced(pid: int, output: Path) -> Iterator[None]:
-    """Write down every call of a process that writes."""
+    """Record every writing call of a process."""
     with _attached(pid, "-y", "-s", "0", "-e", f"trace={_names(CALLS)}", "-o", str(output)):
         yield
 
@@ -70,12 +70,12 @@ def faulted(pid: int, data_directory: Path, point: WritePoint, how: str, output:
 
 
 def was_disturbed(output: Path) -> bool:
-    """Return whether the call was ever made."""
+    """Return whether the disturbed call was reached."""
     return output.exists() and _INJECTED in output.read_text(encoding="utf-8", errors="replace")
 
 
 def points(output: Path, data_directory: Path) -> list[WritePoint]:
-    """Return the calls that changed a data directory, each once, in the order in which they were made."""
+    """Return the calls that changed a data directory, each once, in their order."""
     seen: Counter[tuple[str, str, str]] = Counter()
     found: dict[WritePoint, None] = {}
     lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -89,7 +89,7 @@ def points(output: Path, data_directory: Path) -> list[WritePoint]:
         for place in dict.fromkeys(places):
             seen[thread, call, place] += 1
         if places and _REFUSED not in line:
-            # The tracer counts thread by thread.
+            # The tracer counts calls separately for each thread.
             path = re.sub(rf"\.{pid}$", f".{_PID}", places[0])
             found[WritePoint(call=call, path=path, nth=seen[thread, call, places[0]])] = None
     return list(found)

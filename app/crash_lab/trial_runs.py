@@ -1,7 +1,7 @@
-"""Lives: one passage of a process through an experiment, from its start to the end of the run or of itself.
+"""Trial runs: one process of an experiment, from its start to the end of the run or of itself.
 
-A life is the service without its HTTP interface, which writes nothing: the same composition root, the same lock, the
-same recovery.
+The process is the service without its HTTP interface, which writes no files: the same composition root, the same
+lock, the same recovery.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from app.storage.index.sql import index
 from app.storage.runs import run_folders
 
 RUN_IDS = tuple(f"20260210T143000Z-crash{number}" for number in range(1, 10))
-"""The first runs of every experiment, so that their files have the same names in each."""
+"""Ids of the first runs of every experiment, so that their files have the same names in each."""
 
 _ADDRESS = "http://laboratory.invalid"
-_HASTE = 20  # How much faster than the clock a life waits, e.g. for room on a disk.
+_HASTE = 20  # Factor by which waits are shorter than by the clock, e.g. waits for disk space.
 _RETRY_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What differs between the processes that an experiment is lived in."""
+    """The parts of a process that differ between experiments."""
 
     probes: probes.Probes = field(default_factory=probes.NoProbes)  # Named points.
     make_store: Callable[..., bootstrap.Store] | None = None
-    """Makes the run store; None: run folders, written by one thread of each kind."""
+    """Creates the run store; None: run folders, with one writing thread for each kind of file."""
     is_taken: Callable[[str], bool] | None = None  # Returns whether a run exists; None: its folder decides.
     watch: Callable[[ports.Performer], ports.Performer] | None = None
-    """Puts something around each performer, and around what notes its tries."""
+    """Wraps each performer, outside of the wrapper that logs its tries."""
     beside: Callable[[bootstrap.Application], AbstractAsyncContextManager[None]] | None = None
-    """Watches what shows of the runs while they live."""
+    """Context that watches the shown state while the runs execute."""
     on_rest: Callable[[bootstrap.Application], Awaitable[None]] | None = None
-    """Does something about the runs once all rests, before the portrait is taken."""
+    """Called when all runs rest, before the outcome is taken."""
 
 
 async def live(experiment: Experiment, surroundings: Surroundings = Surroundings()) -> None:
-    """Ask for something, or find it, follow it to its rest, and note how it stands then."""
+    """Request the workload, or find it, follow it to its rest, and note its outcome."""
     notes = experiment_log.ExperimentLog(experiment.experiment_log)
     platform = _platform(experiment, surroundings, notes)
     async with bootstrap.build(experiment.settings, bootstrap.OpenMode(address=_ADDRESS), platform) as application:
@@ -66,19 +66,19 @@ class HastyClock(clock.SystemClock):
     """The machine's clock, with shorter waits."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for a part of the duration."""
+        """Wait for a fraction of the duration."""
         await super().sleep(seconds / _HASTE)
 
 
 class FirstRunsKnown(clock.RandomIds):
-    """Identifiers at random, but for the first runs of a data directory."""
+    """Random identifiers, except for the first runs of a data directory."""
 
     def __init__(self, is_taken: Callable[[str], bool]) -> None:
         super().__init__()
         self._is_taken = is_taken
 
     def run_id(self, at: datetime) -> str:
-        """Return the first known id that no run has yet, then random ones."""
+        """Return the first known id that no run has; after these, random ids."""
         return next((name for name in RUN_IDS if not self._is_taken(name)), None) or super().run_id(at)
 
 
@@ -96,7 +96,7 @@ def _platform(
 
 
 def _is_there(folder: Path, name: str) -> bool:
-    # What was begun and could not be taken back has its name until the next start, too.
+    # A folder that was begun and could not be removed occupies its name until the next start, too.
     return (folder / name).exists() or (folder / f".new-{name}").exists()
 
 
@@ -107,7 +107,7 @@ def _as_it_is(performer: ports.Performer) -> ports.Performer:
 def _in_folders(
     kept: data_directory.DataDirectory, url: str, platform: bootstrap.Platform, adopt: run_folders.Adopt
 ) -> bootstrap.Store:
-    # A tracer counts calls thread by thread, so that each file must have one thread that writes it.
+    # The tracer counts calls separately for each thread, so only one thread may write to each file.
     return folder_store.FolderStore(
         kept,
         index.SqlIndex(url),

@@ -17,20 +17,20 @@ _CORRUPT = "journal_corrupt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One disturbance and what came of it."""
+    """One disturbance and its result."""
 
-    point: str  # Where the run was disturbed.
-    reached: bool = True  # Whether it came to that point at all; nothing else counts where it did not.
-    same: bool = False  # Whether it ended as the undisturbed run.
+    point: str  # Point of the disturbance.
+    reached: bool = True  # Whether the run reached that point; if not, the other fields have no meaning.
+    same: bool = False  # Whether it ended like the undisturbed run.
     restarted: bool = False  # Whether the process had to be started again.
-    lost: tuple[str, ...] = ()  # Steps, and answers to requests, that were durable and are not any more.
+    lost: tuple[str, ...] = ()  # Steps and accepted requests that were durable and are lost.
     twice: tuple[str, ...] = ()
-    """Steps that were executed again although their record was durable, or oftener than one cut in flight explains."""
+    """Steps that were executed again although their record was durable, or more often than interruptions explain."""
     told: bool = False
-    """Whether it was reported: by an event, an error or a further attempt of the run, or an error in the log."""
+    """Whether the disturbance was reported: by an event, an error or a further attempt, or an error in the log."""
     hidden: str = ""  # Damage that was not reported.
-    note: str = ""  # The first difference from the undisturbed run, or why a life did not come to its end.
-    log: str = ""  # The end of what its processes logged, where the last of them did not come to its end.
+    note: str = ""  # The first difference from the undisturbed run, or why a process did not end.
+    log: str = ""  # The end of the log of its processes, if the last one did not end.
 
     def to_json(self) -> dict[str, Any]:
         """Return the trial as plain JSON."""
@@ -39,12 +39,12 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What can be seen of an experiment from outside at one moment."""
+    """The state of an experiment at one moment, as seen from outside."""
 
-    told: experiment_log.Told  # Its diary.
-    recorded: frozenset[experiment_log.Try]  # Every try whose line in a journal is whole.
-    final: frozenset[tuple[str, str]]  # Run and key of each step that has its final line.
-    outcome: outcomes.Outcome | None  # How the run stood at the end of the last life that came to its end.
+    told: experiment_log.Told  # Its experiment log.
+    recorded: frozenset[experiment_log.Try]  # Every try with a complete line in a journal.
+    final: frozenset[tuple[str, str]]  # Run and key of each step with a final line.
+    outcome: outcomes.Outcome | None  # Outcome of the run in the last process that ended.
     workspace: dict[str, str]  # Hash of each file in the workspace.
 
 
@@ -52,7 +52,7 @@ def look(experiment: Experiment, journals: dict[str, bytes] | None = None) -> Se
     """Inspect an experiment that is not running.
 
     Args:
-        journals: Content of each run's journal where they do not lie in the data directory.
+        journals: Content of each run's journal if it is not in the data directory.
     """
     found = _in_folders(experiment.data_directory) if journals is None else journals
     lines = [(run_id, line) for run_id, content in found.items() for line in _whole(content)]
@@ -77,13 +77,13 @@ def judge(
     why: str = "",
     logged: bool = False,
 ) -> Trial:
-    """Compare what a disturbed run left with what the undisturbed one did.
+    """Compare what a disturbed run left with what the undisturbed one left.
 
     Args:
-        cut: What was seen when the disturbed process had ended.
-        earlier: What was seen when a process before that one had ended; None: there was none.
-        after: What was seen at the very end.
-        why: Why the last life did not come to its end.
+        cut: State at the end of the disturbed process.
+        earlier: State at the end of an earlier disturbed process; None: there was none.
+        after: State at the very end.
+        why: Why the last process did not end.
         logged: Whether the service logged an error that names the run.
     """
     note = why or _difference(undisturbed, after)
@@ -136,7 +136,7 @@ def _twice(undisturbed: Seen, cuts: Sequence[Seen], after: Seen) -> tuple[str, .
 
 
 def _oftener(undisturbed: Seen, moments: Sequence[Seen]) -> Iterator[str]:
-    # Each end of a process explains one more execution of what was in flight then.
+    # Each end of a process explains one more execution of the tries that were under way.
     allowed = Counter(key for _, key, _ in undisturbed.told.executed)
     for seen in moments:
         counted = Counter(key for _, key, _ in seen.told.executed)

@@ -1,6 +1,6 @@
 """Unattended work: a webhook, a file and a schedule start a recipe, under a budget, and each end is announced.
 
-What each life asks of the service is what people, senders and programs outside would: again until it is answered.
+Each process repeats the requests of people, senders and programs until the service has answered them.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ from app.services import requests
 from app.services.notifications import requests as notification_requests
 from app.services.triggers import requests as trigger_requests
 
-NAME = "unattended"  # What a report calls it.
+NAME = "unattended"  # Name in reports.
 KINDS: tuple[triggers.Kind, ...] = ("webhook", "files", "schedule")
-"""Triggers in the order in which each starts its run; one after the other, so that files have the same names."""
+"""Triggers in the order of their runs; one after the other, so that files have the same names."""
 
 _KEY = "crashtest"
 _DELIVERY = {"webhook-id": "msg_crashtest"}
 _FILE = "crashtest-drop.txt"
 _MESSAGES = "messages.jsonl"
-# One write for each message: a kill must not leave half of one.
+# One write per message: a kill must not leave half a message.
 _TELL = ("/bin/sh", "-c", f'm=$(cat); printf "%s\\n" "$m" >> ../{_MESSAGES}')
 _SOON = timedelta(seconds=0.3)
 _SETTLE_SECONDS = 0.5
 _CALLS = 1_000
 
 Tried = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
-"""Asks again as long as there is no room."""
+"""Repeats a request as long as the disk has no space."""
 RunRests = Callable[[bootstrap.Application, str], Awaitable[bool]]  # Waits until a run rests.
-Pause = Callable[[], Awaitable[None]]  # Waits for a moment.
+Pause = Callable[[], Awaitable[None]]  # Waits for a short time.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unattended:
-    """A recipe that is started by triggers."""
+    """A recipe that triggers start."""
 
     request: requests.StartRequest  # The recipe and its arguments.
-    place: Path = Path()  # Folder of the experiment, with what the outside has noted.
+    place: Path = Path()  # Folder of the experiment, with the notes about answers.
 
     def noted(self, name: str) -> str | None:
-        """Return what the outside has noted under a name; None: nothing."""
+        """Return the note with a name; None if there is none."""
         file = self.place / f"{name}.note"
         return file.read_text(encoding="utf-8") if file.exists() else None
 
     def note(self, name: str, text: str) -> None:
-        """Note what was answered."""
+        """Note an answer."""
         (self.place / f"{name}.note").write_text(text, encoding="utf-8")
 
     def messages(self) -> dict[str, Counter[tuple[str, str]]]:
@@ -70,7 +70,7 @@ class Unattended:
 async def rest(
     application: bootstrap.Application, asked: Unattended, tried: Tried, run_rests: RunRests, pause: Pause
 ) -> None:
-    """Bring about one occurrence of each kind, and wait until its run rests and its end has been announced."""
+    """Cause one occurrence of each kind, and wait until its run rests and its end has been announced."""
     await tried(lambda: _budget(application, asked))
     await tried(lambda: _endpoint(application, asked))
     for kind in KINDS:
@@ -85,7 +85,7 @@ async def rest(
 
 
 async def outcome(application: bootstrap.Application, asked: Unattended) -> outcomes.Outcome:
-    """Return the state of the three runs, and what triggers, messages and the budget say of them."""
+    """Return the outcome of the three runs, and the state of triggers, messages and the budget."""
     shown, run_ids = {}, []
     for trigger in await _known(application):
         results = [each.result for each in trigger.history[::-1] if each.result != "repeated"]
@@ -94,7 +94,7 @@ async def outcome(application: bootstrap.Application, asked: Unattended) -> outc
     runs = [await outcomes.of_run(application, run_id) for _, run_id in sorted(run_ids) if run_id]
     return outcomes.together(runs) | {
         "triggers": dict(sorted(shown.items())),
-        # A message may arrive repeatedly, but under one id.
+        # A message may arrive repeatedly, but with one id.
         "messages": [dict(Counter(kind for kind, _ in ids)) for _, ids in sorted(asked.messages().items())],
         "budget": await _counted(application, asked),
     }
@@ -132,7 +132,7 @@ async def _trigger(application: bootstrap.Application, asked: Unattended, kind: 
     asked.note(kind, "made")
     file = asked.place / "project" / _FILE
     if kind == "files" and not file.exists():
-        # Moved there whole: a file that was cut off, and is written again, would be another one.
+        # Moved into the folder when complete: a file that was cut off and written again would be another file.
         fresh = asked.place / _FILE
         fresh.write_text("Rain.", encoding="utf-8")
         fresh.rename(file)
@@ -171,7 +171,7 @@ def _refuse_lost(asked: Unattended, name: str, is_there: bool) -> None:
 
 
 async def _counted(application: bootstrap.Application, asked: Unattended) -> str:
-    """Compare the calls of the budget with those that began, and with those that were made."""
+    """Compare the calls that the budget counts with those that began, and with those that were made."""
     (budget,) = await application.budgets.list()
     begun: set[experiment_log.Try] = set()
     for run_id in asked.messages():

@@ -1,5 +1,5 @@
-"""Work: what an experiment asks for, a run, a conference, a session plan or unattended runs, how it is brought to its
-rest, and what shows.
+"""Workload: request a run, a conference, a session plan or unattended runs, bring it to rest, and return its
+outcome.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from app.domain import plans, states
 from app.services import conferences, requests
 from app.services.plans import requests as plan_requests
 
-KEY = "crashtest"  # Idempotency key of everything that the laboratory asks for, and session of its runs.
+KEY = "crashtest"  # Idempotency key of all requests of the laboratory, and session of its runs.
 Asked: TypeAlias = requests.StartRequest | conferences.NewConference | plan_requests.NewPlan | unattended.Unattended
 """The request."""
-Pause = Callable[[], Awaitable[None]]  # Waits until a disk may have room again.
+Pause = Callable[[], Awaitable[None]]  # Waits until a disk may have space again.
 
 _WAIT_SECONDS = 10.0
 _TRIES = 40
 _PASSING = ("revision", "attempt", "run_id", "chief_run_id", "earlier_runs")
-"""What a plan says of tries; runs are compared as such, whatever their names."""
+"""Fields of a plan that depend on tries; runs are compared separately, whatever their ids."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """What came of asking."""
+    """The result of a request."""
 
-    name: str  # The run, or the plan.
-    existed: bool  # Whether an earlier life had asked for it.
+    name: str  # The run or the plan.
+    existed: bool  # Whether an earlier process had requested it.
 
 
 def owned(asked: Asked) -> Asked:
-    """Return the same as every life asks for it: under one key, in one session, for the service."""
+    """Return the request in the form that every process uses: with one key, in one session, for the service."""
     if isinstance(asked, unattended.Unattended):
         return asked
     if isinstance(asked, plan_requests.NewPlan):
@@ -50,12 +50,12 @@ def owned(asked: Asked) -> Asked:
 
 
 def placed(asked: Asked, place: Path) -> Asked:
-    """Return the same as it is asked for in an experiment's own folder."""
+    """Return the request for an experiment's own folder."""
     return dataclasses.replace(asked, place=place) if isinstance(asked, unattended.Unattended) else asked
 
 
 def title(asked: Asked) -> str:
-    """Return what a report calls it."""
+    """Return its name in reports."""
     match asked:
         case plan_requests.NewPlan():
             return "plan"
@@ -67,7 +67,7 @@ def title(asked: Asked) -> str:
 
 
 async def begin(application: bootstrap.Application, asked: Asked, pause: Pause) -> Begun:
-    """Ask for it, or find it; again and again as long as there is no room."""
+    """Request it, or find it; repeat the request as long as the disk has no space."""
     match asked:
         case plan_requests.NewPlan():
             created = await _tried(lambda: application.plans.create(asked), pause)
@@ -76,14 +76,14 @@ async def begin(application: bootstrap.Application, asked: Asked, pause: Pause) 
             held = await _tried(lambda: application.conferences.start(asked), pause)
             return Begun(name=held.run_id, existed=held.existed)
         case unattended.Unattended():
-            # Nothing is asked for that would have one name.
+            # An unattended workload has several requests, and so no run or plan that would name it.
             return Begun(name=unattended.NAME, existed=True)
     started = await _tried(lambda: application.runs.start(asked), pause)
     return Begun(name=started.run_id, existed=started.existed)
 
 
 async def rest(application: bootstrap.Application, asked: Asked, name: str, pause: Pause) -> None:
-    """Wait until it has come to its end, or waits for a person; a plan is approved and started on the way."""
+    """Wait until it has ended, or waits for a person; approve and start a plan on the way."""
     if isinstance(asked, plan_requests.NewPlan):
         await _plan_rests(application, name, pause)
     elif isinstance(asked, unattended.Unattended):
@@ -105,14 +105,14 @@ async def run_rests(application: bootstrap.Application, run_id: str) -> bool:
 
 
 async def outcome(application: bootstrap.Application, asked: Asked, name: str) -> outcomes.Outcome:
-    """Return its state as the service shows it."""
+    """Return its outcome, as the service shows it."""
     if isinstance(asked, unattended.Unattended):
         return await unattended.outcome(application, asked)
     if not isinstance(asked, plan_requests.NewPlan):
         return await outcomes.of_run(application, name)
     plan = await application.plans.show(name)
     for run_id in _runs_of(plan):
-        # A plan has the result of a run in the moment before the run is shown as ended.
+        # A plan may have the result of a run just before the run is shown as ended.
         await run_rests(application, run_id)
     runs = [await outcomes.of_run(application, run_id) for run_id in _runs_of(plan)]
     return outcomes.together(runs, _failures(plan)) | {"plan": _lasting(plan.to_json())}
@@ -120,7 +120,7 @@ async def outcome(application: bootstrap.Application, asked: Asked, name: str) -
 
 async def _plan_rests(application: bootstrap.Application, session_id: str, pause: Pause) -> None:
     while True:
-        # A plan that cannot be read now is asked for again.
+        # A plan that cannot be read now is read again.
         plan = await _tried(lambda: application.plans.rested(session_id), pause)
         running = [task.run_id for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id]
         running += [plan.chief_run_id] if plan.awaits_chief and plan.chief_run_id else []
@@ -128,7 +128,7 @@ async def _plan_rests(application: bootstrap.Application, session_id: str, pause
             ended = [await run_rests(application, run_id) for run_id in running]
             if not any(ended):
                 return
-            # The plan hears of it by itself.
+            # The plan detects the end of its runs by itself.
             await _tried(partial(application.plans.wait, session_id, _WAIT_SECONDS, plan.revision), pause)
         elif plan.status is plans.PlanState.DRAFT and plan.tasks:
             await _ordered(lambda: application.plans.approve(session_id), pause)
@@ -155,7 +155,7 @@ def _failures(plan: plans.Plan) -> set[str]:
 
 
 async def _ordered(order: Callable[[], Awaitable[object]], pause: Pause) -> None:
-    # An order that only the journal had when the process died is carried out while the plan is looked at.
+    # An order that only the journal had when the process died is carried out while the plan is inspected.
     with contextlib.suppress(errors.WrongState):
         await _tried(order, pause)
 

@@ -1,1 +1,1 @@
-"""Recipe languages: each a folder that can be read alone."""
+"""Recipe languages, each in a folder that can be read independently."""

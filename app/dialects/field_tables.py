@@ -1,4 +1,4 @@
-"""Field tables: the fields of a recipe language, one table for each kind of object, and the schemas made from them."""
+"""Field tables: define the fields of a recipe language by kind of object, and make its schemas from them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from app.domain import frozen_agents, plain
 
 Rule: TypeAlias = plain.Object  # JSON Schema of a value.
 Schema: TypeAlias = dict[str, plain.Json]  # JSON Schema of an object.
-FIRST = "1.1"  # Version with which the languages that have versions begin.
+FIRST = "1.1"  # First version of the languages that have versions.
 MOST_SECONDS = 7 * 24 * 60 * 60  # Longest time that a recipe can ask for.
 ENV_NAME = r"^[^=\s]{1,256}$"  # Form of the names of environment variables.
-NO: Schema = {"type": "boolean", "default": False}  # A switch that is off.
+NO: Schema = {"type": "boolean", "default": False}  # A switch that is off by default.
 WORD: Schema = {"type": "string", "minLength": 1, "maxLength": 200}  # A short text.
 ENV: Schema = {"type": "object", "propertyNames": {"pattern": ENV_NAME}, "additionalProperties": {"type": "string"}}
 """Variables of an environment."""
@@ -34,12 +34,12 @@ class Field:
 
     name: str  # Its name.
     rule: Rule  # JSON Schema of its value.
-    meaning: str  # What it says, in a sentence.
+    meaning: str  # Its meaning, in a sentence.
     required: bool = False  # Whether it is required in every version that has it.
-    required_in: tuple[str, ...] = ()  # Versions in which alone it is required.
+    required_in: tuple[str, ...] = ()  # The only versions that require it.
     since: str = FIRST  # Version that introduced it.
-    below: str | None = None  # Kind of the object, or objects, that it holds.
-    path: Literal["file", "folder", "glob"] | None = None  # What its text names in the workspace.
+    below: str | None = None  # Kind of the object, or objects, in it.
+    path: Literal["file", "folder", "glob"] | None = None  # Kind of path in its text.
     filled: bool = False  # Whether variables are substituted in it.
 
     def known_in(self, version: str) -> bool:
@@ -60,17 +60,17 @@ def field(name: str, rule: Rule, meaning: str, **more: plain.Json) -> Field:
 
 
 def one(kind: str) -> Rule:
-    """Return the rule of a field that holds one object of a kind."""
+    """Return the rule of a field with one object of a kind."""
     return {"$ref": f"#/$defs/{kind}"}
 
 
 def several(kind: str) -> Rule:
-    """Return the rule of a field that holds a list of objects of a kind."""
+    """Return the rule of a field with a list of objects of a kind."""
     return {"type": "array", "items": one(kind), "minItems": 1, "maxItems": 1_000}
 
 
 def part(name: str, kind: str, meaning: str, **more: plain.Json) -> Field:
-    """Return a field that holds one object of a kind."""
+    """Return a field with one object of a kind."""
     return Field(name=name, rule=one(kind), meaning=meaning, below=kind, **more)
 
 

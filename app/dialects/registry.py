@@ -1,4 +1,4 @@
-"""All recipe languages by name."""
+"""The registry of recipe languages, by name."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ DIALECTS: Mapping[str, ports.Dialect] = registries.LazyRegistry(
         "orchestrate": _orchestrate,
     }
 )
-"""One line for each."""
+"""The dialects by name."""
 
 
 def likely(path: PurePath, source: str) -> str:
-    """Return the language a recipe's file is likely in: by its folder, else by the fewest flaws at its top level."""
+    """Return the likely language of a recipe's file: by its folder, otherwise by the fewest flaws at the top level."""
     if path.parent.name in DIALECTS:
         return path.parent.name
     fitting = [name for name, dialect in DIALECTS.items() if path.name.endswith(dialect.file_suffixes)]

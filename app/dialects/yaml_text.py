@@ -1,13 +1,13 @@
 """YAML texts from outside, read strictly: YAML 1.2, one document of plain JSON values, every fault with path and line.
 
-Only the syntax is a library's: what a scalar means, how deep, how much and how often is decided here, so that no tag,
+A library parses only the syntax. This module decides on the values of scalars and on all limits, so that no tag,
 alias or number can become anything but a JSON value of bounded size.
 """
 
 # Two languages are YAML, from untrusted files: aliases that expand to gigabytes, nesting that exhausts the stack, tags
 # that build objects, repeated keys. `on:` must be a word, as in YAML 1.2; PyYAML's values are those of 1.1.
 #
-# So only PyYAML's event stream is used, from its parser in C. What an event means is decided here, without recursion,
+# So only PyYAML's event stream is used, from its parser in C. This module interprets the events, without recursion,
 # by the core schema of 1.2. `ruamel.yaml` reads 1.2 itself, but in pure Python took a hundred times as long (49 ms
 # against 0.43 ms for 8 kB), which would hold the event loop. Price: new syntax of YAML 1.2 is not read; the core
 # install has a package with an extension, without which the parser in Python is used.
@@ -28,7 +28,7 @@ from app.domain import json_text, plain
 if TYPE_CHECKING:
     from yaml import events
 
-MAX_CHARACTERS = 256 * 1024  # Length of a text that is read: a second's work or two, since the parser is slow.
+MAX_CHARACTERS = 256 * 1024  # Longest text that is read: the slow parser takes a second or two for it.
 MAX_DEPTH = json_text.MAX_DEPTH  # Mappings and lists inside one another, aliases followed.
 MAX_WEIGHT = 1024 * 1024  # Size of the value with every alias written out: its characters, and a few for each value.
 
@@ -62,13 +62,13 @@ class _Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What a text holds."""
+    """The content of a text."""
 
     value: plain.Json  # The value, as plain JSON.
     root: _Node = field(repr=False)  # Positions of its parts in the text.
 
     def line_of(self, path: str) -> int:
-        """Return the line, from 1, of a JSON path; of the nearest part around it, where nothing stands there."""
+        """Return the line, from 1, of a JSON path, or of the nearest existing part around it."""
         node = self.root
         for piece in _PIECE.findall(path):
             if piece not in node.below:
@@ -77,12 +77,12 @@ class Document:
         return node.line
 
     def placed(self, flaws: Iterable[errors.Flaw]) -> list[errors.Flaw]:
-        """Return flaws of the value with the lines that they stand on."""
+        """Return flaws of the value with their lines."""
         return [dataclasses.replace(flaw, line=self.line_of(flaw.path)) for flaw in flaws]
 
 
 def read(source: str | bytes) -> Document:
-    """Return the document that a text holds.
+    """Return the document in a text.
 
     Raises:
         errors.InputRefused: with every flaw: `too_large`, `not_utf8`, `bad_character`, `syntax`, `several_documents`,
@@ -104,12 +104,12 @@ def read(source: str | bytes) -> Document:
 
 
 def valid(source: str, flaws: Callable[[plain.Json], Iterable[errors.Flaw]], what: str) -> plain.Json:
-    """Return the value that a text holds, if nothing is wrong with it; the rest is as for `sound`."""
+    """Return the value of a text without flaws; arguments and errors are those of `sound`."""
     return sound(source, flaws, what).value
 
 
 def sound(source: str, flaws: Callable[[plain.Json], Iterable[errors.Flaw]], what: str) -> Document:
-    """Return the document that a text holds, if nothing is wrong with it.
+    """Return the document of a text without flaws.
 
     Args:
         flaws: Returns the flaws of the value.
@@ -144,7 +144,7 @@ def _text(source: str | bytes) -> str:
 def _composed(composer: _Composer, text: str) -> _Node:
     import yaml
 
-    # The parser in C knows no surrogates in escapes, which JSON has; and its package may have been built without it.
+    # The parser in C does not accept JSON's surrogate escapes; and its package may have been built without it.
     fast = None if _HALVES.search(text) else getattr(yaml, "CSafeLoader", None)
     try:
         for event in yaml.parse(text, Loader=fast or yaml.SafeLoader):
@@ -154,13 +154,13 @@ def _composed(composer: _Composer, text: str) -> _Node:
         line = mark.line + 1 if mark is not None else 1
         raise _refused(*composer.flaws, _flaw("$", "syntax", _syntax_message(error, text, line), line)) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # A character reference beyond Unicode, say.
+        # For example, a character reference beyond Unicode.
         raise _refused(*composer.flaws, _flaw("$", "syntax", f"is not YAML: {error!s:.200}", composer.line)) from error
     return composer.root or _Node(value=None, line=1, weight=0)
 
 
 class _Composer:
-    """Build a value from parser events, without recursion, so that no depth overflows the stack."""
+    """Build a value from parser events, without recursion, so that nesting cannot overflow the stack."""
 
     def __init__(self) -> None:
         self.flaws: list[errors.Flaw] = []
@@ -252,7 +252,7 @@ class _Composer:
                 parent.keyed = self._name(node)
             case dict() as fields:
                 name, parent.keyed = str(parent.keyed), None
-                # Errors point at the line of the name, since a value may begin further down.
+                # Errors point to the line of the name, since the value may begin on a later line.
                 line = parent.below.pop("", node).line
                 fields[name] = node.value
                 parent.below[_written(name)] = dataclasses.replace(node, line=line)
@@ -298,7 +298,7 @@ class _Composer:
             self._tell("nul_character", "holds the character U+0000", line)
         if text.isascii():
             return text
-        # Two escapes that make one character together, as JSON writes them, become that character.
+        # Two escapes that form a surrogate pair, as JSON writes them, become one character.
         units = text.encode("utf-16-le", "surrogatepass")
         try:
             return units.decode("utf-16-le")
@@ -328,7 +328,7 @@ class _Composer:
         return _flaw(path if path is not None else self._path(), code, message, line)
 
     def _path(self) -> str:
-        """Return where the value that is read now will stand."""
+        """Return the path of the value that is read next."""
         if not self._open:
             return "$"
         parent = self._open[-1]

@@ -1,4 +1,4 @@
-"""All built-in drivers by name."""
+"""The registry of built-in drivers, by name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DRIVERS: Mapping[str, ports.Driver] = registries.LazyRegistry(
         "session_plan": _session_plan,
     }
 )
-"""Drivers of runs that no recipe file describes."""
+"""Drivers of runs without a recipe file."""
 
 RECIPE_IDS = frozenset({"conference", "decompose", "prompt", "review_task"})
-"""Ids of the recipes of these runs, without that of session plans, whose runs no list shows."""
+"""Ids of the recipes of these runs, without that of session plans, whose runs are not listed."""

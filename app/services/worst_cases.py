@@ -46,10 +46,10 @@ def of_run(
         reasons += [_no_price(agent) for agent, found in quotes if found.cost_usd is None]
         if not quotes:
             reasons.append(
-                "cost: the programs that the recipe runs report no prices; only a limit of calls bounds them"
+                "cost: its programs report no prices; only a limit of calls bounds them"
             )
     if tokens is None and not quotes:
-        reasons.append("tokens: the programs that the recipe runs report no tokens; only a limit of calls bounds them")
+        reasons.append("tokens: its programs report no tokens; only a limit of calls bounds them")
     elif tokens is None:
         reasons.append("tokens: the prompts of the steps have no limit; set tokens in limits")
     return WorstCase(

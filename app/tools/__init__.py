@@ -1,1 +1,1 @@
-"""Performers without a model: tools that read the workspace, commands, checks, and what moves or writes files."""
+"""Performers without a model: tools that read the workspace, commands, checks, and writes and moves of files."""

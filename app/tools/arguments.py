@@ -1,4 +1,4 @@
-"""Arguments of tools: how their schemas are written and how what a recipe gives is checked against them."""
+"""Arguments of tools: build their schemas, and check a recipe's values against them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def texts(description: str, *, max_items: int) -> Schema:
 
 
 def choice(description: str, *names: str, default: str | None = None) -> Schema:
-    """Return the schema of a name out of several."""
+    """Return the schema of a choice between several names."""
     return {"type": "string", "enum": list(names), "description": description} | _default(default)
 
 
@@ -64,7 +64,7 @@ def count(description: str, *, minimum: int, maximum: int, default: int | None =
 
 
 def flag(description: str) -> Schema:
-    """Return the schema of a switch that is off unless it is given."""
+    """Return the schema of a switch that is off by default."""
     return {"type": "boolean", "description": description, "default": False}
 
 
@@ -81,13 +81,13 @@ def complete(tool: str, args_schema: plain.Object, args: plain.Object) -> dict[s
         )
     rules = args_schema["properties"]
     defaults = {name: rule["default"] for name, rule in rules.items() if "default" in rule}
-    # JSON Schema takes 5.0 for an integer.
+    # JSON Schema accepts 5.0 as an integer.
     whole = {name: int(value) for name, value in params.items() if rules[name]["type"] == "integer"}
     return {**defaults, **params, **whole}
 
 
 def flaws(args_schema: plain.Object, args: plain.Json) -> list[errors.Flaw]:
-    """Return everything that is wrong with arguments, in the order of their paths."""
+    """Return all flaws of the arguments, in the order of their paths."""
     from jsonschema import Draft202012Validator
 
     found = (flaw for error in Draft202012Validator(args_schema).iter_errors(args) for flaw in _described(error))

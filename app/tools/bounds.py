@@ -1,4 +1,4 @@
-"""Keep what tools return small enough for journals, receipts and prompts."""
+"""Bounds: keep the results of tools small enough for journals, receipts and prompts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from app.domain import plain
 
 PAYLOAD_BYTES = 24_000
-"""Largest payload as compact JSON; written with blanks and line ends it still fits the 32 kB that a template takes."""
+"""Largest payload as compact JSON; written with indentation, it still fits the 32 kB that a template takes."""
 
 LIST_ENTRIES = 200  # Longest list in a payload.
 REPORT_CHARACTERS = 2_000  # Longest report, so that it fits the prompt of a small model.
@@ -16,13 +16,13 @@ SUMMARY_CHARACTERS = 200  # Longest summary.
 
 
 def clipped(text: str, limit: int = QUOTE_CHARACTERS) -> str:
-    """Return a text on one line, cut to a number of characters."""
+    """Return a text on one line, cut to a maximal length."""
     line = " ".join(text[: 8 * limit].split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
 def report(lines: Iterable[str]) -> str:
-    """Join the lines of a report as far as they fit, and say if some did not."""
+    """Join the lines of a report until the limit, and mark the end with `…` if lines are left out."""
     shown: list[str] = []
     room = REPORT_CHARACTERS - len("…")
     for line in lines:
@@ -36,7 +36,7 @@ def report(lines: Iterable[str]) -> str:
 def fitted(payload: dict[str, plain.Json], lists: Sequence[str]) -> dict[str, plain.Json]:
     """Return the payload with its named lists cut to fit, with their true lengths in `totals`.
 
-    The list that takes most room is halved until all fit, so a short list is never cut for the sake of a long one.
+    The longest list is halved until all fit, so a short list is not cut because of a long one.
     """
     totals = {name: len(payload[name]) for name in lists}
     fitting = {**payload, **{name: payload[name][:LIST_ENTRIES] for name in lists}}
@@ -53,10 +53,10 @@ def fitted(payload: dict[str, plain.Json], lists: Sequence[str]) -> dict[str, pl
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean, 0 of nothing."""
+    """Return the mean; 0 for an empty sequence."""
     return sum(values) / len(values) if values else 0.0
 
 
 def share(part: float, whole: float) -> float:
-    """Return a part as a fraction rounded to three places, 0 of nothing."""
+    """Return a part as a fraction rounded to three places; 0 if the whole is 0."""
     return round(part / whole, 3) if whole else 0.0

@@ -1,4 +1,4 @@
-"""Captures: what a command's output becomes in the state, and its validation (workflow-dsl)."""
+"""Captures: convert a command's output into fields of the state, and validate it (workflow-dsl)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from app.domain import json_schemas, json_text, operations, plain
 from app.processes import commands
 from app.tools.workspace import Workspace
 
-TEXT_BYTES = 8 * 1024  # Most of a text that the state keeps.
+TEXT_BYTES = 8 * 1024  # Most bytes of a text that the state keeps.
 MOST_LINES = 10_000  # Most lines that the state keeps.
-JSON_BYTES = 1024 * 1024  # Most that is parsed.
-INVALID_OUTPUT = 2  # Exit code of a step whose output is not what it must be.
+JSON_BYTES = 1024 * 1024  # Most bytes that are parsed.
+INVALID_OUTPUT = 2  # Exit code of a step whose output is invalid.
 
 _TAIL_LINES = 10
 _TAIL_CHARACTERS = 1000
 _MOST_LISTED = 20
 _MOST_CHECKS = 100_000
-# Their expressions would be matched in exponential time.
+# Their regular expressions could take exponential time.
 _UNSUPPORTED = ("patternProperties",)
 _NO_SECRETS = plain.Masker()
 
@@ -30,36 +30,36 @@ _NO_SECRETS = plain.Masker()
 class StandardOutput:
     """What a program wrote to its standard output."""
 
-    text: str  # Its beginning, as much as is held.
-    size_bytes: int  # How much it was.
-    complete: bool  # Whether the text is all of it.
-    is_utf8: bool = True  # Whether it was text throughout, so that nothing in it was replaced.
+    text: str  # Its beginning, as much as was kept.
+    size_bytes: int  # Its full size.
+    complete: bool  # Whether the text is the whole output.
+    is_utf8: bool = True  # Whether the output was valid UTF-8, so that no character was replaced.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a step says about its output."""
+    """A step's rules for its output."""
 
     mode: str = "text"  # `text`, `lines` or `json`.
     allow_parse_error: bool = False  # Whether output that is not JSON is kept as text.
-    schema: plain.Json = None  # JSON Schema that the JSON must fit; None without one.
+    schema: plain.Json = None  # JSON Schema for the JSON; None without one.
     require: Sequence[plain.Object] = ()  # Requirements of the JSON, in order.
-    masker: plain.Masker = _NO_SECRETS  # Masks the parsed JSON again: it may spell a secret otherwise.
+    masker: plain.Masker = _NO_SECRETS  # Masks the parsed JSON again: it may contain a secret in another spelling.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
-    """What an output became."""
+    """The result of a capture."""
 
     exit_code: int  # Exit code of the step.
     fields: plain.Object  # Fields of its result in the state.
     message: str | None = None  # Why the output is invalid; None if it is valid or the program failed.
     context: plain.Object = field(default_factory=dict)  # Error context.
-    keeps_log: bool = False  # Whether the logs must hold the whole output.
+    keeps_log: bool = False  # Whether the logs must contain the whole output.
 
 
 def captured(output: StandardOutput, exit_code: int, rules: Rules) -> Captured:
-    """Return what an output becomes. A program that failed keeps its own exit code, whatever it has written."""
+    """Return the captured form of an output. A program that failed keeps its own exit code, whatever it has written."""
     match rules.mode:
         case "lines":
             return _lines(output, exit_code)
@@ -92,7 +92,7 @@ def _beginning(output: StandardOutput) -> tuple[str, bool]:
 
 def _lines(output: StandardOutput, exit_code: int) -> Captured:
     lines = output.text.split("\n")
-    # Behind the last end of a line there is none; and a line that was cut off is none either.
+    # After the last newline no line begins; and a line that was cut off is left out.
     if lines[-1] == "" or not output.complete:
         lines.pop()
     cut = len(lines) > MOST_LINES or not output.complete
@@ -144,7 +144,7 @@ def _unreadable(output: StandardOutput, exit_code: int, rules: Rules, error: _Un
     return Captured(exit_code=INVALID_OUTPUT, fields=fields, message=str(error), context=diagnosis, keeps_log=True)
 
 
-# -- what the JSON must hold
+# -- requirements of the JSON
 
 
 def _breach(value: plain.Json, rules: Rules) -> tuple[str | None, plain.Object]:
@@ -241,10 +241,10 @@ def _same(found: plain.Json, wanted: plain.Json) -> bool:
 
 
 async def rules(workspace: Workspace, capture: operations.Capture | None, masker: plain.Masker) -> Rules | None:
-    """Return what a command's output has to be, None where nothing is said.
+    """Return the rules for a command's output, None if the operation has none.
 
-    The schema is read before the program starts: one that cannot be used fails the step before it costs anything, and a
-    program cannot change what it will be held to.
+    The schema is read before the program starts: an unusable schema fails the step before it costs anything, and a
+    program cannot change the schema for its own output.
 
     Raises:
         errors.StepError: `path_outside_workspace`, or `output_invalid` with the reason in `json_schema_errors`.
@@ -264,10 +264,10 @@ async def rules(workspace: Workspace, capture: operations.Capture | None, masker
 
 
 def made_of(output: commands.Output, text: str, exit_code: int, wanted: Rules) -> Captured:
-    """Return what an output becomes.
+    """Return the captured form of a command's output.
 
     Args:
-        exit_code: 0 if the program did what it should.
+        exit_code: 0 if the program succeeded.
     """
     is_complete = len(output.content) == output.size_bytes
     is_utf8 = wanted.mode != "json" or output.size_bytes > JSON_BYTES or _is_utf8(output.content)

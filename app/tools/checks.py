@@ -1,4 +1,4 @@
-"""Perform checks of the workspace, and put texts into it."""
+"""Perform checks of the workspace and of evidence, and write texts to its files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.tools.workspace import Workspace, Workspaces, WrittenFile
 
 
 class CheckPerformer:
-    """Look at one fact of the workspace."""
+    """Check one fact of the workspace."""
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
@@ -48,7 +48,7 @@ class CheckPerformer:
 
 
 class CommitFilePerformer:
-    """Put a text into a file of the workspace, once, however often the step is tried."""
+    """Write a text to a file of the workspace, once, however often the step is tried."""
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
@@ -56,7 +56,7 @@ class CommitFilePerformer:
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform one try of an `operations.CommitFile`; the output is `{"path", "sha256", "size_bytes"}`.
 
-        A write that has begun is finished before a cancellation continues, so that none lands afterwards.
+        A write that has begun is finished before a cancellation continues, so that no write happens afterwards.
 
         Raises:
             errors.ToolFailed: `file_exists`, `path_outside_workspace`, `write_failed`, … as `Workspace.write_text`.
@@ -86,15 +86,15 @@ def _places(operation: operations.CommitFile, run: runs.RunStart) -> list[str]:
     named = [operation.path, *([operation.otherwise] if operation.otherwise is not None else [])]
     if run.id_root is None:
         return named
-    # Drivers name a fork's files by the run that it began with, which has written them: that run keeps them.
+    # Drivers name the files of a fork after the run that it began with. That run has written them, and keeps them.
     return list(dict.fromkeys(each for path in named for each in (path, path.replace(run.id_root, run.run_id))))
 
 
 def _commit(workspace: Workspace, places: Sequence[str], text: str, call: ports.Call) -> WrittenFile:
-    """Write the first file that may be written, unless an earlier try has done it unrecorded.
+    """Write to the first path that is free, unless an earlier try has already done so without a record.
 
-    A later try takes a file with the very same bytes for its own. If it was another writer's after all, nothing is lost
-    either: what should stand there does.
+    A later try treats a file with the same bytes as its own. If another writer created it after all, the file still has
+    the right content.
     """
     content = text.encode(errors="replace")
     for place in places if call.attempt > 1 else ():
@@ -113,14 +113,14 @@ def _commit(workspace: Workspace, places: Sequence[str], text: str, call: ports.
 
 def _write(workspace: Workspace, place: str, text: str, call: ports.Call) -> WrittenFile:
     assert isinstance(call.operation, operations.CommitFile)
-    # A resumed run replaces what an earlier attempt of the step has written, unless it was changed since.
+    # A resumed run replaces the file of an earlier attempt, unless the file was changed since.
     known = call.committed.get("/".join(components(place)))
     is_own = known is not None and workspace.existing_sha256(place) == known
     return workspace.write_text(place, text, overwrite=call.operation.overwrite or is_own)
 
 
 def _sync_folders(root: Path, path: Path) -> None:
-    """Make the names on the way to a file durable: the try that made them may have died before it did."""
+    """Sync the folders on the way to a file: the try that made them may have died before it synced them."""
     for folder in path.parents:
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -134,14 +134,14 @@ def _sync_folders(root: Path, path: Path) -> None:
             return
 
 
-FILE_BYTES = 16 * 1024 * 1024  # Largest file that a quote is looked for in.
+FILE_BYTES = 16 * 1024 * 1024  # Largest file that is searched for a quote.
 
 ProveReceipt = Callable[[str], Awaitable[plain.Object]]
-"""Return a receipt that is as its run has written it, or raise `errors.NotFound` or `errors.Conflict`."""
+"""Return a receipt that is unchanged since its run wrote it, or raise `errors.NotFound` or `errors.Conflict`."""
 
 
 class EvidencePerformer:
-    """Look whether a reply's evidence is where it says."""
+    """Check that the evidence of a reply is where the reply locates it."""
 
     def __init__(self, workspaces: Workspaces, prove_receipt: ProveReceipt) -> None:
         self._workspaces = workspaces
@@ -151,7 +151,7 @@ class EvidencePerformer:
     async def perform(self, call: ports.Call) -> records.Result:
         """Perform one try of an `operations.CheckEvidence`.
 
-        A quote must stand word for word in the file; how the text is set does not count (`quotes`).
+        A quote must be in the file word for word; the formatting of the text does not count (`quotes`).
 
         Raises:
             errors.EvidenceRejected: `quote_not_found`, `receipt_unknown`, `receipt_altered`, or why the file cannot be

@@ -1,4 +1,4 @@
-"""Places of commands: the folder that one runs in and the file that its output goes to, both inside the workspace."""
+"""Paths of commands: the working folder and the output file of a command, both inside the workspace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WRITTEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK 
 
 
 def folder(workspace: Workspace, path: str) -> int:
-    """Return the descriptor of the workspace's root or a folder below it, which is the caller's.
+    """Return a descriptor, owned by the caller, of the workspace's root or of a folder below it.
 
     Raises:
         errors.ToolFailed: `path_outside_workspace`, `workspace_missing`, `cwd_missing`.
@@ -40,7 +40,7 @@ def folder(workspace: Workspace, path: str) -> int:
 
 
 def output(workspace: Workspace, path: str) -> int:
-    """Return the descriptor of an empty file; make missing folders and follow links.
+    """Return a descriptor of an empty file; make missing folders and follow links.
 
     Raises:
         errors.ToolFailed: `path_outside_workspace`, `workspace_missing`, `not_a_file`, `write_failed`.
@@ -55,14 +55,14 @@ def output(workspace: Workspace, path: str) -> int:
             raise failures.of_system(path, error, "write_failed") from error
         found = os.fstat(file)
         if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
-            # The same file may have another name in a reserved folder: that one keeps its content.
+            # The same file may have another name in a reserved folder: the file of that name keeps its content.
             os.close(file)
             file = _replaced(descent.folder, name, stat.S_IMODE(found.st_mode), path)
     if not stat.S_ISREG(found.st_mode):
         os.close(file)
         raise failures.not_a_file(path)
     try:
-        # Emptied only now: O_TRUNC would have emptied the file of another name before it was recognised.
+        # Emptied only now: O_TRUNC would have emptied a file with a second name before that name was detected.
         os.truncate(file, 0)
     except OSError as error:
         os.close(file)

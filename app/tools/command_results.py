@@ -1,4 +1,4 @@
-"""Results of commands: what a record says of a program that has ended."""
+"""Results of commands: make the record and the logs of a program that has ended."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from app.domain import operations, plain, records, states
 from app.processes import commands
 from app.tools import captures
 
-DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0  # Wall-clock limit of one try where the operation sets none.
+DEFAULT_TIMEOUT_SECONDS = 24 * 60 * 60.0  # Wall-clock limit of one try if the operation sets none.
 
 _LAST_WORDS_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A command that has ended, with its outputs made ready."""
+    """The results of a command that has ended."""
 
-    result: records.Result  # What its record says.
-    stdout_log: str  # What its log of standard output says; empty where it needs none.
-    stderr_log: str  # The same of standard error.
+    result: records.Result  # Result for its record.
+    stdout_log: str  # Text for its log of standard output; empty if it needs none.
+    stderr_log: str  # Text for its log of standard error.
 
 
 def heard(
@@ -30,10 +30,10 @@ def heard(
     masker: plain.Masker,
     env_count: int,
 ) -> Report:
-    """Make the outputs of a command ready, and its result of them.
+    """Prepare the outputs of a command, and make its result.
 
     Args:
-        wanted: What standard output has to be; None: it is kept as it is.
+        wanted: Rules for standard output; None: the output is kept unchanged.
     """
     stderr = said(ended.stderr, operation.output_limit_bytes, masker, at_end=True)
     error = _error(operation, ended, stderr.text)
@@ -89,7 +89,7 @@ def _breach(made: captures.Captured) -> records.StepError | None:
 
 
 def _error(operation: operations.Command, ended: commands.Ended, said: str) -> records.StepError | None:
-    # Limits before signals and exit codes: a program that was stopped at one has these, too.
+    # Check limits before signals and exit codes: a program that was stopped at a limit has those, too.
     program = operation.argv[0]
     if ended.cause == "timeout":
         limit = operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
@@ -122,16 +122,16 @@ def _signal_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedOutput:
-    """One output, ready to be kept."""
+    """One output, prepared for record and log."""
 
-    text: str  # As much as the operation wants, for the record.
-    log: str  # As much as is held, for the log; empty if nothing was said.
-    size_bytes: int  # How much it was.
-    truncated: bool  # Whether the record has less than that.
+    text: str  # Part for the record, up to the operation's limit.
+    log: str  # All that was kept, for the log; empty without output.
+    size_bytes: int  # Its full size.
+    truncated: bool  # Whether the record has only a part of it.
 
 
 def said(output: commands.Output, limit_bytes: int, masker: plain.Masker, *, at_end: bool) -> CapturedOutput:
-    """Prepare an output: its captured part is masked first, and cut afterwards."""
+    """Prepare an output: mask the kept part first, and cut it afterwards."""
     text = whole(output, masker, at_end=at_end)
     encoded = text.encode()
     kept = encoded[max(len(encoded) - limit_bytes, 0) :] if at_end else encoded[:limit_bytes]
@@ -144,7 +144,7 @@ def said(output: commands.Output, limit_bytes: int, masker: plain.Masker, *, at_
 
 
 def whole(output: commands.Output, masker: plain.Masker, *, at_end: bool) -> str:
-    """Return all that is held of an output."""
+    """Return the whole kept part of an output, masked."""
     text = output.content.decode(errors="replace")
     if len(output.content) < output.size_bytes:
         return masker.mask_held(text, at_end=at_end)
@@ -153,7 +153,7 @@ def whole(output: commands.Output, masker: plain.Masker, *, at_end: bool) -> str
 
 
 def noted(output: commands.Output, text: str, *, at_end: bool) -> str:
-    """Return the text of an output for a log; it says how much is missing, if any is."""
+    """Return the text of an output for a log, with a note of the number of missing bytes."""
     missing = output.size_bytes - len(output.content)
     if missing <= 0:
         return text

@@ -1,4 +1,4 @@
-"""Perform commands: one program in the run's workspace, and what it said."""
+"""Perform commands: run one program in the run's workspace, and record its output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.processes import commands, environments
 from app.tools import captures, command_paths, command_results
 from app.tools.workspace import Workspace, Workspaces
 
-MAX_STDIN_BYTES = 16 * 1024 * 1024  # Most that a command is given to read.
+MAX_STDIN_BYTES = 16 * 1024 * 1024  # Largest standard input of a command.
 
 _STREAMS = {1: "stdout", 2: "stderr"}
 _MUCH_BYTES = 128 * 1024
@@ -27,7 +27,7 @@ class Supervisor(Protocol):
     """Runs commands."""
 
     async def run(self, request: commands.Request) -> commands.Ended:
-        """Run a command to its end; a cancellation ends it first, with everything it has started.
+        """Run a command to its end; a cancellation first ends the command and all processes that it has started.
 
         Raises:
             commands.NotStarted, commands.LauncherLost: it could not be run.
@@ -42,7 +42,7 @@ class CommandPerformer:
     """Run a program; success is an exit code that the operation expects.
 
     Args:
-        withheld: By program, the variables that it does not get unless the recipe names them.
+        withheld: Returns the variables that a program does not get unless the recipe names them.
         idle_seconds: Longest silence of commands that set none; None: no limit.
     """
 
@@ -57,7 +57,7 @@ class CommandPerformer:
         self._idle_seconds = idle_seconds
         self._supervisor = supervisor
         self._workspaces = workspaces
-        # Each look at `os.environ` decodes all of it.
+        # Every access to `os.environ` decodes all of it.
         self._environ = dict(environ)
         self._withheld = functools.lru_cache(_MOST_PROGRAMS)(withheld)
         self._inherited = functools.lru_cache(_MOST_PROGRAMS)(self._inherit)
@@ -81,8 +81,8 @@ class CommandPerformer:
             operation = dataclasses.replace(operation, idle_seconds=self._idle_seconds)
         _refuse_broken(operation)
         env = self._env(call, operation)
-        # Secrets are masked before output is parsed or cut: a cut through a secret would leave parts that nothing
-        # recognises.
+        # Secrets are masked before output is parsed or cut: a cut through a secret would leave parts that the
+        # masker does not recognise.
         masker = call.masker.hiding(self._secrets(operation))
         withheld = self._withheld(operation.argv[0])
         inherited, secrets = self._inherited(frozenset(withheld))
@@ -113,7 +113,7 @@ class CommandPerformer:
             )
         secrets = {name: self._environ[name] for name in operation.secrets}
         place = {settings.RUN_ID: call.run.run_id, settings.DEPTH: str(call.run.depth)}
-        # The place comes last, so that no recipe can pass for another run.
+        # The variables of run and depth come last, so that no recipe can pass for another run.
         return secrets | dict(operation.env) | place
 
     def _secrets(self, operation: operations.Command) -> set[str]:
@@ -121,7 +121,7 @@ class CommandPerformer:
         return secrets | {operation.env[name] for name in operation.secrets if name in operation.env}
 
     def _inherit(self, withheld: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the names of the variables that a command gets unasked, and of those that may be secrets of its."""
+        """Return the variables that a command gets by default, and those that may hold its secrets."""
         names = environments.names(self._environ, (), withheld)
         return frozenset(names), frozenset(self._environ).difference(withheld)
 
@@ -135,7 +135,7 @@ def _request(
     secrets: Collection[str],
     on_output: Callable[[int, bytes, int], None],
 ) -> commands.Request:
-    # An open folder instead of a path: a link that is put in its place later leads nowhere.
+    # An open folder instead of a path: if a link replaces the folder later, the command does not follow it.
     cwd = command_paths.folder(workspace, operation.cwd)
     try:
         stdout = None if operation.output_file is None else command_paths.output(workspace, operation.output_file)
@@ -157,7 +157,7 @@ def _request(
 
 
 class _Outputs:
-    """What a command writes while it runs, in the logs that its end replaces."""
+    """The output of a running command, in logs that are replaced at its end."""
 
     def __init__(self, call: ports.Call, operation: operations.Command, masker: plain.Masker) -> None:
         self._call = call
@@ -205,7 +205,7 @@ async def _text(call: ports.Call, stdin: plain.Json) -> bytes | None:
 
 
 async def _explain(call: ports.Call, name: str, variables: list[str], masker: plain.Masker) -> None:
-    """Write down how the command was made, and which variables it gets; of these never what they hold."""
+    """Write down how the command was built, and the names, never the values, of the variables that it gets."""
     for ending, text in call.place.notes.items():
         if ending == "debug":
             text = "\n".join([text.rstrip("\n"), f"environment: {len(variables)} variables", *variables, ""])

@@ -1,4 +1,4 @@
-"""Put a text into a folder so that its name leads to the whole of it, or to what was there before."""
+"""Commits: write a file so that its name leads either to the whole new text or to the earlier content."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def put(folder: int, name: str, content: bytes, *, overwrite: bool) -> None:
     """Write a file by way of a temporary one in the same folder, synced before it gets its name.
 
     The temporary file has one name per folder, so a crash leaves at most one behind, and the next write removes it.
-    Writers take turns by a lock on the folder.
+    A lock on the folder makes writers take turns.
 
     Raises:
         FileExistsError: the name is taken and `overwrite` is false.
-        OSError: the file system refused; nothing has changed.
+        OSError: the file system refused; the folder is unchanged.
     """
     with _turn(folder):
         if not overwrite:
@@ -31,9 +31,9 @@ def put(folder: int, name: str, content: bytes, *, overwrite: bool) -> None:
             _write(folder, content, _mode_of(folder, name))
             _publish(folder, name, overwrite)
         finally:
-            # After a rename it is gone; after a link it is a second name of the file.
+            # After a rename the temporary name is gone; after a link it is a second name of the file.
             _remove_temporary(folder)
-        # A name is durable only with its folder.
+        # A new name is durable only when its folder is synced.
         os.fsync(folder)
 
 
@@ -67,7 +67,7 @@ def _mode_of(folder: int, name: str) -> int | None:
 def _write(folder: int, content: bytes, mode: int | None) -> None:
     descriptor = os.open(_TEMPORARY, _NEW, 0o666, dir_fd=folder)
     with open(descriptor, "wb") as file:
-        # Before the file gets its name: what was private must not be readable for a moment.
+        # Before the file gets its name: a private file must not be readable for others even for a moment.
         if mode is not None:
             os.fchmod(descriptor, mode)
         file.write(content)
@@ -80,7 +80,7 @@ def _publish(folder: int, name: str, overwrite: bool) -> None:
         os.replace(_TEMPORARY, name, src_dir_fd=folder, dst_dir_fd=folder)
         return
     try:
-        # Unlike a rename, a link never replaces a file that someone without our lock has just made.
+        # Unlike a rename, a link never replaces a file that a process without our lock has just made.
         os.link(_TEMPORARY, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except OSError as error:
         if error.errno not in NO_LINKS:

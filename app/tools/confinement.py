@@ -1,11 +1,11 @@
-"""Walk relative paths below one folder without ever leaving it.
+"""Confinement: walk relative paths below one folder without ever leaving it.
 
-Each component is opened relative to the descriptor of the folder before it and never follows a link by itself. A link
-is read and its target walked by the same rules, so links inside the workspace work and links out of it are refused.
+Each component is opened relative to the descriptor of the folder before it, and the system follows no link. A link is
+read and its target is walked by the same rules, so links inside the workspace work and links out of it are refused.
 There is no moment between a check and a use in which a swapped folder or link could lead elsewhere: the checked file
-is the one held open. (Resolving a path and opening the result would have such a moment; verifying through /proc works
+is the open one. (Resolving a path and opening the result would have such a moment; verifying through /proc works
 on Linux only.) The root itself is opened from the root of the disk down, and reserved folders are refused (`reserved`).
-Hard links cannot be told from files and are read as such.
+Hard links cannot be distinguished from files and are read as such.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Self, TypeVar
 from app.tools import failures, reserved
 from app.tools.reserved import Root
 
-MAX_COMPONENTS = 64  # Components of a path, links resolved.
-MAX_LINKS = 16  # Links followed on the way to one file; more is taken for a circle.
+MAX_COMPONENTS = 64  # Most components of a path, after links are resolved.
+MAX_LINKS = 16  # Most links followed on the way to one file; more are treated as a cycle.
 
 T = TypeVar("T")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -33,7 +33,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def components(path: str) -> tuple[str, ...]:
-    """Split a relative path, refusing every form that could name something outside.
+    """Split a relative path, refusing every form that could name a place outside.
 
     Raises:
         errors.ToolFailed: `path_outside_workspace`, with the reason.
@@ -55,7 +55,7 @@ def components(path: str) -> tuple[str, ...]:
 
 
 class Descent:
-    """The folders held open on the way from the root to one path; leaving the context closes them."""
+    """The open folders on the way from the root to one path; leaving the context closes them."""
 
     def __init__(self, root: Root | Path, path: str) -> None:
         self._root = root if isinstance(root, Root) else Root.of(root)
@@ -80,11 +80,11 @@ class Descent:
 
     @property
     def folder(self) -> int:
-        """Descriptor of the folder reached."""
+        """Descriptor of the deepest folder entered."""
         return self._folders[-1]
 
     def enter(self, parts: Iterable[str], *, create: bool = False) -> None:
-        """Go down into a folder; with `create`, missing ones are made and synced."""
+        """Enter a folder; with `create`, missing folders are made and synced."""
         self._follow(parts, lambda name: self._go_down(name, create), create=create)
 
     def open_file(self, parts: Iterable[str]) -> int:
@@ -98,7 +98,7 @@ class Descent:
         """Enter the folder of a file, making folders and following links; return the file's name there.
 
         Raises:
-            errors.ToolFailed: `not_a_file` where the path leads to a folder that links have named.
+            errors.ToolFailed: `not_a_file` if the path ends at a folder, through a link, `.` or `..`.
         """
         name = self._follow(parts, lambda name: name, create=True)
         if name is None:
@@ -106,12 +106,12 @@ class Descent:
         return name
 
     def status(self, parts: Iterable[str]) -> os.stat_result:
-        """Return the status of whatever a path leads to: a file, a folder, or anything else."""
+        """Return the status of the target of a path: a file, a folder, or another kind."""
         found = self._follow(parts, self._status)
         return os.fstat(self.folder) if found is None else found
 
     def _follow(self, parts: Iterable[str], finish: Callable[[str], T], *, create: bool = False) -> T | None:
-        """Go down to the last component and finish there; None if the path ends with a folder that links have named."""
+        """Enter the folders up to the last component and finish there; None if a link or `..` leads to a folder."""
         pending = deque(parts)
         try:
             while pending:
@@ -130,12 +130,12 @@ class Descent:
         return found
 
     def sync(self) -> None:
-        """Make the names of the folders on the way durable, and those in the last one."""
+        """Make the names of the entered folders durable, and the names in the last one."""
         for folder in reversed(self._folders):
             os.fsync(folder)
 
     def hides(self, name: str, folder: int | None = None, *, is_folder: bool = True) -> bool:
-        """Return whether an entry of the folder reached is reserved, and so not shown."""
+        """Return whether an entry of the deepest folder is reserved, and so hidden."""
         if reserved.name_in((name,)) is not None:
             return True
         try:
@@ -147,7 +147,7 @@ class Descent:
         return (found.st_dev, found.st_ino) in self._known
 
     def refuse_to_move(self, name: str) -> None:
-        """Refuse to move an entry of the folder reached that is a data directory, or holds one.
+        """Refuse to move an entry of the deepest folder that is a data directory, or contains one.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace`.
@@ -156,7 +156,7 @@ class Descent:
         try:
             folder = os.open(name, _FOLDER, dir_fd=self.folder)
         except OSError:
-            return  # no folder, or none that can be looked into and so moved
+            return  # not a folder, or one that cannot be opened and so cannot be moved
         try:
             if self._root.reserved.lies_below(folder):
                 raise failures.outside(self._path, f"{name} holds the service's data")
@@ -164,7 +164,7 @@ class Descent:
             os.close(folder)
 
     def _next_real(self, pending: deque[str]) -> str | None:
-        """Take the next component; a link puts its target in its place and gives None."""
+        """Take the next component; for a link, queue the target's components and return None."""
         name = pending.popleft()
         if name in {"", "."}:
             return None
@@ -195,7 +195,7 @@ class Descent:
             return os.readlink(name, dir_fd=self.folder)
         except OSError as error:
             if error.errno in {errno.EINVAL, errno.ENOENT}:
-                return None  # no link, or nothing at all
+                return None  # not a link, or no entry of this name
             raise
 
     def _from_here(self, target: str) -> str:
@@ -203,7 +203,7 @@ class Descent:
             return target
         for root in (str(self._root.given or self._root.path), str(self._root.path)):
             if target == root or target.startswith(root.rstrip("/") + "/"):
-                # An absolute link into the workspace begins again at the root that is held open, by the rules of any
+                # An absolute link into the workspace begins again at the open root, by the same rules as any
                 # path.
                 del self._folders[1:], self._names[:]
                 return target[len(root.rstrip("/")) :].lstrip("/")
@@ -235,19 +235,19 @@ class Descent:
                 raise
         try:
             os.mkdir(name, dir_fd=self.folder)
-            # A file that is acknowledged later must not vanish with its new folder in a power cut.
+            # A file that is acknowledged later must not disappear with its new folder in a power cut.
             os.fsync(self.folder)
         except FileExistsError:
             pass  # another writer made it first
         return os.open(name, _FOLDER, dir_fd=self.folder)
 
     def _opened_file(self, name: str) -> int:
-        # A socket or a device without a driver cannot even be opened.
+        # A socket, or a device without a driver, cannot even be opened.
         if not stat.S_ISREG(os.stat(name, dir_fd=self.folder, follow_symlinks=False).st_mode):
             raise failures.not_a_file(self._path)
         descriptor = os.open(name, _FILE, dir_fd=self.folder)
         self._closing.callback(os.close, descriptor)
-        # Once more, on what is held open: another file may have got the name since.
+        # Check again on the open file: another file may have got the name since.
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise failures.not_a_file(self._path)
         return descriptor

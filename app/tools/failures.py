@@ -1,4 +1,4 @@
-"""The expected failures of tools, made in one place so that each code has one wording."""
+"""The expected failures of tools, made in one module so that each code has one wording."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MISSING = {
 
 
 def outside(path: str, reason: str) -> errors.ToolFailed:
-    """Return the refusal of a path that is not one of the workspace."""
+    """Return the refusal of a path outside the workspace."""
     return _about(path, "path_outside_workspace", f"is not a path inside the workspace: {reason}")
 
 
@@ -34,7 +34,7 @@ def not_allowed(working_dir: str) -> errors.ToolFailed:
 
 
 def moved(working_dir: str, failure: errors.ToolFailed) -> str:
-    """Return the message for a run that had begun in a folder and cannot continue there."""
+    """Return the message for a run that has begun in a folder and cannot continue there."""
     return (
         f"{failure.message} The run works in {working_dir!r:.200}: put the folder back, or allow it with"
         " CONTROL_ROOM_ALLOWED_ROOTS, and restart the service, or on Temporal the worker; or cancel the run."
@@ -42,7 +42,7 @@ def moved(working_dir: str, failure: errors.ToolFailed) -> str:
 
 
 def missing(path: str) -> errors.ToolFailed:
-    """Return the failure of a path at which there is nothing."""
+    """Return the failure of a path that does not exist."""
     return _about(path, "file_not_found", _MISSING[errno.ENOENT])
 
 
@@ -64,7 +64,7 @@ def too_large(path: str, size_bytes: int, limit_bytes: int) -> errors.ToolFailed
 
 
 def too_much_text(max_files: int, max_characters: int) -> errors.ToolFailed:
-    """Return the failure of files that are together more than a tool reads."""
+    """Return the failure of files that together exceed a tool's limits."""
     return errors.ToolFailed(
         f"The files are more than a tool reads at once: {max_files} files, {max_characters} characters.",
         code="too_much_text",
@@ -73,30 +73,30 @@ def too_much_text(max_files: int, max_characters: int) -> errors.ToolFailed:
 
 
 def already_exists(path: str) -> errors.ToolFailed:
-    """Return the failure of a write to a path that has a file already."""
+    """Return the failure of a write to a path that already has a file."""
     return _about(path, "file_exists", "exists already, and the write may not replace it")
 
 
 def invalid_pattern(pattern: str, reason: str) -> errors.ToolFailed:
-    """Return the refusal of a pattern that cannot be understood."""
+    """Return the refusal of an invalid pattern."""
     return _about(pattern, "invalid_pattern", f"is not a pattern: {reason}")
 
 
 def too_many(pattern: str, most: int) -> errors.ToolFailed:
-    """Return the failure of a pattern that more files fit than are listed."""
+    """Return the failure of a pattern that matches more files than the limit."""
     failure = _about(pattern, "too_many_files", f"matches more than the {most} files that are listed")
     failure.detail["limit"] = most
     return failure
 
 
 def overrun(what: str, seconds: float) -> errors.ToolFailed:
-    """Return the failure of work that took longer than it may."""
+    """Return the failure of work that exceeded its time limit."""
     message = f"{what} did not end within {seconds:g} seconds."
     return errors.ToolFailed(message, code="timeout", detail={"timeout_seconds": seconds})
 
 
 def of_system(path: str, error: OSError, code: str = "file_unreadable") -> errors.ToolFailed | errors.WorkspaceFault:
-    """Return the failure that an error of the operating system stands for, or the fault that passes."""
+    """Return the failure for an error of the operating system, or the fault if the error is temporary."""
     if workspace_faults.passes(error.errno, reading=code == "file_unreadable"):
         return workspace_faults.waits(path, error)
     if error.errno in _MISSING:

@@ -1,4 +1,4 @@
-"""Perform `find_files`, `read_files` and `wait_for_files`: what the workspace holds, and what it will hold."""
+"""Perform `find_files`, `read_files` and `wait_for_files`: find and read files of the workspace, and wait for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.tools.workspace import Workspaces
 
 
 class FindFilesPerformer:
-    """Look for files and folders."""
+    """Find files and folders."""
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
@@ -46,7 +46,7 @@ def _paths(root: Root, patterns: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-WHOLE_BYTES = 16 * 1024 * 1024  # Most that files which are read whole may have, all together.
+WHOLE_BYTES = 16 * 1024 * 1024  # Largest total size of files that are read whole.
 
 _GONE = frozenset({"file_not_found", "not_a_file"})
 
@@ -54,17 +54,17 @@ _Entry = dict[str, plain.Json]
 
 
 class ReadFilesPerformer:
-    """Read files as text: some whole, of others the beginning."""
+    """Read files as text: some completely, others only from the beginning."""
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
         self._threads = FileThreads()
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Perform one try of a `file_operations.ReadFiles`. Texts stay as they are, byte order marks included.
+        """Perform one try of a `file_operations.ReadFiles`. Texts are unchanged, byte order marks included.
 
         Raises:
-            errors.ToolFailed: `timeout`, `file_unreadable`, `path_outside_workspace`, and of files that are read whole
+            errors.ToolFailed: `timeout`, `file_unreadable`, `path_outside_workspace`, and for files that are read whole
                 `file_not_found`, `not_a_file`, `file_too_large`, `not_text`.
         """
         operation = call.operation
@@ -124,7 +124,7 @@ def _excerpt(root: Root, path: str, room: int) -> tuple[_Entry, int]:
 
 
 def _beginning(content: bytes, size_bytes: int) -> str:
-    # A character that the limit has cut in two is left out; invalid UTF-8 is replaced.
+    # A character that the limit cuts in two is left out; invalid UTF-8 is replaced.
     is_whole = len(content) >= size_bytes
     return codecs.getincrementaldecoder("utf-8")("replace").decode(content, final=is_whole)
 
@@ -133,7 +133,7 @@ def _content(file: int, path: str, limit: int) -> tuple[bytes, int]:
     try:
         with open(file, "rb", closefd=False) as opened:
             content = opened.read(limit)
-        # Once more, behind the read: a file that grows meanwhile is not whole.
+        # Check the size again after the read: a file that grows meanwhile is not whole.
         size_bytes = os.fstat(file).st_size
     except OSError as error:
         raise failures.of_system(path, error) from error
@@ -144,14 +144,14 @@ def _entry(text: str | None, size_bytes: int, *, folder: bool = False) -> _Entry
     return {"text": text, "size_bytes": size_bytes, "folder": folder}
 
 
-SHORTEST_POLL_SECONDS = 0.01  # Time between two looks, however little an operation asks for.
+SHORTEST_POLL_SECONDS = 0.01  # Shortest time between two checks, even if an operation asks for less.
 _TICK_SECONDS = 0.001
 
 
 class WaitForFilesPerformer:
-    """Look again and again until there are enough files, or the time has ended.
+    """Check repeatedly until there are enough files, or the time is over.
 
-    Between two looks nothing is held but the wait itself.
+    Between two checks the performer holds neither a thread nor a file.
     """
 
     def __init__(self, workspaces: Workspaces, time: clock.Clock) -> None:
@@ -160,10 +160,10 @@ class WaitForFilesPerformer:
         self._threads = Threads(threads.AT_A_TIME)
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Perform one try of a `file_operations.WaitForFiles`: look at once, at every poll, and when the time is over.
+        """Perform one try of a `file_operations.WaitForFiles`: check at once, at every poll, and when the time is over.
 
-        The output of a try that fails with `timeout` is complete. Time and polls are counted from the last start of the
-        process: while it was down, no check was made.
+        A try that fails with `timeout` has a complete output. Time and polls are counted from the last start of the
+        process: while the process was down, it made no checks.
 
         Raises:
             errors.ToolFailed: as `globs.fitting`.
@@ -180,7 +180,7 @@ class WaitForFilesPerformer:
             polls += 1
             if is_last or len(files) >= operation.min_count:
                 return _result(operation, files, span.waited_ms(self._clock), polls)
-            # A timer may fire a moment early; the rest must not cause checks in quick succession.
+            # A timer may fire a moment early; the small rest must not cause checks in quick succession.
             await self._clock.sleep(min(pause, max(span.left_seconds(self._clock), _TICK_SECONDS)))
 
 

@@ -1,13 +1,13 @@
-"""Globs: which paths of a workspace a pattern fits (workflow-dsl, file dependencies).
+"""Globs: find the paths of a workspace that a pattern matches (workflow-dsl, file dependencies).
 
-Names are matched component by component, and every folder on the way is entered as every other path is: from the root,
-held open, never out of the workspace. A link that a pattern fits is a match if it leads to something inside, no match
-if it leads nowhere, and refused if it leads out.
+Names are matched component by component, and every folder on the way is entered as for any other path: from the open
+root, never out of the workspace. A link that a pattern matches is a result if its target is inside, is left out if the
+target does not exist, and is refused if the target is outside.
 """
 
 # The standard library's `glob` resolves paths by name: it follows links out of the workspace, and a folder can
-# become a link between check and use. `**` is rejected: what looks recursive and is not finds too little without
-# notice.
+# become a link between check and use. `**` is rejected: a pattern that only looks recursive would find too few files
+# without notice.
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from app.tools import failures, name_patterns
 from app.tools.confinement import Descent, components
 from app.tools.reserved import Root
 
-MOST_PATHS = 100_000  # Paths that one pattern may fit.
+MOST_PATHS = 100_000  # Most paths that one pattern may match.
 
 _Parts = tuple[str, ...]
 
 
 def fitting(root: Root | Path, pattern: str, left_out: list[str] | None = None) -> list[str]:
-    """Return the files, folders and whatever else a pattern fits, in the order of the bytes of their paths.
+    """Return the files, folders and other entries that a pattern matches, in the order of the bytes of their paths.
 
-    A pattern that ends with a slash fits folders only. Names that are not UTF-8 are left out.
+    A pattern that ends with a slash matches folders only. Names that are not UTF-8 are left out.
 
     Args:
-        left_out: Takes why links that wildcards have led to are left out, since they lead out of the workspace; None:
-            they are refused.
+        left_out: Takes the reasons for omitting links that wildcards match but that lead out of the workspace; None:
+            such links are refused.
 
     Raises:
         errors.ToolFailed: `invalid_pattern`, `path_outside_workspace`, `too_many_files`, `workspace_missing`, or
-            `file_unreadable` where no wildcard has led to the folder that cannot be read.
+            `file_unreadable` if the pattern names the unreadable folder without a wildcard.
     """
     return sorted(("/".join(parts) or "." for parts in _Search(root, pattern, left_out).found()), key=str.encode)
 
@@ -83,7 +83,7 @@ class _Search:
         return found
 
     def _listed(self, parts: _Parts, name: name_patterns.Wildcard, *, is_named: bool, is_last: bool) -> list[_Entry]:
-        """Return the entries of a folder that fit; of those that the path goes through, what may be a folder."""
+        """Return the matching entries of a folder; if the path continues below them, only those that may be folders."""
         found: list[_Entry] = []
         with Descent(self._root, "/".join(parts)) as descent:
             try:
@@ -107,7 +107,7 @@ class _Search:
         return stat.S_ISDIR(mode) or not self._only_folders
 
     def _let_pass(self, parts: _Parts, error: errors.ToolFailed | OSError, *, is_named: bool) -> None:
-        """Let it pass that a path leads nowhere, or that a folder cannot be read which only a wildcard has led to."""
+        """Ignore a path that does not exist, and an unreadable folder that only a wildcard matches."""
         failure = error if isinstance(error, errors.ToolFailed) else failures.of_system("/".join(parts), error)
         if isinstance(failure, errors.Fault):
             raise failure
@@ -136,7 +136,7 @@ def _names(pattern: str) -> Sequence[str | name_patterns.Wildcard]:
             name = name_patterns.parse(part)
         except ValueError as error:
             raise failures.invalid_pattern(pattern, str(error)) from None
-        # Without its backslashes a name may be one that must not be there.
+        # Without its backslashes, a name may be a forbidden one.
         names += components(f"./{name}") if isinstance(name, str) else [name]
     return names
 

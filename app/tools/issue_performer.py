@@ -1,4 +1,4 @@
-"""Perform what runs do with issues: open them, and close those whose cause is gone."""
+"""Perform operations on issues: open them, and close those whose cause is gone."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from app.domain import issues, operations, plain, records, runs
 from app.engine import ports
 
 KINDS = (operations.OpenIssue.kind, operations.CloseFindings.kind, operations.CloseFailedChecks.kind)
-"""Kinds of operations that are performed here."""
+"""Kinds of operations that this performer carries out."""
 
-FINDING = "finding"  # Kind of the issues of findings.
+FINDING = "finding"  # Kind of issues that are made from findings.
 
 _PAGE = 1000
 
 
 class IssuePerformer:
-    """Write issue records. Their ids are derived, so that a repetition finds its own."""
+    """Write issue records. Their ids are derived, so that a repeated try finds its own issue."""
 
     def __init__(self, kept: issues.IssueStore, clock: clock.Clock, project: Path) -> None:
         self._kept = kept
@@ -72,7 +72,7 @@ class IssuePerformer:
             return not _is_newer(known, run) and _is_about(known, workspace, operation.looked_at)
 
         def change(known: issues.Issue | None) -> issues.Issue | None:
-            # Asked again within the change: a person may have edited the issue since it was listed.
+            # Check again inside the change: a person may have edited the issue since it was listed.
             gone = known is not None and is_gone(known)
             return issues.closed(known, self._now(), run.run_id, note) if gone else known
 
@@ -94,14 +94,14 @@ class IssuePerformer:
                 yield issue_id(run_id, key)
 
     async def _holds(self, name: str, fact: Callable[[issues.Issue], bool]) -> bool:
-        # Read before it is changed: a change that changes nothing costs a sync all the same.
+        # Read the issue before changing it: even a change without effect costs a sync.
         try:
             return fact(await self._kept.get(name))
         except (errors.NotFound, errors.Conflict):
             return False
 
     async def _closed(self, name: str, change: issues.Change, run_id: str) -> bool:
-        # One that a try before an interruption has closed counts as well.
+        # An issue that a try before an interruption has closed counts as well.
         try:
             left = await self._kept.change(name, change)
         except (errors.NotFound, errors.Conflict):
@@ -133,19 +133,19 @@ def issue_id(run_id: str, key: str) -> str:
 
 
 def finding_id(workspace: str, recipe_id: str, identity: plain.Object) -> str:
-    """Return the id of a finding's issue, the same for every run that finds it."""
+    """Return the id of a finding's issue, which is the same for every run that finds it."""
     named = {name: identity.get(name) for name in ("kind", "file", "words")}
     return f"iss_{plain.sha256(plain.canonical({**named, 'workspace': workspace, 'recipe_id': recipe_id}))[:20]}"
 
 
 def _is_newer(known: issues.Issue, run: runs.RunStart) -> bool:
-    # What another run has found since this one began was perhaps not there to be looked at.
+    # What another run has found since this run began may not have existed when this run looked.
     own = run.run_id in (known.get("run_id"), known.get("closed_by"))
     return not own and str(known.get("updated_at")) > run.created_at
 
 
 def _is_about(known: issues.Issue, workspace: str, looked_at: tuple[str, ...]) -> bool:
-    """Return whether everything that a finding of this workspace is about was looked at."""
+    """Return whether this run has looked at all files that a finding of this workspace is about."""
     facts: Any = known.get("facts") or {}
     identity = facts.get("identity")
     if not isinstance(identity, dict) or identity.get("workspace") != workspace:

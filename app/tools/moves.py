@@ -1,8 +1,8 @@
-"""Move a file or folder so that a crash leaves the old name, the new one, or both, and a retry finishes."""
+"""Moves: move a file or folder so that a crash leaves the old name, the new one, or both, and a retry finishes."""
 
-# `rename` replaces a file at the new path, and `renameat2` is not available from Python. A hard link fails if the
-# name is taken; the new folder is synced before the old name is removed. After a crash both names are one file, and
-# the next attempt removes the old one. Copying would leave halves behind.
+# `rename` replaces a file at the new path, and `renameat2` is not available from Python. A hard link fails if the name
+# is taken; the new folder is synced before the old name is removed. After a crash both names lead to one file, and
+# the next attempt removes the old name. A copy could be left incomplete.
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR})
 class Move:
     """The source and the target of a move."""
 
-    source_folders: tuple[str, ...]  # Folders on the way to it.
-    target_folders: tuple[str, ...]  # Folders on the way to its new place.
-    name: str  # Its name, which it keeps.
+    source_folders: tuple[str, ...]  # Folders on the way to the source.
+    target_folders: tuple[str, ...]  # Folders on the way to the target.
+    name: str  # Name of the file or folder, which does not change.
 
     @classmethod
     def of(cls, source: str, folder: str) -> Move:
-        """Read the request.
+        """Make a move from the paths of a request.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace`, `not_a_file`.
@@ -47,12 +47,12 @@ class Move:
 
     @property
     def source(self) -> str:
-        """Its path."""
+        """Path of the source."""
         return "/".join((*self.source_folders, self.name))
 
     @property
     def target(self) -> str:
-        """Its new path."""
+        """Path of the target."""
         return "/".join((*self.target_folders, self.name))
 
 
@@ -72,11 +72,11 @@ def carry_out(root: Root | Path, move: Move, *, is_again: bool) -> None:
         origin.refuse_to_move(move.name)
         goal.enter(move.target_folders, create=True)
         try:
-            # Of two of us who move the same file one comes too late; the lock ends with the descent.
+            # If two of our moves take the same file, one comes too late; the lock ends with the descent.
             fcntl.flock(origin.folder, fcntl.LOCK_EX)
             _rename(origin.folder, goal.folder, move.name, is_again=is_again)
-            # The new name first: a power cut in between leaves both names, which the next attempt mends. The other
-            # way round it could leave none.
+            # The new name first: a power cut in between leaves both names, which the next attempt repairs. In the
+            # opposite order, it could leave none.
             goal.sync()
             os.fsync(origin.folder)
         except FileNotFoundError:
@@ -99,7 +99,7 @@ def _is_there(root: Root | Path, move: Move) -> bool:
 
 
 def _was_moved(root: Root | Path, move: Move) -> bool:
-    """Return whether an earlier attempt moved it, and sync its new name."""
+    """Return whether an earlier attempt has made the move, and sync the new name."""
     with Descent(root, move.target) as goal:
         try:
             goal.enter(move.target_folders)
@@ -139,7 +139,7 @@ def _rename(origin: int, goal: int, name: str, *, is_again: bool) -> None:
         commits.require_free(goal, name)
         os.rename(name, name, src_dir_fd=origin, dst_dir_fd=goal)
         return
-    # The new name has to last before the old one goes.
+    # The new name must be durable before the old one is removed.
     os.fsync(goal)
     _remove_old_name(origin, goal, name)
 
@@ -148,7 +148,7 @@ def _remove_old_name(origin: int, goal: int, name: str) -> None:
     try:
         os.unlink(name, dir_fd=origin)
     except FileNotFoundError:
-        # Another process has moved it away; under another name it is theirs.
+        # Another process has moved the file away; if it has another name, the file is theirs.
         if os.stat(name, dir_fd=goal, follow_symlinks=False).st_nlink > 1:
             os.unlink(name, dir_fd=goal)
             raise
@@ -163,13 +163,13 @@ def _identity(name: str, folder: int) -> tuple[int, int]:
 
 
 class MoveFilePerformer:
-    """Move a file once, however often the step is tried."""
+    """Move a file or folder once, however often the step is tried."""
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Perform one try of a `file_operations.MoveFile`; a later one finds what an earlier one has done.
+        """Perform one try of a `file_operations.MoveFile`; a later try finds the result of an earlier one.
 
         A move that has begun is finished before a cancellation continues.
 

@@ -1,11 +1,11 @@
-"""Patterns of names: one component of a POSIX glob.
+"""Patterns of names: match one component of a POSIX glob.
 
-`*` stands for any characters, `?` for one, `[a-z]`, `[!a-z]` and `[[:digit:]]` for one of a set; a backslash takes the
-meaning from what follows it. Matching takes time in proportion to pattern and name, whatever they are.
+`*` stands for any characters, `?` for one, `[a-z]`, `[!a-z]` and `[[:digit:]]` for one of a set; a backslash makes the
+next character literal. The time of a match is proportional to the lengths of pattern and name, for every input.
 """
 
-# `wcmatch` 12 reads the same language but for a backslash at the end. It does not fit: it promises no linear time,
-# passes over classes that do not exist, and builds nested sets, of which Python warns that their meaning may change.
+# `wcmatch` 12 accepts the same language, except for a backslash at the end. It does not fit: it promises no linear
+# time, ignores classes that do not exist, and builds nested sets, of which Python warns that their meaning may change.
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _SOME = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wildcard:
-    """A pattern that more than one name can fit."""
+    """A pattern that more than one name can match."""
 
-    expression: re.Pattern[str]  # What a name must be.
-    says_dot: bool  # Whether it begins with a dot, which a hidden name needs.
+    expression: re.Pattern[str]  # Expression that a name must match.
+    says_dot: bool  # Whether it begins with a dot, which hidden names require.
 
     def fits(self, name: str) -> bool:
-        """Return whether a name fits."""
+        """Return whether a name matches."""
         return (self.says_dot or not name.startswith(".")) and self.expression.fullmatch(name) is not None
 
 
 def parse(pattern: str) -> str | Wildcard:
-    """Return the one name that fits, or a pattern."""
+    """Return a pattern, or the only matching name if it has no wildcard."""
     pieces = list(_pieces(pattern))
     if all(literal is not None for literal, _ in pieces):
         return "".join(literal or "" for literal, _ in pieces)
@@ -58,7 +58,7 @@ def _joined(expressions: Iterator[str]) -> str:
     first, *others = _between_stars(expressions)
     if not others:
         return first
-    # A star takes as little as the next piece lets it and never tries again: more could not help the rest.
+    # A star matches as little as the next piece allows and does not backtrack: a longer match could not help the rest.
     middle = "".join(f"(?>.*?{piece})" for piece in others[:-1] if piece)
     return f"{first}{middle}.*{others[-1]}"
 
@@ -74,7 +74,7 @@ def _between_stars(expressions: Iterator[str]) -> list[str]:
 
 
 def _pieces(pattern: str) -> Iterator[tuple[str | None, str]]:
-    """Yield each piece: the character that it stands for, None where there are several, and its expression."""
+    """Yield each piece: its literal character, None for a wildcard, and its expression."""
     position = 0
     while position < len(pattern):
         character, position = pattern[position], position + 1
@@ -93,7 +93,7 @@ def _pieces(pattern: str) -> Iterator[tuple[str | None, str]]:
 
 def _end_of_set(pattern: str, begin: int) -> int | None:
     position = begin + (pattern[begin : begin + 1] in {"!", "^"})
-    # At the beginning it is one of the set.
+    # A `]` at the beginning is a member of the set.
     position += pattern[position : position + 1] == "]"
     while position < len(pattern):
         if pattern[position] == "]":
@@ -123,7 +123,7 @@ def _members(inside: str) -> Iterator[str]:
         first, position = _member(inside, position)
         if inside[position : position + 1] == "-" and position + 1 < len(inside):
             last, position = _member(inside, position + 1)
-            # As in a shell, a range that runs backwards contains nothing.
+            # As in a shell, a reversed range is empty.
             yield f"{re.escape(first)}-{re.escape(last)}" if first <= last else ""
         else:
             yield re.escape(first)

@@ -1,12 +1,12 @@
-"""Quotes: whether a text contains words, however it is formatted.
+"""Quotes: whether a text contains the words of a quote, in any formatting.
 
-White space, marks of emphasis, the shape of quotation marks, hyphens that only break a line, and how a letter with its
-accents is encoded are the setting of a text; everything else is its words.
+White space, marks of emphasis, the shape of quotation marks, hyphens that only break a line, and the encoding of
+accented letters are formatting; all else belongs to the words.
 """
 
 # A byte-by-byte search rejects honest quotes at line ends and typographic apostrophes; a tolerant one accepts
-# forged quotes. A quote therefore begins and ends at word boundaries, and not before the rest of a contraction or
-# number.
+# forged quotes. A quote therefore begins and ends at word boundaries, and does not end before the rest of a contraction
+# or number.
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 _CHUNK_CHARACTERS = 64 * 1024
 _MOST_PLACES = 10_000
 _UNSEEN = dict.fromkeys((0x00AD, 0x200B, 0x2060, 0xFEFF))
-"""Hyphens, breaks and joints that show nothing. What turns the order of letters round is not among them."""
+"""Invisible hyphens, breaks and joints. Characters that reverse the order of letters are not among them."""
 _SHAPES = _UNSEEN | str.maketrans("“”„‟‘’‚‛‐‑", '""""' + "''''" + "--")
 _EMPHASIS = re.compile(r"(?<![\w*`])[*_`]++(?=\S)|(?<=[^\s*_`])[*_`]++(?![^\W_])")
 _UNSPACED = re.compile(
@@ -28,16 +28,16 @@ _UNSPACED = re.compile(
 
 
 def holds(text: str, quote: str) -> bool:
-    """Return whether a text contains words, from the beginning of a word to the end of one."""
+    """Return whether a text contains the words of a quote, from the beginning of a word to the end of one."""
     wanted, known = _folded(quote), _folded(text)
     return bool(wanted) and any(_apart(known, place, place + len(wanted)) for place in _places(known, wanted))
 
 
 def beginning(text: str, quote: str) -> str:
-    """Return how much of a quote does stand there, word by word from its first: what follows has been changed."""
+    """Return the longest beginning of a quote, in whole words, that is in the text; the words after it were changed."""
     known, words, shown = _folded(text), _folded(quote).split(), quote.translate(_UNSEEN).split()
     least, most = 0, len(words)
-    # Words are a prefix of the quote, so if a longer beginning is there, every shorter one is.
+    # If a beginning of the quote is in the text, so is every shorter one; this allows a binary search.
     while least < most:
         middle = (least + most + 1) // 2
         least, most = (middle, most) if " ".join(words[:middle]) in known else (least, middle - 1)

@@ -1,4 +1,4 @@
-"""The registry of tools: found by name, described for recipes and people, executed with checked arguments."""
+"""The registry of tools: find a tool by name, describe it, and execute it with checked arguments."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 class Tool(Protocol):
-    """A model-free tool: the same arguments and the same files give the same output."""
+    """A tool without a model: the same arguments and the same files give the same output."""
 
     name: str  # Id in the registry.
-    description: str  # What it does, in a sentence.
+    description: str  # One sentence about what it does.
     args_schema: plain.Object  # JSON Schema of its arguments.
 
     def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
-        """Do the work, synchronously; meant for a worker thread."""
+        """Do the work synchronously; called on a worker thread."""
 
 
 class ToolRegistry:
     """The tools by name.
 
     Args:
-        load: Returns the tools; called when one is first asked for.
+        load: Returns the tools; called at the first use of one.
     """
 
     def __init__(self, load: Callable[[], Iterable[Tool]]) -> None:
@@ -49,7 +49,7 @@ class ToolRegistry:
         return sorted(self._tools)
 
     def specs(self) -> dict[str, library.ToolSpec]:
-        """Return what recipes and people need to know of each tool, by name."""
+        """Return the specification of each tool for recipes and people, by name."""
         return {name: _spec(self._tools[name]) for name in self.names()}
 
     def get(self, name: str) -> Tool:
@@ -81,7 +81,7 @@ class ToolRegistry:
 
 
 def bundled_tools(route: Callable[[str], RoutingResult]) -> ToolRegistry:
-    """Return the registry of all bundled tools, which are imported when one is first asked for."""
+    """Return the registry of all bundled tools, which are imported at the first use of one."""
 
     def load() -> list[Tool]:
         from app.tools.story.canon_checker import CanonChecker
@@ -120,8 +120,8 @@ def _unknown(name: str, known: list[str]) -> errors.ToolFailed:
     return errors.ToolFailed(f"There is no tool {shown!r}. {hint}", code="unknown_tool", detail={"nearest": nearest})
 
 
-DEFAULT_TIMEOUT_SECONDS = 120.0  # Wall-clock limit of one try where the operation sets none.
-TOOLS_AT_A_TIME = 4  # Tools that run at a time, over all runs; those that have overrun their time-out included.
+DEFAULT_TIMEOUT_SECONDS = 120.0  # Wall-clock limit of one try if the operation sets none.
+TOOLS_AT_A_TIME = 4  # Tools that run at the same time, over all runs; overrun ones included.
 
 
 class Tools(Protocol):
@@ -144,7 +144,7 @@ class ToolPerformer:
         self._threads = Threads(at_a_time)
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Perform one try of an `operations.ToolCall`. Tools only read, so one that is not waited for does no harm.
+        """Perform one try of an `operations.ToolCall`. Tools only read, so an abandoned one does no harm.
 
         Raises:
             errors.ToolFailed: `tool_timeout`, `workspace_not_allowed`, `unknown_tool`, `invalid_args`, and the tool's.
@@ -168,7 +168,7 @@ class ToolPerformer:
 
 
 def _naming_argument(failure: errors.ToolFailed, args: plain.Object) -> errors.ToolFailed:
-    """Return a failure that also names the argument whose path, or whose words, it is about."""
+    """Return a failure that also names the argument whose path or words the failure is about."""
     query = failure.detail.get("query")
     about = {str(each) for each in [failure.detail.get("path"), *(query if isinstance(query, list) else ())] if each}
     name = next((name for name, given in args.items() if about & set(_texts(given))), None)

@@ -1,8 +1,8 @@
 """Reserved folders: parts of a workspace that no run may use.
 
-Some are known by name: data directories with secrets and journals, and git's own with its hooks. The configured data
-directory is also recognised by device and number, through any name, link or mount of it. A mount of a part of it, or
-a hard link to a file in it, cannot be recognised.
+Some are recognised by name: data directories with secrets and journals, and git's own with its hooks. The configured
+data directory is also recognised by device and inode number, through any name, link or mount of it. A mount of a part
+of it, or a hard link to a file in it, cannot be recognised.
 """
 
 from __future__ import annotations
@@ -17,47 +17,47 @@ from app.processes import folders
 from app.tools import failures
 
 NAMES = frozenset({".control-room", ".git", ".orchestrate"})
-"""Names of reserved folders; in any case, since some file systems ignore case."""
+"""Names of reserved folders; compared without case, since some file systems ignore case."""
 
 _READ = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
-Identity = tuple[int, int]  # What a folder is, by device and number.
+Identity = tuple[int, int]  # Identity of a folder: device and inode number.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """The folders that are reserved here."""
+    """The data directories of this service."""
 
     folders: tuple[Path, ...] = ()  # Data directories.
 
     def identities(self) -> frozenset[Identity]:
-        """Return what the data directories are, as far as they exist."""
+        """Return the identities of the data directories that exist."""
         return frozenset(found for folder in self.folders if (found := _identity(folder)) is not None)
 
     def lies_below(self, folder: int) -> bool:
-        """Return whether an open folder is, or has somewhere below it, a data directory."""
+        """Return whether an open folder is a data directory, or contains one at any depth."""
         wanted = identity_of(folder)
         return any(_identity(above) == wanted for own in self.folders for above in (own, *own.parents))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Root:
-    """A folder that nothing may leave."""
+    """A folder that no path may leave."""
 
-    path: Path  # Where it is: absolute, without links.
-    base: Path  # The folder at or above it that the settings allow, whatever that is called.
-    given: Path | None = None  # The caller's path to it, which links may name too; None: only `path`.
-    reserved: Reserved = Reserved()  # What does not belong to it.
-    granted: tuple[str, ...] = ()  # Path of the one reserved folder that its run may use.
+    path: Path  # Its path: absolute, without links.
+    base: Path  # The allowed folder of the settings that is it or contains it, under any name.
+    given: Path | None = None  # The caller's path to it, which links may use too; None: only `path`.
+    reserved: Reserved = Reserved()  # Data directories, which do not belong to it.
+    granted: tuple[str, ...] = ()  # Path of the only reserved folder that its run may use.
 
     @classmethod
     def of(cls, folder: Path, reserved: Reserved = Reserved()) -> Root:
-        """Return the root at a folder, wherever links lead to it now."""
+        """Return the root at a folder, with its links resolved now."""
         path = folder.resolve()
         return cls(path=path, base=path, given=folder.absolute(), reserved=reserved)
 
     def open(self) -> int:
-        """Return a descriptor of the folder, to be listed too.
+        """Return a descriptor of the folder, which can also be listed.
 
         Raises:
             errors.ToolFailed: `workspace_not_allowed`, `workspace_missing`.
@@ -82,7 +82,7 @@ class Root:
             raise failures.no_workspace(str(self.path), error) from error
 
     def is_reserved(self) -> bool:
-        """Return whether it is one of the folders that it reserves; where nothing is, by its path alone."""
+        """Return whether the root is a reserved folder; if it does not exist, only its path decides."""
         if name_in(self.path.parts[len(self.base.parts) :]) is not None:
             return True
         try:
@@ -92,7 +92,7 @@ class Root:
         return False
 
     def check(self) -> None:
-        """Refuse to work here if it is reserved, or not there.
+        """Raise if the root is reserved, or does not exist.
 
         Raises:
             errors.ToolFailed: as `open`.
@@ -100,7 +100,7 @@ class Root:
         os.close(self.open())
 
     def allows(self, parts: tuple[str, ...]) -> bool:
-        """Return whether a path from here leads to the place that is granted."""
+        """Return whether a relative path is in the granted folder."""
         return bool(self.granted) and parts[: len(self.granted)] == self.granted
 
 
@@ -110,7 +110,7 @@ def name_in(parts: Iterable[str]) -> str | None:
 
 
 def identity_of(folder: int) -> Identity:
-    """Return what an open folder is."""
+    """Return the identity of an open folder."""
     status = os.fstat(folder)
     return status.st_dev, status.st_ino
 

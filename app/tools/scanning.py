@@ -1,4 +1,4 @@
-"""Listing the files below an open folder, within limits and in a fixed order."""
+"""Scans: list the files below an open folder, within limits and in a fixed order."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of a workspace one tool looks at."""
+    """Limits of one tool's view of a workspace."""
 
     file_bytes: int = _MEBIBYTE  # Largest file that is read.
-    scan_files: int = 2_000  # Files that one scan lists.
-    scan_entries: int = 20_000  # Folder entries that one scan looks at, skipped ones included.
-    scan_bytes: int = 16 * _MEBIBYTE  # Bytes that the files of one scan may have together; further ones are not listed.
+    scan_files: int = 2_000  # Most files that one scan lists.
+    scan_entries: int = 20_000  # Most folder entries that one scan reads, skipped ones included.
+    scan_bytes: int = 16 * _MEBIBYTE  # Largest total size of the files of one scan; further files are not listed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """A regular file that a scan has come upon."""
+    """A regular file that a scan has found."""
 
     path: str  # Path relative to the root, with `/` between its components.
-    size_bytes: int  # Size when it was seen.
+    size_bytes: int  # Its size at the scan.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def scan(folder: int, prefix: str, limits: Limits, hides: Callable[[str, int], b
 def _walk(top: int, prefix: str, hides: Callable[[str, int], bool]) -> Iterator[FoundFile | None]:
     """Yield each file below an open folder, and None for each entry that is not listed."""
     start = len(prefix.split("/")) if prefix else 0
-    # The descriptor is duplicated by way of ".", since fwalk reopens what it is given.
+    # The descriptor is duplicated by way of ".", since fwalk reopens the folder that it gets.
     for place, folders, names, descriptor in os.fwalk(".", dir_fd=top, onerror=_refuse, follow_symlinks=False):
         below = "" if place == "." else place.removeprefix("./")
         depth = start + below.count("/") + bool(below)
@@ -93,6 +93,6 @@ def _status(name: str, folder: int) -> os.stat_result | None:
 
 
 def _refuse(error: OSError) -> None:
-    # A list that lacks files because the disk or the process failed would say that there are none.
+    # If the disk or the process fails, an incomplete list would look like a complete one.
     if workspace_faults.passes(error.errno):
         raise error

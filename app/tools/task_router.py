@@ -12,7 +12,7 @@ from app.tools.workspace import Workspace
 
 
 class RoutingResult(Protocol):
-    """What the router answers."""
+    """The answer of the router."""
 
     @property
     def recipe_id(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Threads for work that would block the loop and cannot be interrupted."""
+"""Threads: do work that would block the loop and cannot be interrupted."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 class Threads:
-    """So many threads at a time, and none that keeps the process from ending.
+    """Run work on a limited number of threads, none of which delays the end of the process.
 
-    A thread whose caller has stopped waiting continues to its end, and counts as long as it does.
+    A thread whose caller has stopped waiting continues to its end, and occupies its place until then.
     """
 
     def __init__(self, limit: int) -> None:
@@ -30,7 +30,7 @@ class Threads:
         outcome: asyncio.Future[T] = loop.create_future()
 
         def resolve(result: T | None, error: BaseException | None) -> None:
-            # Given back when the thread ends, not when its caller does: abandoned threads would pile up otherwise.
+            # Released when the thread ends, not when its caller does: otherwise, abandoned threads would accumulate.
             self._free.release()
             if outcome.done():
                 return
@@ -44,7 +44,7 @@ class Threads:
 
 
 async def finished(work: Callable[[], T]) -> T:
-    """Return the result of work in a thread; work that has begun ends before a cancellation continues."""
+    """Return the result of work in a thread; a cancellation takes effect only after the work has ended."""
     working = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(working)
@@ -68,18 +68,18 @@ def _work(
         loop.call_soon_threadsafe(resolve, result, failure)
 
 
-DEFAULT_TIMEOUT_SECONDS = 120.0  # Wall-clock limit of one try where the operation sets none.
-AT_A_TIME = 4  # Operations of a kind that are carried out at a time, over all runs.
+DEFAULT_TIMEOUT_SECONDS = 120.0  # Wall-clock limit of one try if the operation sets none.
+AT_A_TIME = 4  # Operations of one kind that run at the same time, over all runs.
 
 
 class FileThreads:
-    """Look at files off the loop; a look that is not waited for does no harm."""
+    """Read files outside of the loop; an abandoned read does no harm."""
 
     def __init__(self, at_a_time: int = AT_A_TIME) -> None:
         self._threads = Threads(at_a_time)
 
     async def look(self, operation: operations.Operation, work: Callable[[], T]) -> T:
-        """Return what the work returns, within the time that the operation gives it."""
+        """Return the result of the work, within the operation's time limit."""
         limit = operation.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
         try:
             async with asyncio.timeout(limit):

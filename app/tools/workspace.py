@@ -1,4 +1,4 @@
-"""The workspace: the one way in which a tool touches files."""
+"""The workspace: the only way in which a tool reads and writes files."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _REACHES: tuple[tuple[Kind, Callable[[Descent, tuple[str, ...]], object]], ...] 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """What a commit has put on disk."""
+    """A file that a commit has written."""
 
     path: str  # Path relative to the root.
-    sha256: str  # Bare hash of the bytes.
-    size_bytes: int  # Their number.
+    sha256: str  # Bare hash of its bytes.
+    size_bytes: int  # Number of its bytes.
 
 
 class Workspace:
-    """A folder that tools read text files from and commits write into; nothing outside of it can be reached."""
+    """A folder that tools read text files from and commits write to; no path leads out of it."""
 
     def __init__(self, root: Root | Path, limits: Limits | None = None) -> None:
         self.place = root if isinstance(root, Root) else Root.of(root)
@@ -46,11 +46,11 @@ class Workspace:
 
     @property
     def root(self) -> Path:
-        """Return where it is."""
+        """Return the absolute path of its folder."""
         return self.place.path
 
     def read_text(self, path: str) -> str:
-        """Return the text of a file, without a byte order mark, its line ends as they are.
+        """Return the text of a file without a byte order mark, with its line ends unchanged.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace`, `file_not_found`, `not_a_file`, `file_too_large`, `not_text`
@@ -65,7 +65,7 @@ class Workspace:
             raise failures.not_text(path, f"byte {error.start} is not UTF-8") from None
 
     def kind(self, path: str) -> Kind | None:
-        """Return the kind of file at a path, following links inside the workspace; None if nothing readable is there.
+        """Return whether a path leads to a file or a folder, following links inside the workspace; None if to neither.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace`.
@@ -91,10 +91,10 @@ class Workspace:
         return self.kind(path) == "file"
 
     def existing_sha256(self, path: str) -> str | None:
-        """Return the bare hash of a file of any size and kind of content, or None if there is no such file.
+        """Return the bare hash of a file of any size and content, or None if the file does not exist.
 
-        A commit that runs again after a crash finds by it whether its text is on disk already: a crash between the
-        file's rename and the journal's line leaves the file complete and the step without a record.
+        By this hash, a commit that runs again after a crash detects that its text is already on disk: a crash between
+        the file's rename and the journal's line leaves the file complete and the step without a record.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace` or `file_unreadable`.
@@ -126,13 +126,13 @@ class Workspace:
                 raise failures.of_system(folder or ".", error) from error
 
     def write_text(self, path: str, text: str, *, overwrite: bool = False) -> WrittenFile:
-        """Write a file atomically and durably; folders on the way are made.
+        """Write a file atomically and durably; missing folders are made.
 
         A link at the path itself is replaced, never followed.
 
         Raises:
             errors.ToolFailed: `path_outside_workspace`, `file_exists` (unless `overwrite`), `not_a_file`, `not_text` or
-                `write_failed`; the file is then as it was.
+                `write_failed`; the file is then unchanged.
         """
         *folders, name = components(path) or ("",)
         if not name:
@@ -176,7 +176,7 @@ _NOTHING = Reserved()
 
 
 class Workspaces:
-    """The roots below which a run's working folder must be; a foreign run folder opens nothing else."""
+    """The roots below which a run's working folder must be; a foreign run's folder makes no other folder accessible."""
 
     def __init__(self, roots: Sequence[Path], reserved: Reserved = _NOTHING) -> None:
         self._roots = tuple(root.resolve() for root in roots)
@@ -195,7 +195,7 @@ class Workspaces:
         return Workspace(Root(path=folder, base=base, reserved=self._reserved, granted=_granted(folder, run)))
 
     def check(self, run: runs.RunStart) -> None:
-        """Refuse to let anything work in a run's folder if no run may.
+        """Raise if no run may work in a run's folder.
 
         Raises:
             errors.ToolFailed: `workspace_not_allowed`, `workspace_missing`.
@@ -203,14 +203,14 @@ class Workspaces:
         self.of(run).place.check()
 
     def fault(self, run: runs.RunStart, looks: bool) -> errors.Fault | None:
-        """Return the fault that parks a run whose folder no run may use any more, or that has gone; None: it is there.
+        """Return the fault that parks a run whose folder is no longer allowed or has gone; None if it is usable.
 
-        Steps wait for a folder that the system refuses only for the moment.
+        Steps wait for a folder that the system refuses only temporarily.
 
         Args:
-            looks: Whether the disk is asked, too; otherwise only the settings are.
+            looks: Whether to examine the disk, too; otherwise only the settings decide.
         """
-        # Plans perform nothing in a folder, and are recorded without one: theirs is relative.
+        # Plans work in no folder, and are recorded without one: their folder is relative.
         if not os.path.isabs(run.working_dir):
             return None
         try:
@@ -240,7 +240,7 @@ def _is_below(folder: str, root: str) -> bool:
 
 
 def _is_itself(folder: str) -> bool:
-    """Return whether a path leads over no link. A run begins with its folder itself: a link there now came later."""
+    """Return whether a path has no link in it. A run begins with a resolved folder: a link in it was made later."""
     try:
         if os.path.realpath(folder) != folder:
             return False

@@ -1,4 +1,4 @@
-"""Pages: serve the UI's files from memory, each with its entity tag, and one document at every address of a page."""
+"""Pages: serve the UI's files from memory, each with its entity tag, and one document at every page address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-# Nothing is built: what is served is what is written. Graphs are laid out by our own code (docs/decisions/0281).
+# Without a build step: the files are served as they are written. Our own code lays out graphs (docs/decisions/0281).
 FILES = "/ui/"  # Beginning of the addresses of the UI's files.
 
 PAGES = frozenset(
@@ -39,7 +39,7 @@ PAGES = frozenset(
 """First parts of the addresses of all pages except `/`."""
 
 _OTHERS = frozenset(("api", "healthz", "hooks", "metrics", "readyz", "ws"))
-"""First parts of the addresses that answer data, to a browser as well."""
+"""First parts of addresses that answer with data, even to a browser."""
 
 _INLINE = re.compile(rb"<script type=\"importmap\">(.*?)</script>", re.DOTALL)
 _TYPES = {".mjs": "text/javascript", ".js": "text/javascript"}
@@ -48,19 +48,19 @@ _METHODS = ("GET", "HEAD")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """A file of the UI, as it is sent."""
+    """A file of the UI in the form in which it is sent."""
 
-    content: bytes  # The file.
-    compressed: bytes  # The same, by gzip.
+    content: bytes  # Its content.
+    compressed: bytes  # The content, compressed by gzip.
     media_type: str  # Its media type.
     etag: str  # Hash of the content.
 
 
 class Pages:
-    """The pages as an application of their own, which needs no token."""
+    """The pages as a separate application, which needs no token."""
 
     def serves(self, scope: Scope) -> bool:
-        """Return whether the pages answer: one of them, one of their files, or an address that a browser made up."""
+        """Return whether the pages answer: a page, one of their files, or an unknown address from a browser."""
         if _is_known(scope["path"]):
             return True
         wants_page = scope["method"] in _METHODS and "text/html" in Headers(scope=scope).get("accept", "")
@@ -89,7 +89,7 @@ def _first(path: str) -> str:
 
 
 def _response(found: File, asked: Headers) -> Response:
-    # Names carry no hash: a browser asks again each time, and is answered in a few bytes.
+    # Names contain no hash: a browser asks again each time, and gets a short answer.
     headers = _headers() | {"ETag": found.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     if found.etag in asked.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)

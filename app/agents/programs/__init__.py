@@ -1,1 +1,1 @@
-"""Programs: backends that are command lines of agents, each described in a file of its own."""
+"""Programs: backends that are command-line agents, each described in its own file."""

@@ -1,4 +1,4 @@
-"""The backend of every program: find it, call it, watch it, and judge what it leaves."""
+"""The backend of every program: find it, start it, watch it, and judge its output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_OPTION = re.compile(r"(?!-)[^\x00-\x1f\x7f]*")
 
 
 class ProgramBackend:
-    """Speak with a program: one process for each prompt, ended with everything that it has started."""
+    """Run a program: one process for each prompt, ended with all processes that it has started."""
 
     def __init__(self, program: Program, config: BackendConfig, surroundings: BackendContext) -> None:
         self._program = program
@@ -36,7 +36,7 @@ class ProgramBackend:
         return self._config.name
 
     def resolve_model(self, tier: str) -> str | None:
-        """Return the configured model of a tier, or the program's own for it; None leaves it to the program."""
+        """Return the configured model of a tier, or the program's default for it; None lets the program choose."""
         known = self._config.models.get(tier) or self._program.models.get(tier)
         return known or (None if tier in TIERS else tier)
 
@@ -49,14 +49,14 @@ class ProgramBackend:
             commands.NotStarted: it could not be started.
         """
         program = self._program
-        # A program that is not installed is missing for every caller.
+        # If the program is not installed, every caller gets that error first.
         argv = executables.find(program, self._config, self._context.environ, self._context.home)
         self._refuse(prompt)
         _refuse_value(prompt.model, "model", "unknown_model")
         stored = await self._stored(prompt)
         opened = continuations.opening(program, self._config.name, prompt, stored)
-        # Stored before the program starts: after a kill in its turn, the next attempt continues that conversation
-        # instead of opening a second one. A conversation that is not ours is not taken over before it has answered.
+        # Stored before the program starts: after a kill during the turn, the next attempt continues that conversation
+        # instead of opening a second one. A foreign conversation is not taken over before the program has answered.
         if not opened.foreign:
             stored = await self._store(prompt, stored, program_session_id=opened.session_id)
         found = await self._turn(prompt, argv, opened)
@@ -68,7 +68,7 @@ class ProgramBackend:
         return await self._store_turn(prompt, opened, found)
 
     async def close(self) -> None:
-        """Nothing is held: what runs belongs to its prompt."""
+        """Hold no resources: each process belongs to its prompt."""
 
     def _refuse(self, prompt: ports.AgentPrompt) -> None:
         if not prompt.tools and not self._program.tools_off:
@@ -83,7 +83,7 @@ class ProgramBackend:
     async def _store_turn(
         self, prompt: ports.AgentPrompt, opened: ConversationAddress, found: verdicts.TurnResult
     ) -> ports.AgentReply:
-        # Read again: the watcher has perhaps stored the program's own name during the turn.
+        # Read again: the watcher may have stored the program's own name during the turn.
         stored, reply = await self._stored(prompt), found.reply
         before = agent_sessions.NOTHING_SPENT if prompt.agent_session_id is None else counting.before(stored, prompt)
         if reply.error is None or (reply.error.code != "unknown_agent_session" and not opened.foreign):
@@ -137,7 +137,7 @@ class ProgramBackend:
             counted=None if foreign else agent_sessions.NOTHING_SPENT,
         )
         named = program_session_id or earlier.program_session_id
-        # The own name goes without saying, and stays so if the record moves to another program.
+        # Our own name is the default; it is not stored, so that it survives a move of the record to another program.
         if named == ours and self._program.names_sessions == "we":
             named = None
         known = dataclasses.replace(earlier, program_session_id=named, created=created or earlier.created)
@@ -212,7 +212,7 @@ class ProgramBackend:
         request: commands.Request,
         outlet: executables.Outlet,
     ) -> commands.Ended:
-        # A program that names its conversations does so in its first lines; a kill during the turn must not lose that.
+        # A program that names its conversations prints the name in its first lines; a kill must not lose that name.
         watches = self._program.names_sessions == "it" and not opened.resumes and prompt.agent_session_id is not None
         watching = asyncio.ensure_future(self._watch(prompt, outlet) if watches else _nothing())
         try:
@@ -234,7 +234,7 @@ class ProgramBackend:
 
 
 def lacks(program: Program, config: BackendConfig, context: BackendContext) -> str | None:
-    """Return what keeps a program from working here; nothing is started."""
+    """Return the reason why a program cannot work here, without starting it."""
     try:
         executables.find(program, config, context.environ, context.home)
     except errors.AgentFailed as missing:

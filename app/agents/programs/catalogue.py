@@ -1,4 +1,4 @@
-"""The programs that are known, by the type of their backends."""
+"""The catalogue: the known programs, by the type of their backends."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PROGRAMS: Mapping[str, Program] = {
     "cursor": cursor.PROGRAM,
     "qwen": qwen.PROGRAM,
 }
-"""Every program that has a type of its own."""
+"""Every program that has its own backend type."""
 
 
 def called(command: Iterable[str]) -> list[Program]:
-    """Return the programs that a command starts, by its words."""
+    """Return the known programs that the words of a command name."""
     words = [PurePath(word).name.lower() for word in command]
     return [
         program for program in PROGRAMS.values() if any(program.commands[0].split("-")[0] in word for word in words)

@@ -1,7 +1,7 @@
-"""Claude Code: takes the id of a new conversation from us and ends with one result record.
+"""Claude Code: takes our id for a new conversation, and ends with one result record.
 
-A first prompt that was cut off may or may not have left a conversation: continuing it is tried first, since an id
-that is in use is refused for a new one, and an id that is unknown costs no call of the model.
+A first prompt that was cut off may or may not have left a conversation. The backend tries to continue it first: a new
+conversation cannot have an id that is in use, and an unknown id costs no call of the model.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def _invoke(turn: Turn) -> Invocation:
         without=["--tools", "", "--permission-mode", "dontAsk", "--strict-mcp-config"],
     )
     files = {}
-    # A conversation keeps the standing instruction that it was begun with, whatever is said later.
+    # A conversation keeps its first standing instruction, whatever a later prompt sends.
     if prompt.system and turn.folder is not None and not turn.instructed_otherwise:
         files[_SYSTEM_FILE] = prompt.system
-        # A file, not an argument: every user of the machine can read those.
+        # A file, not an argument: every user of the machine can read arguments.
         listed += ["--append-system-prompt-file", str(turn.folder / _SYSTEM_FILE)]
     if prompt.reply_schema is not None:
         listed += ["--json-schema", plain.canonical(plain.plain(prompt.reply_schema)).decode()]
     if prompt.cap_usd is not None:
-        # The program refuses a cap of nothing.
+        # The program refuses a cap of zero.
         listed += ["--max-budget-usd", f"{max(prompt.cap_usd, _LEAST_CAP_USD):.6f}"]
     message = as_words(turn.message(with_system=not files, with_schema=False))
     return Invocation(arguments=tuple(listed), stdin=message, files=files)
@@ -82,4 +82,4 @@ PROGRAM = Program(
     caps_cost=True,
     fields=frozenset({"allowed_tools"}),
 )
-"""How Claude Code is spoken with."""
+"""How the backend calls Claude Code."""

@@ -1,7 +1,7 @@
 """Codex: names its conversations itself, in the first line that it writes.
 
-A first prompt that was cut off is repeated in its conversation if that line was seen, and in a new one otherwise. An id
-that it does not know is refused, but a text that is not an id silently begins a new conversation, so none is passed on.
+A first prompt that was cut off is repeated in its conversation if that line was seen, and in a new one otherwise. Codex
+refuses an unknown id, but silently begins a new conversation for a text that is not an id, so such texts are not sent.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def _invoke(turn: Turn) -> Invocation:
         arguments += ["--model", prompt.model]
     if turn.resumes and turn.session_id is not None:
         arguments.append(turn.session_id if _ID.fullmatch(turn.session_id) else _NO_ID)
-    # Its setting for a standing instruction is an argument, which every user of the machine can read.
+    # Its setting for a standing instruction is an argument, and every user of the machine can read arguments.
     return Invocation(arguments=(*arguments, "-"), stdin=turn.message())
 
 
 def _permissions(turn: Turn) -> list[str]:
     if turn.prompt.tools:
         return ["--dangerously-bypass-approvals-and-sandbox"]
-    # What it cannot be talked out of offering is held by its own sandbox of the operating system.
+    # Tools that cannot be switched off are confined by Codex's own operating-system sandbox.
     settings = ['sandbox_mode="read-only"', 'approval_policy="never"', 'web_search="disabled"']
     settings += [f"features.{name}=false" for name in _TOOLS]
     settings += [f"mcp_servers.{json.dumps(name)}.enabled=false" for name in _servers(turn)]
@@ -50,7 +50,7 @@ def _servers(turn: Turn) -> Iterator[str]:
     own = Path(turn.environ.get("CODEX_HOME") or turn.home / ".codex")
     for folder in (own, Path(turn.prompt.working_dir) / ".codex"):
         try:
-            # What cannot be read it refuses itself, in its own words.
+            # Codex itself refuses a file that it cannot read, with its own message.
             document = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
@@ -65,15 +65,15 @@ def _parse(event: Event, output: ParsedOutput) -> None:
         case "item.completed" if within(event, "item", "type") == "agent_message":
             output.text = str(within(event, "item", "text") or "")
         case "item.started" if within(event, "item", "type") in _ACTIONS:
-            # Text before a tool call is not an answer if nothing follows it.
+            # Text before a tool call is not an answer, even if no text follows.
             output.text = ""
         case "turn.completed":
             usage = event.get("usage")
             output.complete = True
-            # An error that it recovered from is none.
+            # An error from which Codex recovered is not a failure.
             output.failure = None
             output.sums = Tally()
-            # It reports the sums of the whole conversation.
+            # Codex reports the sums of the whole conversation.
             output.sums.add(within(usage, "input_tokens"), within(usage, "output_tokens"))
         case "turn.failed":
             output.failure = Failure(message=results.inner_words(str(within(event, "error", "message") or "")))
@@ -92,4 +92,4 @@ PROGRAM = Program(
     key_variable="CODEX_API_KEY",
     keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
 )
-"""How Codex is spoken with."""
+"""How the backend calls Codex."""

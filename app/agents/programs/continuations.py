@@ -1,4 +1,4 @@
-"""Conversations: whether a prompt begins one or continues one, and by which name the program knows it."""
+"""Conversations: whether a prompt begins or continues one, and the program's name for it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from app.engine import ports
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationAddress:
-    """How a turn opens."""
+    """How a turn opens its conversation."""
 
-    session_id: str | None = None  # Conversation by the program's name for it; None: it chooses one, or there is none.
-    resumes: bool = False  # Whether that conversation continues.
-    may_begin: bool = False  # Whether an unknown one is begun anew: its first prompt may never have arrived.
-    may_resume: bool = False  # Whether it continues if the program has it already, against what we know.
+    session_id: str | None = None  # The program's name for it; None: the program chooses one, or there is none.
+    resumes: bool = False  # Whether the turn continues that conversation.
+    may_begin: bool = False  # Whether to begin a new one if it is unknown: its first prompt may never have arrived.
+    may_resume: bool = False  # Whether to continue it if the program already has it, contrary to our record.
     foreign: bool = False  # Whether it was begun elsewhere.
     instructed_otherwise: bool = False  # Whether it began with another standing instruction, or an unknown one.
 
@@ -26,7 +26,7 @@ class ConversationAddress:
 def opening(
     program: Program, backend: str, prompt: ports.AgentPrompt, stored: agent_sessions.AgentSession | None
 ) -> ConversationAddress:
-    """Decide how a turn opens, by the record of its conversation."""
+    """Decide how a turn opens, from the record of its conversation."""
     ours = prompt.agent_session_id
     if ours is None:
         return ConversationAddress()
@@ -34,7 +34,7 @@ def opening(
         if prompt.session_created:
             # It was begun elsewhere, under the name that the user gave us.
             return ConversationAddress(session_id=ours, resumes=True, foreign=True, instructed_otherwise=True)
-        # Nothing was sent before it was kept, so that nothing was sent.
+        # The record is stored before the first prompt is sent; without a record, no prompt was sent.
         return ConversationAddress(session_id=_named(program, ours), may_resume=prompt.attempt > 1)
     if stored.backend != backend:
         raise errors.AgentFailed(
@@ -45,7 +45,7 @@ def opening(
     known = stored.program_session_id or _named(program, ours, stored.names)
     certain = prompt.session_created or stored.created
     if not certain and stored.names and stored.program_session_id is None:
-        # It was just lost, and is begun under another name.
+        # The program has just lost it; begin it under another name.
         return ConversationAddress(session_id=known)
     if not certain and not program.resumes:
         return ConversationAddress(session_id=known)
@@ -72,15 +72,15 @@ def again(
     stored: agent_sessions.AgentSession | None,
     error: records.StepError,
 ) -> ConversationAddress | None:
-    """Decide how a turn opens a second time, after the program has contradicted what we believed; None: not at all."""
+    """Decide how to open a turn a second time, after the program contradicted our record; None: do not."""
     if error.code == "unknown_agent_session" and opened.resumes and opened.may_begin:
-        # Some programs keep the name of a conversation whose first prompt failed, and yet do not know it.
+        # Some programs keep the name of a conversation whose first prompt failed, but cannot continue it.
         return ConversationAddress(
             session_id=_named(program, prompt.agent_session_id or "", (stored.names if stored else 0) + 1)
         )
     if error.code == "agent_session_exists" and not opened.resumes and opened.may_resume:
         return ConversationAddress(
-            # Its instruction was the first attempt's; that of now cannot be put in its place.
+            # It has the standing instruction of the first attempt; the present one cannot replace it.
             session_id=opened.session_id,
             resumes=True,
             may_begin=True,
@@ -90,13 +90,13 @@ def again(
 
 
 def _named(program: Program, ours: str, names: int = 0) -> str | None:
-    """Return the name that we give to a new conversation, a UUID; None where the program names it."""
+    """Return our name for a new conversation, a UUID; None if the program names it."""
     if program.names_sessions == "it":
         return None
     if names:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{ours} {names}"))
     try:
-        # Programs demand a UUID. Derived, so that a second attempt finds the conversation of the first.
+        # Programs require a UUID. Derived, so that a second attempt finds the conversation of the first.
         return str(uuid.UUID(ours))
     except ValueError:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, ours))

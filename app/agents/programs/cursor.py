@@ -1,7 +1,7 @@
-"""Cursor Agent: names its conversations itself, in the first line that it writes. Built by its documentation alone.
+"""Cursor Agent: names its conversations itself, in the first line that it writes. Written from its documentation alone.
 
 A first prompt that was cut off is repeated in its conversation if that line was seen, and in a new one otherwise.
-Nothing is known to keep it from using every tool, so it takes no prompts that forbid them.
+No known option switches off all its tools, so it takes no prompts that forbid them.
 """
 
 from __future__ import annotations
@@ -29,4 +29,4 @@ PROGRAM = Program(
     key_variable="CURSOR_API_KEY",
     keys=("CURSOR_API_KEY",),
 )
-"""How Cursor Agent is spoken with."""
+"""How the backend calls Cursor Agent."""

@@ -1,4 +1,4 @@
-"""The environment of a program: this process's own, cleaned of what an agent around it has left there."""
+"""The environment of a program: that of this process, without the variables that a surrounding agent has set."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _BEADS = Path(".beads-local") / "local.db"
 def overlay(
     program: Program, config: BackendConfig, environ: Mapping[str, str], prompt: ports.AgentPrompt, called: Invocation
 ) -> dict[str, str | None]:
-    """Return what differs from this process's environment; None: left out.
+    """Return the changes to this process's environment; None: the variable is removed.
 
     Raises:
         errors.AgentFailed: `missing_secrets`, the variable that holds the key is not set.
     """
     changed = cleaned(environ, prompt.working_dir)
-    # What the user has set himself stands.
+    # A value that the user has set has precedence.
     changed |= {name: value for name, value in program.variables.items() if name not in environ}
     if config.base_url is not None and program.endpoint_variable is not None:
         changed[program.endpoint_variable] = config.base_url
@@ -41,14 +41,14 @@ def overlay(
         changed[program.key_variable] = _key(config, environ)
     if prompt.max_tokens is not None and program.limit_variable is not None:
         changed[program.limit_variable] = str(prompt.max_tokens)
-    # The run's own names last: no configuration may give a program another run's.
+    # The run's own variables come last: no configuration may give a program those of another run.
     return {**changed, **called.env, **prompt.env}
 
 
 def secrets(
     programs: Iterable[Program], config: BackendConfig, context: BackendContext, model: str | None
 ) -> frozenset[str]:
-    """Return the names of the secret variables that a program gets: keys of its own, and what the user adds."""
+    """Return the names of the secret variables that a program gets: its own keys, and those that the user adds."""
     patterns = [*config.secrets, *context.secrets]
     for program in programs:
         patterns += [*program.keys, *program.shares]
@@ -58,7 +58,7 @@ def secrets(
 
 
 def naming_withheld(reply: ports.AgentReply, withheld: Collection[str], backend: str) -> ports.AgentReply:
-    """Return a reply; an error that names variables withheld from the program says how it gets them.
+    """Return a reply; if its error names withheld variables, the message explains how the program gets them.
 
     Args:
         withheld: Names of secret variables that are set, but were not passed on.
@@ -66,7 +66,7 @@ def naming_withheld(reply: ports.AgentReply, withheld: Collection[str], backend:
     """
     if (error := reply.error) is None:
         return reply
-    # Whole names: a variable TOKEN is not meant by every text with those letters.
+    # Compare whole names: not every text with the letters of TOKEN means the variable TOKEN.
     words = set(_NAME.findall(f"{error.message} {error.detail.get('stderr', '')}"))
     if not (named := sorted(words.intersection(withheld))):
         return reply
@@ -77,7 +77,7 @@ def naming_withheld(reply: ports.AgentReply, withheld: Collection[str], backend:
 
 
 def cleaned(environ: Mapping[str, str], working_dir: PurePath) -> dict[str, str | None]:
-    """Return what differs for every agent: what another one has left is left out, and a worktree has its own issues."""
+    """Return the changes for every agent: variables of other agents are removed, and a worktree gets its own issues."""
     changed: dict[str, str | None] = dict.fromkeys(_left_by_others(environ))
     if (beads := beads_database(working_dir)) is not None:
         changed["BEADS_DB"] = str(beads)
@@ -85,7 +85,7 @@ def cleaned(environ: Mapping[str, str], working_dir: PurePath) -> dict[str, str 
 
 
 def beads_database(working_dir: PurePath) -> Path | None:
-    """Return the issue database that a linked worktree of git has for itself; None elsewhere."""
+    """Return the issue database that a linked git worktree has for itself; None if it has none."""
     folder = Path(working_dir)
     for place in (folder, *folder.parents):
         if os.path.exists(place / ".git"):

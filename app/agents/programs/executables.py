@@ -1,4 +1,4 @@
-"""Places of programs: which file on this machine is the program."""
+"""Executables: find the file of a program on this machine, and create the files that it reads and writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.processes import commands, folders
 
 
 def find(program: Program, config: BackendConfig, environ: Mapping[str, str], home: Path) -> tuple[str, ...]:
-    """Return the program's file and leading arguments, by `agents.json`, its variable, its own installer, PATH."""
+    """Return the program's file and leading arguments, from `agents.json`, its variable, its own installer, or PATH."""
     if config.command:
         return _configured(program, config, environ)
     variable = program.path_variable
@@ -25,7 +25,7 @@ def find(program: Program, config: BackendConfig, environ: Mapping[str, str], ho
         if not _executable(Path(named)):
             raise _missing(program, f"{variable} names {named}, which is not an executable program")
         return (str(Path(named).absolute()),)
-    # Before PATH, as the program's own updates go there.
+    # Before PATH, because the program installs its updates there.
     for known in program.known_paths:
         if _executable(home / known):
             return (str(home / known),)
@@ -36,7 +36,7 @@ def find(program: Program, config: BackendConfig, environ: Mapping[str, str], ho
 
 
 def entered(folder: Path) -> int:
-    """Return the descriptor of the folder that a program works in."""
+    """Return a descriptor of the folder that a program works in."""
     try:
         return folders.opened(folder)
     except OSError as error:
@@ -45,7 +45,7 @@ def entered(folder: Path) -> int:
 
 
 def _configured(program: Program, config: BackendConfig, environ: Mapping[str, str]) -> tuple[str, ...]:
-    # What follows the program of a template is filled for each turn.
+    # The arguments after the program of a template are filled in for each turn.
     first, *rest = (part for part in config.command if isinstance(part, str))
     found = _on_path(first, environ)
     if found is None:
@@ -75,7 +75,7 @@ _READ_BYTES = 1024 * 1024
 
 
 class Outlet:
-    """A file without a name that takes the standard output of a program and can be read meanwhile."""
+    """A nameless file that receives the standard output of a program and can be read meanwhile."""
 
     def __init__(self) -> None:
         with workspace_faults.waiting(tempfile.gettempdir()):
@@ -86,13 +86,13 @@ class Outlet:
                 """Descriptor for the program; the caller that runs it closes it."""
                 self._reading = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             finally:
-                # A file without a name goes with its last descriptor, even if this process is killed.
+                # The system removes a nameless file with its last descriptor, even if this process is killed.
                 os.unlink(path)
         self._seen_bytes = 0
         self._torn = b""
 
     def news(self) -> list[bytes]:
-        """Return the lines that were completed since the last time."""
+        """Return the lines that were completed since the last call."""
         content = os.pread(self._reading, _READ_BYTES, self._seen_bytes)
         self._seen_bytes += len(content)
         *lines, self._torn = (self._torn + content).split(b"\n")
@@ -105,13 +105,13 @@ class Outlet:
             yield from read
 
     def close(self) -> None:
-        """Forget what was written."""
+        """Discard the output."""
         os.close(self._reading)
 
 
 @contextlib.contextmanager
 def folder(wanted: bool) -> Iterator[Path | None]:
-    """Make a folder that others cannot look into, and remove it with all that is in it."""
+    """Make a folder that other users cannot read, and remove it with its content afterwards."""
     if not wanted:
         yield None
         return

@@ -1,7 +1,7 @@
-"""Gemini CLI: takes the id of a new conversation from us; a conversation belongs to its working folder.
+"""Gemini CLI: takes our id for a new conversation; a conversation belongs to its working folder.
 
-It writes its errors on standard error, with an exit code that is the HTTP status modulo 256. After a SIGTERM it ends
-with code 0 and says nothing. A first prompt that was cut off is continued if its id is known, and sent anew if not.
+It writes its errors to standard error, with an exit code that is the HTTP status modulo 256. After a SIGTERM it ends
+with code 0 and no message. A first prompt that was cut off is continued if its id is known, and sent anew if not.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def _parse(event: Event, output: ParsedOutput) -> None:
             reply_text = str(event.get("content") or "")
             output.text = output.text + reply_text if event.get("delta") else reply_text
         case "tool_use":
-            # Text before a tool call is not a part of the answer; the other form of output omits it.
+            # Text before a tool call is not a part of the answer; the program's other output format omits it.
             output.text = ""
-        # It reports as an error of the stream that the reply was broken off, and then succeeds.
+        # Gemini CLI reports a broken-off reply as an error of the stream, and then reports success.
         case "error" if isinstance(event.get("message"), str) and _BROKEN_OFF.search(event["message"]):
             _parse_warnings([event["message"]], output)
         case "result":
@@ -65,7 +65,7 @@ def _parse(event: Event, output: ParsedOutput) -> None:
 
 
 def _parse_warnings(warnings: object, output: ParsedOutput) -> None:
-    """Understand why it broke a reply off itself, which it does not call an error."""
+    """Find the reason why Gemini CLI itself broke off a reply; it reports this as a warning, not as an error."""
     reported = [words for words in warnings if isinstance(words, str)] if isinstance(warnings, list) else []
     for words in reported:
         if not output.text.strip() or _BROKEN_OFF.search(words):
@@ -97,4 +97,4 @@ PROGRAM = Program(
     key_variable="GEMINI_API_KEY",
     keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
 )
-"""How Gemini CLI is spoken with."""
+"""How the backend calls Gemini CLI."""

@@ -1,8 +1,8 @@
-"""GitHub Copilot CLI: takes the id of a new conversation from us; token counts are in a separate file.
+"""GitHub Copilot CLI: takes our id for a new conversation; token counts are in a separate file.
 
-A first prompt that was cut off is continued if its id is known, and sent anew if not; an id that is in use is
-accepted for a new conversation, which then continues the old one. A turn ended by a signal reports success, so its
-own report counts.
+A first prompt that was cut off is continued if its id is known, and sent anew if not; a new conversation with an id
+that is in use silently continues the old one. A turn that a signal ended has exit code 0, so the backend relies on the
+program's own report.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _invoke(turn: Turn) -> Invocation:
 def _parse(event: Event, output: ParsedOutput) -> None:
     match event.get("type"):
         case "assistant.message":
-            # A message beside a tool call may be empty.
+            # A message that accompanies a tool call may be empty.
             output.text = str(within(event, "data", "content") or "") or output.text
         case "session.error":
             status = within(event, "data", "statusCode")
@@ -67,4 +67,4 @@ PROGRAM = Program(
     shares=("GH_TOKEN", "GITHUB_TOKEN"),
     limit_variable="COPILOT_PROVIDER_MAX_OUTPUT_TOKENS",
 )
-"""How GitHub Copilot CLI is spoken with."""
+"""How the backend calls GitHub Copilot CLI."""

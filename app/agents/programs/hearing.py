@@ -1,4 +1,4 @@
-"""Hearing: the output of a program while it works; its agent's words where it writes them as JSON."""
+"""Hearing: the output of a program while it works; the agent's words, if the program writes them as JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import orjson
 
 from app.domain import plain
 
-MOST_LINE = 4000  # Characters of a line that is not an agent's words; a longer one is cut off.
+MOST_LINE = 4000  # Longest line that is not an agent's words; a longer one is cut off.
 
 _MOST_TORN = 4 * 1024 * 1024
 _MOST_DEPTH = 8
@@ -17,7 +17,7 @@ _LEFT_OUT = "[output left out here]\n"
 
 
 class Hearing:
-    """Turn what a program writes into text as it comes."""
+    """Convert the output of a program into text as it arrives."""
 
     def __init__(self, hear: Callable[[str], None]) -> None:
         self._hear = hear
@@ -26,11 +26,11 @@ class Hearing:
         self._errors = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, stream: int, content: bytes, skipped_bytes: int) -> None:
-        """Take in a part of an output; only whole lines of standard output can be understood."""
+        """Take in a part of an output; only whole lines of standard output are decoded."""
         if stream != 1:
             self._hear(self._errors.decode(content))
             return
-        # Half a line cannot be read; the next newline is the first place to begin again.
+        # Half a line cannot be decoded; decoding begins again at the next newline.
         if skipped_bytes or len(self._torn) > _MOST_TORN:
             self._torn, self._is_cut = b"", True
             self._hear(_LEFT_OUT)
@@ -53,7 +53,7 @@ def _shown(line: bytes) -> str:
 
 def _texts(value: plain.Json, depth: int) -> Iterator[str]:
     """Yield the texts of an event's messages, which every program puts under `text`."""
-    # Down to a depth: what is nested deeper is the content of tools.
+    # Limited depth: deeper levels contain the output of tools.
     if depth and isinstance(value, dict):
         for name, part in value.items():
             if name == "text" and isinstance(part, str):

@@ -1,7 +1,7 @@
 """OpenCode: names its conversations itself, in every line that it writes, and has no record that ends a turn.
 
 A first prompt that was cut off is repeated in its conversation if a line of it was seen, and in a new one otherwise.
-After a use of a tool that was not allowed it ends at once, with code 0 and no further text.
+After a call of a forbidden tool it ends at once, with code 0 and no further text.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def _invoke(turn: Turn) -> Invocation:
     leading, without = ("run", "--format", "json"), ("--agent", _SPEAKER)
     listed = arguments(turn, leading, tools=("--auto",), without=without, begin=None, resume="--session")
     if not turn.resumes or turn.session_id is None:
-        # Without a title of ours it asks the model for one, in a call of its own.
+        # Without a title from us, OpenCode asks the model for one, in a call of its own.
         listed += ["--title", f"{turn.prompt.run_id} {turn.prompt.key}"[:100]]
-    # An argument that holds a space it puts into quotation marks, and a backslash before those within.
+    # OpenCode quotes an argument that contains a space, and adds backslashes to the quotation marks in it.
     return Invocation(arguments=tuple(listed), stdin=turn.message(), env=env)
 
 
@@ -55,7 +55,7 @@ def _parse(event: Event, output: ParsedOutput) -> None:
         case "text":
             output.text = str(within(event, "part", "text") or "")
         case "tool_use":
-            # Text before a tool call is not an answer if nothing follows it.
+            # Text before a tool call is not an answer, even if no text follows.
             output.text = ""
         case "step_finish":
             output.complete = True
@@ -63,7 +63,7 @@ def _parse(event: Event, output: ParsedOutput) -> None:
             tokens = within(event, "part", "tokens")
             cached = whole(within(tokens, "cache", "read")) + whole(within(tokens, "cache", "write"))
             written = whole(within(tokens, "output")) + whole(within(tokens, "reasoning"))
-            # A turn with tools has several steps, each with its own figures.
+            # A turn with tools has several steps, and each reports its own figures.
             output.turn.add(whole(within(tokens, "input")) + cached, written, within(event, "part", "cost"))
         case "error":
             error = event.get("error")
@@ -90,4 +90,4 @@ PROGRAM = Program(
     names_vendors=True,
     limit_variable="OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX",
 )
-"""How OpenCode is spoken with."""
+"""How the backend calls OpenCode."""

@@ -1,4 +1,4 @@
-"""Programs: how a backend finds one, calls it, and reads its output."""
+"""Programs: the description from which a backend finds a program, calls it, and reads its output."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Event = Mapping[str, Any]  # One JSON object that a program has written.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One prompt to a program, as far as it is decided before it starts."""
+    """One prompt to a program, with all decisions made before the start."""
 
     prompt: ports.AgentPrompt  # The prompt.
-    session_id: str | None = None  # The program's name of the conversation, continued or new; None: its choice.
-    resumes: bool = False  # Whether that conversation continues.
+    session_id: str | None = None  # The program's name for the conversation, continued or new; None: its choice.
+    resumes: bool = False  # Whether the turn continues that conversation.
     instructed_otherwise: bool = False  # Whether it began with another standing instruction, or an unknown one.
-    config: BackendConfig  # What `agents.json` says of the backend.
+    config: BackendConfig  # The backend's configuration in `agents.json`.
     environ: Mapping[str, str] = field(default_factory=dict)  # Environment of this process.
     home: Path = Path("/")  # Home folder of the user.
-    folder: Path | None = None  # Private folder for as long as the program runs; None for programs that ask for none.
+    folder: Path | None = None  # Private folder while the program runs; None for programs that need none.
 
     def message(self, *, with_system: bool = True, with_schema: bool = True) -> str:
-        """Return the message for the agent, with what the program takes no option for before and after it."""
+        """Return the message for the agent, including the parts for which the program has no option."""
         system, schema = self.prompt.system, self.prompt.reply_schema
         parts = [system] if system and with_system else []
         parts.append(self.prompt.text)
@@ -44,30 +44,30 @@ class Invocation:
     """How a program is called."""
 
     arguments: tuple[str, ...]  # Arguments after the program's own.
-    stdin: str | None = None  # What it reads; None: nothing.
+    stdin: str | None = None  # Text for its standard input; None: no input.
     env: Mapping[str, str] = field(default_factory=dict)  # Variables of this call alone.
     files: Mapping[str, str] = field(default_factory=dict)  # Texts by name, written to its private folder.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What a program says went wrong."""
+    """A failure that a program reports."""
 
-    message: str  # In its own words.
+    message: str  # The program's own message.
     status: int | None = None  # HTTP status of the model's service.
-    reason: str | None = None  # Its own name for it.
+    reason: str | None = None  # The program's own name for the failure.
 
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """Tokens and price, as far as they were reported."""
+    """Tokens and price, as far as the program reports them."""
 
-    input_tokens: int | None = None  # Tokens read, those from a cache included; None if it does not report them.
+    input_tokens: int | None = None  # Tokens read, including those from a cache; None if not reported.
     output_tokens: int | None = None  # Tokens written.
     cost_usd: float | None = None  # Price.
 
     def add(self, input_tokens: object = None, output_tokens: object = None, cost_usd: object = None) -> None:
-        """Add to the cost; a value that is not a number counts as 0."""
+        """Add tokens and cost; a value that is not a number counts as 0."""
         if isinstance(input_tokens, int) or isinstance(output_tokens, int):
             self.input_tokens = (self.input_tokens or 0) + whole(input_tokens)
             self.output_tokens = (self.output_tokens or 0) + whole(output_tokens)
@@ -75,7 +75,7 @@ class Tally:
             self.cost_usd = (self.cost_usd or 0.0) + float(cost_usd)
 
     def usage(self) -> records.Usage | None:
-        """Return it as a value; None if nothing was reported."""
+        """Return the tally as a value; None if the program reported none."""
         if self.input_tokens is None and self.cost_usd is None:
             return None
         return records.Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens, cost_usd=self.cost_usd)
@@ -83,15 +83,15 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True)
 class ParsedOutput:
-    """What has been understood of a program's words so far."""
+    """The result of parsing a program's output so far."""
 
-    session_id: str | None = None  # Conversation, by the program's name for it.
-    text: str = ""  # The last that the agent said.
-    complete: bool = False  # Whether the program has said that the turn has ended.
+    session_id: str | None = None  # The program's name for the conversation.
+    text: str = ""  # The agent's last text.
+    complete: bool = False  # Whether the program has reported the end of the turn.
     cut_off: bool = False  # Whether it reported that the reply reached its limit; its failure is then that reply.
-    failure: Failure | None = None  # What it says went wrong.
-    turn: Tally = field(default_factory=Tally)  # What it says the turn took.
-    sums: Tally = field(default_factory=Tally)  # What it says the whole conversation has taken so far.
+    failure: Failure | None = None  # The failure that it reports.
+    turn: Tally = field(default_factory=Tally)  # Usage that it reports for the turn.
+    sums: Tally = field(default_factory=Tally)  # Usage that it reports for the whole conversation so far.
 
 
 def _nothing(_: BackendConfig, __: Mapping[str, str]) -> str | None:
@@ -100,35 +100,35 @@ def _nothing(_: BackendConfig, __: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A command line of an agent."""
+    """Description of a command-line agent."""
 
-    label: str  # Its name for people.
-    commands: tuple[str, ...]  # Names to look for on PATH, in order; none: `agents.json` names the command.
-    path_variable: str | None = None  # Environment variable that names its file.
-    known_paths: tuple[str, ...] = ()  # Places below the home folder where its own installer puts it.
-    install: str = ""  # How to get it.
-    invoke: Callable[[Turn], Invocation]  # Return how it is called for a turn.
-    parse: Callable[[Event, ParsedOutput], None]  # Understand one of its words, from either output.
+    label: str  # Display name.
+    commands: tuple[str, ...]  # Names to look for on PATH, in order; empty: `agents.json` names the command.
+    path_variable: str | None = None  # Environment variable with the path of its executable.
+    known_paths: tuple[str, ...] = ()  # Paths below the home folder to which its own installer writes.
+    install: str = ""  # How to install it.
+    invoke: Callable[[Turn], Invocation]  # Return the invocation for a turn.
+    parse: Callable[[Event, ParsedOutput], None]  # Parse one event of either output.
     names_sessions: Literal["we", "it"] = "we"  # Who names a new conversation: we, before the prompt, or the program.
-    tools_off: bool = True  # Whether it can be kept from using any tool.
+    tools_off: bool = True  # Whether all its tools can be switched off.
     refuses: Callable[[BackendConfig, Mapping[str, str]], str | None] = _nothing  # Why it refuses tools to root.
-    resumes: bool = True  # Whether it can continue with a conversation.
+    resumes: bool = True  # Whether it can continue a conversation.
     wants_folder: bool = False  # Whether it needs a private folder.
-    tells: str | None = None  # File that it leaves there, a JSON object with more of its output; None: it leaves none.
-    prints_reply_only: bool = False  # Whether all that it prints is the reply.
-    unknown_session: tuple[str, ...] = ()  # Its messages for an unknown conversation, as regular expressions.
-    used_session: tuple[str, ...] = ()  # What it says of a name that another conversation has, likewise.
-    empty_reply: tuple[str, ...] = ()  # What it says of a model that has said nothing, likewise.
-    models: Mapping[str, str] = field(default_factory=dict)  # Models by tier; otherwise the program chooses.
-    variables: Mapping[str, str] = field(default_factory=dict)  # Default environment variables.
-    endpoint_variable: str | None = None  # Variable that takes the address of the model's service; None: it takes none.
-    key_variable: str | None = None  # Variable that takes the key.
-    keys: tuple[str, ...] = ()  # Every variable that holds a key of its model's service; no other program gets them.
-    shares: tuple[str, ...] = ()  # Secret variables that it gets, too, and that are not its own.
+    tells: str | None = None  # JSON file with more of its output that it writes into that folder; None: it writes none.
+    prints_reply_only: bool = False  # Whether its whole output is the reply.
+    unknown_session: tuple[str, ...] = ()  # Regular expressions of its messages for an unknown conversation.
+    used_session: tuple[str, ...] = ()  # Regular expressions of its messages for a name that another conversation has.
+    empty_reply: tuple[str, ...] = ()  # Regular expressions of its messages for an empty reply of the model.
+    models: Mapping[str, str] = field(default_factory=dict)  # Models by tier; for other tiers, the program chooses.
+    variables: Mapping[str, str] = field(default_factory=dict)  # Default values of environment variables.
+    endpoint_variable: str | None = None  # Variable for the address of the model's service; None: it has none.
+    key_variable: str | None = None  # Variable for the key.
+    keys: tuple[str, ...] = ()  # All variables that hold a key of its model's service; no other program gets them.
+    shares: tuple[str, ...] = ()  # Further secret variables that it gets, but that are not its own.
     names_vendors: bool = False  # Whether its models are called `vendor/model`; it then gets the keys of that vendor.
-    limit_variable: str | None = None  # Variable that takes the longest reply, in tokens; None: it cannot be limited.
-    caps_cost: bool = False  # Whether it can be told the most that a turn may cost.
-    fields: frozenset[str] = frozenset()  # Fields of `agents.json` that it takes beside those of every program.
+    limit_variable: str | None = None  # Variable for the longest reply, in tokens; None: it cannot be limited.
+    caps_cost: bool = False  # Whether it takes a cap for the cost of a turn.
+    fields: frozenset[str] = frozenset()  # Fields of `agents.json` that it takes, besides those of every program.
 
 
 def arguments(
@@ -155,7 +155,7 @@ def arguments(
 
 
 def as_words(text: str) -> str:
-    """Return a text that a program with commands of its own takes for words even if it begins with a slash."""
+    """Return a text that a program with slash commands reads as a prompt, even if it begins with a slash."""
     return f"Prompt:\n\n{text}" if text.lstrip().startswith("/") else text
 
 

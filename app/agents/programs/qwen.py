@@ -1,4 +1,4 @@
-"""Qwen Code: takes the id of a new conversation from us and ends with one result record in an array.
+"""Qwen Code: takes our id for a new conversation, and ends with one result record in an array.
 
 A first prompt that was cut off is continued if its id is known, and sent anew if not.
 """
@@ -12,7 +12,7 @@ _REMAINING_TOOLS = (
     "agent,cron_create,cron_delete,cron_list,enter_worktree,exit_worktree,get_goal,list_agents,loop_wakeup,"
     "record_artifact,report_findings,send_message,skill,task_stop,tool_call,tool_search,update_goal"
 )
-# A list without any tool of the core leaves those beside the core; they are named.
+# An empty list of core tools still allows the tools outside the core, so those are excluded by name.
 _WITHOUT_TOOLS = (
     "--core-tools", "none", "--exclude-tools", _REMAINING_TOOLS, "--allowed-mcp-server-names", "none",
     "--approval-mode", "default",
@@ -20,7 +20,7 @@ _WITHOUT_TOOLS = (
 
 
 def _invoke(turn: Turn) -> Invocation:
-    # Given twice it ends at once, with nothing but its usage.
+    # If the option is given twice, Qwen Code ends at once and only prints its usage.
     chosen = any(argument.partition("=")[0] == "--auth-type" for argument in turn.config.arguments)
     service = [] if chosen or turn.config.base_url is None else ["--auth-type", "openai"]
     form = ("--output-format", "json" if turn.config.idle_seconds is None else "stream-json")
@@ -43,4 +43,4 @@ PROGRAM = Program(
     keys=("BAILIAN_CODING_PLAN_API_KEY", "DASHSCOPE_API_KEY", "OPENAI_API_KEY"),
     limit_variable="QWEN_CODE_MAX_OUTPUT_TOKENS",
 )
-"""How Qwen Code is spoken with."""
+"""How the backend calls Qwen Code."""

@@ -15,7 +15,7 @@ _READ = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 
 
 def parse(event: Event, output: ParsedOutput, *, sums: bool = False) -> None:
-    """Understand the first record, which names the conversation, and the last one; `subtype` alone says nothing.
+    """Parse the first record, which names the conversation, and the last one; `subtype` alone is not a verdict.
 
     Args:
         sums: Whether `usage` is that of the whole conversation.
@@ -30,12 +30,12 @@ def parse(event: Event, output: ParsedOutput, *, sums: bool = False) -> None:
 
 
 def parse_sums(event: Event, output: ParsedOutput) -> None:
-    """Understand the records of a program whose `usage` is that of the whole conversation."""
+    """Parse the records of a program whose `usage` is that of the whole conversation."""
     parse(event, output, sums=True)
 
 
 def parse_error(event: Event, output: ParsedOutput) -> None:
-    """Understand the document `{"error": {message, type, code}}` that some programs end with."""
+    """Parse the document `{"error": {message, type, code}}` that some programs end with."""
     message = within(event, "error", "message")
     if isinstance(message, str):
         code = within(event, "error", "code")
@@ -45,7 +45,7 @@ def parse_error(event: Event, output: ParsedOutput) -> None:
 
 
 def inner_words(reported: str) -> str:
-    """Return the words in an answer of the model's service that is passed on as it came."""
+    """Return the message inside an answer of the model's service that the program passed on unchanged."""
     try:
         inner = within(orjson.loads(reported), "error", "message")
     except orjson.JSONDecodeError:
@@ -59,11 +59,11 @@ def _parse_result(event: Event, output: ParsedOutput, *, sums: bool) -> None:
     output.sums = Tally()
     usage, models = event.get("usage"), event.get("modelUsage")
     if isinstance(models, dict):
-        # Then the sums count, and this is the least that the turn took.
+        # Then the usage comes from the sums, and this value is the least that the turn took.
         output.turn = Tally()
     tally = output.sums if sums else output.turn
     if isinstance(usage, dict):
-        # Where the cache is counted apart, its tokens were read all the same.
+        # If the cache is counted separately, the model has still read those tokens.
         cached = whole(usage.get("cache_creation_input_tokens"))
         if "total_tokens" not in usage:
             cached += whole(usage.get("cache_read_input_tokens"))
@@ -73,7 +73,7 @@ def _parse_result(event: Event, output: ParsedOutput, *, sums: bool) -> None:
         read = sum(whole(within(model, name)) for name in _READ)
         output.sums.add(read, within(model, "outputTokens"))
     output.cut_off = event.get("api_error") == "max_output_tokens" or event.get("stop_reason") == "max_tokens"
-    # A reply that fits a schema comes apart from the text, which then only speaks of it.
+    # A reply that fits a schema comes in a field of its own; the text then only comments on it.
     reply_text = event.get("structured_output")
     text = plain.canonical(reply_text).decode() if reply_text is not None else event.get("result")
     output.failure = _failure(event, text)
@@ -102,10 +102,10 @@ _TRIES = 50
 
 
 def events(lines: Iterable[bytes]) -> Iterator[Event]:
-    """Yield every JSON object: one a line, in an array, or one written over many lines; all else is passed over."""
+    """Yield every JSON object: one per line, in an array, or written over many lines; skip all else."""
     result = iter(lines)
     for line in result:
-        # Warnings and progress stand between the events.
+        # Programs print warnings and progress between the events.
         if line.lstrip()[:1] not in (b"{", b"["):
             continue
         try:
@@ -116,9 +116,9 @@ def events(lines: Iterable[bytes]) -> Iterator[Event]:
 
 
 def last_event(text: str) -> Event | None:
-    """Return the JSON object that a text ends with, as some programs write their errors behind other complaints."""
+    """Return the JSON object at the end of a text: some programs write their error there, after other messages."""
     end = text.rstrip()
-    # It may hold further objects: outwards from the end, a few tries.
+    # The object may contain further objects: search outwards from the end, with a few tries.
     begin = len(end)
     for _ in range(_TRIES):
         begin = max(end.rfind("\n{", 0, begin), 0 if end.startswith("{") else -1)
@@ -135,7 +135,7 @@ def last_event(text: str) -> Event | None:
 
 
 def plain_text(content: bytes) -> str:
-    """Return an output as text without the signs that colour a terminal."""
+    """Return an output as text, without the escape sequences that colour a terminal."""
     return _ESCAPES.sub("", content.decode("utf-8", "replace"))
 
 
@@ -145,7 +145,7 @@ def _spread(first: bytes, rest: Iterator[bytes]) -> Iterator[Event]:
     try:
         value, _ = json.JSONDecoder().raw_decode(whole.lstrip())
     except (ValueError, RecursionError):
-        # A line was cut off or torn; those around it still count.
+        # A line may be cut off or torn; the lines around it are still valid.
         for line in lines[1:]:
             try:
                 yield from _objects(orjson.loads(line))

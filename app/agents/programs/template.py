@@ -1,6 +1,6 @@
-"""Any other program, called by a template in `agents.json`.
+"""Templates: any other program, called by a template in `agents.json`.
 
-Its conversations are named by us (`{session_id}`), or by it where `reply` says where the name stands. A first prompt
+We name its conversations (`{session_id}`), or the program does, if `reply` has the path of the name. A first prompt
 that was cut off is continued if the program's name for its conversation is known, and sent anew if not.
 """
 
@@ -15,7 +15,7 @@ from app import errors
 from app.agents.configuration import BackendConfig, Part
 from app.agents.programs.program import Event, Failure, Invocation, ParsedOutput, Program, Turn, within
 
-ARGUMENT_BYTES = 100_000  # Longest prompt that is given as an argument.
+ARGUMENT_BYTES = 100_000  # Longest prompt that is passed as an argument.
 
 _PROMPT_FILE = "prompt.txt"
 _PLACE = re.compile(r"\{(prompt|prompt_file|model|session_id|system|working_dir|max_tokens)\}")
@@ -47,7 +47,7 @@ def program(config: BackendConfig) -> Program:
 
 
 def fills_script(template: tuple[Part, ...]) -> bool:
-    """Return whether a placeholder is in a shell's script, where the shell would execute its value."""
+    """Return whether a placeholder is inside a shell script, where the shell would execute its value."""
     texts = [text for part in template for text in _texts(part)]
     begins = next((at for at, text in enumerate(texts) if PurePath(text).name in _SHELLS), len(texts))
     return any(_SCRIPT.fullmatch(option) and _PLACE.search(text) for option, text in itertools.pairwise(texts[begins:]))
@@ -61,7 +61,7 @@ def _invoke(turn: Turn) -> Invocation:
         raise errors.AgentFailed(message, code="unknown_agent_session", detail={"backend": config.name})
     named = {name for part in template for text in _texts(part) for name in _PLACE.findall(text)}
     message = turn.message(with_system="system" not in named)
-    # The kernel bounds an argument and refuses a NUL; it would only say that the program cannot be started.
+    # The kernel limits an argument and refuses a NUL; the only message would be that the program cannot be started.
     if "prompt" in named and (len(message.encode()) > ARGUMENT_BYTES or "\0" in message):
         raise errors.AgentFailed(
             f"The prompt is too long to be an argument; let the command of the backend {config.name} take"
@@ -100,7 +100,7 @@ def _filled(template: tuple[Part, ...], values: Mapping[str, str | None], tools:
         if part == _TOOLS:
             arguments += tools
         elif all(values[name] is not None for text in _texts(part) for name in _PLACE.findall(text)):
-            # An option whose value is missing is left out with it.
+            # If its value is missing, an option is left out with it.
             arguments += [_argument(text, values, is_operand="--" in arguments) for text in _texts(part)]
     return arguments
 

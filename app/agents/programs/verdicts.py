@@ -1,4 +1,4 @@
-"""Verdicts: what came of a turn, by all that a program left behind. Its exit code alone says little."""
+"""Verdicts: judge a turn by all that a program leaves behind. Its exit code alone is not enough."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ _CAUSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessResult:
-    """What a program left behind."""
+    """What a program leaves behind."""
 
     stdout: Iterator[bytes] = field(default_factory=lambda: iter(()))  # Lines of its standard output.
     stderr: bytes = b""  # End of its standard error.
     exit_code: int | None = 0  # Exit code; None if a signal ended it.
-    signal: int | None = None  # That signal.
-    cause: launcher_protocol.Cause = ""  # Why it was ended, if it was.
-    extra: bytes = b""  # What it wrote into its private folder.
+    signal: int | None = None  # The signal that ended it.
+    cause: launcher_protocol.Cause = ""  # Why it was ended, if this process ended it.
+    extra: bytes = b""  # The content of its file in the private folder.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResult:
-    """What came of a turn."""
+    """The result of a turn."""
 
-    reply: ports.AgentReply  # The reply, with what the program says of the turn's usage.
-    sums: records.Usage | None  # What it says the whole conversation has taken; None where it says nothing of that.
+    reply: ports.AgentReply  # The reply, with the reported usage of the turn.
+    sums: records.Usage | None  # The reported usage of the whole conversation; None if not reported.
 
 
 def verdict(program: Program, result: ProcessResult, session_id: str | None = None) -> TurnResult:
-    """Return the reply of a turn that was reported as complete, with exit code 0, no error and no kill."""
+    """Return the reply of a turn; without a report of completion, exit code 0 and a normal end, it is an error."""
     complaints = results.plain_text(result.stderr)
-    # The first lines are kept for the message, in case no event comes.
+    # The first lines are kept for the message in case the output has no event.
     printed = itertools.chain(begun := list(itertools.islice(result.stdout, _BEGIN_LINES)), result.stdout)
     output = _parsed(program, replace(result, stdout=printed), complaints)
     error = (
@@ -59,7 +59,7 @@ def verdict(program: Program, result: ProcessResult, session_id: str | None = No
         or _reported(program, result, output, complaints)
         or _incomplete(program, output, complaints or _text(begun))
     )
-    # Some programs begin a new conversation where they do not know the old one, and answer without its past.
+    # Some programs do not know the old conversation, begin a new one, and answer without the past.
     if error is None and session_id is not None and output.session_id not in (None, session_id):
         message = f"{program.label} began another conversation in place of {session_id:.80}."
         error = records.StepError(code="unknown_agent_session", message=message)
@@ -86,7 +86,7 @@ def _parsed(program: Program, result: ProcessResult, complaints: str) -> ParsedO
         program.parse(event, output)
     for event in results.events([result.extra]):
         program.parse(event, output)
-    # Errors before the first event go to the other stream.
+    # Programs write errors before the first event to standard error.
     if output.failure is None and not output.complete and (last := results.last_event(complaints)) is not None:
         program.parse(last, output)
     return output
@@ -105,10 +105,10 @@ def _reported(
     program: Program, result: ProcessResult, output: ParsedOutput, complaints: str
 ) -> records.StepError | None:
     failure = output.failure
-    # What was cut off is a reply all the same; the recipe decides what it is worth.
+    # A reply that was cut off is still a reply; the recipe decides what to do with it.
     if (failure is None and result.exit_code == 0) or (output.cut_off and output.text.strip()):
         return None
-    # A shell reports the death of its child by a signal in the exit code.
+    # A shell reports in its exit code that a signal ended its child.
     if failure is None and not output.complete and result.exit_code in _ENDED:
         return _signalled(program, _ENDED[result.exit_code])
     words = failure.message if failure else ""

@@ -1,1 +1,1 @@
-"""Servers: agents that are reached over a protocol, not as a program's command line."""
+"""Servers: agents that a protocol reaches, not a program's command line."""

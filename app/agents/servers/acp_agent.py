@@ -1,4 +1,4 @@
-"""An agent of the Agent Client Protocol at work: its process, which the supervisor holds, and the line to it."""
+"""A running agent of the Agent Client Protocol: its process, which the supervisor owns, and the connection to it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from acp import schema
 
 
-OPENING_SECONDS = 120.0  # Longest time until an agent answers anything but a prompt.
-PARTING_SECONDS = 3.0  # How long an agent may take to end by itself after its last turn.
-CANCEL_SECONDS = 1.0  # How long it may take to end a turn that is cancelled, before it is ended itself.
+OPENING_SECONDS = 120.0  # Longest time until an agent answers a request other than a prompt.
+PARTING_SECONDS = 3.0  # Time that an agent has to end by itself after its last turn.
+CANCEL_SECONDS = 1.0  # Time that it has to end a cancelled turn before it is ended.
 
 _TAIL_CHARACTERS = 2_000
 
@@ -47,17 +47,17 @@ class Agent:
         self._clock = clock
         self._parting_seconds = PARTING_SECONDS
         self._started_at = clock.monotonic()
-        self.turn = turn  # What it has said.
-        self.connection = connection  # The protocol.
+        self.turn = turn  # The turn, as the agent reports it.
+        self.connection = connection  # The protocol's connection.
 
     async def ask(self, what: Awaitable[T]) -> T:
-        """Wait for the answer to anything but a prompt, as long as the agent lives."""
+        """Wait for the answer to a request other than a prompt, as long as the agent runs."""
         return await self._answer(what, OPENING_SECONDS, None)
 
     async def prompt(
         self, session_id: str, text: str, limit_seconds: float, idle_seconds: float | None
     ) -> schema.PromptResponse:
-        """Say something and wait for the end of the turn; a cancellation is sent to the agent before it is ended.
+        """Send a prompt and wait for the end of the turn; a cancellation is sent to the agent before it is ended.
 
         Args:
             limit_seconds: Longest time since the agent was started.
@@ -69,8 +69,8 @@ class Agent:
             seconds_left = limit_seconds - (self._clock.monotonic() - self._started_at)
             return await self._answer(saying, seconds_left, idle_seconds)
         except BaseException as error:
-            # It may end its turn by itself within a second, which lets it save its session. `part` ends it in any
-            # case.
+            # The agent may end its turn by itself within a second, which lets it save its session. `part` ends it in
+            # any case.
             self._parting_seconds = CANCEL_SECONDS
             if isinstance(error, asyncio.CancelledError | errors.AgentFailed):
                 with contextlib.suppress(ConnectionError, TimeoutError):
@@ -79,7 +79,7 @@ class Agent:
             raise
 
     async def part(self) -> None:
-        """Hang up, and see to it that nothing of the agent is left."""
+        """Close the connection, and make sure that no process of the agent remains."""
         with contextlib.suppress(ConnectionError):
             await self.connection.close()
         await asyncio.wait([self._ending], timeout=self._parting_seconds)
@@ -88,7 +88,7 @@ class Agent:
     async def _answer(self, what: Awaitable[T], seconds: float, idle_seconds: float | None) -> T:
         work = asyncio.ensure_future(what)
         begun = self._clock.monotonic()
-        # One wait for three things: the answer, the limits and a tool that it must not use.
+        # Wait for three things at once: the answer, the limits, and a tool that the agent must not use.
         try:
             while not work.done():
                 wait = self._wait_seconds(begun, seconds, idle_seconds)
@@ -102,7 +102,7 @@ class Agent:
         except ConnectionError as error:
             raise await self._parted() from error
         except ValueError as error:
-            # The package builds its values from what the agent says; what does not fit is the agent's fault.
+            # The package builds its values from the agent's messages; a message that does not fit is the agent's fault.
             raise _unreadable(self._name, plain.preview(str(error))) from error
         finally:
             work.cancel()
@@ -157,7 +157,7 @@ class Agent:
 async def started(
     name: str, supervisor: Supervisor, request: Callable[[int, int], commands.Request], tools: bool, clock: clock.Clock
 ) -> AsyncIterator[Agent]:
-    """Run an agent for the block; nothing of it is left afterwards.
+    """Run an agent for the block; afterwards, no process of it remains.
 
     Args:
         request: Makes the request for its process, from the descriptors that it reads from and writes to.
@@ -171,7 +171,7 @@ async def started(
         return await supervisor.run(request(reads.detach(), writes.detach()))
 
     ending = asyncio.ensure_future(run())
-    # The caller notices by the missing reply; the task itself may have no caller left.
+    # The caller notices the end by the missing reply; perhaps no caller awaits the task any longer.
     ending.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     agent = None
     try:
@@ -182,10 +182,10 @@ async def started(
         yield agent
     finally:
         try:
-            # A cancellation must not cut this off: the agent would continue to work in the workspace, unsupervised.
+            # A cancellation must not interrupt this: the agent would continue to work in the workspace, unsupervised.
             await _shielded(agent.part() if agent is not None else _end(ending))
         finally:
-            # Descriptors that were handed on have other owners, and ours belong to the connection once it exists.
+            # Descriptors that were passed on have other owners, and ours belong to the connection if it exists.
             for own in (reads, writes, *((hears, says) if agent is None else ())):
                 own.close()
 
@@ -194,7 +194,7 @@ async def _end(ending: asyncio.Task[commands.Ended]) -> None:
     ending.cancel()
     await asyncio.wait([ending])
     if not ending.cancelled():
-        ending.exception()  # the caller has had it
+        ending.exception()  # the caller has already received it
 
 
 def _not_started(name: str, error: commands.NotStarted) -> errors.AgentFailed:
@@ -211,10 +211,10 @@ def _unreadable(name: str, why: str) -> errors.AgentFailed:
 
 
 async def _shielded(work: Awaitable[None]) -> None:
-    """Do a piece of work to its end even if the caller is cancelled; the cancellation is raised afterwards."""
+    """Complete a piece of work even if the caller is cancelled, and raise the cancellation afterwards."""
     task = asyncio.ensure_future(work)
     cancelled = False
-    # Each further cancellation is put off as well, however many come.
+    # Every further cancellation is postponed as well.
     while not task.done():
         try:
             await asyncio.shield(task)

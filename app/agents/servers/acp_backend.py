@@ -22,13 +22,13 @@ from app.processes import commands
 DEFAULT_TIMEOUT_SECONDS = 60 * 60.0  # Wall-clock limit of a prompt that sets none.
 
 _PACKAGE, _MODULE, _EXTRA = "agent-client-protocol", "acp", "acp"
-# Each load leaves Gemini CLI a further, empty file of that conversation; its next start would remove both. This file of
-# settings keeps them, if root owns it and every folder above it: Gemini CLI heeds no other file of this kind.
+# Each load leaves Gemini CLI another, empty file of that conversation; its next start would remove both. This settings
+# file keeps them, if root owns it and every folder above it: Gemini CLI ignores any other file of this kind.
 _KEEPS = {"GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(Path(programs.__file__).with_name("gemini_keeps_conversations.json"))}
 
 
 class AcpBackend:
-    """Speak with an agent that is started for each prompt, and answer what it asks for permission."""
+    """Start an agent for each prompt, speak with it, and answer its requests for permission."""
 
     def __init__(self, config: BackendConfig, context: BackendContext) -> None:
         self._config = config
@@ -63,7 +63,7 @@ class AcpBackend:
             return environment.naming_withheld(await self._spoken(agent, prompt, wish), withheld, name)
 
     async def close(self) -> None:
-        """Nothing is held: every agent ends with its prompt."""
+        """Hold no resources: every agent ends with its prompt."""
 
     # -- before the agent is started
 
@@ -81,7 +81,7 @@ class AcpBackend:
             why = f"it belongs to the backend {stored.backend}"
             raise acp_turns.unknown_session(self._config.name, stored.agent_session_id, why)
         certain = prompt.session_created or (stored is not None and stored.created)
-        # One that was begun elsewhere is named by the agent's own name for it.
+        # A conversation that was begun elsewhere has the agent's own name.
         known = stored.program_session_id if stored is not None else None
         return acp_opening.Wish(
             backend=self._config.name,
@@ -106,7 +106,7 @@ class AcpBackend:
         try:
             cwd = executables.entered(Path(prompt.working_dir))
         except BaseException:
-            # Nothing else owns them yet: the program would have closed them.
+            # The descriptors have no other owner yet: the program would have closed them.
             os.close(reads)
             os.close(writes)
             raise
@@ -121,7 +121,7 @@ class AcpBackend:
             ),
             stdin=reads,
             stdout=writes,
-            # An agent that is asked to end calls its turn cancelled; note first that its time is over.
+            # An agent that is asked to end reports its turn as cancelled; so note first that the time is over.
             timeout_seconds=_limit_seconds(prompt) + acp_agent.PARTING_SECONDS,
             contained=True,
             agent_session_id=prompt.agent_session_id,
@@ -161,7 +161,7 @@ class AcpBackend:
     async def _store_turn(
         self, prompt: ports.AgentPrompt, turn: acp_turns.Turn, reply: ports.AgentReply
     ) -> ports.AgentReply:
-        # An agent reports the price of a whole conversation, over all its processes.
+        # An agent reports the price of a whole conversation, across all its processes.
         cost = turn.cost_so_far
         sums = None if cost is None else dataclasses.replace(counting.UNTOLD, cost_usd=cost)
         stored = await self._stored(prompt)
@@ -172,7 +172,7 @@ class AcpBackend:
             before = dataclasses.replace(counting.UNTOLD, cost_usd=turn.cost_before)
         if stored is None and reply.error is None:
             stored = self._session(prompt, reply.agent_session_id)
-        # A conversation begun elsewhere has a price before our first turn, if the agent reports it.
+        # A conversation that was begun elsewhere has a price before our first turn, if the agent reports one.
         if stored is not None:
             known = dataclasses.replace(stored, created=stored.created or reply.error is None)
             await self._store(prompt, counting.kept(known, prompt, sums, before))
@@ -204,7 +204,7 @@ class AcpBackend:
 
 
 def lacks(config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFailed | None:
-    """Return what keeps an agent from being spoken with; None where nothing does. Nothing is started."""
+    """Return the reason why an agent cannot be used, None if it can, without starting it."""
     if util.find_spec(_MODULE) is None:
         return services.missing(config.name, _PACKAGE, _EXTRA)
     command = _words(config)[0]

@@ -1,4 +1,4 @@
-"""The line to an agent of the Agent Client Protocol: messages as lines of JSON, whatever else comes in between."""
+"""The connection to an agent of the Agent Client Protocol: messages as lines of JSON, and other lines passed over."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from app import clock
 from app.domain import plain
 
 MAX_LINE_BYTES = 16 * 1024 * 1024  # Longest message.
-MOST_STRAY_LINES = 10_000  # Lines that are not messages before the connection is given up.
+MOST_STRAY_LINES = 10_000  # Number of lines that are not messages after which the connection is given up.
 
 _UPDATE = "session/update"
 
 
 class Line:
-    """A transport for the package's connection. Updates of a session are passed on at once, so that none is late."""
+    """A transport for the package's connection. It passes on session updates at once, so that none is late."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class Line:
         self._report = reported
         self._writer, self._other = writers
         self._turn = asyncio.Lock()
-        self.received_at = clock.monotonic()  # When something came last.
-        self.stray: list[str] = []  # Beginnings of the first lines that were no messages.
-        self.stray_lines = 0  # How many there were.
+        self.received_at = clock.monotonic()  # Time of the last input.
+        self.stray: list[str] = []  # Beginnings of the first lines that were not messages.
+        self.stray_lines = 0  # Number of lines that were not messages.
         self.fault: str | None = None  # Why the connection was given up; None: the agent has closed its end.
 
     @classmethod
@@ -47,7 +47,7 @@ class Line:
     ) -> Line:
         """Make the line over our ends of two pairs of sockets; a single pair would not do.
 
-        Programs that wait on their output to notice its end would take what we say there for it.
+        Programs that watch their output for its end would mistake our messages for it on a single pair.
         """
         reader, other = await asyncio.open_connection(sock=hears, limit=MAX_LINE_BYTES)
         try:
@@ -58,14 +58,14 @@ class Line:
         return cls(reader, (writer, other), clock, reported)
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Say something."""
+        """Send a message."""
         async with self._turn:
             self._writer.write(json.dumps(message).encode("utf-8", "replace") + b"\n")
             await self._writer.drain()
 
     async def receive(self) -> dict[str, Any] | None:
-        """Return the next request or answer; None once there will be none."""
-        # Updates are passed on in the order in which they came, before the answer behind them.
+        """Return the next request or answer; None when no more can come."""
+        # Updates are passed on in the order of arrival, before the answer that follows them.
         while (line := await self._next()) is not None:
             message = _message(line)
             if message is None:
@@ -77,7 +77,7 @@ class Line:
         return None
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.close()
         self._other.close()
 
@@ -93,7 +93,7 @@ class Line:
                 self._stray(rest.partial)
             return None
         except asyncio.LimitOverrunError:
-            # What follows cannot be told apart from the rest of this line.
+            # The next message cannot be distinguished from the rest of this line.
             self.fault = f"it wrote a line of more than {MAX_LINE_BYTES} bytes"
             return None
         except ConnectionError:
@@ -117,7 +117,7 @@ def _message(line: bytes) -> dict[str, Any] | None:
     try:
         message: dict[str, Any] = json.loads(line)
     except (ValueError, RecursionError):
-        # Programs write log lines to this stream; a few of them are passed over.
+        # Programs write log lines to this stream; a limited number of them is skipped.
         return None
     match message:
         case {"method": str(), "id": str() | int()} | {"id": int(), "error": {"code": int(), "message": str()}}:

@@ -1,4 +1,4 @@
-"""Conversations with agents of the Agent Client Protocol: started or resumed, with mode and model."""
+"""Conversations with agents of the Agent Client Protocol: start or resume one, and set mode and model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from acp import schema
 
 _PROTOCOL = 1
-GEMINI = "gemini"  # In the name and the command of Gemini CLI.
+GEMINI = "gemini"  # Part of the name and of the command of Gemini CLI.
 _CLEANING = (
     "Gemini CLI may have removed it: its clean-up takes continued conversations, too, unless "
     "general.sessionRetention.enabled is false in ~/.gemini/settings.json"
@@ -27,9 +27,9 @@ class Wish:
 
     backend: str  # Name of the backend.
     cwd: str  # Folder that the agent works in.
-    session_id: str | None  # Conversation to continue, by the agent's name for it; None: a new one.
-    certain: bool  # Whether the agent must have it; otherwise a new one will do.
-    hold: acp_tool_policy.Hold | None  # What keeps the agent from using tools; None: it may use them.
+    session_id: str | None  # The agent's name for the conversation to continue; None: a new one.
+    certain: bool  # Whether the agent must have it; otherwise, a new one may be begun.
+    hold: acp_tool_policy.Hold | None  # What prevents the agent from using tools; None: it may use them.
     model: str | None  # Model; None: the agent's choice.
 
 
@@ -38,10 +38,10 @@ class OpenedConversation:
     """An open conversation."""
 
     session_id: str  # The agent's name for it.
-    is_new: bool  # Whether it was begun just now.
-    known_as: str  # The agent's own name for itself, in small letters.
-    modes: tuple[str, ...]  # Modes that it can be put into.
-    options: tuple[Any, ...]  # What else can be chosen, by the protocol's `configOptions`.
+    is_new: bool  # Whether it is new.
+    known_as: str  # The agent's own name, in lower case.
+    modes: tuple[str, ...]  # Modes that the agent offers.
+    options: tuple[Any, ...]  # Further choices, the protocol's `configOptions`.
 
 
 async def opened(
@@ -53,7 +53,7 @@ async def opened(
     client = schema.Implementation(name="control-room", title="Control Room", version="1")
     hello = await agent.ask(agent.connection.initialize(_PROTOCOL, client_info=client))
     known_as = hello.agent_info.name.lower() if hello.agent_info is not None else ""
-    # A hold is made for one agent; another would not be held by it.
+    # A hold is made for one agent, and does not hold another one.
     if wish.hold is not None and wish.hold.name not in known_as:
         raise unheld(wish.backend, f"it calls itself {known_as or 'nothing'!r:.80}, not {wish.hold.name}")
     conversation = await _resumed(agent, wish, hello, known_as)
@@ -76,7 +76,7 @@ def unheld(backend: str, why: str) -> errors.AgentFailed:
 async def _resumed(
     agent: Agent, wish: Wish, hello: schema.InitializeResponse, known_as: str
 ) -> OpenedConversation | None:
-    """Go on with a conversation; None if a new one is to be begun."""
+    """Continue a conversation; return None if a new one is to be begun."""
     import acp
 
     if wish.session_id is None:
@@ -88,11 +88,11 @@ async def _resumed(
             return _opened(wish.session_id, answer, known_as)
         except acp.RequestError as error:
             refusal = acp_turns.refused(wish.backend, error)
-            # Any other refusal, as of the key, would meet a new conversation too.
+            # Any other refusal, such as one for the key, would affect a new conversation too.
             if refusal.code != "agent_error":
                 raise
             why = str(refusal.detail["told"])
-    # A step that relies on the past must not go on without it.
+    # A step that relies on the past must not continue without it.
     if wish.certain:
         if GEMINI in known_as:
             why = f"{why.rstrip('.')}. {_CLEANING}"
@@ -101,7 +101,7 @@ async def _resumed(
 
 
 def _ways(agent: Agent, hello: schema.InitializeResponse) -> Iterator[Callable[..., Awaitable[Any]]]:
-    """Yield ways to continue a conversation, the quickest first: loading one repeats all of it."""
+    """Yield ways to continue a conversation, the quickest first: loading a conversation repeats all of it."""
     can = hello.agent_capabilities
     if can is not None and can.session_capabilities is not None and can.session_capabilities.resume is not None:
         yield agent.connection.resume_session
@@ -143,7 +143,7 @@ async def _choose_mode(agent: Agent, wish: Wish, conversation: OpenedConversatio
         else:
             await agent.ask(agent.connection.set_session_mode(conversation.session_id, mode))
     except acp.RequestError as error:
-        # In any other mode it asks, and is allowed what it asks for.
+        # In any other mode the agent asks for permission, and gets it.
         if wish.hold is not None:
             raise unheld(wish.backend, f"it does not take the mode {mode}") from error
 
@@ -153,7 +153,7 @@ async def _choose_model(agent: Agent, wish: Wish, conversation: OpenedConversati
 
     option = _option(conversation.options, "model")
     offered = {} if option is None else _values(option)
-    # Users write the name that the agent shows, or its value.
+    # Users write the displayed name of a model, or its value.
     named = next((value for value, name in offered.items() if model in (value, name)), model)
     try:
         if option is not None:

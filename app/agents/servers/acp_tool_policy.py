@@ -1,7 +1,7 @@
-"""Holds: what keeps an agent of the Agent Client Protocol from using tools, and what lets it use them unasked.
+"""Tool policy: prevents an agent of the Agent Client Protocol from using tools, or lets it use them without asking.
 
-The protocol itself has no word for either. Agents that ask for permission ask only for what they think needs it, and
-their users' settings may allow anything; so each is held in its own way, and one without such a way is refused.
+The protocol has no message for either. Agents ask permission only for what they consider risky, and their users'
+settings may allow anything. So each known agent has its own hold, and an agent without one is refused.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _QWEN_TOOLS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """How one agent is kept from using tools."""
+    """How one agent is prevented from using tools."""
 
-    name: str  # What its command and its own name have in common.
+    name: str  # Text that is in its command and in its own name.
     arguments: tuple[str, ...] = ()  # Arguments after its command.
-    env: Mapping[str, str] = field(default_factory=dict)  # Variables that it gets.
+    env: Mapping[str, str] = field(default_factory=dict)  # Environment variables that it gets.
     meta: Mapping[str, Any] = field(default_factory=dict)  # Extra fields of the request that opens a conversation.
-    mode: str | None = None  # Mode that it is put into; None: the one it begins in.
+    mode: str | None = None  # Mode that it is set to; None: its initial one.
 
 
 HOLDS = (
@@ -52,7 +52,7 @@ HOLDS = (
     Hold(name="copilot", arguments=("--available-tools=none", "--disable-builtin-mcps")),
     Hold(
         name="qwen",
-        # A list without any tool of the core leaves those beside the core; they are named.
+        # An empty list of core tools still allows the tools outside the core, so those are excluded by name.
         arguments=(
             *("--core-tools", "none", "--exclude-tools", _QWEN_TOOLS),
             *("--allowed-mcp-server-names", "none", "--approval-mode", "default"),
@@ -60,15 +60,15 @@ HOLDS = (
         mode="default",
     ),
 )
-"""Every agent that can be kept from using tools."""
+"""Every agent that can be prevented from using tools."""
 
 
 def of(command: Sequence[str]) -> Hold | None:
-    """Return what holds the agent that a command starts; None if nothing is known to."""
+    """Return the hold for the agent that a command starts; None if none is known."""
     return next((hold for hold in HOLDS if any(hold.name in word.lower() for word in command)), None)
 
 
 def unasked(offered: Iterable[str]) -> str | None:
-    """Return the mode in which an agent uses its tools without asking; None where it offers none."""
+    """Return the mode in which an agent uses its tools without asking; None if it offers none."""
     known = set(offered)
     return next((mode for mode in UNASKED_MODES if mode in known), None)

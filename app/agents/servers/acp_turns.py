@@ -1,4 +1,4 @@
-"""Turns with an agent of the Agent Client Protocol: what it says, does and asks, and what it is allowed."""
+"""Turns with an agent of the Agent Client Protocol: its words, actions, requests and permissions."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ MAX_TEXT_CHARACTERS = 16 * 1024 * 1024  # Longest reply.
 
 _HARMLESS_KINDS = frozenset({"think", "switch_mode"})
 _BEGUN = frozenset({"in_progress", "completed"})
-# It reports the tokens of a turn's last request as those of the turn; with tools there are several.
+# OpenCode reports the tokens of the last request as those of the turn; a turn with tools has several requests.
 _LAST_REQUEST_ONLY = "opencode"
-# Copilot says these where an agent's words stand, each in one piece.
+# Copilot writes these notices between the agent's words, each in one piece.
 _NOTICE = re.compile(
     r"Info: (Disabled tools: |Unknown tool name in the tool |Request failed due to a transient API error)"
 )
 
 
 class Turn:
-    """What has been heard of one turn."""
+    """The messages received in one turn."""
 
     def __init__(self, *, tools: bool) -> None:
         self._tools = tools
         self.cost_so_far: float | None = None  # Price of the whole conversation; None if the agent reports none.
         self.alarm: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Done once it uses a tool though it was to use none; its result says which."""
+        """Done when the agent uses a tool although it must not use any; the result names the tool."""
         self.begin()
 
     def begin(self, hear: Callable[[str], None] = ports.unheard) -> None:
-        """Forget what was heard before the prompt: an agent that loads a conversation repeats all of it.
+        """Discard all updates before the prompt: an agent that loads a conversation repeats all of it.
 
         Args:
-            hear: Takes in what it says and does from now on.
+            hear: Takes in what the agent writes and does from now on.
         """
         self._hear = hear
         self._before = ""
@@ -50,9 +50,9 @@ class Turn:
         self._size = 0
         self._tools_called: dict[str, Mapping[str, Any]] = {}
         self._tokens = program.Tally()
-        self.called = 0  # How often it has called a tool.
-        self.too_long = False  # Whether it has written more than can be stored.
-        # Price of the conversation before this turn in US dollars, if the agent told it when it was opened.
+        self.called = 0  # Number of its tool calls.
+        self.too_long = False  # Whether the text is too long to store.
+        # Price of the conversation before this turn in US dollars, if the agent reported it at the opening.
         self.cost_before, self.cost_so_far = self.cost_so_far, None
 
     def feed(self, _: str, update: Mapping[str, Any]) -> None:
@@ -73,7 +73,7 @@ class Turn:
             case {"sessionUpdate": "tool_call", "toolCallId": str(name)}:
                 self.called += 1
                 self._hear(f"\n[{plain.preview(str(update.get('title') or update.get('kind') or name))}]\n")
-                # Text before a tool call is not the reply if something follows it.
+                # Text before a tool call is not the reply if text follows the call.
                 self._before = self.text()
                 self._now = []
                 self._size = 0
@@ -84,11 +84,11 @@ class Turn:
                 self.cost_so_far = float(amount)
 
     def text(self) -> str:
-        """Return the last that was said in one go."""
+        """Return the last uninterrupted text."""
         return "".join(self._now).strip() or self._before
 
     def usage(self, response: schema.PromptResponse | None, known_as: str = "") -> records.Usage | None:
-        """Return the tokens of the turn, as far as they were reported."""
+        """Return the tokens of the turn, as far as the agent reports them."""
         reported = self._tokens.usage()
         if response is None or (self.called and _LAST_REQUEST_ONLY in known_as):
             return reported
@@ -96,11 +96,11 @@ class Turn:
         return reported if tokens is None else records.Usage(input_tokens=tokens[0], output_tokens=tokens[1])
 
     def _judge(self, name: str, update: Mapping[str, Any]) -> None:
-        # Not every agent asks before it acts, and a refusal stops only one that does. So what it reports is watched
-        # as well; the alarm ends its turn.
+        # Not every agent asks before it acts, and a refusal stops only one that asks. So its reports are watched as
+        # well; the alarm ends its turn.
         if self._tools:
             return
-        # An update names only what has changed since.
+        # An update contains only the fields that have changed.
         reported = self._tools_called[name] = {**self._tools_called.get(name, {}), **update}
         acts = reported.get("status") in _BEGUN and reported.get("kind") not in _HARMLESS_KINDS
         if acts and not self.alarm.done():
@@ -108,31 +108,31 @@ class Turn:
 
 
 class Person:
-    """The one whom an agent asks for permission: always allowed where it may use tools, and never where it may not."""
+    """Answer requests for permission: always allow an agent that may use tools, never one that may not."""
 
     def __init__(self, *, tools: bool) -> None:
         self._wanted = ("allow_once", "allow_always") if tools else ("reject_once", "reject_always")
-        self.asked: list[str] = []  # What it asked for.
+        self.asked: list[str] = []  # Permissions that it requested.
 
     async def request_permission(
         self, session_id: str, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption], **_: Any
     ) -> schema.RequestPermissionResponse:
-        """Choose the option that holds for this once; a lasting one would be kept in the user's own settings."""
+        """Choose the option that applies once; a lasting one would be stored in the user's own settings."""
         from acp import schema
 
         self.asked.append(plain.preview(tool_call.title or tool_call.tool_call_id))
-        # Once before always, and never a lasting permission: the next run decides anew.
+        # Prefer one-time options, and grant no lasting permission: the next run decides anew.
         for wanted in self._wanted:
             for option in options:
                 if option.kind == wanted:
                     chosen = schema.AllowedOutcome(outcome="selected", option_id=option.option_id)
                     return schema.RequestPermissionResponse(outcome=chosen)
-        # The protocol's way to refuse where no option refuses.
+        # The protocol's refusal if no option refuses.
         return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
 
 
 def _tokens(reported: schema.Usage) -> tuple[int, int]:
-    """Return tokens read and written; some agents include cached ones, others list them apart."""
+    """Return tokens read and written; some agents include cached tokens, others list them separately."""
     written = reported.output_tokens + (reported.thought_tokens or 0)
     return max(reported.total_tokens - written, reported.input_tokens), written
 
@@ -151,7 +151,7 @@ _WORDS = (
     (re.compile(r"authenticat|unauthori[sz]ed|invalid api key", re.IGNORECASE), "unauthorized"),
     (re.compile(r"rate.?limit|too many requests", re.IGNORECASE), "rate_limited"),
 )
-# Copilot ends a turn in the usual way when its model's service fails, and says so where a reply would stand.
+# Copilot ends a turn normally when its model's service fails, and writes the error where the reply would be.
 _DISGUISED = re.compile(r"Error: ")
 _OWNER_OF_DISGUISES = "copilot"
 _BY_ANYBODY = "Error: Authentication fail"
@@ -160,7 +160,7 @@ _MODE_NOTICE = re.compile(r"\A(\[MODE_UPDATE\] \S+\s*)+")
 
 
 def refused(name: str, error: acp.RequestError) -> records.StepError:
-    """Return what it means that an agent answered a request with an error."""
+    """Return the step error for an agent's answer with a protocol error."""
     reported = " ".join(f"{error} {_details(error)}".split())[:_TOLD_CHARACTERS]
     code = "unauthorized" if error.code == _AUTHENTICATION else _CODES.get(error.code) or _code(reported)
     return records.StepError(
@@ -169,7 +169,7 @@ def refused(name: str, error: acp.RequestError) -> records.StepError:
 
 
 def reply(name: str, turn: Turn, response: schema.PromptResponse, known_as: str) -> ports.AgentReply:
-    """Return what came of a turn."""
+    """Return the reply of a turn."""
     text = _MODE_NOTICE.sub("", turn.text())
     error = _unfinished(name, turn, response) or _disguised(name, turn, text, known_as)
     finish = records.LENGTH if response.stop_reason == "max_tokens" else None
@@ -179,7 +179,7 @@ def reply(name: str, turn: Turn, response: schema.PromptResponse, known_as: str)
 
 
 def unknown_session(name: str, session_id: str, why: str) -> errors.AgentFailed:
-    """Return what it means that a conversation cannot continue."""
+    """Return the error for a conversation that cannot continue."""
     message = f"The agent {name} cannot continue the conversation {session_id:.80}: {why}."
     return errors.AgentFailed(message, code="unknown_agent_session", detail={"agent_session_id": session_id})
 

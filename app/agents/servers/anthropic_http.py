@@ -1,4 +1,4 @@
-"""The Messages interface, through the package `anthropic`; replies are streamed."""
+"""The Messages API, through the package `anthropic`; replies are streamed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import anthropic
     import httpx2
 
-REPLY_TOKENS = 16_000  # Longest reply where the prompt sets no limit; the interface wants one.
+REPLY_TOKENS = 16_000  # Longest reply if the prompt sets no limit; the API requires one.
 
 _ALTERNATIVES = frozenset({"anyOf", "oneOf", "allOf"})
 _ENDINGS: Mapping[str, services.Ending] = {
@@ -26,7 +26,7 @@ _ENDINGS: Mapping[str, services.Ending] = {
 
 
 class Messages:
-    """Ask for messages."""
+    """Request messages."""
 
     def __init__(self, account: services.Account, clock: clock.Clock) -> None:
         self._account = account
@@ -50,11 +50,11 @@ def _opened(account: services.Account, clock: clock.Clock) -> anthropic.AsyncAnt
     import anthropic
 
     async def refuse_long_waits(response: httpx2.Response) -> None:
-        # By default the package waits as long as the service asks, even for weeks; it obeys this header.
+        # By default the package waits as long as the service asks, even for weeks; this header prevents that.
         if refused_calls.asked_wait_seconds(response.headers, clock) > services.MOST_WAIT_SECONDS:
             response.headers["x-should-retry"] = "false"
 
-    # Anthropic's own service takes either header; not every compatible one knows the newer way.
+    # Anthropic's own service accepts either header; some compatible ones do not know the newer one.
     old_header = {} if account.base_url is None else {"x-api-key": account.api_key}
     client = anthropic.AsyncAnthropic(
         api_key=account.api_key,
@@ -82,7 +82,7 @@ async def _asked(client: anthropic.AsyncAnthropic, question: services.Question) 
     except (anthropic.APIConnectionError, httpx2.TransportError) as error:
         raise failures.unreachable(error) from error
     except (anthropic.AnthropicError, httpx2.HTTPError, AttributeError, TypeError, ValueError) as error:
-        # The package builds its values from whatever comes, without a check.
+        # The package builds its values from any input, without a check.
         raise failures.unreadable(error) from error
 
 
@@ -91,7 +91,7 @@ def _arguments(question: services.Question) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "model": question.model,
         "messages": reply_text,
-        # The API demands a bound, unlike others.
+        # The API requires a limit, unlike others.
         "max_tokens": question.max_tokens or REPLY_TOKENS,
     }
     if question.system:
@@ -99,7 +99,7 @@ def _arguments(question: services.Question) -> dict[str, Any]:
     if question.reply_schema is not None:
         schema = _binding(plain.plain(question.reply_schema))
         if schema is None:
-            # Then the schema goes into the prompt, and the reply is checked as every other is.
+            # Then the prompt contains the schema, and the reply is checked like every other one.
             reply_text[-1]["content"] += reply_forms.BREAK + reply_forms.in_words(question.reply_schema)
         else:
             arguments["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
@@ -107,19 +107,19 @@ def _arguments(question: services.Question) -> dict[str, Any]:
 
 
 def _binding(schema: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a schema that the API enforces as it is meant; None if it cannot."""
+    """Return a schema that the API enforces with the same meaning; None if it cannot."""
     import anthropic
 
     try:
         fits = schema.get("type") == "object" and _can_be_closed(schema)
         return anthropic.transform_schema(schema) if fits else None
     except (AssertionError, AttributeError, TypeError, ValueError):
-        # Of the types of JSON Schema the package knows single names alone, and says otherwise in these four ways.
+        # The package supports only single type names of JSON Schema, and raises one of these four errors for others.
         return None
 
 
 def _can_be_closed(schema: plain.Json) -> bool:
-    """Return whether each object names all required fields; the API allows no others."""
+    """Return whether each object has only required fields, or can be closed to all others; the API allows no others."""
     if isinstance(schema, list):
         return all(_can_be_closed(part) for part in schema)
     if not isinstance(schema, dict):
@@ -138,7 +138,7 @@ async def _answer(stream: AsyncIterator[Any], hear: Callable[[str], None]) -> se
     size, started, whole, stop_reason = 0, False, False, None
     async for event in stream:
         reported: dict[str, Any] = event.to_dict(warnings=False)
-        # A sign of life for the limit on silence.
+        # An empty text is a sign of life for the limit on silence.
         hear("")
         match reported:
             case {"type": "message_start", "message": dict(begun)}:

@@ -1,4 +1,4 @@
-"""Failures of services, as the errors of steps that they are."""
+"""Failures of services: converted to errors of steps."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _TOO_LONG = ("prompt is too long", "maximum context length", "exceed_context_siz
 
 
 def refused(error: Any) -> errors.AgentFailed:
-    """Return what a status other than success means."""
+    """Return the error for a status other than success."""
     kinds = _kinds(error.body)
     reported = str(error.message)
     code = next((_BY_KIND[kind] for kind in kinds if kind in _BY_KIND), None) or _BY_STATUS.get(error.status_code)
-    # Services name this fault in words alone, under the code of any other bad request.
+    # Services report this fault only in the message, with the code of any bad request.
     if any(hint in reported.lower() for hint in _TOO_LONG):
         code = "prompt_too_long"
     detail: dict[str, plain.Json] = {"status": error.status_code}
@@ -41,7 +41,7 @@ def refused(error: Any) -> errors.AgentFailed:
 
 
 def unreachable(error: Exception) -> errors.AgentFailed | errors.WorkspaceFault:
-    """Return what a connection that failed or broke means."""
+    """Return the error for a connection that failed or broke."""
     # The fault is this machine's (no descriptor, no memory), and the step waits for its end.
     if (lack := workspace_faults.shortage(error)) is not None:
         return workspace_faults.waits("", lack)
@@ -54,7 +54,7 @@ def unreachable(error: Exception) -> errors.AgentFailed | errors.WorkspaceFault:
 
 
 def unreadable(cause: object) -> errors.AgentFailed:
-    """Return what an answer means that is none of the interface's."""
+    """Return the error for an answer that does not fit the interface."""
     reported = f"{type(cause).__name__}: {cause}" if isinstance(cause, Exception) else str(cause)
     return errors.AgentFailed(
         "The service's answer does not have the form that its interface specifies.",

@@ -19,14 +19,14 @@ _ENDINGS: Mapping[str, services.Ending] = {"length": "cut", "content_filter": "r
 
 
 class ChatCompletions:
-    """Ask for chat completions."""
+    """Request chat completions."""
 
     def __init__(self, account: services.Account, time: clock.Clock) -> None:
         self._account = account
         self._clock = time
         self._client: openai.AsyncOpenAI | None = None
         self._opening = asyncio.Lock()
-        # OpenAI's newer models know the one name of the limit only, many other servers the other.
+        # OpenAI's newer models know only the one name of the limit, many other servers only the other.
         self._limit = _NEW_LIMIT if account.base_url is None else _OLD_LIMIT
 
     async def ask(self, question: services.Question) -> services.Completion:
@@ -37,10 +37,10 @@ class ChatCompletions:
         try:
             return await _asked(client, question, limit)
         except errors.AgentFailed as refusal:
-            # The fault of another parameter would be repeated in vain.
+            # If another parameter is wrong, a second request would fail as well.
             if question.max_tokens is None or refusal.detail.get("parameter") != limit:
                 raise
-        # Kept for the prompts to come: a server knows one of the names.
+        # Kept for later prompts: a server knows only one of the names.
         self._limit = _OLD_LIMIT if limit == _NEW_LIMIT else _NEW_LIMIT
         return await _asked(client, question, self._limit)
 
@@ -56,13 +56,13 @@ def _opened(account: services.Account, time: clock.Clock) -> openai.AsyncOpenAI:
     client = openai.AsyncOpenAI(
         api_key=account.api_key,
         base_url=account.base_url,
-        # Of its own accord the package waits for a `Retry-After` of two minutes at most.
+        # By itself the package waits at most two minutes for a `Retry-After`.
         max_retries=services.TRIES - 1,
         http_client=openai.DefaultAsyncHttpxClient(
             event_hooks={"response": [refused_calls.hook(account.limited, time)]}
         ),
     )
-    # The package loads its parts when they are first asked for; that takes a while and is better done in this thread.
+    # The package loads its parts at first use; that takes a while, so it happens in this thread.
     client.chat.completions.with_streaming_response  # noqa: B018
     return client
 
@@ -100,14 +100,14 @@ def _arguments(question: services.Question, limit: str) -> dict[str, Any]:
 
 
 def _is_strict(schema: plain.Json) -> bool:
-    """Return whether OpenAI takes a schema as binding: every object in it closed, and every property required."""
+    """Return whether OpenAI accepts a schema as strict: every object in it closed, and every property required."""
     if isinstance(schema, list):
         return all(_is_strict(part) for part in schema)
     if not isinstance(schema, dict):
         return True
     if "properties" in schema or schema.get("type") == "object":
         names = set(schema.get("properties", {}))
-        # Sent as binding, any other schema is refused outright.
+        # OpenAI refuses any other schema that is sent as strict.
         if schema.get("additionalProperties") is not False or set(schema.get("required", ())) != names:
             return False
     return all(_is_strict(part) for part in schema.values())

@@ -1,4 +1,4 @@
-"""Refused calls: how long a service asks callers to wait, and who is notified."""
+"""Refused calls: how long a service asks its callers to wait, and who is notified."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from app import clock
 from app.domain import retry_after
 
-TOO_MANY = 429  # Status of a request that came too soon.
+TOO_MANY = 429  # Status of a request that was sent too soon.
 
 _USUAL_SECONDS = 1.0
 
 
 def asked_wait_seconds(headers: Mapping[str, str], time: clock.Clock) -> float:
-    """Return the seconds that `Retry-After` asks for; 0 where it asks for none."""
+    """Return the seconds that `Retry-After` asks for; 0 if it asks for none."""
     return retry_after.seconds(headers.get("retry-after", ""), time.now())
 
 
 def hook(limited: Callable[[str | None, float], None], time: clock.Clock) -> Callable[[Any], Awaitable[None]]:
-    """Return what looks at each response of a client, and reports those that came too soon."""
+    """Return a hook that examines each response of a client, and reports requests that were sent too soon."""
 
     async def hear(response: Any) -> None:
         if response.status_code == TOO_MANY:

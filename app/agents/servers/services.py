@@ -14,15 +14,15 @@ from app.agents.servers import transcripts
 from app.domain import plain, records
 from app.engine import ports
 
-TRIES = 5  # How often one prompt is sent at most, while the service answers 429 or 5xx or cannot be reached.
-MOST_WAIT_SECONDS = 120.0  # Longest `Retry-After` that is waited for; a longer one fails the try.
+TRIES = 5  # Most tries of one prompt, while the service answers 429 or 5xx or cannot be reached.
+MOST_WAIT_SECONDS = 120.0  # Longest `Retry-After` that the backend waits for; a longer one fails the try.
 SILENCE_SECONDS = 600.0  # Longest time between two parts of a streamed reply.
-CONNECT_SECONDS = 10.0  # Longest time until a connection stands.
-MAX_REPLY_BYTES = 16 * 1024 * 1024  # Longest reply that is read.
+CONNECT_SECONDS = 10.0  # Longest time until a connection is open.
+MAX_REPLY_BYTES = 16 * 1024 * 1024  # Largest reply that is read.
 
 _NO_KEY = "none"
 
-Ending = Literal["complete", "cut", "refused"]  # Whether a reply ended by itself, reached its longest, or was refused.
+Ending = Literal["complete", "cut", "refused"]  # Whether a reply ended by itself, reached its limit, or was refused.
 
 
 def _unlimited(_model: str | None, _seconds: float) -> None:
@@ -31,40 +31,40 @@ def _unlimited(_model: str | None, _seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Where a service is, and with what right it is asked."""
+    """The address of a service, and the key for it."""
 
     base_url: str | None  # Its address; None: the vendor's.
-    api_key: str  # The key; a word without meaning where none is needed.
-    limited: Callable[[str | None, float], None] = _unlimited  # Told of a 429: its model, and the seconds to wait.
+    api_key: str  # The key; a dummy value if the service needs none.
+    limited: Callable[[str | None, float], None] = _unlimited  # Called for a 429: its model, and the seconds to wait.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a service is asked."""
+    """A request to a service."""
 
     model: str  # Model of the service.
     system: str | None  # Standing instruction.
-    messages: Sequence[transcripts.Message]  # The conversation, its last message the prompt.
-    max_tokens: int | None  # Longest reply; None: the service's own limit, or a generous one.
+    messages: Sequence[transcripts.Message]  # The conversation; its last message is the prompt.
+    max_tokens: int | None  # Longest reply; None: the service's own limit, or a large one.
     reply_schema: plain.Object | None  # JSON Schema that the reply must fit.
-    timeout_seconds: float  # Longest time until the whole reply is there.
-    hear: Callable[[str], None] = ports.unheard  # Takes in the reply while it comes, where the service streams it.
+    timeout_seconds: float  # Longest time until the whole reply has arrived.
+    hear: Callable[[str], None] = ports.unheard  # Takes in the reply while it arrives, if the service streams it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What a service replied."""
+    """The reply of a service."""
 
-    text: str  # The reply, as far as it goes.
+    text: str  # The text of the reply, perhaps cut off.
     usage: records.Usage | None  # Tokens; None if it reports none.
-    ending: Ending  # How it ends.
+    ending: Ending  # How the reply ended.
 
 
 class Service(Protocol):
     """One vendor's interface."""
 
     async def ask(self, question: Question) -> Completion:
-        """Ask, and ask again as long as the service is busy; a cancellation closes the connection."""
+        """Send a request, and repeat it as long as the service is busy; a cancellation closes the connection."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -74,13 +74,13 @@ class Service(Protocol):
 class Vendor:
     """Facts about a vendor."""
 
-    package: str  # Package that speaks with it; an extra of this project has its name.
-    key_variable: str  # Environment variable of the key where the configuration names none.
+    package: str  # Package for its API; an extra of this project has the same name.
+    key_variable: str  # Environment variable of the key if the configuration names none.
     models: Mapping[str, str]  # Models for the tiers, at the vendor's own address.
-    open: Callable[[Account, clock.Clock], Service]  # Make a service; opens no connection.
+    open: Callable[[Account, clock.Clock], Service]  # Create a service; opens no connection.
 
     def lacks(self, config: BackendConfig, environ: Mapping[str, str]) -> errors.AgentFailed | None:
-        """Return what keeps a backend from being asked; None where nothing does."""
+        """Return the reason why a backend cannot be used; None if it can."""
         if util.find_spec(self.package) is None:
             return missing(config.name, self.package, self.package)
         variable = self.key_of(config)
@@ -90,12 +90,12 @@ class Vendor:
         return errors.AgentFailed(message, code="unauthorized", detail={"api_key_env": variable})
 
     def key_of(self, config: BackendConfig) -> str | None:
-        """Return the key's variable; None if none is sent: another service must not see the vendor's."""
+        """Return the variable of the key; None if none is sent: another service must not see the vendor's key."""
         return config.api_key_env or (self.key_variable if config.base_url is None else None)
 
 
 class ServiceBackend:
-    """A model behind HTTP, without tools or memory: the conversation is stored here."""
+    """A model behind HTTP, without tools or memory; this backend stores the conversation."""
 
     def __init__(self, config: BackendConfig, vendor: Vendor, context: BackendContext) -> None:
         self._config = config
@@ -107,12 +107,12 @@ class ServiceBackend:
         return self._config.name
 
     def resolve_model(self, tier: str) -> str:
-        """Return a tier's model, configured or the vendor's; any other name is itself."""
+        """Return a tier's model, configured or the vendor's; return any other name unchanged."""
         known = self._vendor.models if self._config.base_url is None else {}
         return self._config.models.get(tier) or known.get(tier, tier)
 
     async def prompt(self, prompt: ports.AgentPrompt) -> ports.AgentReply:
-        """Send the conversation with the prompt at its end, and keep both the prompt and its reply."""
+        """Send the conversation with the prompt at its end, and store both the prompt and its reply."""
         service = self._service = self._service or self._opened()
         question = Question(
             model=self._model(prompt.model),
@@ -125,7 +125,7 @@ class ServiceBackend:
         )
         answer = await service.ask(question)
         error, is_cut = _error(answer), answer.ending == "cut"
-        # A reply that will not count is not part of the conversation.
+        # A reply that is not accepted does not become part of the conversation.
         if error is None and (prompt.keeps_cut_off or not is_cut):
             await transcripts.remember(self._surroundings.sessions, self._config.name, prompt, answer.text)
         return ports.AgentReply(
@@ -146,7 +146,7 @@ class ServiceBackend:
         if (lack := self._vendor.lacks(self._config, environ)) is not None:
             raise lack
         variable = self._vendor.key_of(self._config)
-        # The packages insist on a key; a server of one's own asks for none.
+        # The packages require a key; a user's own server needs none.
         api_key = _NO_KEY if variable is None else environ[variable].strip()
         limited = partial(self._surroundings.limited, self._config.name)
         account = Account(base_url=self._config.base_url, api_key=api_key, limited=limited)
@@ -161,7 +161,7 @@ class ServiceBackend:
 
 
 def missing(backend: str, package: str, extra: str) -> errors.AgentFailed:
-    """Make the error that says which package is to be installed."""
+    """Return the error that names the package to install."""
     install = extras.install(extra)
     message = f"The backend {backend} needs the package {package}, which is not installed. Install it with: {install}"
     return errors.AgentFailed(message, code="agent_missing", detail={"package": package, "install": install})

@@ -1,4 +1,4 @@
-"""Conversations with services that remember nothing: what was said so far is sent again with every prompt."""
+"""Transcripts: conversations with services that remember none; each prompt is sent with the conversation so far."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Role = Literal["user", "assistant"]
 class Message:
     """One message of a conversation."""
 
-    role: Role  # Who said it.
-    text: str  # What was said.
+    role: Role  # Who wrote it.
+    text: str  # Its text.
 
 
 async def messages(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPrompt) -> list[Message]:
@@ -37,14 +37,14 @@ async def messages(sessions: agent_sessions.AgentSessions, prompt: ports.AgentPr
 
 
 async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt: ports.AgentPrompt, reply: str) -> None:
-    """Keep a prompt and its reply, both or neither."""
+    """Store a prompt and its reply, both or neither."""
     if prompt.agent_session_id is None:
         return
     place = {"run_id": prompt.run_id, "key": prompt.key, "attempt": prompt.attempt}
     reply_text = [{"role": "user", "text": prompt.text, **place}, {"role": "assistant", "text": reply, **place}]
     agent_session_id = prompt.agent_session_id
-    # The turns come first: a crash before the record leaves turns of a step without a journal line, which is tried
-    # again, and a repeated step takes the place of its earlier turns (`_in_force`).
+    # The turns come first: a crash before the record leaves turns of a step without a journal line. That step is
+    # tried again, and its new turns replace the earlier ones (`_in_force`).
     await prompt.retry_until_space(lambda: sessions.add_turns(agent_session_id, reply_text))
     if await prompt.retry_until_space(lambda: sessions.find(agent_session_id)) is None:
         session = agent_sessions.AgentSession(
@@ -54,7 +54,7 @@ async def remember(sessions: agent_sessions.AgentSessions, backend: str, prompt:
 
 
 def _in_force(turns: Sequence[plain.Object]) -> list[plain.Object]:
-    """Return the turns that count: where a step of a run was tried again, what that run said from there on does not."""
+    """Return the valid turns: when a run tries a step again, that run's turns from this step on are dropped."""
     stored: list[plain.Object] = []
     for turn in turns:
         if turn["role"] == "user":
@@ -73,7 +73,7 @@ def _message(turn: plain.Object) -> Message:
 
 
 def _merged(reply_text: Sequence[Message]) -> list[Message]:
-    """Leave blank messages out and join neighbours of one role: services refuse the ones, some models the others."""
+    """Omit blank messages and join adjacent ones of one role: services refuse the former, some models the latter."""
     merged: list[Message] = []
     for message in reply_text:
         if not message.text.strip():

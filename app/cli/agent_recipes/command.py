@@ -1,4 +1,4 @@
-"""The command itself: its options, and what each way of calling it does (agent-recipes, 9)."""
+"""The command itself: its options, and each way of calling it (agent-recipes, 9)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLAGS = {
     "backend": "--backend", "model": "--model", "max_steps": "--max-steps", "max_visits": "--max-visits",
     "max_restarts": "--max-restarts", "system_prompt": "--system-prompt", "agent_session_id": "--session-id",
 }  # fmt: skip
-"""Arguments of every run, with the options that give them."""
+"""Arguments of every run, with their options."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

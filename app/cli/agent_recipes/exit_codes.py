@@ -1,4 +1,4 @@
-"""Exit codes of `agent-recipes`, as its specification has them (agent-recipes, 9)."""
+"""Exit codes of `agent-recipes`, as specified (agent-recipes, 9)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from app import errors
 from app.cli.exit_codes import ExitCode
 
 RECIPE = 1  # The recipe is not valid.
-ORCHESTRATION = 2  # The agent reported no outcome, even when asked again; or the run broke in another way.
-GUARDRAIL = 3  # A limit of steps, visits or restarts was reached.
+ORCHESTRATION = 2  # The agent reported no outcome, even after a reminder; or the run failed in another way.
+GUARDRAIL = 3  # The run reached a limit of steps, visits or restarts.
 BACKEND = 4  # The agent failed.
 CONFIGURATION = 5
-"""Nothing could begin: usage, unknown recipe or backend, a missing program, arguments, a workspace that is held."""
+"""The run could not begin: usage, unknown recipe or backend, a missing program, arguments, a busy workspace."""
 
 
 _OF_ERROR: tuple[tuple[type[BaseException], int], ...] = (
@@ -44,12 +44,12 @@ def of_run(detail: Mapping[str, Any]) -> int:
 
 
 def of_error(error: BaseException) -> int:
-    """Return the exit code of an error; a bug is one of the orchestration."""
+    """Return the exit code of an error; a bug counts as an error of the orchestration."""
     return next((code for kind, code in _OF_ERROR if isinstance(error, kind)), ORCHESTRATION)
 
 
 def reason(detail: Mapping[str, Any]) -> str | None:
-    """Return why a run ended, in a word; None if it has not."""
+    """Return the reason of a run's ending in one word; None if it has not ended."""
     ending = detail.get("ending") or {}
     found: str | None = ending.get("reason")
     return found

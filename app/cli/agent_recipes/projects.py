@@ -1,4 +1,4 @@
-"""Projects: where the runs of a working directory are kept."""
+"""Projects: find the project that stores the runs of a working directory."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _PROJECT = settings.PREFIX + "PROJECT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project(options.Place):
-    """A working directory with the project that it belongs to."""
+    """A working directory, with its project."""
 
     working_dir: Path  # Folder that agents work in, absolute and without symbolic links.
 
     def command(self, *words: str) -> str:
-        """Return a command line of `control-room` that works on this project from the current folder."""
+        """Return a command line of `control-room` that uses this project from the current folder."""
         folder = self.settings().project.project.resolve()
         place = () if _PROJECT in os.environ or folder == Path.cwd() else ("--project", str(folder))
         return shlex.join(["control-room", *words, *place])
 
 
 def of(working_dir: str | None) -> Project:
-    """Return the project of a folder: the one that the environment names, else the nearest folder at or above that has
+    """Return the project of a folder: the one that the environment names, else the nearest folder at or above it with
     a data directory, else the folder itself.
 
     Raises:
@@ -54,7 +54,7 @@ def _resolved(named: str) -> Path | None:
 
 
 def _nearest(folder: Path, environ: Mapping[str, str]) -> Path:
-    # Files in the home folder are the user's own and do not make every folder below it a project.
+    # Files in the home folder are the user's own; they do not make every folder below it a project.
     home = settings.load(environ).project.home.resolve()
     found = (above for above in (folder, *folder.parents) if os.path.isdir(above / _DATA) and above != home)
     return next(found, folder)

@@ -1,4 +1,4 @@
-"""A run from its start to its rest."""
+"""Running: start a run, print its progress, and report its final state."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _UNDONE = {
     "pending": "resume", "running": "resume", "failed": "resume", "cancelled": "resume",
     "paused": "unpause", "waiting": "show",
 }  # fmt: skip
-"""Parts of an unfinished run that its continuation uses."""
+"""Status words of unfinished runs, and the subcommand that continues each."""
 
 LIMITS = {
     "max_total_steps": "max_steps", "max_step_visits_exceeded": "max_visits", "max_restarts": "max_restarts",
 }  # fmt: skip
-"""Arguments that set the guardrails, by the codes of their errors."""
+"""Arguments that set the guardrails, by the codes of the errors."""
 
 
 def run(project: projects.Project, request: requests.StartRequest, output: OutputOptions) -> int:
-    """Start a run, print it as it happens, and return the exit code for its final state.
+    """Start a run, print its progress, and return the exit code for its final state.
 
     Raises:
-        errors.ControlRoomError: it cannot be started; then nothing was made.
+        errors.ControlRoomError: it cannot be started; then no file was made.
     """
-    # Twice: what cannot work is refused before a data directory is made for it.
+    # Twice: a run that cannot work is refused before its data directory is made.
     project.work_here(lambda client: _examine(client, project, request), Access.EXAMINE)
     return project.work_here(lambda client: _run(client, project, request, output), Access.START)
 
@@ -71,7 +71,7 @@ async def _run(
         detail = await following.watch(client, run_id, told.tell)
         _tell_rest(detail, project, output)
     except terminal.PipeClosed:
-        # The reader of stdout is gone, but the run was begun: it is stopped in order, and stderr names the way on.
+        # The reader of stdout is gone, but the run has begun: stop it in order, and print to stderr how to continue it.
         await client.stop()
         left = await client.call(use_cases.show_run, run_id)
         with contextlib.suppress(terminal.PipeClosed):

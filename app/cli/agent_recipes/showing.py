@@ -1,4 +1,4 @@
-"""What can be seen without starting anything: the list of recipes, and the drawing of one."""
+"""Showing: the list of recipes, and the drawing of one, without starting a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LACKING = frozenset({"missing_arg", "args_required"})
 
 
 def list_recipes(project: projects.Project, as_json: bool) -> int:
-    """Print every recipe with its description; broken ones with their flaws."""
+    """Print every recipe with its description, and invalid ones with their flaws."""
     found = project.work_here(_described)
     if as_json:
         terminal.say_json(found)
@@ -30,7 +30,7 @@ def list_recipes(project: projects.Project, as_json: bool) -> int:
 
 
 def draw(project: projects.Project, request: requests.StartRequest, as_json: bool) -> int:
-    """Print a recipe as the arguments would have it; those that it requires may be missing."""
+    """Print a recipe with the given arguments; required arguments may be missing."""
 
     async def work(client: FolderClient) -> JsonObject | str:
         from app.dialects import agent_recipes
@@ -49,7 +49,7 @@ def draw(project: projects.Project, request: requests.StartRequest, as_json: boo
 
 
 async def of_this_language(client: FolderClient, recipe_id: str) -> None:
-    """Refuse a name that is not a recipe of this language.
+    """Raise if a name is not that of a recipe of this language.
 
     Raises:
         errors.UnknownRecipe: the message names the nearest recipes, or the program that runs it.
@@ -95,7 +95,7 @@ async def _planned(client: FolderClient, request: requests.StartRequest, as_json
     try:
         return await client.call(use_cases.plan_run, request)
     except errors.NotReady as lacking:
-        # A drawing needs no backend, so what is missing is only a warning.
+        # A drawing needs no backend, so a missing one is only a warning.
         if as_json:
             raise
         terminal.warn(*(f"agent-recipes: {line}" for line in common.sentences(lacking)))
@@ -107,7 +107,7 @@ async def _planned(client: FolderClient, request: requests.StartRequest, as_json
 
 
 def _may_be_open(request: requests.StartRequest, error: errors.RequestInvalid) -> bool:
-    # A drawing needs neither the arguments that a run would need nor an agent.
+    # A drawing needs neither the arguments of a run nor an agent.
     if error.code == "unknown_backend":
         return "backend" not in request.args
     return isinstance(error, errors.ArgsInvalid) and all(flaw.code in _LACKING for flaw in error.flaws)

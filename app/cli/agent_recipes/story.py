@@ -1,4 +1,4 @@
-"""The story of a run, told by what its driver notes: as lines of `--verbose` (agent-recipes, 9) and of `--events`
+"""The story of a run, from the notes of its driver: as lines of `--verbose` (agent-recipes, 9) and of `--events`
 (16.3).
 """
 
@@ -12,13 +12,13 @@ from app.cli import terminal
 Note: TypeAlias = Mapping[str, Any]  # Fields of a `recipe.note`.
 
 Said = Callable[[int], Awaitable[str]]
-"""Returns what an agent said in a step, by the step's position in the journal."""
+"""Returns the reply of an agent in a step, by the step's position in the journal."""
 
 _TAG_CHARACTERS = 16
 
 
 class Story:
-    """Print a run as it happens: replies on stdout, notes on stderr.
+    """Print the progress of a run: replies on stdout, notes on stderr.
 
     Args:
         said: Returns the reply of the step at a position; None if replies are not printed.
@@ -51,7 +51,7 @@ class Story:
 
 
 def orchestration(note: Note) -> Iterator[str]:
-    """Yield what `--verbose` says to a note, each without its tag."""
+    """Yield the lines that `--verbose` prints for a note, without their tag."""
     match note["event"]:
         case "recipe:started":
             yield f"Starting recipe: {note['recipeId']}"
@@ -72,7 +72,7 @@ def orchestration(note: Note) -> Iterator[str]:
 
 
 def structured(note: Note) -> Iterator[str]:
-    """Yield the lines that `--events` has for a note."""
+    """Yield the lines that `--events` prints for a note."""
     match note["event"]:
         case "recipe:started":
             yield _tagged(note, f"{note['recipeId']} (session: {note['sessionId']})")
@@ -90,7 +90,7 @@ def structured(note: Note) -> Iterator[str]:
 
 
 def cost(total: float, steps: Mapping[str, float | None]) -> str:
-    """Return what a run has cost, and each step of it that has cost something."""
+    """Return the cost of a run, and of each of its steps that has a cost."""
     parts = ", ".join(f"{name} {_dollars(spent)}" for name, spent in steps.items() if spent)
     return f"{_dollars(total)} ({parts})" if parts else _dollars(total)
 
@@ -109,7 +109,7 @@ def _speaker(note: Note) -> str:
 
 
 def _target(note: Note) -> str:
-    # As the drawing of a dry run shows it.
+    # In the form of the drawing of a dry run.
     return f"RESTART {note['toRecipe']}" if note.get("toRecipe") else str(note["toStep"])
 
 

@@ -1,1 +1,1 @@
-"""`control-room demo`: what Control Room does, shown on a small story in about a minute."""
+"""`control-room demo`: shows on a small story, in about a minute, what Control Room does."""

@@ -1,4 +1,4 @@
-"""Where the demo's service is; imports nothing that must be installed, so that `scripts/demo.py` can name it first."""
+"""The address of the demo's service; imports no installed package, so that `scripts/demo.py` can print it first."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ PORT = 8000
 
 
 def free_port(wanted: int) -> int:
-    """Return the port if it is free, else another one."""
+    """Return the port if it is free, otherwise another one."""
     with socket.socket() as probe:
-        # A service that has just ended must not make its port look taken.
+        # The port of a service that has just ended must not look occupied.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, wanted))

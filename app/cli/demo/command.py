@@ -58,7 +58,7 @@ def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) 
     from app.cli.demo import service, tour, weights
 
     folder = (project or Path(tempfile.mkdtemp(prefix="control-room-demo-"))).resolve()
-    # Signals are caught before anything is started, so that nothing is left behind.
+    # Signals are caught before a process is started, so that none is left behind.
     with boundary.by_signals():
         port = address.free_port(port)
         terminal.say(f"== Control Room demo: {address.of(port)}/  in {folder}")
@@ -89,7 +89,7 @@ def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) 
 
 
 def prepare(folder: Path, *, model: bool) -> str:
-    """Put the example story, the demo's recipes and its agents into the folder; return the recipe that drafts.
+    """Put the example story, the demo's recipes and its agents into the folder; return the id of the drafting recipe.
 
     Raises:
         errors.ConfigurationError: `demo_folder_used`, the folder is a project with keys or agents of its own.
@@ -106,7 +106,7 @@ def prepare(folder: Path, *, model: bool) -> str:
     recipe: dict[str, Any] = json.loads(drafting)
     if not model:
         return str(recipe["recipe_id"])
-    # The same recipe, but short replies: the model writes about ten words a second.
+    # The same recipe with short replies: the model writes about ten words a second.
     brief = {**recipe, "recipe_id": "draft_briefly", "label": "Draft a scene, briefly", "task_patterns": []}
     brief["phase_b"] = [step | {"max_output_tokens": _MODEL_TOKENS} for step in recipe["phase_b"]]
     brief.pop("$schema")
@@ -135,7 +135,7 @@ def _is_other(file: Path) -> bool:
         return True
     if not isinstance(found, dict):
         return True
-    # The demo that was killed has left a draft that hangs first.
+    # A killed demo has left a draft that hangs first.
     draft, own_draft = found.pop("draft", None), own.pop("draft", None)
     return found != own or draft not in (own_draft, [service.HANG, own_draft])
 

@@ -1,4 +1,4 @@
-"""The service that the demo starts, kills and stops, and its client."""
+"""The demo's service: starts, kills and stops `control-room serve`, and sends requests to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import httpx
 from app import errors, settings
 from app.cli.demo import address
 
-HANG = {"hang": True}  # Reply of the scripted writer that never comes.
+HANG = {"hang": True}  # Reply of the scripted writer that never arrives.
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
@@ -28,10 +28,10 @@ _RESTING = ("done", "failed", "cancelled", "paused", "waiting")
 
 
 class Service:
-    """`control-room serve` on one project, as a process of its own.
+    """`control-room serve` on one project, as a separate process.
 
     Args:
-        packages: Folder of further packages, those of the local model.
+        packages: Folder with further packages, those of the local model.
     """
 
     def __init__(self, project: Path, port: int, packages: Path | None) -> None:
@@ -49,7 +49,7 @@ class Service:
         return self._process.pid
 
     def script_writer(self, *, hangs: bool) -> None:
-        """Let the scripted writer hang in its first attempt, or answer at once; a model does as it likes."""
+        """Let the scripted writer hang in its first attempt, or answer at once; this does not affect a model."""
         file = self._project / ".control-room" / "replies.json"
         if not file.exists():
             return
@@ -62,13 +62,13 @@ class Service:
         """Start the service and wait until it accepts runs.
 
         Raises:
-            errors.ConfigurationError: it ended, or did not become ready; the message holds the end of its log.
+            errors.ConfigurationError: it ended, or did not become ready; the message contains the end of its log.
         """
         self._log.parent.mkdir(mode=0o700, exist_ok=True)
         arguments = ["--project", str(self._project), "--host", address.HOST, "--port", self.url.rpartition(":")[2]]
         with self._log.open("ab") as log:
             logged_before = log.tell()
-            # In a session of its own: Ctrl-C reaches the demo alone, which then stops the service.
+            # In a session of its own: Ctrl-C reaches only the demo, which then stops the service.
             self._process = subprocess.Popen(  # noqa: S603 - this very program
                 [sys.executable, "-P", "-m", "app", "serve", *arguments],
                 stdin=subprocess.DEVNULL,
@@ -91,10 +91,10 @@ class Service:
         self._process.wait()
 
     def stop(self) -> None:
-        """Stop the service, if it runs."""
+        """Stop the service if it runs."""
         if self._process is None:
             return
-        # SIGTERM first, which lets the steps in flight end.
+        # SIGTERM first, which lets steps in flight end.
         self._process.terminate()
         try:
             self._process.wait(_STOP_SECONDS)
@@ -107,7 +107,7 @@ class Service:
         self._process.wait()
 
     def get(self, path: str) -> Any:
-        """Return what the service has at an address.
+        """Return the service's answer at an address.
 
         Raises:
             errors.ControlRoomError: it refused, or is away.
@@ -127,7 +127,7 @@ class Service:
         """Yield a run, and again after each of its changes, until it ends, pauses or waits."""
         etag = ""
         while True:
-            # The first look comes at once; later ones wait for a change.
+            # The first request returns at once; later ones wait for a change.
             wait = _POLL_SECONDS if etag else 0
             reply = self._ask("GET", f"/api/runs/{run_id}?wait={wait}", headers={"If-None-Match": etag})
             if reply.status_code == httpx.codes.NOT_MODIFIED:
@@ -153,7 +153,7 @@ class Service:
             with contextlib.suppress(httpx.TransportError):
                 if self._http.get("/readyz").is_success:
                     return True
-            # Waiting for its end in place of a sleep: a service that fails at once is reported at once.
+            # Wait for its end instead of sleeping: the failure of a service is reported at once.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_LOOK_SECONDS)
         return False

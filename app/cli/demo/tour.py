@@ -17,7 +17,7 @@ DRAFTING: Mapping[str, Any] = {
     "description": "Draft scene 22, The Locked Lamp Room",
     "args": {"scene_path": SCENE, "canon_paths": ["Compendium/Characters", "Compendium/Places/PLACE-lantern-tower.md"]},
 }
-KILLED_IN = "draft"  # Step in the middle of which the service is killed.
+KILLED_IN = "draft"  # Step during which the demo kills the service.
 
 _SHOWN_CHARACTERS = 72
 
@@ -27,8 +27,8 @@ class Tour:
 
     Args:
         drafting: Id of the recipe that drafts.
-        agents: Whose words it gets, e.g. `scripted agents`.
-        opens: Whether the page of the run that drafts is opened in a browser.
+        agents: Description of its agents, e.g. `scripted agents`.
+        opens: Whether to open the page of the drafting run in a browser.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Tour:
         """Recipe and page of each run, by its id."""
 
     def find_contradictions(self) -> None:
-        """Compare the scenes with the canon, by tools alone, and show each contradiction with its quotes."""
+        """Compare the scenes with the canon, using only tools, and show each contradiction with its quotes."""
         heading("1 of 3: contradictions, found by a tool, without a model")
         run_id = self._start({"recipe_id": "find_contradictions", "description": "Check the scenes"})
         self._finish(run_id)
@@ -58,10 +58,10 @@ class Tour:
         terminal.say(f"   {count} contradictions; each is an issue now: {self._service.url}/issues")
 
     def draft_through_a_kill(self) -> str:
-        """Draft a scene, kill the service in the middle, start it again, and return the draft's path."""
+        """Draft a scene, kill the service meanwhile, start it again, and return the draft's path."""
         heading("2 of 3: a draft by five agents, and a kill -9 in the middle")
         terminal.say(f"   the agents are {self._agents}")
-        # It hangs in the middle, so that the kill finds an agent at work.
+        # The writer hangs, so that the kill interrupts an agent at work.
         self._service.script_writer(hangs=True)
         run_id = self._start({"recipe_id": self._drafting, **DRAFTING})
         if self._opens:
@@ -94,7 +94,7 @@ class Tour:
             raise _failure(run)
 
     def say_pages(self) -> None:
-        """Print the page of each run, which stay as long as the service."""
+        """Print the page of each run; the pages last as long as the service."""
         heading("the runs, to look at")
         for recipe_id, page in self.pages.values():
             terminal.say(f"   {recipe_id:<24} {page}")
@@ -118,7 +118,7 @@ class Tour:
         shown: set[tuple[str, str]],
         until: Callable[[Mapping[str, Any]], bool] = lambda run: False,
     ) -> dict[str, Any]:
-        """Show the steps of a run as they begin and end, and return it at its end or where `until` holds."""
+        """Show the steps of a run as they begin and end, and return the run at its end, or when `until` is true."""
         run: dict[str, Any] = {}
         for run in self._service.follow(run_id):
             for step in run["steps"]:
@@ -136,7 +136,7 @@ class Tour:
         terminal.say(f"== kill -9 {pid}: the service died in the middle of the step {KILLED_IN}")
         self._service.start()
         kept = before.count(b"\n")
-        # The promise of the whole demo, checked on the bytes.
+        # The promise of the whole demo, verified on the bytes of the journal.
         same = journal.read_bytes().startswith(before)
         state = "byte for byte as before, none is repeated" if same else "CHANGED"
         terminal.say(f"== the service runs again (process {self._service.pid}); {kept} finished steps, {state}:")
@@ -157,7 +157,7 @@ def heading(text: str) -> None:
 
 
 def _opposed(conflict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return one statement for each of the values that contradict one another."""
+    """Return one statement for each of the contradictory values."""
     by_value = {statement["value"]: statement for statement in reversed(conflict["statements"])}
     return list(reversed(by_value.values()))
 

@@ -1,4 +1,4 @@
-"""The local model's runtime and weights, fetched once into the user's cache."""
+"""The local model's runtime and weights, downloaded once into the user's cache."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from app import errors, settings
 from app.agents import local
 
 LOCK = Path(__file__).parent / "files" / "requirements-local.lock"
-"""The packages, each with its hashes; in a checkout a link to the lock of the same name."""
+"""The packages, each with its hashes; in a checkout, a link to the lock of the same name."""
 
 
 def fetch() -> Path | None:
-    """Return the folder of the model's packages, fetching them first; None if they are installed already.
+    """Return the folder of the model's packages, downloading them first; None if they are installed already.
 
     Raises:
-        errors.ConfigurationError: they cannot be fetched.
+        errors.ConfigurationError: they cannot be downloaded.
     """
     if not local.missing_packages():
         return None
@@ -33,13 +33,13 @@ def fetch() -> Path | None:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=cache) as fresh:
             _install(Path(fresh) / "packages")
-            # Complete or absent: an interrupted download leaves nothing under the final name.
+            # Complete or absent: an interrupted download leaves no folder under the final name.
             (Path(fresh) / "packages").rename(folder)
     return folder
 
 
 def _install(target: Path) -> None:
-    # Without dependencies: those of the weights are a command line of another project.
+    # Without dependencies: those of the weights belong to another project's command line.
     options = ["install", "--quiet", "--no-deps", "--require-hashes", "--target", str(target), "-r", str(LOCK)]
     uv = os.environ.get("UV") or shutil.which("uv")
     if util.find_spec("pip") is not None:

@@ -1,1 +1,1 @@
-"""A cluster on one machine, for trying and for tests."""
+"""A cluster on one machine, for trials and tests."""

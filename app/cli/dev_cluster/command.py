@@ -42,7 +42,7 @@ def dev_cluster(folder: Path, port: int, workers: int, store: str) -> int:
     place = folder.resolve() / _FOLDER
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.geteuid() == 0:
-        # Postgres runs as another user.
+        # Postgres runs as another user, who must be able to enter.
         place.chmod(0o711)
     (place / ".gitignore").write_text("*\n", encoding="utf-8")
     members = Members(place)
@@ -75,7 +75,7 @@ def _start(members: Members, folder: Path, port: int, workers: int, store: str) 
         "--port",
         temporal.rpartition(":")[2],
     ]
-    # By its name alone: the server pastes it into an address, in which a path with a % means another one.
+    # Only by its name: the server inserts it into an address, where a path with a % would mean another path.
     command += ["--db-filename", "temporal.db", "--log-level", "error"]
     command += ["--dynamic-config-value", "matching.enableFairness=true"]
     server = Program(name="temporal", command=command, environ=environ, folder=place)
@@ -91,7 +91,7 @@ def _start(members: Members, folder: Path, port: int, workers: int, store: str) 
     pids = []
     for number in range(1, workers + 1):
         name = f"worker-{number}"
-        # `worker: ready` of an earlier worker must not count.
+        # The text `worker: ready` of an earlier worker must not count.
         (place / f"{name}.log").unlink(missing_ok=True)
         worker = Program(name=name, command=[*this, "worker"], environ=environ)
         pid = members.start(worker, lambda name=name: members.has_logged(name, "worker: ready"))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Members of a cluster: processes that are started, watched and ended together."""
+"""Members of a cluster: start, watch and end processes together."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _RESTART_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What a member executes."""
+    """The program of a member."""
 
-    name: str  # Name for people, and of its log.
+    name: str  # Name for messages, and of its log.
     command: Sequence[str]  # Command line.
     environ: Mapping[str, str]  # Its environment.
-    user: int | None = None  # User that it runs as; None: the same.
-    folder: Path | None = None  # Folder that it begins in; None: this process's.
+    user: int | None = None  # User that it runs as; None: that of this process.
+    folder: Path | None = None  # Folder that it starts in; None: that of this process.
     stop: signal.Signals = signal.SIGTERM  # Signal that ends it.
 
 
@@ -44,7 +44,7 @@ class _Member:
 
 @dataclass(slots=True)
 class Members:
-    """The processes, in the order of their start; they end in the reverse order, also when this process is killed."""
+    """The processes, in the order of their start; they end in reverse order, and also when this process is killed."""
 
     logs: Path  # Folder of their logs.
     _running: list[_Member] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Members:
         Raises:
             errors.ConfigurationError: `member_not_started`, with the end of its log.
         """
-        # The log grows over restarts; only what this start writes is shown.
+        # The log grows over restarts; only the output of this start is shown.
         begin = self._log(program).stat().st_size if self._log(program).exists() else 0
         process = self._begin(program)
         self._running.append(_Member(program=program, process=process))
@@ -71,10 +71,10 @@ class Members:
         raise errors.ConfigurationError(message, code="member_not_started")
 
     def watch(self, say: Callable[[str], None]) -> None:
-        """Start processes that have ended again, until a signal ends the wait.
+        """Restart processes that have ended, until a signal ends the wait.
 
         Args:
-            say: Hears which process is started again.
+            say: Called with a line about each restart.
 
         Raises:
             errors.ConfigurationError: `member_ended`, one has ended too often.
@@ -86,8 +86,8 @@ class Members:
                 self._running[0].process.wait(_LOOK_SECONDS)
 
     def stop(self) -> None:
-        """End all processes, the last first; those that do not heed their signal are killed."""
-        # In reverse order: workers still need the server, and the server its database, while they stop.
+        """End all processes, the last first; those that ignore their signal are killed."""
+        # In reverse order: while they stop, workers still need the server, and the server its database.
         while self._running:
             member = self._running.pop()
             member.process.send_signal(member.program.stop)
@@ -129,7 +129,7 @@ class Members:
                 user=program.user,
                 group=program.user,
                 extra_groups=None if program.user is None else [],
-                # In a session of its own: Ctrl-C reaches the command alone, which ends the members in order.
+                # In a session of its own: Ctrl-C reaches only the command, which ends the members in order.
                 start_new_session=True,
                 preexec_fn=process_tree.ended_with_parent(program.stop),  # noqa: PLW1509 - there are no threads
             )

@@ -1,4 +1,4 @@
-"""A Postgres of the cluster's own, from a package or from the machine."""
+"""The cluster's own Postgres, from a package or from the machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def programs() -> Path:
 
 
 def start(members: Members, folder: Path, port: int) -> str:
-    """Start a server whose data is in a folder, and return its address.
+    """Start a server with its data in a folder, and return its address.
 
     Raises:
         errors.ConfigurationError: `postgres_missing`, `member_not_started`.
@@ -46,12 +46,12 @@ def start(members: Members, folder: Path, port: int) -> str:
         secret.write_text(clock.RandomIds().token(""), encoding="ascii")
         secret.chmod(0o600)
     if user is not None:
-        # It refuses to run as root.
+        # Postgres refuses to run as root.
         for path in (folder, secret):
             os.chown(path, user, user)
     if not (data / "PG_VERSION").exists():
         _initialise(found, data, secret, user)
-    # Without a socket in a folder: its path may have 107 bytes, which a project's own can take up.
+    # Without a socket in a folder: a socket's path may have 107 bytes, and the project's path may be as long.
     command = [str(found / "postgres"), "-D", str(data), "-p", str(port), "-h", "127.0.0.1", "-k", ""]
     program = Program(
         name="postgres", command=command, environ=_environ(), user=user, folder=Path("/"), stop=signal.SIGINT
@@ -63,7 +63,7 @@ def start(members: Members, folder: Path, port: int) -> str:
 
 
 def _initialise(programs: Path, data: Path, secret: Path, user: int | None) -> None:
-    # An initialisation that was cut off leaves a folder that the next one refuses.
+    # An interrupted initialisation leaves a folder that the next one refuses.
     shutil.rmtree(data, ignore_errors=True)
     command = [str(programs / "initdb"), "-D", str(data), "-U", "control_room", "-A", "scram-sha-256", "-E", "UTF8"]
     done = subprocess.run(  # noqa: S603 - a program of Postgres

@@ -1,7 +1,7 @@
-"""Backups: the state file as it stood before each step, the newest three of a run (workflow-dsl, state backup)."""
+"""Backups: the state file before each step, the newest three of a run (workflow-dsl, state backup)."""
 
-# Snapshots are coalesced, so a copy made by following events could show any earlier moment. Each performer is
-# wrapped instead: the files are written and copied before the first operation of a step begins.
+# Snapshots are coalesced, so a copy made by following events could have any earlier state. Instead, each performer is
+# wrapped: the files are written and copied before the first operation of a step begins.
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from app.cli.orchestrate.places import STATE
 from app.domain import operations, records
 from app.engine import ports
 
-KEPT = 3  # Backups that a run keeps.
-Show = Callable[[str], Awaitable[None]]  # Writes the files of a run out as they should stand now.
+KEPT = 3  # Number of backups that a run keeps.
+Show = Callable[[str], Awaitable[None]]  # Writes the present files of a run.
 
 
 class Backups:
-    """Copy the state file before a step does anything."""
+    """Copy the state file before a step begins."""
 
     def __init__(self) -> None:
         self.show: Show | None = None
-        """Asked first; None until a person can be asked."""
+        """Called before each copy; None until the run's files can be written."""
         self._last: dict[str, str] = {}
         self._made: dict[Path, list[Path]] = {}
 
     async def before(self, call: ports.Call) -> None:
-        """Make the backup of a step, at the first thing that is asked for it."""
+        """Make the backup of a step before its first operation."""
         name = call.place.output_slot or call.place.step_id
         passage = f"{name}#{call.place.visit}"
         known = isinstance(call.operation, operations.Skip) or self._last.get(call.run.run_id) == passage
@@ -38,12 +38,12 @@ class Backups:
             return
         self._last[call.run.run_id] = passage
         await self.show(call.run.run_id)
-        # A run that cannot be backed up can be run.
+        # A run without a backup can still run.
         with contextlib.suppress(OSError):
             self._copy(Path(call.run.folder), name)
 
     def platform(self, platform: bootstrap.Platform) -> bootstrap.Platform:
-        """Return a world in which every step is backed up."""
+        """Return a platform that backs up every step."""
         return dataclasses.replace(platform, watch=lambda performer: _BackedUp(performer, self))
 
     def _copy(self, folder: Path, step: str) -> None:

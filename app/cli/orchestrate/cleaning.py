@@ -1,4 +1,4 @@
-"""Removing the folders of old runs (workflow-dsl, recovery mechanisms)."""
+"""Cleaning: remove the folders of old runs (workflow-dsl, recovery mechanisms)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _FINISHED = ("done", "failed", "cancelled")
 
 
 def age(text: str) -> timedelta:
-    """Read an age: a number and a unit, as `7d`.
+    """Read an age: a number and a unit, such as `7d`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not an age.
     """
     found = _FORM.fullmatch(text.strip())
     if found is None:
@@ -33,7 +33,7 @@ def age(text: str) -> timedelta:
 
 
 def clean(place: places.Place, older_than: timedelta, *, dry_run: bool, as_json: bool) -> int:
-    """Remove the runs that ended longer ago than an age; what has not ended stays."""
+    """Remove the runs that ended longer ago than an age; unfinished runs remain."""
     if not (place.data / places.RUNS).is_dir():
         return _tell([], 0, dry_run=dry_run, as_json=as_json)
 
@@ -43,7 +43,7 @@ def clean(place: places.Place, older_than: timedelta, *, dry_run: bool, as_json:
         store = client.application.store
         found = [run async for run in stores.every_run(store, stores.RunQuery())]
         old = [run for run in found if _age(run) >= older_than]
-        # What has not ended is counted and left, however old it is.
+        # Unfinished runs are counted and kept, however old they are.
         gone = [run.run_id for run in old if run.status in _FINISHED]
         if not dry_run:
             for run_id in gone:

@@ -1,5 +1,5 @@
-"""Progress as it is drawn on stderr: the step of the workflow, and below it the items of its loops (workflow-dsl,
-progress reporting).
+"""Drawing: the progress of a run on stderr, by step of the workflow and item of its loops (workflow-dsl, progress
+reporting).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WORDS = {"done": "Completed", "skipped": "Skipped", "failed": "Failed"}
 
 
 class Drawing:
-    """Draw how far a run is: in place where a person watches, else a line for each change.
+    """Draw the progress of a run: in place on a live terminal, otherwise a line for each change.
 
     Args:
         steps: Names of the workflow's steps, in order.
@@ -39,7 +39,7 @@ class Drawing:
         self._drawn = 0
 
     async def show(self, event: Mapping[str, Any]) -> None:
-        """Draw what an event changes."""
+        """Draw the change that an event reports."""
         key = event.get("key")
         if key is not None:
             await self._step_event(keys.read(key), event["type"], event.get("data") or {})
@@ -48,7 +48,7 @@ class Drawing:
 
     @contextlib.asynccontextmanager
     async def drawn(self) -> AsyncIterator[None]:
-        """Let the seconds go on within the block, and leave the terminal clean."""
+        """Let the seconds advance within the block, and clear the terminal afterwards."""
         ticking = asyncio.create_task(self._tick()) if self._live else None
         try:
             yield
@@ -66,7 +66,7 @@ class Drawing:
         if type == "step.started":
             await self._enter(key)
         elif not key.loops and key.part == "" and type in ("step.finished", "step.failed"):
-            # A step that is skipped by its condition has nothing that would begin.
+            # A step that its condition skips has no event for its begin.
             await self._enter(key)
             self._finish("failed" if type == "step.failed" else str(told.get("status", "done")))
         elif type == "step.failed" and not key.loops and not key.part.startswith("moved"):
@@ -76,7 +76,7 @@ class Drawing:
         if key.outermost not in self._numbers:
             return
         if key.outermost != self._step:
-            # The step before may have ended without an event of its own, such as one that was passed over.
+            # The step before may have ended without an event, for example if it was skipped.
             self._finish("done")
             self._step = key.outermost
             self._loops = ()

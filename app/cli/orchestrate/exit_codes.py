@@ -14,7 +14,7 @@ _REFUSED = (
 
 
 def of_run(detail: Mapping[str, Any]) -> ExitCode:
-    """Return the exit code for the state of a run that no longer executes."""
+    """Return the exit code for the state of a run that has stopped executing."""
     match detail["status"]:
         case "done":
             return ExitCode.DONE

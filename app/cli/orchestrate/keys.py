@@ -1,4 +1,4 @@
-"""Keys of steps, parsed: the loops around a step, and the part of its work."""
+"""Keys: the parts of a step's key, such as the loops around it and the part of its work."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _PART = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]*)(?:#\d+)?(?:\[(?P<index>
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key, taken apart."""
+    """A key, split into its parts."""
 
-    step: str  # Key of the step itself, that of its loops included.
+    step: str  # Key of the step itself, including those of its loops.
     name: str  # The step's name.
     outermost: str
-    """Name of the step of the workflow that it belongs to: itself, or the outermost loop around it."""
+    """Name of the outermost step that contains it: the step itself, or its outermost loop."""
     loops: tuple[tuple[str, int], ...]
     """Loops around it by their keys, the outermost first, each with the index of its item."""
     part: str  # The part of the step's work; empty for the step's own operation.
 
 
 def read(key: str) -> Key:
-    """Take a key apart."""
+    """Parse a key."""
     loops: list[tuple[str, int]] = []
     names: list[str] = []
     position = 0

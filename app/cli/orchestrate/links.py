@@ -13,8 +13,8 @@ from app.cli.orchestrate.places import DATA, LATEST, RUNS, Place
 
 
 def point(place: Place, run_id: str) -> None:
-    """Point the links at a new run, each replaced in one move; where there can be no links, that is
-    told and no more.
+    """Point the links at a new run, replacing each atomically; if links cannot be made, only print a
+    warning.
     """
     try:
         _replace(place.data / RUNS / LATEST, run_id)
@@ -37,10 +37,10 @@ def newest(place: Place) -> str:
 
 
 def forget(place: Place, run_ids: Iterable[str], left: str | None) -> None:
-    """Remove the links to runs that are gone.
+    """Remove the links to deleted runs.
 
     Args:
-        left: The newest of the runs that are left; None: there is none.
+        left: The newest of the remaining runs; None: none remains.
     """
     folders = [place.data / RUNS] if place.shown is None else [place.data / RUNS, place.shown]
     for folder in folders:
@@ -53,7 +53,7 @@ def forget(place: Place, run_ids: Iterable[str], left: str | None) -> None:
 
 
 def _replace(link: Path, target: str) -> None:
-    # Made beside and moved over it: a reader of `latest` never finds nothing.
+    # Created beside the link and moved over it: a reader always finds `latest`.
     fresh = link.with_name(f".{link.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)

@@ -1,4 +1,4 @@
-"""The log of a run: `logs/orchestrator.log`, one JSON object a line (workflow-dsl, execution logs)."""
+"""The log of a run: `logs/orchestrator.log`, one JSON object per line (workflow-dsl, execution logs)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = "orchestrator.log"  # Name of the log in the run's `logs/`.
 LEVELS: Mapping[str, int] = {
     "debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR,
 }  # fmt: skip
-"""Levels by the names that the command line has for them."""
+"""Levels by their names on the command line."""
 
 _LEVEL_OF = {
     "step.failed": logging.ERROR,
@@ -31,7 +31,7 @@ _LEVEL_OF = {
     "storage.failed": logging.ERROR,
 }
 _TAKEN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
-"""Names that log records have a meaning of their own for."""
+"""Names with a special meaning for log records."""
 _log = logging.getLogger("orchestrate")
 
 
@@ -40,7 +40,7 @@ class Log:
     """The log of a run."""
 
     run_id: str  # The run.
-    trace: bool  # Whether lines carry trace ids.
+    trace: bool  # Whether lines have trace ids.
 
     def tell(self, event: Mapping[str, Any]) -> None:
         """Log an event of the run."""
@@ -56,7 +56,7 @@ class Log:
         self.say(level, type, told, step=key)
 
     def say(self, level: int, message: str, facts: Mapping[str, Any], *, step: str | None = None) -> None:
-        """Log something else."""
+        """Log a further message."""
         line: dict[str, Any] = {"run_id": self.run_id} | ({"step": step} if step else {})
         if self.trace:
             line["trace_id"] = self.run_id
@@ -69,7 +69,7 @@ class Log:
 
 @contextmanager
 def kept(run_root: Path, level: str, masker: plain.Masker, *, verbose: bool) -> Iterator[None]:
-    """Keep the log of a run within the block, and everything that the process logs beside it.
+    """Write the log of a run within the block, including all other log lines of the process.
 
     Args:
         verbose: Whether stderr gets the same lines.

@@ -1,4 +1,4 @@
-"""Options of several subcommands, and their meaning (workflow-dsl, extended CLI options)."""
+"""Options of several subcommands (workflow-dsl, extended CLI options)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.cli.terminal import OutputOptions
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LEVELS = ("debug", "info", "warn", "error")
-KEEP = "ORCHESTRATE_KEEP_RUNS"  # Days for which runs are kept by default; `clean` can override it.
+KEEP = "ORCHESTRATE_KEEP_RUNS"  # Default number of days to keep runs; an option of `clean` overrides it.
 
 _INTERACTIVE = (
     "--on-error interactive is not supported: use stop, look at the run, and continue it with `orchestrate resume`."
@@ -73,7 +73,7 @@ def context_of(more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_run(command: Command) -> Command:
-    """Give a command the options of everything that executes runs; it gets them as `asked`."""
+    """Give a command the options of everything that executes runs; it gets their values as `asked`."""
 
     @functools.wraps(command)
     def asking(**given: Any) -> Any:
@@ -84,7 +84,7 @@ def to_run(command: Command) -> Command:
 
 
 def age(context: click.Context, option: click.Parameter, text: str | None) -> timedelta:
-    """Read the age that runs are to have, from the option or the environment."""
+    """Read the age of the runs to remove, from the option or the environment."""
     days = os.environ.get(KEEP)
     if not text and not days:
         raise click.UsageError(f"Give the age of the runs: --older-than 7d, or {KEEP}=30 (days).")

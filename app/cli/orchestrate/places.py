@@ -1,7 +1,7 @@
-"""Places: the workspace that a workflow works in, and the folder that its runs are kept in."""
+"""Places: the workspace of a workflow, and the folder that stores its runs."""
 
-# `.orchestrate` is a data directory like any other under another name, so that everything that reads one reads it.
-# With `--state-dir X` the data directory is `X/.orchestrate`, and `X` gets a link to each run.
+# `.orchestrate` is a data directory under another name, so that every reader of data directories can read it. With
+# `--state-dir X` the data directory is `X/.orchestrate`, and `X` gets a link to each run.
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from app import errors, settings
 from app.cli import options
 
 DATA = ".orchestrate"
-"""Name of the data directory, in the workspace or below the state directory that is asked for."""
-RUNS = "runs"  # Folder of the runs in it.
-STATE_DIR = "ORCHESTRATE_STATE_DIR"  # Variable that names the state directory.
+"""Name of the data directory, in the workspace or in the given state directory."""
+RUNS = "runs"  # Folder of the runs in the data directory.
+STATE_DIR = "ORCHESTRATE_STATE_DIR"  # Environment variable with the state directory.
 STATE = "state.json"  # The state file in a run's folder.
-LATEST = "latest"  # Name that stands for the newest run.
+LATEST = "latest"  # Name of the link to the newest run.
 
 _GRACE = settings.PREFIX + "STOP_GRACE_SECONDS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place(options.Place):
-    """Where the command works."""
+    """The workspace and the data directory of a command."""
 
     workspace: Path  # Folder that paths of workflows are relative to, absolute and without links.
     data: Path  # Data directory, absolute.
-    shown: Path | None  # Folder that gets a link to each run; None: the runs lie where they are looked for.
+    shown: Path | None  # Folder that gets a link to each run; None: the runs need no links.
 
     def run_root(self, run_id: str) -> Path:
         """Return a run's folder."""
@@ -46,7 +46,7 @@ class Place(options.Place):
         return str(path.relative_to(self.workspace) if path.is_relative_to(self.workspace) else path)
 
     def command(self, *words: str) -> str:
-        """Return a command line that works on the same runs from the workspace."""
+        """Return a command line that uses the same runs from the workspace."""
         usual = os.environ.get(STATE_DIR) or None
         told = _data(self.workspace, Path(usual) if usual else None)[0] == self.data
         place = () if told else ("--state-dir", self.shown_path(self.shown or self.data / RUNS))
@@ -57,7 +57,7 @@ def of(state_dir: Path | None) -> Place:
     """Return the place of the current folder.
 
     Args:
-        state_dir: Folder in place of `.orchestrate/runs`.
+        state_dir: Folder instead of `.orchestrate/runs`.
 
     Raises:
         errors.RequestInvalid: `state_dir_refused`.
@@ -67,19 +67,19 @@ def of(state_dir: Path | None) -> Place:
     laid = {
         "PROJECT": str(workspace),
         "DATA_DIRECTORY": str(data),
-        # Index and store of a service are not those of this folder.
+        # The index and store of a service do not belong to this folder.
         "DATABASE_URL": "",
         "STORE_URL": "",
         "BLOBS_URL": "",
     }
-    # A command has no service that could continue the run, so it stops at once unless a time is set.
+    # A command has no service that could continue the run, so it stops at once unless a grace period is set.
     if not os.environ.get(_GRACE):
         laid["STOP_GRACE_SECONDS"] = "0"
     return Place(workspace=workspace, data=data, shown=shown, environ=options.laid_over(**laid))
 
 
 def resolved(path: Path) -> Path:
-    """Return a path without links, whether something is there or not.
+    """Return a path without links, existing or not.
 
     Raises:
         OSError: links form a cycle, which each Python version reports differently.

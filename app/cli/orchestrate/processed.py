@@ -1,4 +1,4 @@
-"""The folder of finished task files: emptied before a run, archived after it, and never anything beside it
+"""The folder of finished task files: emptied before a run, archived after it, without touching other files
 (workflow-dsl, CLI contract).
 """
 
@@ -29,18 +29,18 @@ _LINK = (stat.S_IFLNK | 0o777) << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processed:
-    """The folder `processed_dir` of a workflow, found safe."""
+    """The folder `processed_dir` of a workflow, checked to be safe."""
 
     root: reserved.Root  # Its real path: inside the workspace, and not the workspace itself.
-    name: str  # Its name, under which an archive holds it.
+    name: str  # Its name, which is its path in an archive.
 
     @property
     def folder(self) -> Path:
-        """Return where it is."""
+        """Return the path of the folder."""
         return self.root.path
 
     def clean(self) -> None:
-        """Remove everything in it; links are removed, and what they lead to is not."""
+        """Remove its content; links are removed, but not their targets."""
         if not self.folder.is_dir():
             return
         try:
@@ -51,7 +51,7 @@ class Processed:
             with os.scandir(handle) as entries:
                 found = list(entries)
             for entry in found:
-                # Through the open folder: a link that takes its place meanwhile leads nowhere.
+                # Through the open folder: a link that replaces it meanwhile is not followed.
                 if entry.is_dir(follow_symlinks=False):
                     shutil.rmtree(entry.name, dir_fd=handle)
                 else:
@@ -60,7 +60,7 @@ class Processed:
             os.close(handle)
 
     def archive(self, target: Path) -> None:
-        """Put it into an archive under its name, which appears whole or not at all."""
+        """Write it to an archive under its name; the archive appears completely or not at all."""
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_name(f".{target.name}.{os.getpid()}")
         try:
@@ -76,7 +76,7 @@ class Processed:
             raise
 
     def refuse_inside(self, target: Path) -> None:
-        """Refuse to write an archive into the folder that it is made of.
+        """Raise if an archive would be written into the folder that it archives.
 
         Raises:
             errors.RequestInvalid: `archive_refused`.
@@ -89,11 +89,11 @@ class Processed:
 
 
 def of(workflow: Workflow, place: Place) -> Processed:
-    """Return the folder that a workflow calls `processed_dir`.
+    """Return the folder that a workflow names as `processed_dir`.
 
     Raises:
-        errors.RequestInvalid: `processed_dir_refused`; it is not below the workspace, or something is in
-            it that must stay.
+        errors.RequestInvalid: `processed_dir_refused`; it is not below the workspace, or contains
+            files that must be kept.
     """
     named = workflow.processed_dir
     try:
@@ -118,7 +118,7 @@ def of(workflow: Workflow, place: Place) -> Processed:
 
 
 def target(asked: str, place: Place) -> Path:
-    """Return where an archive goes that was asked for by its path.
+    """Return the absolute path of an archive.
 
     Raises:
         errors.RequestInvalid: `archive_refused`, the path cannot be resolved.

@@ -1,4 +1,4 @@
-"""Reports about a run while it happens, and its state when it rests."""
+"""Reporting: the progress of a run, and its state when it rests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Telling:
         """Report the run until it rests; return its state then.
 
         Args:
-            after: Number of the last event reported before; None: the run is new.
+            after: Number of the last event that was reported; None: the run is new.
         """
         from app.cli import following
 
@@ -63,7 +63,7 @@ class Telling:
         """Report the state of the run; return its exit code.
 
         Args:
-            fault: What went wrong after the run.
+            fault: Error after the end of the run.
         """
         ending = exit_codes.of_run(detail) if fault is None else ExitCode.FAILED
         if fault is not None:
@@ -76,7 +76,7 @@ class Telling:
         return ending
 
     def tell_way_on(self, detail: JsonObject) -> None:
-        """Report the failure, if any, and how to continue."""
+        """Report the failure, if any, and how to continue the run."""
         status = detail["status"]
         if detail.get("error"):
             terminal.warn(f"orchestrate: {formats.error(detail['error'])}")
@@ -128,7 +128,7 @@ class Telling:
             return
 
         async def items(loop: str) -> Sequence[Any]:
-            # The snapshot lags behind; the list of items is read after it was written.
+            # The snapshot is late; read the list of items after the snapshot was written.
             await client.application.store.maintenance.show(self._run_id)
             loops = _read(self._place.run_root(self._run_id)).get("for_each", {})
             found: Sequence[Any] = loops.get(loop, {}).get("items", ())

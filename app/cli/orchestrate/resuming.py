@@ -1,4 +1,4 @@
-"""Sending runs on: as they are, repaired, or begun anew (workflow-dsl, recovery mechanisms)."""
+"""Resuming: continue runs unchanged, after a repair, or from the beginning (workflow-dsl, recovery mechanisms)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class How(Enum):
     """Ways to continue a run."""
 
     AS_IT_IS = "as it is"  # It continues after its last step; a damaged run or a changed workflow is refused.
-    REPAIRED = "repaired"  # It is cut back to what can be believed first.
-    ANEW = "anew"  # Another run begins in its place; it stays as it is.
+    REPAIRED = "repaired"  # The run is first cut back to its intact prefix.
+    ANEW = "anew"  # A new run begins instead; the old one is unchanged.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +44,13 @@ class _Former:
 
 
 def resume(asked: Asked, named: str, how: How) -> int:
-    """Resume a run, report it as it happens, and return the exit code for its final state.
+    """Resume a run, report its progress, and return the exit code for its final state.
 
     Args:
         named: Its id, or `latest`.
 
     Raises:
-        errors.ControlRoomError: it cannot go on; then nothing was changed.
+        errors.ControlRoomError: it cannot continue; then no file was changed.
     """
 
     run_id = links.newest(asked.place) if named == LATEST else named
@@ -82,12 +82,12 @@ async def _send_on(asked: Asked, client: FolderClient, run_id: str, how: How) ->
 
 
 async def _continue(client: FolderClient, run_id: str, request: requests.ResumeRequest) -> None:
-    """Continue a run here, whatever state it was left in."""
+    """Continue a run in this process, from any state."""
     found = await client.application.store.summary(run_id)
     if found.owner != "service" or found.status in ("failed", "cancelled"):
         await client.call(use_cases.resume_run, run_id, request)
     elif request != type(request)():
-        # New options count from an ending on, so the run gets one.
+        # New options take effect only after an ending, so the run gets one.
         await client.call(use_cases.cancel_run, run_id)
         await client.call(use_cases.resume_run, run_id, request)
     elif found.status in ("pending", "running"):
@@ -97,10 +97,10 @@ async def _continue(client: FolderClient, run_id: str, request: requests.ResumeR
 
 
 def _refuse_service(chosen: settings.Settings) -> None:
-    """Refuse a data directory whose runs a service executes.
+    """Raise if a service executes the runs of a data directory.
 
     Raises:
-        errors.DataDirectoryBusy: naming the service.
+        errors.DataDirectoryBusy: with the service.
     """
     from app import clock
     from app.storage import data_directory
@@ -179,7 +179,7 @@ def _tell_state(asked: Asked, run_id: str) -> None:
         terminal.warn(f"{asked.place.shown_path(path)} {fault}; it is rebuilt from the run's journal")
 
 
-# -- anew
+# -- from the beginning
 
 
 def _anew(asked: Asked, run_id: str) -> int:
@@ -226,7 +226,7 @@ def _of_start(told: Mapping[str, Any]) -> _Former:
     from app.domain import runs
 
     start = runs.RunStart.from_json(told)
-    # What the workflow says itself is taken from it as it stands now.
+    # The workflow's own values come from its present text.
     own = start.recipe.get("context", {})
     context = {name: value for name, value in start.args.items() if name not in own or own[name] != value}
     options = {name: value for name, value in start.options.items() if name != "workflow_file"}

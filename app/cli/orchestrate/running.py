@@ -1,4 +1,4 @@
-"""A workflow from its file to the rest of its run."""
+"""Running: execute a workflow, from its file to the rest of its run."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
     from app.cli.orchestrate.workflows import Workflow
     from app.services import requests
 
-ONLY = "only_step"  # Label of runs that take a single step of their workflow.
-INSTEAD = "instead_of"  # Label of runs that were begun anew in place of another.
+ONLY = "only_step"  # Label of runs that execute a single step of their workflow.
+INSTEAD = "instead_of"  # Label of runs that were started instead of another one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """How a run is to be gone about."""
+    """Settings for executing a run."""
 
-    place: Place  # Where it works and is kept.
+    place: Place  # Its workspace and data directory.
     output: OutputOptions  # Its reports.
-    options: Mapping[str, Any] = field(default_factory=dict)  # Options of the run, those that were given.
+    options: Mapping[str, Any] = field(default_factory=dict)  # Options of the run that were given.
     backup: bool = False  # Whether the state is backed up before each step.
     heeds_late_stops: bool = False
-    """Whether a stop counts that came when the run was over already, since others would follow it."""
+    """Whether a stop counts that came after the end of the run, since further runs would follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """What becomes of the folder of finished task files."""
+    """Settings for the folder of finished task files."""
 
     clean: bool = False  # Whether it is emptied before the run.
     archive: str | None = None
-    """Path of an archive that is made when the run has completed; empty: in the folder of the run;
-    None: none is made.
+    """Path of the archive that is made when the run has completed; empty: in the folder of the run;
+    None: no archive is made.
     """
 
     def plan(self, workflow: Workflow, place: Place) -> tuple[processed.Processed | None, Path | None]:
-        """Return the folder and the path of the archive, as far as they are concerned.
+        """Return the folder, and the path of the archive, if they are needed.
 
         Raises:
             errors.RequestInvalid: one of them is not safe.
@@ -73,10 +73,10 @@ def run(
     queue: Queue,
     labels: Mapping[str, str] | None = None,
 ) -> int:
-    """Start a run, report it as it happens, and return the exit code for its final state.
+    """Start a run, report its progress, and return the exit code for its final state.
 
     Raises:
-        errors.ControlRoomError: it cannot be started; then nothing was made or removed.
+        errors.ControlRoomError: it cannot be started; then no file was made or removed.
     """
     folder, target = queue.plan(workflow, asked.place)
     request = request_of(asked, workflow, context, labels or {})
@@ -97,7 +97,7 @@ def run(
 
 
 def execute(asked: Asked, work: Callable[[FolderClient], Awaitable[int]]) -> int:
-    """Do some work in which a run is executed."""
+    """Do work that executes a run."""
     from app import bootstrap
     from app.cli.orchestrate import backups
 
@@ -110,7 +110,7 @@ def execute(asked: Asked, work: Callable[[FolderClient], Awaitable[int]]) -> int
 
     platform = bootstrap.real_platform(os.environ)
     code = asked.place.work_here(backed_up, Access.START, kept.platform(platform) if asked.backup else platform)
-    # A stop may be asked for while what the run has used is put away.
+    # A stop may be requested while the run's files are put away.
     late = asked.heeds_late_stops and any(client.stopping for client in known)
     return ExitCode.INTERRUPTED if late else code
 
@@ -124,11 +124,11 @@ async def follow(
     after: int | None = None,
     afterwards: Callable[[], None] | None = None,
 ) -> ExitCode:
-    """Report a run that executes here until it rests.
+    """Report a run that executes in this process until it rests.
 
     Args:
-        after: Number of the last event reported by another process; None: the run is new.
-        afterwards: Done when the run has completed.
+        after: Number of the last event that another process reported; None: the run is new.
+        afterwards: Called when the run has completed.
     """
     import asyncio
 
@@ -184,7 +184,7 @@ def request_of(
 
 
 def _archive(asked: Asked, workflow: Workflow, target: Path) -> None:
-    # The run may have put links where there were none.
+    # The run may have created links.
     folder = processed.of(workflow, asked.place)
     folder.refuse_inside(target.resolve())
     try:

@@ -1,4 +1,4 @@
-"""Dry runs: the steps that would run, and the flaws of workflows; nothing is started."""
+"""Dry runs: show the steps that would run, and the flaws of workflows, without starting a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.cli.orchestrate.workflows import Workflow
 
 
 def plan(workflow: Workflow, context: Mapping[str, Any], *, as_json: bool) -> int:
-    """Print the steps of a workflow as a run would take them.
+    """Print the steps of a workflow in the order of a run.
 
     Raises:
         errors.NotReady: the program of a provider is not installed.
@@ -49,7 +49,7 @@ def validate(place: Place, paths: Sequence[Path], *, as_json: bool) -> int:
 
 
 def refuse(error: errors.ControlRoomError, *, as_json: bool) -> int:
-    """Print as JSON, if requested, why nothing was started; return the exit code.
+    """Print as JSON, if requested, why no run was started; return the exit code.
 
     Raises:
         errors.ControlRoomError: the output is for people; the caller prints it.

@@ -1,4 +1,4 @@
-"""Watching a workflow's file, and running it whenever it has changed."""
+"""Watching: run a workflow whenever its file has changed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from app.cli import terminal
 from app.cli.exit_codes import ExitCode
 from app.cli.orchestrate import exit_codes
 
-POLL_SECONDS = 0.5  # Time between two looks.
-Run = Callable[[], int]  # Runs the workflow as it stands now; returns the exit code.
+POLL_SECONDS = 0.5  # Time between two checks.
+Run = Callable[[], int]  # Runs the present workflow; returns the exit code.
 
 
 class Watcher:
-    """Run a workflow, and again each time that its file has changed since the last run began."""
+    """Run a workflow, and run it again whenever its file has changed since the last run began."""
 
     def __init__(self, path: Path, shown: str, run: Run, time: clock.Clock) -> None:
         self._path = path
@@ -27,7 +27,7 @@ class Watcher:
         self._clock = time
 
     def watch(self) -> int:
-        """Go on until Ctrl-C: 0 if nothing was under way, else 130."""
+        """Watch until Ctrl-C; return 0 if no run was under way, otherwise 130."""
         while True:
             began_with = _content(self._path)
             if self._run_once(began_with) == ExitCode.INTERRUPTED:
@@ -39,7 +39,7 @@ class Watcher:
                 return ExitCode.DONE
 
     async def changed(self, since: bytes | None) -> None:
-        """Wait until the file is there and holds something else."""
+        """Wait until the file exists with different content."""
         looked_at = None
         while True:
             mark = _mark(self._path)

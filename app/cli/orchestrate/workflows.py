@@ -1,4 +1,4 @@
-"""Workflows as the command line is given them: files by their paths."""
+"""Workflows: read files that the command line names by their paths."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Workflow:
     """A workflow that can be run."""
 
     path: Path  # Its file, absolute.
-    shown: str  # The same relative to the workspace, if it is in there.
-    text: str  # What the file holds.
-    recipe: library.Recipe  # What it means.
+    shown: str  # Its path for display: relative to the workspace, if it is in there.
+    text: str  # The text of the file.
+    recipe: library.Recipe  # The workflow as a recipe.
 
     @property
     def checksum(self) -> str:
@@ -36,18 +36,18 @@ class Workflow:
 
     @property
     def processed_dir(self) -> str:
-        """Return the folder of finished task files, from the workspace."""
+        """Return the folder of finished task files, relative to the workspace."""
         return str(self.recipe.document["processed_dir"])
 
     def recipe_version(self) -> recipe_versions.RecipeVersion:
-        """Return what its runs have in common."""
+        """Return the recipe version that its runs share."""
         from app.domain import library
         from app.services import recipe_versions
 
         return recipe_versions.RecipeVersion(self.recipe, library.Library(), _dialect())
 
     def lacks(self) -> list[errors.Flaw]:
-        """Return each provider that a step names and whose program is not installed."""
+        """Return a flaw for each provider whose program is not installed."""
         from app import clock
         from app.services import recipe_versions
 
@@ -60,7 +60,7 @@ class Workflow:
         return looking.lacks(self.recipe_version(), {}, lambda _: None)
 
     def masker(self, base: plain.Masker) -> plain.Masker:
-        """Return what hides the secrets that it names, beside those of the environment."""
+        """Return a masker that also hides the secrets that the workflow names."""
         from app.engine import ports
 
         dialect = _dialect()
@@ -69,7 +69,7 @@ class Workflow:
         return base.hiding({os.environ.get(name, "") for name in secrets.names} | secrets.texts)
 
     def only(self, step: str) -> Workflow:
-        """Return a workflow of one of its steps, which leads nowhere.
+        """Return a workflow with only one of its steps, without its jumps.
 
         Raises:
             errors.RequestInvalid: `unknown_step`.
@@ -114,7 +114,7 @@ def source(path: Path, shown: str) -> str:
 
 
 def checksum(text: str) -> str:
-    """Return the hash of a workflow's text, as runs keep it."""
+    """Return the hash of a workflow's text, in the form of runs."""
     from app.domain import plain
 
     return plain.labelled_sha256(text.encode())

@@ -1,4 +1,4 @@
-"""`control-room top`: what waits, what runs and what it costs, in the terminal."""
+"""`control-room top`: waiting gates, running runs and costs, in the terminal."""
 
 KEYS = """\
 a, d    approve or deny the gate under the cursor: add a message, Enter confirms, Escape goes back
@@ -7,4 +7,4 @@ o       open the page of the run in a browser
 Tab     go to the other table; arrows, Page Up and Page Down move in it
 ?       show these keys
 q       quit"""
-"""What the keys do."""
+"""Text about the keys."""

@@ -1,4 +1,4 @@
-"""The answer to a gate: the exact content to decide on, the options, a message, and a confirmation."""
+"""The answer to a gate: shows the exact content to decide on, the options, a message, and a confirmation."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SHOWN_CHARACTERS = 20_000
 
 
 class AnswerScreen(ModalScreen[None]):
-    """A gate to be answered; it stays open until the service has the answer.
+    """Screen for answering a gate; it stays open until the service has the answer.
 
     Args:
-        decision: Option that is chosen at first; None: none.
+        decision: Option that is selected at first; None: none.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -44,7 +44,7 @@ class AnswerScreen(ModalScreen[None]):
         self._client = client
         self._gate = gate
         self._decision = decision
-        # Sent again after a lost connection, the same answer counts once.
+        # If the answer is sent again after a lost connection, it counts once.
         self._key = clock.RandomIds().token("top_")
 
     def compose(self) -> ComposeResult:
@@ -60,14 +60,14 @@ class AnswerScreen(ModalScreen[None]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Choose the option that was asked for."""
+        """Select the requested option."""
         options = self.query_one(OptionList)
         options.can_focus = False
         options.highlighted = self._gate["options"].index(self._decision) if self._decision is not None else None
         self._tell()
 
     def action_move(self, by: int) -> None:
-        """Choose another option."""
+        """Select another option."""
         options = self.query_one(OptionList)
         before = options.highlighted
         options.highlighted = (0 if before is None else before + by) % len(self._gate["options"])
@@ -94,7 +94,7 @@ class AnswerScreen(ModalScreen[None]):
             shown_sha256=self._gate["shown_sha256"],
             idempotency_key=self._key,
         )
-        # The program's worker: who goes back before the service has answered still learns what it answered.
+        # On the app's worker: a person who leaves the screen before the service answers still sees the result.
         self.app.run_worker(self._send(reply), group="answer", exclusive=True)
 
     async def _send(self, reply: gates.Reply) -> None:
@@ -129,7 +129,7 @@ def notify(app: App[None], line: str) -> None:
 def _content(gate: JsonObject) -> str:
     """Return the content to decide on, as text."""
     parts = gate.get("shown") or ()
-    # Where a part was cut, only the prompt is whole.
+    # If a part was cut, only the prompt is complete.
     whole = not parts or any(part["truncated"] for part in parts)
     text = printable.visible(str(gate["prompt"]) if whole else "\n\n".join(part["text"] for part in parts))
     if len(text) <= _SHOWN_CHARACTERS:

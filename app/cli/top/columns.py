@@ -1,6 +1,6 @@
-"""Columns: what a table shows of a gate or a run, and which columns a terminal has room for."""
+"""Columns: the table cells of gates and runs, and the choice of columns for the width of a terminal."""
 
-# Whatever a run or an agent wrote is on one line here, without characters that steer a terminal.
+# Texts of runs and agents are on one line here, without characters that control a terminal.
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ STATES = {
     "failed": "✗",
     "cancelled": "–",
 }
-"""Sign of each state of a run; the word stands beside it."""
+"""Sign of each state of a run, shown beside the word."""
 
 LIVE = ("running", "waiting", "paused", "pending")
-"""States of runs that have not ended, in the order of the table."""
+"""States of unfinished runs, in the order of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +40,11 @@ class Column:
     """A column of a table."""
 
     name: str  # Its heading.
-    width: int  # Characters that it takes.
+    width: int  # Width in characters.
     show: Callable[[Row, datetime], str]  # Returns the text of a cell.
-    right: bool = False  # Whether the text stands at the right.
+    right: bool = False  # Whether the text is right-aligned.
     grows: bool = False
-    """Whether it takes the room that remains; the last column does where none is chosen that grows."""
+    """Whether it takes the remaining width; if no chosen column grows, the last one does."""
 
 
 GATES = (
@@ -55,7 +55,7 @@ GATES = (
     Column(name="options", width=16, show=lambda gate, now: line(" / ".join(map(str, gate.get("options") or ())))),
     Column(name="run", width=22, show=lambda gate, now: line(gate.get("run_id"))),
 )
-"""Columns of open gates; the first ones are shown in the narrowest terminal."""
+"""Columns of open gates; the first ones are shown even in the narrowest terminal."""
 
 RUNS = (
     Column(name="status", width=11, show=lambda run, now: f"{STATES.get(run['status'], ' ')} {line(run['status'])}"),
@@ -71,33 +71,33 @@ RUNS = (
     Column(name="quiet", width=5, show=lambda run, now: _quiet(run, now), right=True),
     Column(name="run", width=22, show=lambda run, now: line(run.get("run_id"))),
 )
-"""Columns of runs, likewise."""
+"""Columns of runs, in the same way."""
 
 
 def fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
-    """Return the first columns, as many as fit, and at least two, each with its characters."""
+    """Return as many of the first columns as fit, at least two, each with its width."""
     taken = [sum(each.width + _GAP for each in columns[: count + 1]) for count in range(len(columns))]
     count = max(2, sum(each <= width for each in taken))
     grows = next((place for place, column in enumerate(columns[:count]) if column.grows), count - 1)
-    # In the narrowest terminal a growing column gives room instead.
+    # In the narrowest terminal, a growing column becomes narrower instead.
     rest = max(width - taken[count - 1], _LEAST - columns[grows].width)
     return [(column, column.width + rest * (place == grows)) for place, column in enumerate(columns[:count])]
 
 
 def in_order(runs: Sequence[Row]) -> list[Row]:
-    """Return runs as the table has them: what has not ended first, each state newest first."""
+    """Return runs in the order of the table: unfinished ones first, each state newest first."""
     live = [run for state in LIVE for run in runs if run["status"] == state]
     return [*live, *(run for run in runs if run["status"] not in LIVE)]
 
 
 def line(text: object) -> str:
-    """Return a text on one line that steers no terminal."""
+    """Return a text on one line, without characters that control a terminal."""
     shown = "" if text is None else str(text)[:_LONGEST_CELL]
     return " ".join(printable.one_line(shown).split())
 
 
 def age(instant: str | None, now: datetime) -> str:
-    """Return how long ago something was."""
+    """Return the time since an instant."""
     return "" if not instant else seconds((now - clock.instant(instant)).total_seconds())
 
 
@@ -108,12 +108,12 @@ def seconds(count: float) -> str:
 
 
 def money(amount: float | None) -> str:
-    """Return an amount in dollars; a dash where no provider reported a price."""
+    """Return an amount in dollars; a dash if no price was reported."""
     return "-" if amount is None else formats.money(amount)
 
 
 def tokens(usage: Row) -> str:
-    """Return the tokens of a call or a run, those that it read and wrote together."""
+    """Return the tokens of a call or a run, read and written together."""
     return short((usage.get("input_tokens") or 0) + (usage.get("output_tokens") or 0))
 
 
@@ -123,7 +123,7 @@ def short(count: int) -> str:
 
 
 def summary(stats: Row, gates: Sequence[Row], runs: Sequence[Row]) -> str:
-    """Return the three answers in one line: what waits, what runs, what it cost."""
+    """Return the summary line: what waits, what runs, and what it cost."""
     if not stats:
         running = sum(run["status"] == "running" for run in runs)
         return f"waiting: {printable.counted(len(gates), 'gate')} · running: {running}"
@@ -158,7 +158,7 @@ def _spent(sums: Row) -> str:
 
 
 def progress(run: Row) -> str:
-    """Return how many steps of a run are finished, of how many."""
+    """Return the numbers of finished and of all steps of a run."""
     done, total = run.get("current_step_index"), run.get("total_steps")
     return "" if done is None else f"{done}/{'?' if total is None else total}{formats.last_gate(run)}"
 
@@ -171,12 +171,12 @@ def _duration(run: Row, now: datetime) -> str:
 
 
 def _now(run: Row) -> str:
-    """Return what a run does or why it stopped."""
+    """Return the open step of a run, or why it stopped."""
     code = run.get("reason") or run.get("error_code") or ""
     return line((run.get("live_step") or {}).get("key") or code.replace("_", " "))
 
 
 def _quiet(run: Row, now: datetime) -> str:
-    """Return how long the running step has said nothing."""
+    """Return how long the running step has been silent."""
     step = (run["status"] == "running" and run.get("live_step")) or {}
     return age(step.get("output_at") or step.get("started_at"), now)

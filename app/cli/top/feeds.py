@@ -1,4 +1,4 @@
-"""Feeds: what the service shows, read anew when it changes, through lost connections and restarts."""
+"""Feeds: the data of the service, read again when they change, despite lost connections and restarts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from app import clock, errors
 from app.cli import http_client
 
-_WAIT_SECONDS = 15.0  # How long the service holds a poll back while nothing changes.
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.5, 5.0  # Time until the next attempt after a failed one; it doubles.
+_WAIT_SECONDS = 15.0  # Longest time that the service delays a poll without a change.
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.5, 5.0  # Wait before the next attempt after a failed one; it doubles.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """Something that the service shows."""
+    """One kind of data that the service provides."""
 
-    name: str  # Field of the board that holds it.
-    path: str  # Address, with a place for the instant at which the local day began.
+    name: str  # Field of the board for the data.
+    path: str  # Address, with a placeholder for the begin of the local day.
     kind: type  # Type of the answer.
 
 
@@ -34,19 +34,19 @@ FEEDS = (
 
 @dataclass(slots=True, kw_only=True)
 class Board:
-    """What was last seen of the service."""
+    """The latest data of the service."""
 
     stats: dict[str, Any] = field(default_factory=dict)  # Counts and sums over all runs.
     gates: list[Any] = field(default_factory=list)  # Open gates.
     live: list[Any] = field(default_factory=list)  # Runs that have not ended, newest first.
     newest: list[Any] = field(default_factory=list)  # The newest runs, ended or not.
     lost: dict[str, str] = field(default_factory=dict)
-    """Why a feed gets no answer, by its name; empty while the service answers."""
+    """Reason why a feed gets no answer, by its name; empty while the service answers."""
     lost_at: float | None = None  # Monotonic time of the first failure; None while the service answers.
 
     @property
     def runs(self) -> list[Any]:
-        """Return every run once, newest first, as the later of both lists has it."""
+        """Return every run once, newest first, in the later version of both lists."""
         seen: dict[str, Any] = {}
         for run in [*self.live, *self.newest]:
             known = seen.get(run["run_id"])
@@ -60,16 +60,16 @@ class Source:
 
     def __init__(self, client: http_client.HttpClient, at: clock.Clock) -> None:
         self.client = client
-        """Reaches the service."""
+        """Client of the service."""
         self.clock = at
-        """Returns the time."""
+        """Clock."""
         self.board = Board()
-        """What was last seen."""
+        """The latest data."""
         self.feeds: list[Feed] = []
-        """What the service offers; one of 0.1.0 has no sums."""
+        """Feeds that the service offers; a service of version 0.1.0 has no sums."""
 
     async def check(self) -> None:
-        """Ask once for each feed, and learn which there are.
+        """Read each feed once, and find out which of them exist.
 
         Raises:
             errors.ControlRoomError: the service cannot be reached, or refuses.
@@ -81,9 +81,9 @@ class Source:
                 self.feeds.append(feed)
 
     async def follow(self, feed: Feed, changed: Callable[[], None]) -> None:
-        """Keep one field of the board up to date for ever; `changed` is called after each change of the board."""
+        """Keep one field of the board up to date without end; call `changed` after each change of the board."""
         etag, pause = None, _SHORTEST_SECONDS
-        # For ever: the screen outlives any service, and finds the next one.
+        # Without end: the screen outlives any service, and finds the next one.
         while True:
             try:
                 etag = await self._read(feed, etag, _WAIT_SECONDS if etag else 0)
@@ -91,7 +91,7 @@ class Source:
                 self._lose(feed, error.message)
                 changed()
                 await self.clock.sleep(pause)
-                # The next answer comes at once, so that the return shows at once.
+                # The next request does not wait for a change, so that the return of the service shows immediately.
                 etag, pause = None, min(2 * pause, _LONGEST_SECONDS)
             else:
                 pause = _SHORTEST_SECONDS
@@ -119,6 +119,6 @@ class Source:
 
 
 def local_midnight(now: datetime) -> datetime:
-    """Return when the day of this machine's time zone has begun."""
-    # Combined without an offset: that of midnight is not always that of now.
+    """Return the beginning of the day in this machine's time zone."""
+    # Combined without an offset: midnight may have another one than the present time.
     return datetime.combine(now.astimezone().date(), time.min).astimezone()

@@ -1,4 +1,4 @@
-"""The screen: a line of summary, the gates, the runs; kept up to date while it is open."""
+"""The screen: a summary line, the gates and the runs, kept up to date while it is open."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def watch(source: feeds.Source, server: str) -> None:
         app = TopApp(source, server)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            # Left at once, the terminal would stay as the screen had it.
+            # If it ended at once, the terminal would keep the state of the screen.
             loop.add_signal_handler(number, app.exit)
         await app.run_async()
 
@@ -61,7 +61,7 @@ class TextScreen(ModalScreen[None]):
 
 
 class TopApp(App[None]):
-    """The program on the terminal."""
+    """The Textual application."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -109,11 +109,11 @@ class TopApp(App[None]):
         self.set_interval(_TICK_SECONDS, self._draw)
 
     def on_resize(self) -> None:
-        """Choose the columns anew."""
+        """Choose the columns for the new size."""
         self._draw()
 
     def on_data_table_row_selected(self) -> None:
-        """Show what Enter was pressed on."""
+        """Open the row on which Enter was pressed."""
         self.action_open()
 
     def action_answer(self, word: str) -> None:
@@ -165,7 +165,7 @@ class TopApp(App[None]):
         self._open(TextScreen(columns.detail(shown)))
 
     def _open(self, screen: ModalScreen[None]) -> None:
-        # The answer of the service may come while the program ends.
+        # The service's answer may arrive while the program ends.
         if self.is_running:
             self.push_screen(screen)
 
@@ -180,8 +180,8 @@ class TopApp(App[None]):
         return next((row for row in rows if row[name] == key), None)
 
     def _draw(self) -> None:
-        # An answer may come before the first screen has its parts, and while the program ends: its workers are
-        # cancelled only after its screens are gone.
+        # An answer may arrive before the first screen is composed, and while the program ends: its workers are
+        # cancelled only after its screens are removed.
         if not self.is_running or not self._laid_out:
             return
         board, now = self._source.board, self._source.clock.now()
@@ -231,5 +231,5 @@ def _refill(table: DataTable[Text], shown: dict[str, list[Text]]) -> None:
 
 
 def _cell(column: columns.Column, row: columns.Row, now: datetime) -> Text:
-    # A Text, not a str: in a str the table would read markup.
+    # A Text, not a str: the table would parse markup in a str.
     return Text(column.show(row, now), justify="right" if column.right else "left", no_wrap=True, overflow="ellipsis")

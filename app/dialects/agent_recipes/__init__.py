@@ -11,14 +11,14 @@ from app.engine import ports
 
 
 class AgentRecipes:
-    """The dialect as the rest of the program sees it."""
+    """The interface of this dialect to the rest of the program."""
 
     name: str = parse.DIALECT
     driver_version: int = 2
     file_suffixes: tuple[str, ...] = (".json",)
 
     def compose(self, source: str, read: Callable[[str], str]) -> ports.Composition:
-        """Put the steps in that a recipe takes from files beside it."""
+        """Replace references in a recipe by the steps from the files beside it."""
         return composition.compose(source, read)
 
     def parse(self, source: str, stem: str) -> library.Recipe:
@@ -26,11 +26,11 @@ class AgentRecipes:
         return parse.parse(source)
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """Return every restart that leads to no recipe of this language, or to one whose arguments this one lacks."""
+        """Return the flaws of restarts: of an unknown recipe, or of one that requires arguments unknown to this one."""
         return list(_restart_flaws(recipe, library))
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """Return everything that is wrong with a recipe's text, what shows only beside the other recipes included."""
+        """Return all flaws of a recipe's text, including those that depend on other recipes."""
         try:
             return self.check(self.parse(source, stem), library)
         except errors.RecipeInvalid as error:
@@ -45,7 +45,7 @@ class AgentRecipes:
         return graph.draw(document, frozen)
 
     def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
-        """Return what the guardrails allow."""
+        """Return the limit that the guardrails set."""
         return bounds.calls(start.recipe, start.frozen, start.args)
 
     def json_schema(self) -> dict[str, plain.Json]:
@@ -109,7 +109,7 @@ def _restart_flaws(recipe: library.Recipe, registry: library.Library) -> Iterato
         for place, target_id in transitions.restarts(owner.document):
             problem = None if target_id == recipe.recipe_id else _problem_of(target_id, registry)
             if problem is not None:
-                # A flaw of another recipe has no position in this one.
+                # A flaw of another recipe has no position in this file.
                 code, message = problem
                 reported = message if owner is recipe else f"{message}, and {owner.recipe_id} begins it"
                 yield json_schemas.flaw(place if owner is recipe else (), code, reported)

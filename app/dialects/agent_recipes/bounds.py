@@ -1,4 +1,4 @@
-"""Bounds: how often a state machine asks its agent at most."""
+"""Bounds: the most prompts that a state machine can send to its agent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WITH_REMINDER = 2
 
 
 def calls(document: plain.Object, frozen: plain.Object, args: plain.Object) -> limits.CallLimit:
-    """Return what the guardrails allow, with a reminder for each step; restarts need a limit of their own."""
+    """Return the limit of the guardrails, with a reminder for each step; restarts need a limit of their own."""
     recipes: Mapping[str, plain.Object] = {document["id"]: document, **frozen.get("recipes", {})}
     most = max(_steps(recipe, args) for recipe in recipes.values()) * _WITH_REMINDER
     if not any(True for recipe in recipes.values() for _ in transitions.restarts(recipe)):

@@ -1,4 +1,4 @@
-"""Composition: steps taken from files beside the recipes, and arguments put into prompts (agent-recipes, 10 and 18)."""
+"""Composition: take steps from files beside the recipes, and put arguments into prompts (agent-recipes, 10 and 18)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app import errors
 from app.domain import json_schemas, json_text, plain
 from app.engine import ports
 
-REF, INCLUDE = "$ref", "$include"  # Names by which a recipe takes one step, or all steps, of a file.
+REF, INCLUDE = "$ref", "$include"  # Names with which a recipe takes one step, or all steps, of a file.
 
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*\.json")
 _PLACEHOLDER = re.compile(r"\{\{\s*args\.([^{}\s]*)\s*\}\}")
@@ -22,7 +22,7 @@ _Trail: TypeAlias = tuple[str, ...]
 
 
 def compose(source: str, read: _Read) -> ports.Composition:
-    """Return a recipe's text with every step in it that it takes from elsewhere.
+    """Return a recipe's text with every step in it that it takes from other files.
 
     Args:
         read: Returns the text of a file by its path from the folder of the recipes.
@@ -49,17 +49,17 @@ def compose(source: str, read: _Read) -> ports.Composition:
 
 
 def is_composed(steps: plain.Object) -> bool:
-    """Return whether some of a recipe's steps stand elsewhere."""
+    """Return whether some of a recipe's steps are in other files."""
     return INCLUDE in steps or any(_is_reference(step) for step in steps.values())
 
 
 def placeholders(prompt: str) -> Iterator[str]:
-    """Return the names of the arguments that a prompt asks for."""
+    """Return the names of the arguments in a prompt."""
     return (found[1] for found in _PLACEHOLDER.finditer(prompt))
 
 
 def filled(prompt: str, args: plain.Object) -> str:
-    """Return a prompt with its arguments put in, once: what an argument holds is never read as a placeholder."""
+    """Return a prompt with its arguments filled in, in one pass: an argument's value is never read as a placeholder."""
     return _PLACEHOLDER.sub(lambda found: _written(args[found[1]]), prompt)
 
 
@@ -76,7 +76,7 @@ class _Composer:
         self._parts = 0
 
     def entry(self, name: str, part: plain.Json, own: Collection[str], trail: _Trail = ()) -> _Object:
-        """Return the steps that one entry of an object of steps expands to."""
+        """Return the steps to which an entry of an object of steps expands."""
         if name != INCLUDE:
             return {name: self._step(part, trail)}
         return {name: step for name, step in self._included(part, trail).items() if name not in own}
@@ -85,7 +85,7 @@ class _Composer:
         taken: _Object = {}
         for file in files if isinstance(files, list) else [files]:
             steps = self._all(file, self._deeper(trail, str(file)))
-            # Otherwise the order of the files would decide which of the two is taken.
+            # Otherwise, the order of the files would decide which of the two steps is taken.
             if both := sorted(taken.keys() & steps.keys()):
                 raise _Cannot("duplicate_step", f"takes {', '.join(both)} from two files")
             taken |= steps

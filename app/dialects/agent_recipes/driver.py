@@ -1,4 +1,4 @@
-"""The driver: prompts in one conversation, and after each reply the transition that its outcome leads to."""
+"""The driver: send prompts in one conversation, and after each reply follow the transition of its outcome."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.domain import frozen_agents, operations, plain, records, runs, slots
 from app.engine import ports
 
 BACKEND_ERROR, ORCHESTRATION_ERROR = "backend-error", "orchestration-error"
-"""Reasons of runs that failed: an agent could not be asked, or reported no outcome even when asked again."""
+"""Reasons of failed runs: an agent could not be asked, or reported no outcome even after a reminder."""
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
@@ -129,7 +129,7 @@ class _Machine:
     def _fill(self, record: records.Record) -> None:
         self._ctx.fill(self._state.current_step, slots.artifact(record, self._backend))
 
-    # -- beginnings and ends
+    # -- begin and end
 
     def _first_state(self) -> transitions.State:
         run = self._ctx.run
@@ -141,9 +141,9 @@ class _Machine:
         run, left = self._ctx.run, self._state
         self._recipe = run.recipe if recipe_id == run.recipe["id"] else run.frozen["recipes"][recipe_id]
         self._guardrails = transitions.Guardrails.of(self._recipe, self._args)
-        # A restart has a conversation of its own, under an id that a replay makes again.
+        # A restart gets a new conversation, under an id that a replay computes again.
         session_id = runs.agent_session_id(run.root_id, left.restarts + 1)
-        # From a record, not from a clock, so that a replay gets the same instant.
+        # From a record, not from a clock, so that a replay gets the same time.
         began_at = self._last.completed_at if self._last is not None else run.created_at
         self._state = transitions.State.begun(self._recipe, session_id, began_at, restarts=left.restarts + 1)
         self._tell("recipe:restarted", fromSessionId=left.session_id, restarts=left.restarts + 1)
@@ -157,7 +157,7 @@ class _Machine:
         key, causes = cause or self._state.key, (cause,) if cause else ()
         return errors.RunFailed(message, code=code, reason=reason, key=key, detail=detail, causes=causes)
 
-    # -- the step at work
+    # -- the current step
 
     @property
     def _step(self) -> plain.Object:
@@ -177,7 +177,7 @@ class _Machine:
         step = self._state.current_step
         self._costs[step] = records.total((self._costs.get(step), _cost(record)))
 
-    # -- its visible state
+    # -- the visible state of the run
 
     def _show(self) -> None:
         costs = {"costUsd": records.total(self._costs.values()), "stepCostsUsd": dict(self._costs)}
@@ -209,7 +209,7 @@ class _Machine:
             "maxStepVisits": self._guardrails.max_step_visits,
             "maxTotalSteps": self._guardrails.max_total_steps,
         }
-        # After a person has sent the run back to an earlier step, the same report follows other lines.
+        # If a person has sent the run back to an earlier step, the same report comes after different lines.
         lines = 0 if self._last is None else self._last.position + 1
         self._ctx.emit(f"{state.key} {event} {lines}", fields | facts)
 

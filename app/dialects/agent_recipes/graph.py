@@ -40,7 +40,7 @@ def draw(document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
 
 
 def following(recipe: plain.Object, step: plain.Object, prefix: str = "") -> Iterator[tuple[str, graphs.Node]]:
-    """Return what follows each outcome of a step: another step, an exit or a restart."""
+    """Return the successor for each outcome of a step: another step, an exit or a restart."""
     exit_on_other = recipe["guardrails"]["exitOnOther"]
     for outcome in step["outcomes"]:
         transition = step["onOutcome"][outcome]
@@ -78,7 +78,7 @@ def _entries(
 
 
 class _Locator:
-    """Find the places of a run's steps; keys do not say which recipe a restart began, so the outcomes before must."""
+    """Find the places of a run's steps; earlier outcomes identify the recipe of a restart, which keys do not name."""
 
     def __init__(self, document: plain.Object, recipes: Mapping[str, plain.Object]) -> None:
         self._document = document
@@ -114,7 +114,7 @@ class _Locator:
         ways = step.get("onOutcome", {})
         found = [ways[outcome]] if outcome in ways else list(ways.values())
         targets = [self._recipes.get(way.get("recipeId")) for way in found]
-        # Of several restarts, it was the one whose recipe begins with the step that came next.
+        # If several restarts are possible, take the recipe that begins with the next recorded step.
         fitting = (recipe for recipe in targets if recipe is not None and recipe["initialStep"] == first)
         return next(fitting, self._recipe)
 

@@ -1,10 +1,10 @@
-"""Outcomes: how an agent is asked for one, and how it is read from the reply (agent-recipes, 2.2 to 2.4).
+"""Outcomes: ask an agent for one, and read it from the reply (agent-recipes, 2.2 to 2.4).
 
-The texts are a protocol: every word and every line break is as agents know them.
+The texts are a protocol that agents know: every word and every line break is fixed.
 """
 
 # The wording of reminders is hashed with their prompts, so runs of driver version 1 keep the old opener, which
-# called every fault a missing block.
+# reports every fault as a missing block.
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from app import errors
 from app.dialects.agent_recipes import schema
 from app.domain import json_text, plain
 
-TAIL_LINES = 5  # How many lines at the end of a reply are looked through.
-NO_JSON = "No JSON block found in response"  # Told where the tail holds no line that could be an object.
-VERSION = 2  # Version of the wording; runs that were begun with the first one keep it.
+TAIL_LINES = 5  # Number of lines at the end of a reply that are examined.
+NO_JSON = "No JSON block found in response"  # Error if no line at the end of the reply could be an object.
+VERSION = 2  # Version of the wording; runs that began with the first one keep it.
 
 Fault: TypeAlias = Literal["no_block", "no_json", "no_outcome", "unknown_outcome", "no_description"]
 """Kinds of faults of a reply."""
@@ -40,10 +40,10 @@ _FENCE = re.compile(r"```(?:json)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """An outcome that could be read."""
+    """An outcome that was read."""
 
     outcome: str  # One of the step's outcomes.
-    description: str | None = None  # Why, for the outcome `other`; None for every other one.
+    description: str | None = None  # Explanation of the outcome `other`; None for every other one.
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return `{success, outcome, description}`."""
@@ -52,7 +52,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOutcome:
-    """A reply without an outcome that counts."""
+    """A reply without a valid outcome."""
 
     error: str  # The fault, in the words sent to the agent.
     malformed_json: str | None = None  # The beginning of the line read as the outcome; None if there is none.
@@ -67,14 +67,14 @@ Extraction: TypeAlias = Reported | NoOutcome
 
 
 def prompt(instruction: str, outcomes: Collection[str]) -> str:
-    """Return what a step sends: its instruction, and the block that asks for an outcome."""
+    """Return the prompt of a step: its instruction, and the text that requests an outcome."""
     return (
         f"{instruction}\n\nEnd your response with one of these JSON blocks on the last line:\n\n{_examples(outcomes)}"
     )
 
 
 def reminder(missed: NoOutcome, outcomes: Collection[str], version: int = VERSION) -> str:
-    """Return the correction prompt after a reply without an outcome; it begins with the fault."""
+    """Return the reminder after a reply without an outcome; it begins with the fault."""
     return (
         f"{_OPENERS['no_block' if version < VERSION else missed.fault]}\n"
         "Please respond now with ONLY the JSON outcome on a single line.\n"
@@ -90,7 +90,7 @@ def reminder(missed: NoOutcome, outcomes: Collection[str], version: int = VERSIO
 
 
 def extract(reply: str, outcomes: Collection[str], version: int = VERSION) -> Extraction:
-    """Read the outcome from the last lines of a reply; the newest line in braces decides, right or wrong."""
+    """Read the outcome from the last lines of a reply; the newest line in braces decides, valid or not."""
     candidate = _candidate(reply)
     if candidate is None:
         return NoOutcome(error=NO_JSON)
@@ -108,7 +108,7 @@ def _examples(outcomes: Collection[str]) -> str:
 
 
 def _candidate(reply: str) -> str | None:
-    # Trailing blank lines do not count, and JSON may hold any separator but a line feed.
+    # Trailing blank lines are ignored. Only a line feed ends a line, since JSON may contain other separators.
     tail = reply.rstrip().rsplit("\n", TAIL_LINES)[-TAIL_LINES:]
     trimmed = (line.strip() for line in reversed(tail))
     return next((line for line in trimmed if line.startswith("{") and line.endswith("}")), None)
@@ -120,7 +120,7 @@ def _parsed(candidate: str, *, exact: bool) -> plain.Json:
     except errors.InputRefused:
         if not _FENCE.search(candidate):
             raise
-    # A fence in a sound object belongs to its text; only where it breaks the object is it taken away.
+    # A fence inside a valid object belongs to its text; it is removed only if it breaks the object.
     return json_text.read(_FENCE.sub("", candidate), exact=exact)
 
 
@@ -136,7 +136,7 @@ def _validated(found: plain.Json, candidate: str, outcomes: Collection[str], ver
     if not isinstance(outcome, str):
         return _unreadable("no_outcome", 'The "outcome" field must be a string', candidate)
     if outcome not in outcomes:
-        # Version 1 quoted in the way of Python, and the prompts in its journals contain that text.
+        # Version 1 quoted texts as Python does, and the prompts in its journals contain that text.
         shown = repr(outcome) if version < VERSION else json.dumps(outcome, ensure_ascii=False)
         expected = ", ".join(sorted(outcomes))
         return _unreadable("unknown_outcome", f"Invalid outcome {shown:.80}. Expected one of: {expected}", candidate)

@@ -1,4 +1,4 @@
-"""The parser: a text becomes a recipe, or the list of everything that is wrong with it (agent-recipes, 8)."""
+"""The parser: convert a text into a recipe, or report all its flaws (agent-recipes, 8)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Names: TypeAlias = frozenset[str] | None
 
 
 def parse(source: str) -> library.Recipe:
-    """Read a recipe whose parts are all in place; what its guardrails leave open is filled in."""
+    """Read a composed recipe; missing guardrails get their defaults."""
     document = _document(source)
     found = json_schemas.flaws(schema.json_schema(), document)
     if isinstance(document, dict):
@@ -41,13 +41,13 @@ def parse(source: str) -> library.Recipe:
 
 
 def own_args(document: plain.Object) -> plain.Object:
-    """Return the schema of the arguments that a recipe declares itself."""
+    """Return the schema of the arguments that a recipe itself declares."""
     declared = document.get("args_schema")
     return declared if isinstance(declared, dict) else {}
 
 
 def certain_args(document: plain.Object) -> set[str]:
-    """Return the recipe's own arguments that every run has: the required ones and those with a default."""
+    """Return the recipe's own arguments that every run has: those that are required or have a default."""
     own = own_args(document)
     properties, required = own.get("properties"), own.get("required")
     rules = properties if isinstance(properties, dict) else {}
@@ -68,7 +68,7 @@ def _unsound(document: plain.Object) -> _Flaws:
     if isinstance(params, dict) and not params:
         yield json_schemas.flaw(("steps",), "no_steps", "has no steps")
     yield from _uncomposed(steps)
-    # While steps from other files are missing, the set of names is unknown.
+    # Without the steps from other files, the names of all steps are unknown.
     known = None if composition.INCLUDE in steps or not steps else frozenset(steps)
     initial = document.get("initialStep")
     if isinstance(initial, str) and known is not None and initial not in known:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from app.domain import frozen_agents, plain
 from app.domain.json_schemas import closed, rule
 
-VERSION = 1  # Raised when a recipe that was valid no longer is.
+VERSION = 1  # Increased if a recipe that was valid becomes invalid.
 
 TIERS = ("haiku", "sonnet", "opus")
-"""Models by what they are for; each backend has its own for each (agent-recipes, 1)."""
+"""Tiers of models; each backend has a model for each tier (agent-recipes, 1)."""
 
 GUARDRAILS: plain.Object = {"maxStepVisits": 3, "maxTotalSteps": 100, "exitOnOther": True}
-"""What holds where a recipe says nothing."""
+"""Defaults of the guardrails."""
 
 EXIT, RESTART = "exit", "restart-new-session"  # Actions of transitions.
-OTHER = "other"  # The outcome of an agent that was met by something unforeseen.
-DEFAULT_BACKEND = "claude-code"  # Backend used where none is named.
+OTHER = "other"  # The outcome that an agent reports in an unforeseen situation.
+DEFAULT_BACKEND = "claude-code"  # Backend if none is named.
 RECIPE_ID = r"^[a-z0-9]+(-[a-z0-9]+)*$"  # Form of recipe ids: kebab-case.
-NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"  # Form of step names and outcomes; keys of steps are made of them.
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"  # Form of step names and outcomes; keys of steps contain them.
 
 _ENTRY = r"^(\$include|[A-Za-z0-9][A-Za-z0-9_-]{0,63})$"
 _MOST_COUNT = 100_000
@@ -47,11 +47,11 @@ RUN_ARGS: plain.Object = {
         "description": "An existing conversation, which the run continues.",
     },
 }
-"""Arguments that every run of every recipe takes beside the recipe's own."""
+"""Arguments that every run of every recipe takes, besides the recipe's own."""
 
 
 def json_schema() -> _Schema:
-    """Return the schema, strict: no object takes a field that it does not name."""
+    """Return the schema, strict: objects take only the fields that it names."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:control-room:schema:agent_recipes:{VERSION}",
@@ -71,7 +71,7 @@ def json_schema() -> _Schema:
 
 
 def args_schema(own: plain.Object) -> _Schema:
-    """Return the schema of a run's arguments: those that a recipe declares, and those that every run takes."""
+    """Return the schema of a run's arguments: those that the recipe declares, and those that every run takes."""
     declared = own.get("properties") or {}
     return {"type": "object", "additionalProperties": False, **own, "properties": {**declared, **RUN_ARGS}}
 

@@ -1,4 +1,4 @@
-"""Transitions: the state of a machine, its guardrails, and what follows an outcome (agent-recipes, 2.5 and 2.6)."""
+"""Transitions: the state of a machine, its guardrails, and the move after an outcome (agent-recipes, 2.5 and 2.6)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _Place: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guardrails:
-    """What ends a runaway run."""
+    """The limits that end a runaway run."""
 
     max_step_visits: int  # Most visits of one step.
     max_total_steps: int  # Most steps in all.
-    exit_on_other: bool  # Whether the outcome `other` ends the run, whatever its transition says.
+    exit_on_other: bool  # Whether the outcome `other` ends the run, even if its transition has a next step.
     max_restarts: int | None = None  # Most restarts in a new session; None: no limit.
 
     @classmethod
     def of(cls, recipe: plain.Object, args: plain.Object) -> Guardrails:
-        """Return those of a recipe, with what the run's arguments put in their place."""
+        """Return the guardrails of a recipe, overridden by the run's arguments."""
         own = {**schema.GUARDRAILS, **recipe["guardrails"]}
         return cls(
             max_step_visits=args.get("max_visits", own["maxStepVisits"]),
@@ -39,17 +39,17 @@ class Guardrails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Where a machine stands."""
+    """The state of a machine."""
 
-    recipe_id: str  # Recipe that is executed now.
-    current_step: str  # Step that is at work.
-    session_id: str  # Conversation, by the id that we gave it.
-    session_created: bool  # Whether the conversation has begun, so that it is resumed.
-    started_at: str  # When this recipe was begun.
+    recipe_id: str  # Recipe that is executed.
+    current_step: str  # Step that is executed.
+    session_id: str  # Our id of the conversation.
+    session_created: bool  # Whether the conversation has begun; if so, the next prompt continues it.
+    started_at: str  # Time at which this recipe began.
     step_count: int = 1  # Steps begun since then, this one included.
-    step_visit_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)  # How often each step was visited.
-    step_retry_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)  # Repeated requests, by step.
-    restarts: int = 0  # How often the run has begun anew in another conversation.
+    step_visit_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)  # Number of visits, by step.
+    step_retry_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)  # Number of reminders, by step.
+    restarts: int = 0  # Number of restarts of the run in a new conversation.
 
     @classmethod
     def begun(
@@ -70,18 +70,18 @@ class State:
 
     @property
     def visit(self) -> int:
-        """Return how often the present step was visited, this time included."""
+        """Return the number of visits to the current step, including this one."""
         return self.step_visit_counts[self.current_step]
 
     @property
     def key(self) -> str:
-        """Return the key of the present step: `fix`, `fix#2`, `restart1/fix`."""
+        """Return the key of the current step: `fix`, `fix#2`, `restart1/fix`."""
         name = self.current_step if self.visit == 1 else f"{self.current_step}#{self.visit}"
         return f"{self.prefix}{name}"
 
     @property
     def prefix(self) -> str:
-        """Return what keys begin with since the last restart."""
+        """Return the prefix of keys since the last restart."""
         return f"restart{self.restarts}/" if self.restarts else ""
 
     def advanced(self, step: str) -> State:
@@ -100,12 +100,12 @@ class State:
         return dataclasses.replace(self, session_created=True)
 
     def retried(self) -> State:
-        """Return the state after the outcome was asked for again."""
+        """Return the state after a reminder."""
         retries = self.step_retry_counts[self.current_step] + 1
         return dataclasses.replace(self, step_retry_counts={**self.step_retry_counts, self.current_step: retries})
 
     def to_json(self) -> dict[str, plain.Json]:
-        """Return the state by the names of its document, with conversation and restarts."""
+        """Return the state in the form of its document, with conversation and restarts."""
         return {
             "recipeId": self.recipe_id,
             "currentStep": self.current_step,
@@ -128,35 +128,35 @@ class Advance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """The run is done."""
+    """The run ends as done."""
 
-    reason: str  # Why.
+    reason: str  # The reason.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
     """A recipe is begun in a new conversation."""
 
-    recipe_id: str  # Which.
+    recipe_id: str  # Id of that recipe.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halt:
     """A guardrail ends the run."""
 
-    reason: str  # Which, as the run's ending reports it.
-    code: str  # The same as an error's code.
+    reason: str  # The reason of the run's ending.
+    code: str  # The error code.
     message: str  # One sentence for people.
-    limit: int  # What was reached.
+    limit: int  # The limit that was reached.
 
 
 NextMove: TypeAlias = Advance | Exit | Restart | Halt
 
 
 def decide(recipe: plain.Object, state: State, outcome: str, guardrails: Guardrails) -> NextMove:
-    """Decide what follows an outcome of the present step."""
+    """Decide the move after an outcome of the current step."""
     transition = recipe["steps"][state.current_step]["onOutcome"][outcome]
-    # The guardrail goes before the transition, which may name a next step all the same.
+    # The guardrail has precedence over the transition, which may still name a next step.
     if outcome == schema.OTHER and guardrails.exit_on_other:
         return Exit(reason=transition["reason"])
     if "nextStep" in transition:
@@ -174,7 +174,7 @@ def decide(recipe: plain.Object, state: State, outcome: str, guardrails: Guardra
 
 
 def restarts(recipe: plain.Object) -> Iterator[tuple[_Place, str]]:
-    """Return the place and the recipe of every transition that begins one in a new conversation."""
+    """Return the place and the recipe of every transition that restarts in a new conversation."""
     for name, step in recipe["steps"].items():
         for outcome, transition in step["onOutcome"].items():
             if "recipeId" in transition:
@@ -182,10 +182,10 @@ def restarts(recipe: plain.Object) -> Iterator[tuple[_Place, str]]:
 
 
 def loops(recipe: plain.Object) -> bool:
-    """Return whether a run can come to the same step twice, or begin anew."""
+    """Return whether a run can reach a step twice, or restart."""
     follows = {name: _next_steps(step) for name, step in recipe["steps"].items()}
     leading = Counter(itertools.chain.from_iterable(follows.values()))
-    # Steps that nothing is left to lead to are taken away until none is; what remains goes round in circles.
+    # Repeatedly remove steps without predecessors; the steps that remain are in cycles, or after them.
     free = [name for name in follows if not leading[name]]
     while free:
         for name in follows.pop(free.pop()):

@@ -11,7 +11,7 @@ from app.engine import ports
 
 
 class Amplifier:
-    """The dialect as the rest of the program sees it."""
+    """The interface of this dialect to the rest of the program."""
 
     name: str = parse.DIALECT
     driver_version: int = replies.NEWEST
@@ -23,11 +23,11 @@ class Amplifier:
         return parse.parse(source)
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """Return unknown agents, and recipes that cannot run the way this recipe runs them."""
+        """Return unknown agents, and recipes that this recipe cannot run."""
         return checks.flaws(recipe, library)
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """Return everything that is wrong with a recipe's text, what shows only beside the agents included."""
+        """Return all flaws of a recipe's text, including those that depend on agents and other recipes."""
         try:
             return self.check(self.parse(source, stem), library)
         except errors.RecipeInvalid as error:
@@ -49,13 +49,13 @@ class Amplifier:
         return graph.draw(document)
 
     def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
-        """Return what loops and retries allow."""
+        """Return the limit that follows from loops and retries."""
         return bounds.most_calls(start.recipe, start.frozen, start.args)
 
     declares_paths = False
 
     def path_args(self, document: plain.Object) -> Mapping[str, bool]:
-        """Return the variables that are the folder, whole, of a command."""
+        """Return the variables that are the whole folder of a command."""
         return walk.path_args(document)
 
     def json_schema(self) -> dict[str, plain.Json]:
@@ -67,12 +67,12 @@ class Amplifier:
         named = [((*everywhere, *step.get("secrets", ())), step.get("env", {})) for _, step in walk.placed(document)]
         return ports.Secrets(
             names=frozenset(everywhere).union(*(names for names, _ in named)),
-            # What a variable is put into is known, and masked, where the command is run.
+            # A value with variables is known only when the command runs, and is masked there.
             texts=frozenset(env[name] for names, env in named for name in names if "{{" not in env.get(name, "{{")),
         )
 
     def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> Iterator[library.Use]:
-        """Return the backends that each step's agent may be asked through, and the recipes that steps run."""
+        """Return the backends through which each step's agent may be asked, and the recipes that steps run."""
         return checks.uses(recipe, library)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:

@@ -19,10 +19,10 @@ UNREACHABLE = (
     "unknown_backend",
     "unknown_model",
 )
-"""Codes of errors after which the next of several preferences is tried."""
+"""Codes of errors after which the next preference is tried."""
 
 TRANSIENT = ("agent_idle", "agent_timeout", "backend_unavailable", "model_crashed", "rate_limited")
-"""Codes of errors that pass: the network, time, too many prompts."""
+"""Codes of temporary errors: the network, a time-out, too many prompts."""
 
 _TIERS = ("haiku", "sonnet", "opus")
 _KNOWN = ("backend", "model", "role", "instruction", "system", "max_tokens", "providers", "session", "on_cut_off")
@@ -30,18 +30,18 @@ _KNOWN = ("backend", "model", "role", "instruction", "system", "max_tokens", "pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voice:
-    """How an agent is asked."""
+    """One way to ask an agent."""
 
-    agent_id: str  # The configured agent.
+    agent_id: str  # Id of the configured agent.
     backend: str  # Backend of the agent.
     model: str | None  # Model; None: the backend's default.
     system: str | None  # Standing instruction.
     max_tokens: int | None  # Longest reply.
-    on_cut_off: operations.OnCutOff  # What becomes of a reply that reached it.
+    on_cut_off: operations.OnCutOff  # Treatment of a reply that reached this limit.
 
 
 def find(name: str, agents: Iterable[library.Agent]) -> library.Agent | None:
-    """Return the agent that a recipe means: by id, by the id behind its namespace, or by role."""
+    """Return the agent that a recipe names: by id, by the id after a namespace, or by archetype."""
     known = list(agents)
     short = name.rsplit(":", 1)[-1]
     for wanted in (name, short):
@@ -52,7 +52,7 @@ def find(name: str, agents: Iterable[library.Agent]) -> library.Agent | None:
 
 
 def merged(below: plain.Json, above: plain.Json) -> plain.Json:
-    """Merge settings: objects by field, lists of modules by module; anything else is replaced."""
+    """Merge settings: objects by field, lists of modules by module; any other value is replaced."""
     if isinstance(below, Mapping) and isinstance(above, Mapping):
         return {**below, **{name: merged(below.get(name), item) for name, item in above.items()}}
     if _modules(below) and _modules(above):
@@ -67,21 +67,21 @@ def is_pattern(model: plain.Json) -> bool:
 
 
 def resolved(pattern: str | None, models: Mapping[str, str]) -> str | None:
-    """Return the model that a pattern names.
+    """Return the model that a pattern means.
 
-    The last fitting name of the backend's models, else the tier that the pattern contains, else None (its default).
+    This is the last matching name of the backend's models, else the tier in the pattern, else None (its default).
     """
     if not is_pattern(pattern):
         return pattern
     fitting = sorted(model for model in models.values() if fnmatch.fnmatchcase(model, str(pattern)))
-    # Newer models have names that sort behind those of older ones.
+    # The names of newer models sort after those of older ones.
     return fitting[-1] if fitting else next((tier for tier in _TIERS if tier in str(pattern).lower()), None)
 
 
 def models(
     recipe: plain.Object, named: Iterable[library.Agent | None], backends: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """Return the models of all backends, if any is named by a pattern in a recipe or for one of its agents."""
+    """Return the models of all backends, if a recipe or one of its agents names a model by a pattern."""
     written = [agent.model for agent in named if agent is not None]
     for _, step in walk.placed(recipe):
         config = step.get("agent_config") or {}
@@ -93,14 +93,14 @@ def models(
 def voices(
     agent: plain.Object, step: plain.Object, of_backends: Mapping[str, Mapping[str, str]] | None = None
 ) -> tuple[Voice, ...]:
-    """Return how a step's agent is asked, best way first."""
+    """Return the ways to ask a step's agent, the preferred one first."""
     known = of_backends or {}
     settings = merged(dict(agent), step.get("agent_config") or {})
     model = _of_providers(settings, "model")
     preferred = step.get("provider_preferences") or [
         {name: step[name] for name in ("provider", "model") if name in step}
     ]
-    # The agent's model belongs to the agent's provider; another provider gets its own default.
+    # The agent's model belongs to the agent's provider; another provider uses its own default.
     return tuple(
         Voice(
             agent_id=agent["id"],
@@ -120,7 +120,7 @@ def voices(
 
 
 def unused(agent_config: plain.Object) -> list[str]:
-    """Return the settings of a step that no agent here understands, by dotted path."""
+    """Return the settings of a step that no agent here uses, by dotted path."""
     found = [name for name in agent_config if name not in _KNOWN]
     for provider in _listed(agent_config.get("providers")):
         config = provider.get("config")

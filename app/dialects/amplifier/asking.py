@@ -1,4 +1,4 @@
-"""Asking the world: what a step does, once its condition and its loops have let the flow come there."""
+"""Asking: perform the operations of a step when the flow reaches it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _Undecided: TypeAlias = templates.Undefined | conditions.Undecidable | loops.Unf
 
 @dataclass(slots=True)
 class Prompts:
-    """Prompts counted by a branch: its own and those before it; parallel branches must not affect it."""
+    """A branch's count of prompts: its own and those before it, unaffected by parallel branches."""
 
     count: int = 0  # How many.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Where in the flow something is done."""
+    """A place in the flow."""
 
-    key: str  # Key of the operation there.
-    scope: templates.Scope  # Values of variables.
-    lanes: int | None  # Most agents that may be asked at a time; None: any number.
+    key: str  # Key of the operation at this place.
+    scope: templates.Scope  # Values of variables at this place.
+    lanes: int | None  # Most agents that may be asked at the same time; None: any number.
     prompts: Prompts  # Prompts so far.
     position: int = 0  # Number of branches beside this one that began just before it.
 
@@ -37,9 +37,9 @@ class Frame:
         return dataclasses.replace(self, key=key, scope=scope, **changes)
 
     def beside(self, scopes: Mapping[str, templates.Scope], width: int) -> dict[str, Frame]:
-        """Return places inside of this one that continue at once, by the names of their branches."""
+        """Return the places of parallel branches inside of this one, by the names of the branches."""
         lanes, before = loops.lanes_inside(self.lanes, width), self.prompts.count
-        # Counted ahead, in the order of the recipe: branches must not share a count that depends on which is faster.
+        # Counted in advance, in the order of the recipe: branches must not share a count that depends on their speed.
         self.prompts.count += len(scopes)
         return {
             name.strip(".[]"): self.inside(
@@ -60,7 +60,7 @@ class Asker:
         self._taken = 0
 
     async def act(self, step: plain.Object, frame: Frame) -> templates.Value:
-        """Ask the agent, execute the command or run the recipe of a step, and return what came of it."""
+        """Ask the agent, execute the command or run the recipe of a step, and return the result."""
         await self._count(frame)
         try:
             match step.get("type", schema.TYPES[0]):
@@ -73,13 +73,13 @@ class Asker:
             raise await self.refuse(frame.key, "undefined_variable", gap.message("step")) from gap
 
     async def skip(self, step: plain.Object, frame: Frame, reason: str, **reported: plain.Json) -> None:
-        """Write down that a step is skipped, and why."""
+        """Record that a step is skipped, and the reason."""
         detail = {"id": step["id"], "reason": reason, **reported}
         await self._ctx.perform(frame.key, operations.Skip(reason=reason, detail=detail), self._place(step))
         self._shown.skipped(frame.key, reason, reported)
 
     async def refuse(self, key: str, code: str, message: str) -> failures.StepFailed:
-        """Write down that a step cannot be asked for; return the failure that this is."""
+        """Record that a step cannot be performed, and return its failure."""
         record = await self._ctx.perform(key, operations.Refusal(code=code, message=message))
         return failures.StepFailed.of(record)
 
@@ -103,8 +103,8 @@ class Asker:
         place = dataclasses.replace(self._place(step), instructions=templates.own_words(step["prompt"]))
         for number, (key, call) in enumerate(zip(keys, ways, strict=True), start=1):
             record = await self._ctx.perform(key, call, place)
-            # Only an agent that could not be reached is replaced. A failure of one that answered stands, and was paid
-            # for.
+            # Only an agent that could not be reached is replaced. The failure of an agent that answered is final, and
+            # was paid for.
             unreachable = record.error is not None and record.error.code in agents.UNREACHABLE
             if not unreachable or number == len(ways):
                 break
@@ -159,7 +159,7 @@ class Asker:
             )
             raise await self._unusable(record, "result_missing", message)
 
-    # -- around them
+    # -- around the operations
 
     async def _count(self, frame: Frame) -> None:
         self._taken += 1
@@ -202,6 +202,6 @@ class Asker:
 
 
 def set_variable(step: plain.Object, name: str, value: templates.Value, frame: Frame) -> None:
-    """Set the variable that a field of the step names, if it names one."""
+    """Set the variable, if any, that a field of the step names."""
     if name in step:
         frame.scope.set(step[name], value)

@@ -1,4 +1,4 @@
-"""Bounds: how often a recipe asks agents at most."""
+"""Bounds: the most calls of agents that a recipe can make."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from app.domain import limits, plain
 
 
 class _Unbounded(Exception):
-    """No limit is known."""
+    """No limit can be computed."""
 
 
 def most_calls(
     document: plain.Object, frozen: plain.Object, args: Mapping[str, plain.Json] | None = None
 ) -> limits.CallLimit:
-    """Return the calls of all steps, those of loops as often as their lists or limits allow, each with all of its
+    """Return the calls of all steps; those in loops count as often as lists or limits allow, each with all of its
     attempts.
     """
-    # What a step may assign is unknown before the run, whatever its argument says.
+    # A variable that a step may set is unknown before the run, even if an argument has its name.
     assigned = {schema.DEFAULT_ITEM, *_assigned(document)}
     given = {name: value for name, value in (args or {}).items() if name not in assigned}
     counts = {name: len(value) for name, value in given.items() if isinstance(value, list)}
@@ -31,7 +31,7 @@ def most_calls(
 
 
 def _assigned(value: plain.Json) -> Iterator[str]:
-    """Yield the names to which anything in a recipe assigns: outputs, loop variables, updates."""
+    """Yield the names that a recipe assigns to: outputs, loop variables, updates."""
     if isinstance(value, list):
         yield from itertools.chain.from_iterable(map(_assigned, value))
     elif isinstance(value, dict):

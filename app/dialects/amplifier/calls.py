@@ -1,4 +1,4 @@
-"""Calls: what a step asks of the world, built from its fields and the variables at its place."""
+"""Calls: build the operation of a step from its fields and the variables at its place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.domain import operations, plain, runs
 
 FINAL_OUTPUT = "final_output"  # Slot that holds the result of a run.
 COMMAND_TRANSIENT = ("exit_code", "idle", "timeout")
-"""Error codes of commands that are retried: a command does not say why it failed."""
+"""Error codes of commands that are retried: a command does not report why it failed."""
 
 _OUTPUT_BYTES = 16 * 1024 * 1024
 _ANY_EXIT_CODE = tuple(range(256))
@@ -19,10 +19,10 @@ _ANY_EXIT_CODE = tuple(range(256))
 def agent_calls(
     step: plain.Object, run: runs.RunStart, agent: plain.Object, scope: templates.Scope
 ) -> list[operations.AgentCall]:
-    """Return the prompt of a step, once for each way to ask its agent, best way first."""
+    """Return the prompt of a step, once for each way to ask its agent, the preferred one first."""
     prompt_parts = templates.parts(step["prompt"], scope)
     mode = (f"MODE: {step['mode']}\n\n",) if "mode" in step else ()
-    # Version 1 did not ask for JSON in words, and its prompts must remain what they were.
+    # Version 1 did not ask for JSON in words, and its prompts must not change.
     requested = (replies.ASKED,) if step.get("parse_json") and run.driver_version > 1 else ()
     return [
         operations.AgentCall(
@@ -45,7 +45,7 @@ def agent_calls(
 
 
 def command(step: plain.Object, scope: templates.Scope, run: runs.RunStart) -> operations.Command:
-    """Return the command of a step; values reach bash as variables of its environment, so that none is read as code.
+    """Return the command of a step; Bash gets values as environment variables, so that it reads none as code.
 
     Args:
         run: The run; the driver version that began it decides how values are filled in.
@@ -60,7 +60,7 @@ def command(step: plain.Object, scope: templates.Scope, run: runs.RunStart) -> o
         secrets=tuple(dict.fromkeys((*run.recipe.get("secrets", ()), *step.get("secrets", ())))),
         timeout_seconds=step.get("timeout", schema.DEFAULT_TIMEOUT),
         idle_seconds=step.get("idle_seconds"),
-        # With a variable for it, every exit code is a result.
+        # If a variable takes the exit code, every exit code is a result.
         exit_codes=_ANY_EXIT_CODE if "output_exit_code" in step else (0,),
         output_limit_bytes=_OUTPUT_BYTES,
         retry=retries(step, COMMAND_TRANSIENT),
@@ -68,7 +68,7 @@ def command(step: plain.Object, scope: templates.Scope, run: runs.RunStart) -> o
 
 
 def child(step: plain.Object, files: Mapping[str, str], scope: templates.Scope) -> operations.ChildRun:
-    """Return the run of another recipe, which is given the step's `context` and nothing else."""
+    """Return the run of another recipe, which gets only the step's `context`."""
     return operations.ChildRun(
         recipe_id=files.get(step["recipe"], step["recipe"]),
         args=templates.filled(step.get("context", {}), scope),
@@ -77,12 +77,12 @@ def child(step: plain.Object, files: Mapping[str, str], scope: templates.Scope) 
 
 
 def result_of_command(output: plain.Object) -> str:
-    """Return what a command has said, without the line ends behind it."""
+    """Return the output of a command, without the line ends at its end."""
     return re.sub(r"[\r\n]+\Z", "", str(output.get("stdout") or ""))
 
 
 def result_of_child(output: plain.Object, version: int) -> plain.Json | None:
-    """Return what a run of another recipe has made: its `final_output` or, without one, all its variables by name."""
+    """Return the result of a run of another recipe: its `final_output`, otherwise all its variables by name."""
     slots: Mapping[str, plain.Object] = output.get("slots") or {}
     if FINAL_OUTPUT in slots:
         return _of_slot(FINAL_OUTPUT, slots[FINAL_OUTPUT], version)
@@ -90,7 +90,7 @@ def result_of_child(output: plain.Object, version: int) -> plain.Json | None:
 
 
 def retries(step: plain.Object, codes: tuple[str, ...]) -> operations.RetryPolicy | None:
-    """Return what a step's `retry` means, or None."""
+    """Return the retry policy of a step, or None."""
     params = step.get("retry")
     if params is None:
         return None
@@ -107,7 +107,7 @@ def retries(step: plain.Object, codes: tuple[str, ...]) -> operations.RetryPolic
 
 
 def backoff(recipe: plain.Object) -> operations.RetryPolicy | None:
-    """Return how prompts are repeated that were refused as too many, where the recipe says so."""
+    """Return the policy for repeating prompts that were refused as too many, or None."""
     params = recipe.get("rate_limiting", {}).get("backoff")
     if params is None or params.get("enabled") is False:
         return None

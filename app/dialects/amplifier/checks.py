@@ -1,4 +1,4 @@
-"""Checks of a recipe against the agents and recipes that exist; a run that has begun continues without."""
+"""Checks: compare a recipe with the existing agents and recipes; a run that has begun is not checked again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
 def flaws(recipe: library.Recipe, registry: library.Library) -> list[errors.Flaw]:
-    """Return everything that is wrong with a recipe beside its text, each with its line."""
+    """Return all flaws of a recipe that its schema does not cover, each with its line."""
     found = [*_of_literals(recipe.document)]
     for place, step in walk.placed(recipe.document):
         found += _of_agent(step, place, registry)
@@ -27,7 +27,7 @@ def flaws(recipe: library.Recipe, registry: library.Library) -> list[errors.Flaw
 
 
 def uses(recipe: library.Recipe, registry: library.Library) -> Iterator[library.Use]:
-    """Return the backends that each step's agent may be asked through, and the recipes that steps run."""
+    """Return the backends through which each step's agent may be asked, and the recipes that steps run."""
     for place, step in walk.placed(recipe.document):
         if "agent" in step and (agent := agents.find(step["agent"], registry.agents)) is not None:
             preferred = tuple(dict.fromkeys(voice.backend for voice in agents.voices(agent.to_json(), step)))
@@ -107,11 +107,11 @@ def _of_command(step: plain.Object, place: json_text.Parts) -> _Flaws:
 
 
 def _of_literals(document: plain.Object) -> _Flaws:
-    """Return the paths that lead into values of the context which have no such part, and which nothing else sets."""
+    """Return paths to missing parts of context values that neither a step nor an argument can replace."""
     version = document.get("schema", schema.FIRST)
     declared = document.get("args_schema", {}).get("properties", {})
     known = declarations.values(document.get("context", {}), version)
-    # An empty object or list is there to be replaced by what a run is given.
+    # A run's arguments are meant to replace an empty object or list.
     known = {name: value for name, value in known.items() if value not in (None, "", {}, []) and name not in declared}
     hidden = walk.made(document) | walk.looped(document)
     for spot in walk.spots(document):
@@ -139,14 +139,14 @@ _SUFFIXES = (".yaml", ".yml")
 
 
 def is_file(name: str) -> bool:
-    """Return whether a recipe is named by its file."""
+    """Return whether a name of a recipe is that of its file."""
     return "/" in name or name.endswith(_SUFFIXES)
 
 
 def called_recipe(name: str, recipe: library.Recipe, registry: library.Library) -> library.Recipe | None:
-    """Return the recipe that a step means, or None.
+    """Return the recipe that a step names, or None.
 
-    A recipe without a file of its own is taken to be in the folder of whatever recipe has such a file.
+    A recipe without a file is treated as if it were in the folder of any recipe with such a file.
     """
     if not is_file(name):
         return recipe if name == recipe.recipe_id else registry.recipes.get(name)
@@ -156,7 +156,7 @@ def called_recipe(name: str, recipe: library.Recipe, registry: library.Library) 
     else:
         ending = "/" + posixpath.normpath(name).lstrip("./")
         fitting = [one for one in registry.recipes.values() if one.path.endswith(ending)]
-    # If two files fit, neither may be chosen by chance.
+    # If two files match, the choice must not depend on chance.
     return fitting[0] if len(fitting) == 1 else None
 
 

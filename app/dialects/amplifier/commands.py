@@ -1,6 +1,6 @@
 """Commands: a Bash script whose variables are read from its environment.
 
-No value becomes a part of the text. The text names the variables: in double quotes where it stood without, and with
+No value becomes a part of the text. The text names the variables: in double quotes where they were unquoted, and with
 single quotes closed and reopened. A quoted here-document becomes one in which only the variables are expanded.
 """
 
@@ -15,7 +15,7 @@ from app.dialects.amplifier import evaluation, templates
 from app.dialects.amplifier.shell import HereDocument, Shell
 
 MOST_CHARACTERS, MOST_VARIABLES = 32_768, 500
-"""Most of a command that has variables, so that it is read in less than a second."""
+"""Largest size of a command with variables, so that parsing takes less than a second."""
 
 _VALUE_NAME = "RECIPE_VALUE_{}"
 _PLAIN, _SINGLE, _ANSI, _WITHIN = '"${{{}}}"', "'\"${{{}}}\"'", "'\"${{{}}}\"$'", "${{{}}}"
@@ -27,32 +27,32 @@ _IN_TEXT = ("heredoc_body", "heredoc_content")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A variable that cannot be filled in where it is."""
+    """A variable that cannot be filled in at its place."""
 
-    code: str  # Stable name of why.
-    message: str  # Which variable, where, why, and what to write instead.
+    code: str  # Stable name of the reason.
+    message: str  # Sentence with the variable, the place, the reason, and what to write instead.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """A command that names its values in the environment."""
+    """A command that reads its values from the environment."""
 
-    text: str  # What Bash executes.
-    names: Mapping[str, str]  # Environment variables, by the recipe's names for them.
+    text: str  # Script that Bash executes.
+    names: Mapping[str, str]  # Environment variables, by the names that the recipe uses.
 
 
 def problems(command: str) -> tuple[Problem, ...]:
-    """Return each place where a variable would not reach the command as the text that it is."""
+    """Return each place where a variable would not reach the command literally."""
     return _read(command).problems
 
 
 def filled(command: str) -> Filled:
-    """Return a command that takes its values from the environment."""
+    """Return a command that reads its values from the environment."""
     return _read(command).filled
 
 
 def filled_as_first(command: str) -> Filled:
-    """Return a command as the first version of the driver made it: each variable as it is, whatever is around it."""
+    """Return a command as the driver's first version built it: each variable inserted without regard to its context."""
     names = {
         name: _VALUE_NAME.format(number) for number, name in enumerate(dict.fromkeys(templates.names(command)), start=1)
     }
@@ -94,7 +94,7 @@ def _read(command: str) -> _Reading:
 
 
 def _spotted(command: str) -> tuple[str, list[tuple[str, tuple[int, int]]]]:
-    """Return the text of a command with escaped braces as braces, and where its variables are."""
+    """Return the text of a command with escaped braces as braces, and the positions of its variables."""
     text, spots = "", list[tuple[str, tuple[int, int]]]()
     for piece, name in templates.split(command):
         if name is not None:
@@ -104,7 +104,7 @@ def _spotted(command: str) -> tuple[str, list[tuple[str, tuple[int, int]]]]:
 
 
 def _form(shell: Shell, start: int, end: int) -> str | None:
-    """Return what takes the place of a variable; None: nothing, in a comment."""
+    """Return the replacement of a variable; None in a comment, where it is not replaced."""
     if start >= shell.trusted:
         line = shell.line(shell.trusted)
         message = (
@@ -127,27 +127,27 @@ def _form(shell: Shell, start: int, end: int) -> str | None:
         return _ANSI
     if shell.in_double_quotes(node):
         return _WITHIN
-    # An escaped sign before a quote is misread by Bash where it reads a text twice, as in lists.
+    # Bash misreads an escaped sign before a quote if it parses a text twice, as in lists.
     if shell.masked[:start].endswith("$"):
         raise evaluation.Unsafe(evaluation.DOLLAR)
     return _PLAIN
 
 
 def _expanding(document: HereDocument, text: str, spots: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
-    """Return the changes that make of a quoted here-document one that expands only its variables."""
+    """Return the changes that convert a quoted here-document into one that expands only its variables."""
     begin, stop = document.body
     inside = [spot for spot in spots if begin <= spot[0] and spot[1] <= stop]
     if not document.quoted or not inside:
         return
     delimiter, number = document.delimiter, 0
-    # A delimiter that needs quotes would keep the text unexpanded, and one that occurs in the text would end it.
+    # A delimiter that needs quotes would prevent expansion, and one that is in the text would end it.
     while not _DELIMITER.fullmatch(delimiter) or (number and delimiter in text):
         number += 1
         delimiter = f"RECIPE_TEXT_{number}"
     yield (*document.start, delimiter)
     yield (*document.end, delimiter)
     for start, end in [*inside, (stop, stop)]:
-        # What the quotes kept from expanding is escaped now.
+        # Escape what the quotes protected from expansion.
         yield (begin, start, _EXPANDED.sub(r"\\\g<0>", text[begin:start]))
         begin = end
 

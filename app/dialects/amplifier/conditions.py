@@ -1,4 +1,4 @@
-"""Conditions (amplifier-recipe-schema): parsed before any value is filled in, so no value is syntax."""
+"""Conditions (amplifier-recipe-schema): parsed before values are filled in, so that no value is syntax."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TRUTHS = ("true", "false")
 _MOST_DEPTH = 32
 _EQUALS = "; equality is written =="
 
-Find: TypeAlias = Callable[[str], str]  # Returns the text that a variable holds.
+Find: TypeAlias = Callable[[str], str]  # Return the text of a variable.
 
 
 class ConditionInvalid(ValueError):
@@ -38,7 +38,7 @@ class ConditionInvalid(ValueError):
 
 
 class Undecidable(ValueError):
-    """What the variables hold cannot be compared in this way."""
+    """The values of the variables cannot be compared in this way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two values and what must hold between them; or one that must be `true`."""
+    """A comparison of two values; or a single value that must be `true`."""
 
     left: Operand  # The first value.
     operator: str | None = None  # `==`, `!=`, `<`, `>`, `<=`, `>=`; None: the first value alone decides.
@@ -104,7 +104,7 @@ def variables(condition: Condition) -> Iterator[str]:
 
 
 def holds(condition: Condition, find: Find) -> bool:
-    """Return whether a condition holds; every variable is looked up, whatever the others already decide."""
+    """Return whether a condition holds; every variable is looked up, even if others already decide the result."""
     match condition:
         case Comparison():
             return _compared(condition, find)
@@ -135,7 +135,7 @@ def _number(text: str) -> float:
     number = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
     if not math.isfinite(number):
         raise Undecidable(f"{text!r:.80} is not a number, and only numbers have an order")
-    # A float would make neighbours of large whole numbers, such as ids, equal.
+    # As floats, large whole numbers that differ by one, such as ids, would be equal.
     return int(text) if _WHOLE.fullmatch(text.strip()) else number
 
 
@@ -193,7 +193,7 @@ class _Reader:
 
     def _negation(self) -> Condition:
         self._depth += 1
-        # Parentheses without end would exhaust the stack.
+        # Unlimited parentheses would exhaust the stack.
         if self._depth > _MOST_DEPTH:
             raise ConditionInvalid(f"is nested more than {_MOST_DEPTH} deep")
         try:

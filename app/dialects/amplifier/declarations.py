@@ -1,4 +1,4 @@
-"""Declarations: values of a recipe's context that say what a run is given, in place of being the value themselves."""
+"""Declarations: values of a recipe's context that describe an argument instead of being the value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RULES: plain.Object = {
 
 
 def is_declaration(value: plain.Json, version: str) -> bool:
-    """Return whether a value declares an argument: only `type`, `required`, `default` and the like."""
+    """Return whether a value declares an argument: it has only fields such as `type`, `required` and `default`."""
     return (
         version != schema.FIRST
         and isinstance(value, dict)
@@ -32,7 +32,7 @@ def is_declaration(value: plain.Json, version: str) -> bool:
 
 
 def values(context: plain.Object, version: str) -> dict[str, plain.Json]:
-    """Return the variables of a context that have their value there."""
+    """Return the variables of a context that have their value in it."""
     return {name: value for name, value in context.items() if not is_declaration(value, version)}
 
 
@@ -43,7 +43,7 @@ def rule_of(declaration: plain.Object) -> dict[str, plain.Json]:
 
 
 def is_required(declaration: plain.Object) -> bool:
-    """Return whether a run must be given a declared argument."""
+    """Return whether a run needs a value for a declared argument."""
     return declaration.get("required") is True and "default" not in declaration
 
 

@@ -1,4 +1,4 @@
-"""The driver: steps in order, with their conditions, loops, failures and approvals."""
+"""The driver: execute steps in order, with their conditions, loops, failures and approvals."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class _Flow:
         self._recipe = ctx.run.recipe
         self._version = self._recipe.get("schema", schema.FIRST)
         self._facts = templates.Scope(own=showing.facts(ctx.run), listed=False)
-        # Runs that the first version of this driver began keep its rules to the end, or their journals would not
-        # replay.
+        # Runs that the first version of this driver began keep its rules to the end; otherwise, their journals
+        # would not replay.
         self._first = ctx.run.driver_version == 1
         context = self._recipe.get("context", {})
         own = context if self._first else declarations.values(context, self._version)
@@ -53,7 +53,7 @@ class _Flow:
         self._facts.set(templates.STAGE, {"name": stage, "index": index})
 
     async def execute(self, step: plain.Object) -> None:
-        """Execute a step of the recipe, or pass over it where an earlier one has ended the run."""
+        """Execute a step of the recipe, or skip it if an earlier one has skipped the remaining steps."""
         frame = Frame(key=step["id"], scope=self._scope, lanes=self._lanes, prompts=self._prompts)
         try:
             if self._over:
@@ -69,7 +69,7 @@ class _Flow:
         self._shown.progress(self._index)
 
     async def ask(self, stage: plain.Object, when: str) -> None:
-        """Ask a person what the stage wants to know before or after its steps."""
+        """Ask for the approval of a stage, if it is required before or after its steps."""
         approval = stage.get("approval") or {}
         if self._over or not approval.get("required") or schema.when(approval) != when:
             return
@@ -89,7 +89,7 @@ class _Flow:
             raise failures.denied(key, answer)
 
     def end(self) -> runs.Ending:
-        """Publish the result and how it was reached."""
+        """Publish the result, and return the ending."""
         self._shown.result(schema.final(self._recipe), self._scope)
         return self._shown.ending(skipped=self._over)
 
@@ -148,7 +148,7 @@ class _Flow:
     async def _group(self, step: plain.Object, body: str, frame: Frame) -> templates.Value:
         substeps: Mapping[str, plain.Object] = {one["id"]: one for one in step[body]}
         width = None if "foreach" in step else loops.width(step.get("parallel"), len(substeps), frame.lanes)
-        # In a loop it is the other iterations that go on.
+        # In a loop, the setting applies to the other iterations.
         continues_after_errors = (
             "foreach" not in step and "while_condition" not in step and step.get("continue_on_error", False)
         )
@@ -167,7 +167,7 @@ class _Flow:
             }
             values = await self._at_once(frame, frames, taken, width)
         if body == schema.STEPS:
-            # A body of steps has the value of its last one; sub-steps have a value each.
+            # The value of `steps` is that of the last one; `substeps` have a value each.
             return list(values.values())[-1]
         return {name: templates.spoken(value) for name, value in values.items()}
 
@@ -177,7 +177,7 @@ class _Flow:
         try:
             values = await self._ctx.gather(taken, limit=width)
         except (failures.StepFailed, failures.Remaining):
-            # The run may continue or end as done: what the finished branches have set stays, as in a sequence.
+            # The run may still continue or end as done: variables of finished branches remain, as in a sequence.
             if not self._first:
                 _leave(around, frames)
             raise
@@ -211,7 +211,7 @@ class _Flow:
             inner = frame.scope.inside(**loops.variables(loop, item, number))
             there = frame.inside(f"{frame.key}[{number}]", inner)
             results.append(await self._iteration(loop, step, there))
-            # An iteration that failed has no result to look at.
+            # A failed iteration has no result to examine.
             breaks = schema.break_of(loop)
             requested = breaks if there.key not in self._lost else None
             over = requested is not None and await self._holds(loop, requested, f"{there.key}:{requested}", inner, step)
@@ -245,7 +245,7 @@ class _Flow:
             key = f"{frame.key}[{len(results)}]"
             if not await self._holds(step, "while_condition", f"{key}:while_condition", frame.scope):
                 return results
-            # The limit is looked at only now: a loop that is over after its last iteration is within it.
+            # The limit is checked only here: a loop whose condition is false after its last iteration is within it.
             if len(results) == loops.limit(step):
                 message = f"while_condition is still true after {len(results)} iterations, which max_iterations allows"
                 failure = loops.Unfit("too_many_iterations", message)
@@ -278,6 +278,6 @@ class _Flow:
 
 
 def _leave(around: Frame, frames: Mapping[str, Frame]) -> None:
-    # What branches set is seen only after all of them, in the order of the recipe, whichever was over first.
+    # The variables of branches take effect after all branches, in the order of the recipe, not of their completion.
     for frame in frames.values():
         around.scope.leave(frame.scope)

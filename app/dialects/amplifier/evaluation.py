@@ -1,4 +1,4 @@
-"""Evaluation: the places of a command that Bash, or a program, reads as code, number or name."""
+"""Evaluation: detect the places of a command that Bash, or a program, reads as code, number or name."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from app.dialects.amplifier.shell import Shell
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-EVALUATED = "evaluated_variable"  # Code of a place where Bash would execute what a value hides.
-UNSAFE = "unsafe_variable"  # Code of any other place where no value can be filled in.
+EVALUATED = "evaluated_variable"  # Code of a place where Bash would execute code in a value.
+UNSAFE = "unsafe_variable"  # Code of any other place where a value cannot be filled in.
 
 WORDS = ("word", "concatenation", "raw_string", "ansi_c_string", "string", "translated_string")
 """Nodes of the parser that are one word of a command, or a part of one."""
@@ -32,7 +32,7 @@ _PATTERN = 'is matched as text, not as a pattern; write grep -E -- {{name}} <<< 
 _EXPANSION = "is inside of ${…}; assign it to a variable of the shell first: value={{name}}"
 ELSEWHERE = 'is at a place where no value can be filled in; put it into env and write "$NAME"'
 
-"""Reason reported where no better one is known."""
+"""Reason reported if no more specific one is known."""
 
 _AROUND = frozenset(
     (
@@ -68,22 +68,22 @@ _COUNTERS = {
     "grep": re.compile(r"-[EFGPhinsvwx]*c[a-zA-Z]*|--count"),
     "jq": re.compile(r"(?:.*\|)?\s*length\s*", re.DOTALL),
 }
-"""Programs that print nothing but numbers if one of their words is like this."""
+"""Programs that print only numbers if one of their words matches."""
 _COUNTING = ("arithmetic_expansion", "subscript", "postfix_expression", "ternary_expression")
 _NO_WORDS = ("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect")
 _DEFAULTS = (":-", "-", ":=", "=", ":+", "+")
 
 
 class Unsafe(Exception):
-    """A place at which no value can be filled in."""
+    """A place where a value cannot be filled in."""
 
     def __init__(self, reason: str, code: str = UNSAFE) -> None:
         super().__init__(reason)
-        self.code = code  # Stable name of why.
+        self.code = code  # Stable name of the reason.
 
 
 def check(shell: Shell, node: Node) -> None:
-    """Look at everything around a place of a command."""
+    """Check everything around a place of a command, and raise `Unsafe` if a value cannot be filled in."""
     child, word, unprinted = node, node, False
     while (around := shell.around(child)) is not None:
         if child.type in WORDS:
@@ -108,7 +108,7 @@ def check(shell: Shell, node: Node) -> None:
 
 
 def _unprinted(shell: Shell, around: Node, child: Node) -> bool:
-    """Return whether a command reads a value without printing it: in a test, as a file's name, or counting it."""
+    """Return whether a command reads a value without printing it: in a test, as a file's name, or to count it."""
     if around.type == "pipeline":
         return _last_counters(shell).get(around.id, 0) > child.start_byte
     if around.type in ("command", "redirected_statement") and child.type in _NO_WORDS:
@@ -133,7 +133,7 @@ def _in_substitution(shell: Shell, around: Node, child: Node) -> None:
     source = shell.source(around)
     if source.startswith("`"):
         raise Unsafe(_BACKQUOTES)
-    # Bash takes two parentheses for arithmetic first, and the parser for a subshell.
+    # Bash tries arithmetic first for two parentheses, while the parser reads a subshell.
     if source.startswith(("$((", "((")):
         raise Unsafe(_CODE, EVALUATED)
 
@@ -218,7 +218,7 @@ def _in_command(shell: Shell, around: Node, child: Node) -> None:
         raise Unsafe(_NAME, EVALUATED)
     if name == "printf":
         _in_printf(words, first + 1, at)
-    # What a shell reads as code follows its option -c, with nothing but further options between them.
+    # A shell reads as code the word after its option -c; only further options may be between them.
     before = at - 1
     while before > 0 and words[before].startswith("-"):
         if _CODE_OPTION.fullmatch(words[before]) and any(_base(word) in _SHELLS for word in words[:before]):
@@ -270,7 +270,7 @@ def _base(word: str) -> str:
 
 
 def _effective(words: tuple[str, ...]) -> int:
-    """Return the position of the command that others, as `env` and `sudo`, begin."""
+    """Return the position of the command that prefixes such as `env` and `sudo` start."""
     at = 0
     while at + 1 < len(words) and (_base(words[at]) in _PREFIXES or (at and _OF_PREFIX.match(words[at]))):
         at += 1
@@ -279,13 +279,13 @@ def _effective(words: tuple[str, ...]) -> int:
 
 @lru_cache(maxsize=1)
 def _counted(shell: Shell) -> frozenset[str]:
-    """Return the variables of the shell that a command reads as numbers, those that they are made of included."""
-    # Of a subscript only the index, not the array.
+    """Return the shell variables that a command reads as numbers, including those that these are built from."""
+    # Only the index of a subscript, not the array.
     sources = [shell.source(one).partition("[")[2] for one in shell.all("subscript")]
     sources += [shell.source(one) for one in shell.all("arithmetic_expansion")]
     sources += [shell.source(one) for one in shell.all("compound_statement") if shell.source(one).startswith("((")]
     sources += [shell.source(one).partition("))")[0] for one in shell.all("c_style_for_statement")]
-    # A test in single brackets takes nothing but numbers.
+    # A numeric test in single brackets accepts only numbers.
     tests = [shell.source(one) for one in shell.all("test_command") if shell.source(one).startswith("[[")]
     sources += [" ".join(found) for one in tests for found in _COMPARED.findall(one)]
     waiting, counted = _VARIABLE.findall(_LENGTH.sub("", " ".join(sources))), set[str]()
@@ -299,7 +299,7 @@ def _counted(shell: Shell) -> frozenset[str]:
 
 
 def _copies(shell: Shell) -> Mapping[str, list[str]]:
-    """Return the variables that each variable of the shell is put together from, without what commands print."""
+    """Return the variables from which each shell variable is built, without the output of commands."""
     made = dict[str, list[str]]()
     for one in shell.all("variable_assignment"):
         name, _, value = shell.source(one).partition("=")

@@ -1,4 +1,4 @@
-"""What ends a step, or the flow: raised where it happens, decided upon where the step began."""
+"""Failures: exceptions that end a step or the flow, raised at an operation and handled where the step began."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.domain import gates, operations, plain, records
 
 
 class StepFailed(errors.StepError):
-    """A step failed, and its `on_error` says what follows."""
+    """A step failed; its `on_error` decides what follows."""
 
     def __init__(
         self,
@@ -23,8 +23,8 @@ class StepFailed(errors.StepError):
         printed: str | None = None,
     ) -> None:
         super().__init__(message, code=code, key=key, detail=detail)
-        self.printed = printed  # What a command had printed nevertheless.
-        self.causes = tuple(causes) or (key,)  # Keys of the lines that a resume repeats.
+        self.printed = printed  # Output that a command had printed before.
+        self.causes = tuple(causes) or (key,)  # Keys of the journal lines that a resume repeats.
 
     @classmethod
     def of(cls, record: records.Record, causes: Sequence[str] = (), printed: str | None = None) -> StepFailed:
@@ -35,13 +35,13 @@ class StepFailed(errors.StepError):
         return cls(error.message, key=record.key, code=error.code, causes=causes, detail=error.detail, printed=printed)
 
     def run_failed(self) -> errors.RunFailed:
-        """Return the end of the run that it means."""
+        """Return the failure of the run."""
         message = f"step {self.key} failed: {self.message}"
         return errors.RunFailed(message, code=self.code, key=self.key, causes=self.causes, detail=self.detail)
 
 
 class Remaining(errors.ControlRoomError):
-    """A step failed whose `on_error` skips the remaining ones."""
+    """A step with an `on_error` that skips the remaining steps failed."""
 
 
 NONE_YET: plain.Object = {"stage": "", "decision": "", "message": "", "by_default": False}
@@ -49,7 +49,7 @@ NONE_YET: plain.Object = {"stage": "", "decision": "", "message": "", "by_defaul
 
 
 def gate(approval: plain.Object, scope: templates.Scope) -> operations.Gate:
-    """Return the question that an approval asks."""
+    """Return the gate of an approval."""
     prompt = templates.text(approval["prompt"], scope)
     seconds = schema.of("approval", approval, "timeout")
     return operations.Gate(
@@ -73,7 +73,7 @@ def answer(stage: str, record: records.Record) -> dict[str, plain.Json]:
 
 
 def denied(key: str, answer: plain.Object) -> errors.RunFailed:
-    """Return the end of a run whose approval was denied; nothing caused it that a resume could repeat."""
+    """Return the failure of a run whose approval was denied; it has no cause that a resume could repeat."""
     who = "nobody answered in time" if answer["by_default"] else "a person denied it"
     reply_text = f": {answer['message']}" if answer["message"] else ""
     message = f"the stage {answer['stage']} was not approved; {who}{reply_text}"

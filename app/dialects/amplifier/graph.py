@@ -23,7 +23,7 @@ class _Place:
 
 
 def draw(document: plain.Object) -> graphs.Drawing:
-    """Return steps and approvals in order; nested nodes have their step as group."""
+    """Return steps and approvals in order; nested nodes have their step as their group."""
     nodes: list[graphs.Node] = []
     edges: list[graphs.Edge] = []
     places: dict[str, _Place] = {}
@@ -44,7 +44,7 @@ def draw(document: plain.Object) -> graphs.Drawing:
 
 
 def _flow(document: plain.Object) -> Iterator[tuple[str | None, plain.Object | None]]:
-    """Return the steps of all stages with their stage, and None in place of an approval."""
+    """Return the steps of all stages with their stage, and None for an approval."""
     for place, stage in walk.stages(document):
         name = stage["name"] if place else None
         approval = (stage.get("approval") or {}) if place else {}
@@ -64,7 +64,7 @@ def _placed(
     nodes: list[graphs.Node],
     edges: list[graphs.Edge],
 ) -> _Place:
-    """Return the place of a step, and put its nodes and the edges inside of it behind the others."""
+    """Return the place of a step, and append its node, the nodes inside of it, and their edges."""
     step_id = step["id"]
     label = f"{step_id}: {step['recipe']}" if step.get("type") == "recipe" else step_id
     place = _Place(
@@ -119,7 +119,7 @@ def _locate(places: Mapping[str, _Place], key: str, _: Record | None) -> graphs.
     for segment in graphs.segments(key):
         place = places.get(segment.name)
         if place is None:
-            # What stands behind the last step is a delay before it, or another way to ask its agent.
+            # The rest of the key is a delay before the step, or another way to ask its agent.
             break
         path.append(graphs.Passage(node=place.node.id, visit=segment.position or segment.visit))
         places = place.inside

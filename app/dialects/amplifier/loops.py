@@ -1,7 +1,7 @@
 """Loops: their items, their width, and their limits (amplifier-recipe-schema, looping and iteration)."""
 
-# `max_concurrent_llm` is divided over nested loops: a driver is deterministic and cannot hold a semaphore that
-# branches compete for. Each loop runs at most its share of branches.
+# `max_concurrent_llm` is divided over nested loops: a driver is deterministic, and branches cannot compete for a
+# semaphore. Each loop runs at most its share of branches.
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from app.domain import json_schemas, plain
 
 
 class Unfit(ValueError):
-    """A variable cannot be gone through."""
+    """A variable cannot be iterated over."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
-        self.code = code  # Stable name of why.
+        self.code = code  # Stable name of the reason.
 
 
 def items(loop: plain.Object, scope: templates.Scope) -> list[plain.Json]:
@@ -37,22 +37,22 @@ def limit(loop: plain.Object) -> int:
 
 
 def variables(loop: plain.Object, item: plain.Json, index: int) -> dict[str, templates.Value]:
-    """Return what an iteration's variables hold."""
+    """Return the values of an iteration's variables."""
     own = {loop.get("as", schema.DEFAULT_ITEM): item} if "foreach" in loop else {}
     return own | ({loop["index_as"]: index} if "index_as" in loop else {})
 
 
 def counters(index: int) -> dict[str, templates.Value]:
-    """Return the names by which an iteration of a loop with a condition knows its position."""
+    """Return the variables with which an iteration of a loop with a condition reads its position."""
     return dict(zip(schema.COUNTERS, (index, index + 1), strict=True))
 
 
 def width(parallel: bool | int | None, count: int, lanes: int | None) -> int | None:
-    """Return how many of so many branches may continue at once; None: one after the other.
+    """Return how many of the branches may run at the same time; None: one after the other.
 
     Args:
-        parallel: True: all of them; a number: so many.
-        lanes: Most agents that may be asked at a time; None: any number.
+        parallel: True: all of them; a number: at most this many.
+        lanes: Most agents that may be asked at the same time; None: any number.
     """
     if parallel is None or parallel is False:
         return None
@@ -61,5 +61,5 @@ def width(parallel: bool | int | None, count: int, lanes: int | None) -> int | N
 
 
 def lanes_inside(lanes: int | None, width: int) -> int | None:
-    """Return how many agents each of several branches may ask at a time, so that all together stay within the limit."""
+    """Return how many agents each of several branches may ask at the same time within the common limit."""
     return None if lanes is None else max(1, lanes // width)

@@ -1,7 +1,7 @@
-"""The parser: a text becomes a recipe, or the list of everything that is wrong with it."""
+"""The parser: convert a text into a recipe, or report all its flaws."""
 
-# Schema 1.7 knows both our names and those of later recipes; the document is kept as written, so that paths and
-# lines of errors are those of the file. Names that differ in behaviour keep the behaviour of their source.
+# Schema 1.7 knows both our names and those of later recipes; the document is kept as written, so that paths and lines
+# of errors match the file. Names that differ in behaviour keep the behaviour of their source.
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def parse(source: str) -> library.Recipe:
 
 
 def flaws(document: plain.Json) -> _Flaws:
-    """Return everything that is wrong with a recipe, wherever its text came from."""
+    """Return all flaws of a recipe, whatever the source of its text."""
     version, problem = _version(document)
     if version == schema.FIRST and isinstance(document, dict):
         later = _of_later(document)
@@ -89,8 +89,8 @@ def flaws(document: plain.Json) -> _Flaws:
 def args_schema(document: plain.Object) -> dict[str, plain.Json]:
     """Return the schema of a run's arguments: the context, whose empty values are required, and the declarations.
 
-    A variable that steps set may be given too, so that a run which misses one can be sent on with it; it is `readOnly`,
-    so that no form asks for it.
+    A variable that steps set may also be an argument, so that a run that lacks it can be continued with it; it is
+    `readOnly`, so that no form asks for it.
     """
     own, context = document.get("args_schema", {}), document.get("context", {})
     declared, required = own.get("properties", {}), list(own.get("required", ()))
@@ -103,7 +103,7 @@ def args_schema(document: plain.Object) -> dict[str, plain.Json]:
             required += [name] if name not in declared else []
         else:
             properties[name] = {**properties.get(name, {}), "default": value}
-    # An argument with a default is never missing.
+    # An argument with a default always has a value.
     wanted = [name for name in dict.fromkeys(required) if "default" not in properties.get(name, {})]
     known = {name: properties.get(name, {}) for name in (*properties, *context)}
     known |= {name: _SET_BY_STEPS for name in sorted(walk.made(document)) if name not in known}
@@ -123,7 +123,7 @@ def _version(document: plain.Json) -> tuple[str, str | None]:
     if named in schema.VERSIONS and isinstance(named, str):
         return named, None
     meant = templates.written(named)
-    # Without quotes YAML reads `1.7` as a number; the recipe is judged by the version that it means.
+    # Without quotes, YAML reads `1.7` as a number; the recipe is checked against the version that the number means.
     if isinstance(named, int | float) and not isinstance(named, bool):
         judged = meant if meant in schema.VERSIONS else schema.NEWEST
         return judged, f'is a number; write it in quotes: "{meant}"'
@@ -137,7 +137,7 @@ def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
 
 
 def _of_later(document: dict[str, plain.Json]) -> list[errors.Flaw]:
-    """Return the fields that only the newest version has; a recipe with any of them is judged by that one."""
+    """Return the fields that only the newest version has; a recipe with any of them is checked against that version."""
     unknown = [flaw for flaw in _breaches(schema.FIRST, document) if flaw.code == _UNKNOWN]
     if not unknown:
         return []
@@ -154,7 +154,7 @@ def _needed(later: list[errors.Flaw]) -> errors.Flaw:
 
 
 def _explained(flaw: errors.Flaw) -> errors.Flaw:
-    """Say of a breach what to write instead: no expression of a form, and no text as long as it is."""
+    """Explain what to write instead of a malformed value, without regular expressions and without overlong texts."""
     named = _NAME.search(flaw.path)
     name, message = named[1] if named else "", flaw.message
     if flaw.code == _UNKNOWN and name in INSTEAD:
@@ -194,7 +194,7 @@ INSTEAD: Mapping[str, str] = {
     "step_context": "write context",
     "while_steps": "write steps",
 }
-"""What to write in place of a field, by its name."""
+"""What to write instead of a field, by its name."""
 
 COMPUTED = ("timeout", "max_iterations", "max_while_iterations", "max_tokens")
 """Numbers that later recipes may compute from variables."""

@@ -1,4 +1,4 @@
-"""Replies: when what an agent or a command has said is data, and when it is text."""
+"""Replies: decide whether the output of an agent or a command is data or text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.domain import json_schemas, json_text, plain
 _FENCED = re.compile(r"\A\s*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t]*```\s*\Z", re.DOTALL)
 _BLOCK = re.compile(r"^[ \t]*```[ \t]*(?:json|JSON)?[ \t]*\n(?P<inside>.*?)\n[ \t]*```", re.DOTALL | re.MULTILINE)
 _OPENING = re.compile(r"[{\[]")
-# Brackets that JSON can follow, so that those among words cost no try.
+# Brackets that JSON may follow; a bracket between words is not tried.
 _BEGINNING = re.compile(r"""\{(?=\s*["}])|\[(?=\s*[\]\[{"\d\-tfn])""")
 _PIECE = re.compile(r'"(?:[^"\\]|\\.?)*"?|[{}\[\]]', re.DOTALL)
 _MOST_LOOKS = 200
@@ -25,11 +25,11 @@ NEWEST = 3  # Version of the driver.
 
 
 class NoData(ValueError):
-    """A reply that had to hold JSON holds none, or none that fits; the message is a sentence without its subject."""
+    """A reply that must contain JSON has none, or none that fits; the message is a sentence without its subject."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
-        self.code = code  # Stable name of why.
+        self.code = code  # Stable name of the reason.
 
 
 ASKED = "\n\nReply with one JSON value and nothing else: no words before or after it, no code fence."
@@ -37,11 +37,11 @@ ASKED = "\n\nReply with one JSON value and nothing else: no words before or afte
 
 
 def read(reply_text: str, parse_json: bool | None, version: int = NEWEST) -> plain.Json:
-    """Return what a reply means.
+    """Return the value of a reply.
 
     Args:
-        parse_json: None: an object or a list is data if it is the whole reply, fenced or not; True: JSON is looked for
-            in the midst of words too; False: every reply is text.
+        parse_json: None: an object or a list is data if it is the whole reply, fenced or not; True: JSON between words
+            is data, too; False: every reply is text.
         version: Version of the driver that began the run.
     """
     if parse_json is False:
@@ -83,7 +83,7 @@ def _value(text: str, exact: bool = True) -> tuple[plain.Json] | None:
 
 
 def _largest(reply_text: str) -> plain.Json:
-    """Return the object or list that takes the most room in the midst of words; failing that, any fenced value."""
+    """Return the longest object or list between the words; without one, any fenced value."""
     found, at = list[tuple[int, plain.Json]](), 0
     left = max(_BUDGET_PER_CHARACTER * len(reply_text), _LEAST_BUDGET)
     decoder = json.JSONDecoder()
@@ -91,10 +91,10 @@ def _largest(reply_text: str) -> plain.Json:
         try:
             _, at = decoder.raw_decode(reply_text, opening.start())
         except json.JSONDecodeError as error:
-            # What was read in vain counts: openings without end, one in the other, would be read again and again.
+            # Failed attempts use the budget, too: nested opening brackets without end would be read again and again.
             # The error has also counted the line breaks in all characters before it, which is many times faster.
             left -= error.pos - opening.start() + 1 + error.pos // _COUNTING_SPEEDUP
-            # The parts of broken JSON are not the reply; brackets among words are not JSON.
+            # The parts of broken JSON are not the reply; brackets between words are not JSON.
             is_broken = reply_text[opening.start() : error.pos].strip("[{ \t\r\n")
             at = _end(reply_text, opening.start()) if is_broken else opening.end()
         except (ValueError, RecursionError):
@@ -112,7 +112,7 @@ def _largest(reply_text: str) -> plain.Json:
 
 
 def _end(text: str, start: int) -> int:
-    """Return where brackets that open at a position are closed; the end of the text if they never are."""
+    """Return the position after the bracket that closes the one at a position; without one, the end of the text."""
     depth = 0
     for piece in _PIECE.finditer(text, start):
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(piece[0], 0)
@@ -122,7 +122,7 @@ def _end(text: str, start: int) -> int:
 
 
 def _first(reply_text: str) -> plain.Json:
-    """Return the first JSON between words, fenced blocks before anything else: the driver's version 1."""
+    """Return the first JSON between words, fenced blocks first, as version 1 of the driver did."""
     for block in _BLOCK.finditer(reply_text):
         value = _value(block["inside"], exact=False)
         if value is not None:

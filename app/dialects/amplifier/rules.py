@@ -9,7 +9,7 @@ from app import errors
 from app.dialects.amplifier import conditions, declarations, schema, templates, walk
 from app.domain import json_schemas, json_text, plain
 
-MOST_STEPS = 2_000  # Steps of one recipe, those inside of others counted.
+MOST_STEPS = 2_000  # Most steps of one recipe, including those inside of others.
 
 _OF_TYPE: Mapping[str, tuple[str, ...]] = {
     "agent": (
@@ -197,7 +197,7 @@ def _of_texts(spot: walk.Spot, check: _Checks) -> _Flaws:
             yield _reserved((*spot.place, "update_context", name), name)
     for field in schema.KINDS["nested_foreach" if spot.inner else "step"]:
         if field.filled and field.name in step:
-            # Which variables a text may name depends on when it is read: before the loop, in it or after an iteration.
+            # The variables that a text may name depend on its time: before the loop, in it, or after an iteration.
             known = spot.inside
             if field.name in ("break_if", "break_when", "update_context"):
                 known = spot.after

@@ -8,21 +8,21 @@ from app.dialects import field_tables
 from app.dialects.field_tables import MOST_SECONDS, NO, SECRETS, WORD, Field, field, part, several
 from app.domain import frozen_agents, plain
 
-VERSIONS = ("1.1", "1.7")  # Versions of the language, oldest first; a recipe that names none is of the first.
+VERSIONS = ("1.1", "1.7")  # Versions of the language, oldest first; a recipe that names none has the first.
 FIRST, NEWEST = VERSIONS[0], VERSIONS[-1]  # The version of the document, and the one that has every field.
-TYPES = ("agent", "bash", "recipe")  # What a step can be, by its `type`.
-BEFORE, AFTER = "before", "after"  # Where the approval of a stage stands.
+TYPES = ("agent", "bash", "recipe")  # Values of a step's `type`.
+BEFORE, AFTER = "before", "after"  # Whether the approval is before or after the steps of its stage.
 SUBSTEPS, STEPS = "substeps", "steps"
-"""Names of a step's own steps; the result of the second is that of the last of them."""
+"""Fields with a step's own steps; the result of the second is that of its last step."""
 COUNTERS = ("_loop_index", "_loop_iteration")
 """Variables that count the iterations of a loop with a condition, from 0 and from 1."""
 APPROVE, DENY = "approve", "deny"  # Decisions on an approval.
-FAIL, CONTINUE, SKIP_REMAINING = "fail", "continue", "skip_remaining"  # What follows a step that failed.
-DEFAULT_ITEM = "item"  # Loop variable where none is named.
+FAIL, CONTINUE, SKIP_REMAINING = "fail", "continue", "skip_remaining"  # What happens after a failed step.
+DEFAULT_ITEM = "item"  # Loop variable if none is named.
 DEFAULT_ITERATIONS = 100  # Most iterations of a loop that names no limit.
-DEFAULT_TIMEOUT = 600  # Seconds that a step may take where it names no limit.
-VARIABLE = r"^[A-Za-z0-9_]{1,100}$"  # Form of the names of variables that steps fill.
-STEP_ID = r"^[A-Za-z0-9_-]{1,50}$"  # Form of the ids of steps, of which keys are made.
+DEFAULT_TIMEOUT = 600  # Most seconds that a step may take if it sets no limit.
+VARIABLE = r"^[A-Za-z0-9_]{1,100}$"  # Form of the names of variables that steps set.
+STEP_ID = r"^[A-Za-z0-9_-]{1,50}$"  # Form of the ids of steps, which keys contain.
 STAGE_NAME = r"^[A-Za-z0-9][A-Za-z0-9 _:-]{0,99}$"  # Form of the names of stages.
 AGENT = r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}$"  # Form of the names of agents, with or without a namespace.
 RECIPE = r"^(\.\./){0,8}[A-Za-z0-9_.-][A-Za-z0-9_. /-]{0,199}$"  # Form of the ids of recipes, and of their files.
@@ -243,7 +243,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
 
 
 def body_of(step: plain.Object) -> str | None:
-    """Return the field that holds the steps inside of a step, or None."""
+    """Return the field with the steps inside of a step, or None."""
     return next((name for name in (SUBSTEPS, STEPS) if name in step), None)
 
 
@@ -265,17 +265,17 @@ def when(approval: plain.Object) -> str:
 
 
 def default(kind: str, name: str) -> plain.Json:
-    """Return what holds where a field is left out."""
+    """Return the default of a field."""
     return next(one.rule["default"] for one in KINDS[kind] if one.name == name)
 
 
 def of(kind: str, value: plain.Object, name: str) -> plain.Json:
-    """Return a field of an object, or what holds where it is left out."""
+    """Return a field of an object, or its default."""
     return value[name] if name in value else default(kind, name)
 
 
 def json_schema(version: str = NEWEST) -> field_tables.Schema:
-    """Return the schema of one version, strict: no object takes a field that the version does not name."""
+    """Return the schema of one version, strict: objects take only the fields that the version names."""
     kinds = field_tables.objects(KINDS, "recipe", version)
     recipe = kinds.pop("recipe")
     recipe["properties"]["schema"]["enum"] = [version]

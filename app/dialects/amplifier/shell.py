@@ -1,14 +1,14 @@
-"""Shell: a command as Bash reads it, parsed once, with its here-documents and with what the parser is not sure of.
+"""Shell: parse a command once as Bash does, with its here-documents, and mark what the parser may misread.
 
-Variables are letters while the text is parsed, and so is every character that Bash gives no meaning to: positions in
-the tree are positions in the text, and nothing that only one of the two knows as a blank can come between them.
+Variables are letters while the text is parsed, and so is every character without a meaning in Bash. So positions in
+the tree are positions in the text, and no character is a blank for only one of parser and Bash.
 """
 
-# A pattern cannot tell whether a variable of a command is quoted: an apostrophe in a comment misleads it. Escaped
-# values in the text would make every mistake of escaping an execution of foreign code.
+# A pattern cannot detect whether a variable of a command is quoted: an apostrophe in a comment misleads it. With
+# escaped values in the text, every mistake of escaping would execute foreign code.
 #
 # So values stay in the environment. tree-sitter-bash reads the command; each variable becomes `"${NAME}"` in the
-# quoting of its place, and a quoted here-document becomes one that expands only them. What Bash would evaluate is
+# quoting of its place, and a quoted here-document becomes one that expands only these. What Bash would evaluate is
 # rejected, and so is everything after a place that the parser is known to read differently from Bash. A property test
 # compares generated commands with the real Bash.
 #
@@ -41,22 +41,22 @@ _UNREAD = {
     "heredoc_content": _EXPANDING,
     "word": re.compile(r"['\"`]|\$[({\['\"]"),
 }
-"""The only parts that the parser may have found in a node of this kind."""
+"""The only parts that the parser may find in a node of this kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HereDocument:
     """A here-document."""
 
-    start: tuple[int, int]  # Where its delimiter is at its beginning, with its quotes.
-    body: tuple[int, int]  # Where its text stands.
-    end: tuple[int, int]  # Where its delimiter is at its end.
+    start: tuple[int, int]  # Position of the delimiter at its beginning, with quotes.
+    body: tuple[int, int]  # Position of its text.
+    end: tuple[int, int]  # Position of the delimiter at its end.
     delimiter: str  # The delimiter without quotes.
     quoted: bool  # Whether the delimiter is quoted, so that Bash expands nothing in the text.
 
 
 class Shell:
-    """A command as Bash reads it."""
+    """A command, parsed as Bash parses it."""
 
     def __init__(self, text: str, spots: Sequence[tuple[int, int]]) -> None:
         self.text = text
@@ -69,7 +69,7 @@ class Shell:
         self.documents = [document for _, document in documents if document is not None]
         unended = [node.start_byte for node, document in documents if document is None]
         self.trusted = min([*unended, *self._doubts()], default=len(text) + 1)
-        """Where the part ends that the parser reads as Bash does, as far as can be told."""
+        """End of the part that the parser reads as Bash does, as far as known."""
 
     def all(self, *kinds: str) -> Iterator[Node]:
         """Return the nodes of some kinds."""
@@ -81,11 +81,11 @@ class Shell:
         return self._parents.get(node.id)
 
     def quoted(self, start: int, end: int) -> bool:
-        """Return whether a part of the text is in a here-document in which Bash expands nothing."""
+        """Return whether a part of the text is in a here-document that Bash does not expand."""
         return any(one.quoted and one.body[0] <= start and end <= one.body[1] for one in self.documents)
 
     def in_double_quotes(self, node: Node) -> bool:
-        """Return whether Bash expands at a node as it does in double quotes, with no words made of the value."""
+        """Return whether Bash expands a node as in double quotes, without splitting the value into words."""
         at: Node | None = node
         while at is not None and at.type not in ("command_substitution", "process_substitution"):
             if at.type in ("string", "heredoc_body"):
@@ -115,7 +115,7 @@ class Shell:
                 waiting.append(child)
 
     def _doubts(self) -> Iterator[int]:
-        """Return where parts begin that the parser cannot read, or is known to read in another way than Bash."""
+        """Return the beginnings of parts that the parser cannot read, or is known to read differently from Bash."""
         if self.root.has_error:
             yield next((child.start_byte for child in self.root.children if child.has_error), 0)
         for node in self.all("simple_expansion", "command_substitution", "expansion"):
@@ -130,7 +130,7 @@ class Shell:
                 yield node.start_byte
 
     def _own(self, node: Node) -> str:
-        """Return the text of a node without what it escapes and what the parser has read as parts of it."""
+        """Return the text of a node without its escapes and without the parts that the parser has found in it."""
         text, end = "", node.start_byte
         for part in node.children:
             if part.type not in ('"', "string_content", "heredoc_content"):
@@ -146,7 +146,7 @@ class Shell:
         start, body, end = parts["heredoc_start"], parts["heredoc_body"], parts["heredoc_end"]
         written = self.text[slice(*start)]
         delimiter, quoted = _QUOTES.sub("", written), _QUOTES.search(written) is not None
-        # The text begins behind the line of the delimiter. The parser skips blank lines, and may take words for them.
+        # The text begins after the delimiter's line. The parser skips blank lines, and may skip words as well.
         line_end = _LINE_END.search(self.text, start[1])
         at = line_end.end() if line_end else len(self.text)
         if self.text[at : body[0]].strip():
@@ -166,7 +166,7 @@ class Shell:
 
 
 def _parser() -> Parser:
-    """Return a parser of its own for each command: recipes are read in several threads, and a parser is for one."""
+    """Return a new parser for each command: recipes are read in several threads, and a parser is not thread-safe."""
     import tree_sitter
 
     return tree_sitter.Parser(_language())

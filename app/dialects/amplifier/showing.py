@@ -1,4 +1,4 @@
-"""Showing: the visible state of a run, during and after it, and the variables that describe a run to its steps."""
+"""Showing: the visible state of a run, and the variables that describe the run to its steps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Shown:
         self._missing_result: str | None = None
         self._skipped: list[plain.Json] = []
         self._reported: set[str] = set()
-        # Neither this nor the context: either would be a cycle, since the context keeps it.
+        # Do not capture `self` or the context: since the context keeps this function, either would be a cycle.
         run_id, skipped = ctx.run.run_id, self._skipped
         ctx.project(lambda _: {SESSION_FILE: {"session_id": run_id, "skipped_steps": list(skipped)}})
         self.progress(0)
@@ -50,35 +50,35 @@ class Shown:
         self._ctx.show(slots.Progress(finished_steps=finished, total_steps=self._total))
 
     def skipped(self, key: str, reason: str, reported: plain.Object) -> None:
-        """Show that a step was skipped."""
+        """Add a skipped step to the visible state."""
         self._skipped.append({"id": key, "reason": reason, **reported})
 
     def went_past(self, failure: failures.StepFailed) -> None:
-        """Show that the flow continues although a step has failed."""
+        """Report that the flow continues although a step has failed."""
         if failure.key is not None and failure.key not in self._failed:
             self._failed.append(failure.key)
         self._partial = True
         self._ctx.emit(f"{failure.key} failed", {"event": "step:failed", **failure.to_json()})
 
     def partial(self) -> None:
-        """Show that something was done in part only."""
+        """Mark the run as only partly successful."""
         self._partial = True
 
     def unused_settings(self, step: plain.Object) -> None:
-        """Return which settings of a step no agent here understands, once."""
+        """Report the settings of a step that no agent here uses, once per step."""
         found = agents.unused(step.get("agent_config") or {})
         if found and step["id"] not in self._reported:
             self._reported.add(step["id"])
             self._ctx.emit(f"{step['id']} agent_config", {"event": "step:settings_ignored", "settings": found})
 
     def fill(self, step: plain.Object, scope: templates.Scope) -> None:
-        """Put on the board what a step of the recipe has set."""
+        """Fill slots with the variables that a step of the recipe has set."""
         for name in sorted(_shown_by(step)):
             if name in scope.own:
                 self.fill_one(name, scope.own[name], step["id"], step.get("agent"))
 
     def fill_one(self, name: str, value: templates.Value, key: str, agent: str | None = None) -> None:
-        """Put one variable on the board."""
+        """Fill a slot with one variable."""
         blob = value.blob if isinstance(value, templates.Kept) else None
         text = templates.written(value)
         slot = slots.Slot(
@@ -93,7 +93,7 @@ class Shown:
         self._ctx.fill(name, slot)
 
     def result(self, name: str | None, scope: templates.Scope) -> None:
-        """Put the result of the run on the board, where the recipe says what it is and it was set."""
+        """Fill a slot with the result of the run, if the recipe names it and it was set."""
         if name is not None and name in scope.own:
             self.fill_one(calls.FINAL_OUTPUT, scope.own[name], name)
         elif name is not None:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from app.domain import json_schemas, json_text, plain, records
 
 RESERVED = ("recipe", "session", "step")  # Names that every step can use, and no variable can have.
-APPROVAL = "approval"  # One more such name from schema 1.7 on: the last approval.
+APPROVAL = "approval"  # Another such name from schema 1.7 on: the last approval.
 
 APPROVAL_MESSAGE, STAGE = "_approval_message", "stage"
 """Facts of a run with stages, which variables of the same name hide."""
@@ -18,18 +18,18 @@ APPROVAL_MESSAGE, STAGE = "_approval_message", "stage"
 _TOKEN = re.compile(r"\\\{\{|\{\{[ \t]*([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)[ \t]*\}\}|\{\{")
 _MOST_NAMED = 50
 
-Part: TypeAlias = plain.Json  # Piece of a prompt: a text, or `{"blob": …}` for one kept outside the journal.
+Part: TypeAlias = plain.Json  # Piece of a prompt: a text, or `{"blob": …}` for one outside the journal.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A text so long that the journal keeps it as a blob."""
+    """A long text that the journal stores as a blob."""
 
     text: str  # The text.
-    blob: records.BlobRef  # Its handle.
+    blob: records.BlobRef  # Reference to its blob.
 
 
-Value: TypeAlias = "plain.Json | Kept"  # What a variable holds.
+Value: TypeAlias = "plain.Json | Kept"  # The value of a variable.
 
 
 class Undefined(Exception):
@@ -37,9 +37,9 @@ class Undefined(Exception):
 
     def __init__(self, name: str, reason: str, available: tuple[str, ...]) -> None:
         super().__init__(f"{{{{{name}}}}}: {reason}")
-        self.name = name  # As it is written, without braces.
-        self.reason = reason  # Why, in a few words.
-        self.available = available  # Variables that there are.
+        self.name = name  # The name, without braces.
+        self.reason = reason  # The reason, in a few words.
+        self.available = available  # Variables that exist.
 
     def message(self, where: str) -> str:
         """Return the message, with the variables that exist (amplifier-recipe-schema, condition expressions)."""
@@ -53,28 +53,28 @@ class Scope:
     """Values of names at one place of a run; inner places see the values set in it."""
 
     own: dict[str, Value] = field(default_factory=dict)  # Variables that were set here.
-    local: frozenset[str] = frozenset()  # Those that end with this scope: loop variables, facts of a step.
+    local: frozenset[str] = frozenset()  # Variables that end with this scope: loop variables, facts of a step.
     around: Scope | None = None  # The place around it.
     listed: bool = True  # Whether errors about unknown variables list its variables.
     keeps_outputs: bool = True
     """Whether an output survives this scope even if its name is that of a loop variable (from driver version 3 on)."""
 
     def inside(self, /, **local: Value) -> Scope:
-        """Return a place inside of this one with variables of its own, as a loop has."""
+        """Return a scope inside of this one with its own variables, as for a loop."""
         return Scope(own=dict(local), local=frozenset(local), around=self, keeps_outputs=self.keeps_outputs)
 
     def set(self, name: str, value: Value) -> None:
-        """Let a variable hold a value from now on."""
+        """Set a variable in this scope."""
         self.own[name] = value
         if self.keeps_outputs:
             self.local -= {name}
 
     def leave(self, inner: Scope) -> None:
-        """Take over what was set inside, but for what ends there."""
+        """Take over the variables of an inner scope, except those that end with it."""
         self.own.update({name: value for name, value in inner.own.items() if name not in inner.local})
 
     def names(self) -> tuple[str, ...]:
-        """Return the variables that there are, in the order in which they were set."""
+        """Return the existing variables, in the order in which they were set."""
         outer = self.around.names() if self.around else ()
         own = [name for name in self.own if name not in RESERVED] if self.listed else []
         return tuple(dict.fromkeys((*outer, *own)))
@@ -101,7 +101,7 @@ class Scope:
 
 
 def parts(template: str, scope: Scope) -> tuple[Part, ...]:
-    """Return a text with its variables put in, as pieces in order; long texts stay where they are kept."""
+    """Return a text with its variables filled in, as pieces in order; long texts remain in their blobs."""
     made: list[Part] = []
     for piece in _pieces(template, scope):
         if isinstance(piece, Kept):
@@ -114,12 +114,12 @@ def parts(template: str, scope: Scope) -> tuple[Part, ...]:
 
 
 def text(template: str, scope: Scope) -> str:
-    """Return a text with its variables put in."""
+    """Return a text with its variables filled in."""
     return "".join(written(piece) for piece in _pieces(template, scope))
 
 
 def filled(template: plain.Json, scope: Scope) -> plain.Json:
-    """Return a value with the variables put into its texts; a text that is one variable becomes what that holds."""
+    """Return a value with the variables in its texts filled in; a text that is one variable becomes its value."""
     match template:
         case str():
             alone = reference(template)
@@ -132,7 +132,7 @@ def filled(template: plain.Json, scope: Scope) -> plain.Json:
 
 
 def written(value: Value) -> str:
-    """Return the text that a value is put in as: a text itself, anything else as JSON."""
+    """Return the text form of a value: a text itself, any other value as JSON."""
     match value:
         case Kept():
             return value.text
@@ -158,7 +158,7 @@ def names(template: str) -> Iterator[str]:
 
 
 def split(template: str) -> Iterator[tuple[str, str | None]]:
-    """Return the pieces of a text in order, each with the name that it is if it is a variable."""
+    """Return the pieces of a text in order, each with the variable's name, or None for plain text."""
     end = 0
     for found in _TOKEN.finditer(template):
         yield template[end : found.start()], None

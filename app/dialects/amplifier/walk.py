@@ -1,4 +1,4 @@
-"""A walk through a recipe: every step with its place, and the variables that there can be when the flow comes there."""
+"""Walk: visit every step of a recipe with its place, and the variables that may exist when the flow reaches it."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ RESERVED_PARTS: Mapping[str, tuple[str, ...]] = {
     "step": ("id", "index"),
     templates.APPROVAL: ("stage", "decision", "message", "by_default"),
 }
-"""What reserved names have behind the dot."""
+"""Parts of reserved names after the dot."""
 
-MOST_KEY = 300  # Length of keys, which name the operations at a place of the flow.
+MOST_KEY = 300  # Longest key, which names an operation at a place of the flow.
 _BEHIND = 20
 
-SETTING = ("output", "collect", "output_exit_code")  # Fields of a step that name a variable which it sets.
+SETTING = ("output", "collect", "output_exit_code")  # Fields of a step that name a variable to set.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Placed:
-    place: json_text.Parts  # Where it stands.
+    place: json_text.Parts  # Place of the object in the document.
 
     def flaw(self, code: str, message: str, *parts: str | int) -> errors.Flaw:
-        """Return a flaw of it, or of the part of it that is named."""
+        """Return a flaw of the object, or of the given part of it."""
         return json_schemas.flaw((*self.place, *parts), code, message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot(_Placed):
-    """One step, or one loop inside of a step, with what can be named there."""
+    """One step, or one loop inside of a step, with the variables that it can name."""
 
     step: plain.Object  # The step, or the inner loop.
     before: _Names  # Variables that its condition and its list can name.
     inside: _Names  # Variables that its prompt can name: loop variables too.
-    after: _Names  # Variables that can be named after each iteration: what it sets itself too.
+    after: _Names  # Variables that can be named after each iteration, including those that it sets itself.
     earlier: tuple[str, ...]  # Ids of the steps before it.
     inner: bool = False  # Whether it is a loop inside of a step's loop.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question(_Placed):
-    """One approval, with what can be named there."""
+    """One approval, with the variables that it can name."""
 
     approval: plain.Object  # The approval.
     known: _Names  # Variables that its prompt can name.
@@ -62,7 +62,7 @@ def reserved(version: str) -> tuple[str, ...]:
 
 
 def stages(document: plain.Object) -> Iterator[tuple[json_text.Parts, plain.Object]]:
-    """Return the stages of a recipe with their places; one that has none is a single stage without a name."""
+    """Return the stages of a recipe with their places; a recipe without stages is a single one without a name."""
     if "stages" in document:
         yield from ((("stages", index), stage) for index, stage in _objects(document["stages"]))
     else:
@@ -70,18 +70,18 @@ def stages(document: plain.Object) -> Iterator[tuple[json_text.Parts, plain.Obje
 
 
 def steps(document: plain.Object) -> list[plain.Object]:
-    """Return the steps of all stages, those inside of others not."""
+    """Return the steps of all stages, without those inside of others."""
     return [step for _, stage in stages(document) for _, step in _objects(stage.get("steps"))]
 
 
 def placed(document: plain.Object) -> Iterator[tuple[json_text.Parts, plain.Object]]:
-    """Return every step with its place, those inside of others included, in the order of the flow."""
+    """Return every step with its place, including those inside of others, in the order of the flow."""
     for place, stage in stages(document):
         yield from _placed(stage.get("steps"), (*place, "steps"))
 
 
 def ids(document: plain.Object) -> tuple[str, ...]:
-    """Return the ids of all steps, those inside of others included, in the order of the file."""
+    """Return the ids of all steps, including those inside of others, in the order of the file."""
     return tuple(name for step in steps(document) for name in _ids(step))
 
 
@@ -104,7 +104,7 @@ def spots(document: plain.Object) -> Iterator[Spot | Question]:
 
 
 def too_deep(document: plain.Object) -> Iterator[json_text.Parts]:
-    """Return the steps so far inside of others that their keys, positions in loops included, would be too long."""
+    """Return the steps that are nested so deeply that their keys, with positions in loops, would be too long."""
     for place, stage in stages(document):
         for index, step in _objects(stage.get("steps")):
             yield from _too_deep(step, (*place, "steps", index), 0)
@@ -127,7 +127,7 @@ def made(document: plain.Object) -> _Names:
 
 
 def path_args(document: plain.Object) -> dict[str, bool]:
-    """Return the variables of the request that are the folder, whole, of a command, which must be there."""
+    """Return the variables of the request that are the whole folder of a command, which must exist."""
     named = (templates.reference(step["cwd"]) for step in steps(document) if isinstance(step.get("cwd"), str))
     changed = made(document) | looped(document)
     return {name: True for name in named if name is not None and name not in changed}
@@ -143,13 +143,13 @@ def looped(document: plain.Object) -> _Names:
 
 
 def body(step: plain.Object) -> Iterator[tuple[str, int, plain.Object]]:
-    """Return the steps inside of a step, each with the field and the position that it has there."""
+    """Return the steps inside of a step, each with its field and position."""
     for name in (schema.SUBSTEPS, schema.STEPS):
         yield from ((name, index, substep) for index, substep in _objects(step.get(name)))
 
 
 def set_by(step: plain.Object) -> _Names:
-    """Return the variables that a step sets, and the steps inside of it."""
+    """Return the variables that a step, and the steps inside of it, set."""
     own = frozenset(step[name] for name in SETTING if isinstance(step.get(name), str))
     below = (set_by(substep) for _, _, substep in body(step))
     return own.union(_mapping(step.get("update_context")), *below)
@@ -198,7 +198,7 @@ def _of_step(step: plain.Object, place: json_text.Parts, known: _Names, earlier:
         yield Spot(
             place=where, step=loop, before=before, inside=inside, after=after, earlier=earlier, inner=loop is not step
         )
-    # Branches that continue at once do not see what the others set.
+    # Parallel branches do not see variables that other branches set.
     if "foreach" not in step and step.get("parallel") not in (None, False):
         for name, index, substep in body(step):
             yield from _of_step(substep, (*place, name, index), inside, earlier)

@@ -11,7 +11,7 @@ from app.engine import ports
 
 
 class ControlRoom:
-    """The dialect as the rest of the program sees it."""
+    """The interface of this dialect to the rest of the program."""
 
     name: str = parse.DIALECT
     driver_version: int = 2
@@ -22,14 +22,14 @@ class ControlRoom:
         return parse.parse(source)
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """Return every tool, archetype and prompt type that is not there, and what does not fit them."""
+        """Return every missing tool, archetype and prompt type, and every argument that does not fit."""
         return [
             *(flaw for index, step in _steps(recipe, "phase_a") for flaw in _tool_flaws(recipe, library, index, step)),
             *(flaw for index, step in _steps(recipe, "phase_b") for flaw in _agent_flaws(recipe, library, index, step)),
         ]
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """Return every flaw of a recipe's text, those against the project's library included."""
+        """Return every flaw of a recipe's text, including those against the project's library."""
         try:
             return self.check(self.parse(source, stem), library)
         except errors.RecipeInvalid as error:
@@ -37,7 +37,7 @@ class ControlRoom:
             return [*error.flaws, *(self.check(draft, library) if draft is not None else ())]
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """Return the agents by archetype and, by step, the prompt variant that fits its agent."""
+        """Return the agents by archetype, and the prompt variant for each step's agent."""
         steps = [step for _, step in _steps(recipe, "phase_b")]
         agents = {step["agent_archetype"]: library.agent_of(step["agent_archetype"]) for step in steps}
         return {
@@ -46,11 +46,11 @@ class ControlRoom:
         }
 
     def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
-        """Return its steps in order, the slots between them, and what follows the last one."""
+        """Return its steps in order, the slots between them, and what follows the last step."""
         return graph.draw(document, frozen)
 
     def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
-        """Return one call for each step of an agent, three where it is split."""
+        """Return one call for each step of an agent, or three if the step is split."""
         return bounds.calls(start.recipe, start.frozen)
 
     declares_paths = True
@@ -86,7 +86,7 @@ def _tool_flaws(
     around = {where[:length] for where in places for length in range(len(where))}
 
     def lenient(where: json_text.Parts, keyword: str) -> bool:
-        # Only what counts or names the parts of an object is sure before references are resolved.
+        # Inside references, and in objects around them, only fields and their number are certain before the run.
         inside = any(where[:length] in places for length in range(len(where) + 1))
         return inside or (where in around and keyword not in ("required", "additionalProperties", "type"))
 
@@ -119,7 +119,7 @@ def _agent_flaws(
         yield json_schemas.flaw((*place, "agent_archetype"), "unknown_archetype", message)
     unread = registry.unread_prompts.get(step["prompt_type"]) or registry.unread_prompts.get("*")
     if unread is not None:
-        # Another layer's template would be another prompt.
+        # A template of another layer would be a different prompt.
         yield json_schemas.flaw((*place, "prompt_type"), errors.Unreadable.default_code, unread)
         return
     if template is None:

@@ -16,18 +16,18 @@ SLOT_FIELD_EQUALS = "slot_field_equals"
 FILE_EXISTS = "file_exists"
 
 CLOSE = "dod.close"  # Step that closes the issues of checks that failed before a resume.
-CLOSING_VERSION = 2  # Driver version from which on issues are closed.
+CLOSING_VERSION = 2  # First driver version that closes issues.
 
 _TITLE_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What became of one check."""
+    """The result of one check."""
 
     index: int  # Position of the check in the recipe.
     check: plain.Object  # The check as the recipe has it.
-    problem: str | None  # Why it failed; None if it passed.
+    problem: str | None  # Reason of its failure; None if it passed.
     causes: tuple[str, ...] = ()  # Keys of the steps that a resume repeats.
     receipts: tuple[str, ...] = ()  # Receipts that prove it.
 
@@ -71,7 +71,7 @@ async def check(ctx: ports.Context, values: refs.Values) -> None:
     results = [await checked(ctx, values, index, requested) for index, requested in enumerate(checks)]
     failed = [result for result in results if result.problem is not None]
     met = tuple(f"{result.key}.issue" for result in results if result.problem is None)
-    # Asked by version: a run must ask for the operations that its journal holds, whichever release began it.
+    # Depends on the version: a run must request the operations in its journal, whichever release began it.
     if met and ctx.run.resumed and ctx.run.driver_version >= CLOSING_VERSION:
         successful(await ctx.perform(CLOSE, operations.CloseFailedChecks(keys=met), place_of(CLOSE)))
     issues = [
@@ -85,7 +85,7 @@ async def check(ctx: ports.Context, values: refs.Values) -> None:
 
 
 async def checked(ctx: ports.Context, values: refs.Values, index: int, requested: plain.Object) -> CheckResult:
-    """Return what becomes of one check; a look at a file is a step."""
+    """Return the result of one check; the check of a file is a step."""
     if requested["check"] == FILE_EXISTS:
         return await _checked_file(ctx, values, index, requested)
     filled = values.of(requested["slot"])
@@ -99,7 +99,7 @@ async def checked(ctx: ports.Context, values: refs.Values, index: int, requested
 
 
 def successful(record: records.Record) -> records.Record:
-    """Return a record that is done."""
+    """Return a record that is done, or raise its failure."""
     if record.done:
         return record
     code, message, detail = "step_failed", record.status.value, {}
@@ -109,16 +109,16 @@ def successful(record: records.Record) -> records.Record:
 
 
 def place_of(key: str, *sources: str) -> records.Place:
-    """Return the place of a step behind the agents."""
+    """Return the place of a step after those of the agents."""
     return records.Place(step_id=key, phase="dod", input_slot_refs=tuple(dict.fromkeys(sources)))
 
 
 async def refused(
     ctx: ports.Context, values: refs.Values, key: str, place: records.Place, error: refs.BrokenReference, **facts: Any
 ) -> errors.RunFailed:
-    """Put on record that a step's input cannot be built, and return the run's failure.
+    """Record that a step's input cannot be built, and return the run's failure.
 
-    The step that filled the slot is a cause as well: only its repetition can make the reference whole.
+    The step that filled the slot is a cause as well: only its repetition can repair the reference.
     """
     refusal = operations.Refusal(code=error.code, message=error.message, detail=error.detail, **facts)
     await ctx.perform(key, refusal, place)
@@ -141,9 +141,9 @@ def step_failed(
 
 
 def evidence_rejected(record: records.Record, step_id: str, requested: Sequence[str]) -> errors.RunFailed:
-    """Return the failure of a run whose agent's evidence does not hold.
+    """Return the failure of a run whose agent's evidence is not valid.
 
-    Only another reply can bear itself out, so a resume repeats the prompts too.
+    Only another reply can have other evidence, so a resume repeats the prompts too.
     """
     code, message, detail = "evidence_rejected", record.status.value, {}
     if record.error is not None:
@@ -159,7 +159,7 @@ def evidence_rejected(record: records.Record, step_id: str, requested: Sequence[
 
 
 def in_words(checks: Sequence[plain.Object]) -> tuple[str, ...]:
-    """Return what checks ask for, each in a few words for people."""
+    """Return the requirements of checks, each in a few words for people."""
     words_by_check = {
         SLOT_NOT_NULL: "the {slot} is there",
         SLOT_FIELD_EQUALS: "the {slot} says what it must",
@@ -172,7 +172,7 @@ def in_words(checks: Sequence[plain.Object]) -> tuple[str, ...]:
 
 
 def judge(requested: plain.Object, value: plain.Json, version: int = CLOSING_VERSION) -> str | None:
-    """Return why a slot does not pass its check, None if it does.
+    """Return the reason why a slot fails its check, None if it passes.
 
     Args:
         version: Version of the driver that began the run.
@@ -200,13 +200,13 @@ def field_of(slot: str, field: str, value: plain.Json, version: int = CLOSING_VE
         return refs.follow(reference, value)
     except refs.BrokenReference as error:
         if error.detail["segment"] == reference.text and error.detail["problem"] == "it is null":
-            # At the end of a path null is a value to compare with; on the way it leads nowhere.
+            # At the end of a path, null is a value to compare with; on the way, the path ends at it.
             return None
         raise
 
 
 def field_path(slot: str, field: str) -> str:
-    """Return the reference that a slot and a dot-path inside it make together."""
+    """Return the reference for a slot and a dot-path inside it."""
     return f"{slot}{field}" if field.startswith("[") else f"{slot}.{field}"
 
 

@@ -1,4 +1,4 @@
-"""The driver: tools, agents, outputs, findings and the definition of done, one after the other."""
+"""The driver: execute tools, agents, outputs, findings and the definition of done, in this order."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ async def drive(ctx: ports.Context) -> runs.Ending:
     pipeline = _Pipeline(ctx)
     await pipeline.call_tools()
     await pipeline.ask_agents()
-    # Outputs are written before the checks, which may look at the files. Findings are opened before them as well, so
-    # that they outlast a run whose definition of done is not met; only a run that is done closes any.
+    # Outputs are written before the checks, which may examine the files. Findings are opened before the checks as well,
+    # so that they remain if the definition of done is not met; only a run that is done closes findings.
     await pipeline.commit_outputs()
     await pipeline.open_findings()
     await pipeline.check_done()
@@ -58,7 +58,7 @@ class _Pipeline:
         await done.check(self._ctx, self._values)
 
     async def close_findings(self) -> None:
-        # A run that is done in part closes nothing.
+        # A run that is only partly done closes no findings.
         if not self._cut_off:
             await findings.close_gone(self._ctx, self._values, self._opened)
 
@@ -115,7 +115,7 @@ class _Pipeline:
         text = f"{earlier['finding']}\n\n{earlier['evidence']}"
         if step.get("evidence"):
             await self._check_evidence(step, index, list(keys.values()), text)
-        # A resume that doubts the slot must repeat all three, so its key is that of the first.
+        # A resume that doubts the slot must repeat all three, so the slot has the key of the first.
         self._keep(step, keys[prompts.MICRO_STEPS[0]], None, text)
 
     async def _ask(
@@ -137,7 +137,7 @@ class _Pipeline:
         prompt = prompts.joined([prompts.opening(self._ctx.run.description, earlier or {}), *body])
         call = frozen_agents.call(agent, prompt, agent["role"], **_limits(step), **frozen_agents.limits(step))
         if earlier is None and not closing and call.on_cut_off == "fail":
-            # No micro-step fits it, nor an object with a line of evidence after it or without its end.
+            # A micro-step does not fit the schema, nor does an object that evidence follows or that is cut off.
             call = dataclasses.replace(call, reply_schema=step.get("reply_schema"))
         place = dataclasses.replace(place, instructions=prompts.instructions(template) + closing)
         record = done.successful(await self._ctx.perform(key, call, place))

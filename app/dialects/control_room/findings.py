@@ -1,4 +1,4 @@
-"""Findings: what a recipe's tools or agents have found, each an issue that is known again in the next run."""
+"""Findings: open an issue for each finding of a recipe's tools or agents, and recognise it in the next run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from app.dialects.control_room import done, refs
 from app.domain import operations, plain, records
 from app.engine import ports
 
-IDENTITY_VERSION = 2  # Driver version from which on findings have an identity.
-CLOSE = "findings.close"  # Step that closes the issues of what was not found again.
+IDENTITY_VERSION = 2  # First driver version whose findings have an identity.
+CLOSE = "findings.close"  # Step that closes the issues of findings that were not found again.
 
 _MAX_FINDINGS = 1000
 _FILES = 200
@@ -21,7 +21,7 @@ _LISTED = 100
 _SEVERITIES = ("error", "warning", "hint")
 _PLACE_FIELDS = ("path", "file", "scene_path")
 
-# A missing thing counts once per file, however many places lack it.
+# A missing thing counts once per file, even if it is missing at several places.
 _MISSING = re.compile(r"(no|missing)_")
 # Counts and line numbers change with every edit while the finding stays the same.
 _CHANGING = re.compile(
@@ -31,11 +31,11 @@ _CHANGING = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What makes findings of two runs the same one."""
+    """The facts by which findings of two runs are the same."""
 
     kind: str  # Kind of the finding.
-    file: str  # File that it is in; empty where none is named.
-    words: str  # Its message without what changes from run to run; empty for something that is missing.
+    file: str  # File of the finding; empty if it names none.
+    words: str  # Its message without the parts that change from run to run; empty if the finding is a missing thing.
 
 
 async def open_all(ctx: ports.Context, values: refs.Values) -> list[records.Record]:
@@ -69,7 +69,7 @@ async def close_gone(ctx: ports.Context, values: refs.Values, opened: Sequence[r
     reference = refs.read(wanted["$ref"])
     looked_at = values.looked_at(reference.root)
     whole = await values.content(reference.root)
-    # A list that was cut off may lack findings that are still there.
+    # A list that was cut off may omit findings that still exist.
     if not looked_at or (isinstance(whole, dict) and whole.get("truncated") is True):
         return
     found = tuple(record.output["issue_id"] for record in opened if isinstance(record.output, dict))
@@ -85,7 +85,7 @@ def paths_of(args: plain.Object) -> tuple[str, ...]:
 
 
 def identity(finding: plain.Json) -> Identity:
-    """Return what makes a finding the same in every run."""
+    """Return the identity of a finding, which is the same in every run."""
     facts = finding if isinstance(finding, dict) else {}
     reported = facts.get("kind")
     kind = reported if isinstance(reported, str) else "finding"
@@ -157,7 +157,7 @@ def _at(finding: plain.Json) -> str:
 
 
 def _files(value: plain.Json) -> Iterator[str]:
-    # A stack instead of recursion: tools and agents may nest their output at will.
+    # A stack instead of recursion: the output of tools and agents may be nested without limit.
     pending = [value]
     while pending:
         part = pending.pop()

@@ -101,11 +101,11 @@ def _locate(nodes: Mapping[str, graphs.Node], key: str, record: Record | None) -
     node = nodes.get(_owner(nodes, key))
     if node is None:
         return None
-    # An issue of a check is made where the check has failed.
+    # An issue of a check exists because the check has failed.
     means = StepState.FAILED if key.endswith(_ISSUE) and node.kind == "check" else StepState.DONE
     passage = graphs.Passage(node=node.id, visit=node.id, done_means=means)
     around = () if node.group is None else (graphs.Passage(node=node.group, visit=node.group),)
-    # A part that was not needed, such as evidence that is not claimed, says nothing about its step.
+    # A part that was not needed, such as evidence without a claim, does not change the state of its step.
     is_left_out = key != node.id and record is not None and record.status is StepState.SKIPPED
     return graphs.Location(path=(*around, passage), aside=is_left_out)
 
@@ -114,7 +114,7 @@ def _owner(nodes: Mapping[str, graphs.Node], key: str) -> str:
     if key.startswith(_FINDING):
         return _FINDINGS
     if key == done.CLOSE:
-        # It closes what the checks of an earlier try had opened.
+        # This step closes the issues of checks of an earlier try.
         return next((name for name, node in nodes.items() if node.kind == "check"), "")
     while key and key not in nodes:
         key = key.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""The parser: a text becomes a recipe, or the list of everything that is wrong with it."""
+"""The parser: convert a text into a recipe, or report all its flaws."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def parse(source: str) -> library.Recipe:
 
 
 def draft(source: str) -> library.Recipe | None:
-    """Return the well-formed steps of a flawed recipe, each at its index, the others as None."""
+    """Return the well-formed steps of a flawed recipe, each at its index, and None for the others."""
     try:
         document = json_text.read(source, exact=True)
     except errors.InputRefused:
@@ -61,7 +61,7 @@ def draft(source: str) -> library.Recipe | None:
 
 
 def args_schema(document: plain.Object) -> dict[str, plain.Json]:
-    """Return the schema of a recipe's arguments: the declared one, or every `task.args.X` that is named, required."""
+    """Return the schema of a recipe's arguments: the declared one, or each `task.args.X` in the recipe as required."""
     closed = {"type": "object", "additionalProperties": False}
     if "args_schema" in document:
         return closed | dict(document["args_schema"])
@@ -110,7 +110,7 @@ class _Survey:
         self._agent_steps = list(_objects(document, "phase_b"))
         self._steps = [*self._tool_steps, *self._agent_steps]
         written = [(_text(step, "output_slot"), index) for index, (_, step) in enumerate(self._steps)]
-        # Reversed, so that the first step that fills a slot remains.
+        # Reversed, so that the first step that fills a slot takes precedence.
         self._written = {slot: index for slot, index in reversed(written) if slot is not None}
         # A malformed step could fill any slot, so no slot is reported as unknown.
         self._all_known = len(written) == _count(document) and all(slot is not None for slot, _ in written)

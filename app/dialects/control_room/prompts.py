@@ -1,4 +1,4 @@
-"""Prompt templates: their variants by tier, their placeholders, and the parts of a micro-step template (appendix F)."""
+"""Prompt templates: variants by tier, placeholders, and the parts of a micro-step template (appendix F)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from app.dialects.control_room import refs
 from app.domain import library, plain
 
 MICRO_STEPS = ("triage", "finding", "evidence")
-"""What a step of a T1 agent is split into, in order; also the parts of a t1 template."""
-MAX_VALUE_BYTES = 32 * 1024  # Size of a payload value that a template may inject.
+"""The parts of a split step of a T1 agent, in order; also the parts of a t1 template."""
+MAX_VALUE_BYTES = 32 * 1024  # Largest payload value that a template may insert.
 
 _CLOSEST: Mapping[library.Tier, Sequence[library.Tier]] = {
     "t1": ("t1", "t3", "t5"),
@@ -24,7 +24,7 @@ _PART = re.compile(r"^---[ \t]+(\w+)[ \t]*\r?$", re.MULTILINE)
 
 
 def variant(template: library.PromptTemplate, tier: library.Tier) -> library.Tier:
-    """Return the variant that an agent of a tier is given: its own, or the closest there is."""
+    """Return the variant for an agent of a tier: its own, or the closest existing one."""
     return next(name for name in _CLOSEST[tier] if name in template.variants)
 
 
@@ -65,7 +65,7 @@ def instructions(template: str) -> str:
 
 
 def text_of(reference: refs.Reference, value: plain.Json) -> str:
-    """Render a value for a prompt: a text as it is, anything else as JSON."""
+    """Render a value for a prompt: a text unchanged, any other value as JSON."""
     text = value if isinstance(value, str) else plain.encode(value).decode()
     size = len(text.encode())
     if size > MAX_VALUE_BYTES:
@@ -78,13 +78,13 @@ def text_of(reference: refs.Reference, value: plain.Json) -> str:
 
 
 def opening(description: str, earlier: Mapping[str, str]) -> str:
-    """Return how a prompt begins: the task, and what the micro-steps before have said."""
+    """Return the beginning of a prompt: the task, and the replies of earlier micro-steps."""
     sections = "".join(f"{name.capitalize()}:\n{text}\n\n" for name, text in earlier.items())
     return f"Task: {description}\n\n{sections}"
 
 
 def joined(parts: Iterable[plain.Json]) -> tuple[plain.Json, ...]:
-    """Return a prompt's parts with neighbouring texts made one; `{"blob": …}` parts stay."""
+    """Return a prompt's parts with adjacent texts joined; `{"blob": …}` parts remain."""
     together: list[plain.Json] = []
     for part in parts:
         if isinstance(part, str) and together and isinstance(together[-1], str):
@@ -95,7 +95,7 @@ def joined(parts: Iterable[plain.Json]) -> tuple[plain.Json, ...]:
 
 
 async def path(values: refs.Values, wanted: plain.Json) -> str:
-    """Return the path that a recipe gives as a text, as a `$ref`, or as a text with placeholders."""
+    """Return the path from a recipe's text, `$ref`, or text with placeholders."""
     if refs.is_reference(wanted):
         wanted = f"{{{{{wanted['$ref']}}}}}"
     parts = [part if isinstance(part, str) else _in_path(part, await values.follow(part)) for part in pieces(wanted)]
@@ -108,7 +108,7 @@ def named_in_path(wanted: plain.Json) -> list[refs.Reference]:
 
 
 def problems(template: str, tier: library.Tier, slots: Sequence[str], args: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield code and message of everything that is wrong with a variant for a step."""
+    """Yield code and message of every flaw of a variant for a step."""
     try:
         texts = micro_parts(template).values() if tier == "t1" else (template,)
         references = [reference for text in texts for reference in named(text)]

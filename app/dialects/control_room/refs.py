@@ -11,10 +11,10 @@ from app import errors
 from app.domain import json_text, plain, records, slots
 from app.engine import ports
 
-TASK = "task"  # Root of everything that the run was given; no slot may have this name.
+TASK = "task"  # Root of the run's task; no slot may have this name.
 OUTPUTS = "outputs"  # Below `task`, the paths that the recipe's outputs were written to, by slot.
 TASK_FIELDS = ("description", "args", "initial_args", "session_plan_task_id", "run_id", OUTPUTS)
-"""What stands below the root `task`; `args` and `initial_args` are one object."""
+"""Fields of the root `task`; `args` and `initial_args` are the same object."""
 
 _MAX_CHARACTERS = 500
 _SEGMENT = re.compile(r"([^.\[\]{}\x00-\x1f]+)((?:\[[0-9]{1,9}\])*)")
@@ -22,18 +22,18 @@ _ARGS = ("args", "initial_args")
 
 
 class BrokenReference(errors.StepError):
-    """A reference leads nowhere."""
+    """A reference cannot be resolved."""
 
     default_code = "ref_unresolved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A reference, read."""
+    """A parsed reference."""
 
-    text: str  # As the recipe has it, e.g. `discovery.matches[0].path`.
+    text: str  # Its text in the recipe, e.g. `discovery.matches[0].path`.
     root: str  # `task`, or the name of a slot.
-    steps: tuple[str | int, ...]  # Names and positions that lead on from the root.
+    steps: tuple[str | int, ...]  # Names and positions from the root to the value.
 
     @property
     def source(self) -> str:
@@ -44,7 +44,7 @@ class Reference:
 
     @property
     def arg(self) -> str | None:
-        """Return the name of the task's argument that is read; None for anything else, and for all of them together."""
+        """Return the name of the task's argument that is read; None for other values, and for all arguments at once."""
         named = self.root == TASK and len(self.steps) > 1 and self.steps[0] in _ARGS
         return str(self.steps[1]) if named else None
 
@@ -54,13 +54,13 @@ class Filled:
     """A slot with its value."""
 
     slot: slots.Slot  # The slot as cache.json shows it.
-    value: plain.Json  # Payload of a pointer, text of an artifact; None where `blob` holds it.
-    blob: records.BlobRef | None = None  # Handle of a value over 64 kB.
+    value: plain.Json  # Payload of a pointer, text of an artifact; None if `blob` has it.
+    blob: records.BlobRef | None = None  # Reference to a value over 64 kB.
     looked_at: tuple[str, ...] = ()  # Files and folders that a tool's arguments name.
 
     @property
     def part(self) -> plain.Json:
-        """Return an artifact's text as operations carry it: the text, or `{"blob": …}`."""
+        """Return an artifact's text in the form of operations: the text, or `{"blob": …}`."""
         return self.value if self.blob is None else {"blob": self.blob.to_json()}
 
     @property
@@ -70,7 +70,7 @@ class Filled:
 
 
 class Values:
-    """Everything that a run's references can name so far."""
+    """All values that a run's references can name so far."""
 
     def __init__(self, ctx: ports.Context) -> None:
         self._ctx = ctx
@@ -80,22 +80,22 @@ class Values:
             "args": ctx.run.args,
             "initial_args": ctx.run.args,
             "session_plan_task_id": ctx.run.session_plan_task_id,
-            # A fork refers to files by the run that it began with, which has written them.
+            # A fork names files by the run that it began with, which has written them.
             "run_id": ctx.run.root_id,
             OUTPUTS: dict[str, str](),
         }
 
     def fill(self, name: str, filled: Filled) -> None:
-        """Keep a slot, and show it."""
+        """Store a slot, and show it."""
         self._filled[name] = filled
         self._ctx.fill(name, filled.slot)
 
     def wrote(self, slot: str, path: str) -> None:
-        """Keep the path that a slot's text was written to."""
+        """Store the path of the file with a slot's text."""
         self._task[OUTPUTS][slot] = path
 
     def of(self, name: str) -> Filled:
-        """Return a slot that was filled."""
+        """Return a filled slot."""
         return self._filled[name]
 
     def writers(self, root: str) -> tuple[str, ...]:
@@ -115,16 +115,16 @@ class Values:
         return named and reference.steps[1] not in self._ctx.run.args
 
     def looked_at(self, root: str) -> tuple[str, ...]:
-        """Return the files and folders that the tool behind a slot was given; none for `task` and for artifacts."""
+        """Return the files and folders in the arguments of a slot's tool; none for `task` and for artifacts."""
         return self._filled[root].looked_at if root in self._filled else ()
 
     async def content(self, name: str) -> plain.Json:
-        """Return the whole of a slot: the payload of a pointer, the text of an artifact."""
+        """Return the whole content of a slot: the payload of a pointer, the text of an artifact."""
         filled = self._filled[name]
         return filled.value if filled.blob is None else await self._ctx.read(filled.blob)
 
     async def follow(self, reference: Reference) -> plain.Json:
-        """Return what a reference leads to; one that leads into an artifact reads its text as JSON."""
+        """Return the value of a reference; a reference into an artifact reads its text as JSON."""
         if reference.root == TASK:
             return follow(reference, self._task)
         value = await self.content(reference.root)
@@ -133,11 +133,11 @@ class Values:
         return follow(reference, value)
 
     def parsed(self, reference: Reference, text: str) -> plain.Json:
-        """Return the JSON that an artifact's text is, as `parsed` does."""
+        """Return the JSON in an artifact's text, as `parsed` does."""
         return parsed(reference, text, self._ctx.run.driver_version)
 
     async def resolved(self, value: plain.Json) -> plain.Json:
-        """Return a value with what its `$ref` objects stand for in their places."""
+        """Return a value with its `$ref` objects replaced by their values."""
         texts = dict.fromkeys(found["$ref"] for _, found in found_in(value))
         return replaced(value, {text: await self.follow(read(text)) for text in texts})
 
@@ -157,7 +157,7 @@ def read(text: str) -> Reference:
 
 
 def follow(reference: Reference, value: plain.Json) -> plain.Json:
-    """Return what a reference leads to, from the value of its root."""
+    """Return the value of a reference, from the value of its root."""
     if value is None:
         raise broken(reference, reference.root, "it is null")
     at = reference.root
@@ -173,7 +173,7 @@ def follow(reference: Reference, value: plain.Json) -> plain.Json:
 
 
 def parsed(reference: Reference, text: str, version: int) -> plain.Json:
-    """Return the JSON that an artifact's text is; the driver's first version replaced halves of surrogate pairs."""
+    """Return the JSON in an artifact's text; the driver's first version replaced halves of surrogate pairs."""
     try:
         return json_text.read(text, exact=version > 1)
     except errors.InputRefused as error:
@@ -187,7 +187,7 @@ def broken(reference: Reference, segment: str, problem: str) -> BrokenReference:
 
 
 def sources(references: Iterable[Reference]) -> tuple[str, ...]:
-    """Return what references read, each once and in order."""
+    """Return the sources that references read, each once and in order."""
     return tuple(dict.fromkeys(reference.source for reference in references))
 
 
@@ -218,7 +218,7 @@ def found_in(value: plain.Json, place: json_text.Parts = ()) -> Iterator[tuple[j
 
 
 def replaced(value: plain.Json, values: plain.Object) -> plain.Json:
-    """Return a value with what its `$ref` objects stand for in their places."""
+    """Return a value with its `$ref` objects replaced by the given values."""
     if is_reference(value):
         return values[value["$ref"]]
     if isinstance(value, dict):

@@ -6,7 +6,7 @@ from app.dialects.control_room import done
 from app.domain import frozen_agents, plain
 from app.domain.json_schemas import closed, rule
 
-VERSION = 1  # Raised when a recipe that was valid no longer is.
+VERSION = 1  # Increased if a recipe that was valid becomes invalid.
 NAME = r"^[A-Za-z0-9_-]{1,64}$"  # Form of step ids and slot names.
 RECIPE_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"  # Form of recipe ids.
 
@@ -17,7 +17,7 @@ _DAY_SECONDS = 24 * 60 * 60
 
 
 def json_schema() -> _Schema:
-    """Return the schema, strict: no object takes a field that it does not name."""
+    """Return the schema, strict: objects take only the fields that it names."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:control-room:schema:control_room:{VERSION}",

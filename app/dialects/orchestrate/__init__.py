@@ -11,7 +11,7 @@ from app.engine import ports
 
 
 class Orchestrate:
-    """The dialect as the rest of the program sees it."""
+    """The interface of this dialect to the rest of the program."""
 
     name: str = parse.DIALECT
     driver_version: int = step_flow.CURRENT_VERSION
@@ -22,11 +22,11 @@ class Orchestrate:
         return parse.parse(source, stem)
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """Return nothing: a workflow stands alone."""
+        """Return an empty list: a workflow depends on no other recipe."""
         return []
 
     def flaws(self, source: str, stem: str, library: library.Library) -> list[errors.Flaw]:
-        """Return everything that is wrong with a workflow's text."""
+        """Return all flaws of a workflow's text."""
         try:
             self.parse(source, stem)
         except errors.RecipeInvalid as error:
@@ -38,24 +38,24 @@ class Orchestrate:
         return {"workflow_checksum": f"sha256:{recipe.source_sha256}", "total_steps": recipe.total_steps}
 
     def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
-        """Return the steps, those of loops too, and where the flow goes from each."""
+        """Return the steps, including those of loops, and the edges of the flow from each."""
         return graph.draw(document)
 
     def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
-        """Return what loops and retries allow."""
+        """Return the limit that follows from loops and retries."""
         return bounds.calls(start.recipe, start.options)
 
     declares_paths = False
 
     def path_args(self, document: plain.Object) -> Mapping[str, bool]:
-        """Return the values of the context that are a file, whole, of a step."""
+        """Return the values of the context that are the whole path of a step's file."""
         return scopes.path_args(document)
 
     def json_schema(self) -> dict[str, plain.Json]:
         return schema.json_schema()
 
     def secrets(self, document: plain.Object) -> ports.Secrets:
-        """Return the secrets that steps of a workflow name; a value that a step sets for such a name is also one."""
+        """Return the secrets that steps of a workflow name; a value that a step sets for such a name is one, too."""
         named = [spot.step for spot in scopes.spots(document) if "secrets" in spot.step]
         return ports.Secrets(
             names=frozenset(name for step in named for name in step["secrets"]),

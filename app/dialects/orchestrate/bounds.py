@@ -1,4 +1,4 @@
-"""Bounds: how often a workflow calls providers at most."""
+"""Bounds: the most calls of providers that a workflow can make."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from app.domain import limits, plain
 
 
 class _Unbounded(Exception):
-    """No limit is known."""
+    """No limit can be computed."""
 
 
 def calls(document: plain.Object, options: plain.Object) -> limits.CallLimit:
-    """Return the calls of all steps with their retries; jumps back and lists of items from steps have no limit."""
+    """Return the calls of all steps with their retries; jumps back, and lists of items from steps, have no limit."""
     try:
         return limits.CallLimit(most=_of_steps(document["steps"], options))
     except _Unbounded as unbounded:
@@ -26,7 +26,7 @@ def _of_steps(steps: Sequence[plain.Object], options: plain.Object) -> int:
     for index, step in enumerate(steps):
         for branch in step.get("on", {}).values():
             target = branch["goto"]
-            # A jump out of a loop may lead back to before it.
+            # A jump out of a loop may lead to a place before the loop.
             if order.get(target, -1) <= index and target != schema.END:
                 raise _Unbounded(f"the step {step['name']} can jump back to {target}")
         most += _of_step(step, options)

@@ -1,4 +1,4 @@
-"""Dependencies: missing files, and how a prompt lists those that exist (workflow-dsl)."""
+"""Dependencies: find missing files, and list existing ones in a prompt (workflow-dsl)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from app.dialects.orchestrate import variables
 from app.domain import plain, runs
 
 CAP_BYTES = 256 * 1024
-"""Most that is put into a prompt: instruction, names and contents; notes of what was left out come on top."""
+"""Most that is put into a prompt: instruction, names and contents; notes about omissions are added to this."""
 
-LIST, CONTENT, NONE = "list", "content", "none"  # Modes: names of the files, their contents, nothing.
+LIST, CONTENT, NONE = "list", "content", "none"  # Modes: names of the files, their contents, or neither.
 INSTRUCTIONS: Mapping[str, str] = {
     LIST: "The following files are required inputs for this task:",
     CONTENT: "The following file contents are provided for context:",
 }
-"""What stands above the files where a step says nothing."""
+"""Text above the files if a step sets none."""
 
 _LISTED_OMISSIONS = 10
 _KIB = 1024
@@ -26,33 +26,33 @@ _KIB = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """One file, or folder, that a pattern fits."""
+    """One file, or folder, that a pattern matches."""
 
-    path: str  # Path from the workspace.
-    required: bool  # Whether a required pattern fits it.
+    path: str  # Path relative to the workspace.
+    required: bool  # Whether a required pattern matches it.
     size_bytes: int = 0  # Its size.
-    text: str | None = None  # Its content, as much as was read; None where it is not needed, or of a folder.
+    text: str | None = None  # The part of its content that was read; None if not needed, or for a folder.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """What a step says about its prompt and the files."""
+    """A step's settings for the files in its prompt."""
 
     mode: str = NONE  # `list`, `content` or `none`.
-    instruction: str | None = None  # Text above the files; None: one that fits the mode.
-    append: bool = False  # Whether they stand behind the prompt.
+    instruction: str | None = None  # Text above the files; None: the default of the mode.
+    append: bool = False  # Whether the files follow the prompt.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composed:
-    """A prompt with the files told."""
+    """A prompt with its files."""
 
     prompt: str  # The prompt.
-    truncation: plain.Object | None = None  # What was left out, for `debug.injection`; None: nothing.
+    truncation: plain.Object | None = None  # Omissions, for `debug.injection`; None: none.
 
 
 def injection(depends_on: plain.Object | None) -> Injection:
-    """Read what a step says; `true` is a list before the prompt."""
+    """Read the settings of a step; `true` means a list before the prompt."""
     params = (depends_on or {}).get("inject", False)
     if isinstance(params, bool):
         return Injection(mode=LIST if params else NONE)
@@ -64,19 +64,19 @@ def injection(depends_on: plain.Object | None) -> Injection:
 
 
 def missing(required: Iterable[str], fitting: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the required patterns that no file fits, each once."""
+    """Return the required patterns without a matching file, each once."""
     return [pattern for pattern in dict.fromkeys(required) if not fitting.get(pattern)]
 
 
 def files(required: Iterable[str], optional: Iterable[str], fitting: Mapping[str, Sequence[str]]) -> dict[str, bool]:
-    """Return every path that a pattern fits once, in the order of its bytes, and whether it is required."""
+    """Return every path that a pattern matches once, in the order of its bytes, and whether it is required."""
     needed = {path for pattern in required for path in fitting.get(pattern, ())}
     found = needed | {path for pattern in optional for path in fitting.get(pattern, ())}
     return {path: path in needed for path in sorted(found, key=_bytes)}
 
 
 def excerpts(params: Mapping[str, bool], read: Mapping[str, plain.Object]) -> list[File]:
-    """Return files with what was read of them."""
+    """Return files with the parts of them that were read."""
     nothing: plain.Object = {"size_bytes": 0, "text": None}
     return [
         File(path=path, required=required, size_bytes=found["size_bytes"], text=found["text"])
@@ -163,7 +163,7 @@ def _quote(file: File, room: int) -> tuple[str | None, int, bool]:
         note = f"[... truncated: {_size(shown)} of {_size(file.size_bytes)} shown]"
         return f"=== File: {file.path} ({shown}/{file.size_bytes} bytes) ===\n{kept}\n{note}"
 
-    # The note is longest when it names all bytes, so the rest always has room beside it.
+    # The note is longest when it names all bytes, so the rest always has room for it.
     left = room - len(_bytes(cut(file.size_bytes, ""))) - 2
     kept = content[: max(left, 0)].decode("utf-8", "ignore")
     if not kept:
@@ -199,14 +199,14 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-MAX_CHARACTERS = 4096  # Length of a path, variables substituted.
+MAX_CHARACTERS = 4096  # Longest path, with variables substituted.
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _STAND_IN = "v"
 
 
 def problem(path: str, *, pattern: bool = False) -> str | None:
-    """Return why a path cannot be used, None if it can."""
+    """Return the reason why a path cannot be used, None if it can."""
     parts = path.split("/")
     if not path.strip():
         return "is blank"
@@ -226,7 +226,7 @@ def problem(path: str, *, pattern: bool = False) -> str | None:
 
 
 def problem_of_target(path: str, run_root: str) -> str | None:
-    """Return why nothing can be written to a path, None if something can: a run's own files are not for its steps."""
+    """Return why a step cannot write to a path, None if it can: steps may not write a run's own files."""
     parts, own = PurePosixPath(path).parts, PurePosixPath(run_root).parts
     if parts[: len(own)] == own and parts[len(own) : len(own) + 1] != (runs.ARTIFACTS,):
         return f"is in the run's own folder, where steps may write only below {runs.ARTIFACTS}/"
@@ -234,5 +234,5 @@ def problem_of_target(path: str, run_root: str) -> str | None:
 
 
 def problem_of_template(template: str, *, pattern: bool = False) -> str | None:
-    """Return why a path cannot be used whatever its variables hold, None if it may turn out to be usable."""
+    """Return why a path cannot be used for any values of its variables, None if it may be usable."""
     return problem(variables.with_stand_ins(template, _STAND_IN), pattern=pattern)

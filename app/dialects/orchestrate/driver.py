@@ -1,4 +1,4 @@
-"""The driver: steps in order, jumps between them, and loops over lists."""
+"""The driver: execute steps in order, with jumps between them, and loops over lists."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from app.dialects.orchestrate import dependencies, frames, results, step_flow, v
 from app.domain import file_operations, plain, records, runs, slots
 from app.engine import ports
 
-STEP_FAILED = "step_failed"  # Code and reason of runs that a step has ended.
+STEP_FAILED = "step_failed"  # Code and reason of runs that end with a failed step.
 MOST_VISITS = 100_000
-"""How often the flow may reach a step of one scope. A run that would exceed this limit runs in circles and fails."""
+"""Most visits of the flow to a step of one scope. A run that exceeds this limit is in an endless loop and fails."""
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
@@ -34,12 +34,12 @@ class _Workflow:
         return runs.Ending(partial=bool(self._unhandled), failed_steps=tuple(self._unhandled))
 
     async def _pass(self, frame: frames.Frame) -> str | None:
-        """Take the steps of a frame, and return the step outside of it that the flow jumps to; None at its end."""
+        """Execute the steps of a frame, and return the step outside of it that the flow jumps to; None at its end."""
         index = 0
         while index < len(frame.steps):
             target = await self._step(frame, frame.steps[index])
             if target is not None and target not in frame.positions:
-                # A jump from the last step, if that succeeded, ends an iteration as its end would.
+                # A jump from the last step, if it succeeded, ends an iteration in the same way as its end.
                 frame.left_early = index < len(frame.steps) - 1 or frame.exit_code != 0
                 return target
             index = index + 1 if target is None else frame.positions[target]
@@ -96,7 +96,7 @@ class _Workflow:
             failed = failed or inner.failed
             if target is not None:
                 frame.failed = frame.failed or failed
-                # A loop that a jump has left has neither succeeded nor failed.
+                # A loop that was left by a jump has neither succeeded nor failed.
                 frame.exit_code = None
                 return target
         return self._follow_loop(frame, step, failed=failed)
@@ -123,12 +123,12 @@ class _Workflow:
         return self._follow(frame, step, spot, step_result)
 
     def _follow_loop(self, frame: frames.Frame, step: plain.Object, *, failed: bool) -> str | None:
-        # What failed inside has been told there already; the loop's own handlers may still lead somewhere else.
+        # A failure inside was already reported there; the loop's own handlers may still lead to another step.
         frame.failed = frame.failed or (failed and "failure" not in step.get("on", {}))
         frame.exit_code = int(failed)
         return frames.continuation(step, int(failed), strict_flow=False).target
 
-    # -- where it stands
+    # -- place and scope
 
     def _spot(self, frame: frames.Frame, step: plain.Object, key: str, visit: int) -> step_flow.Spot:
         index = None if frame.outer is not None else frame.positions[step["name"]]
@@ -147,7 +147,7 @@ def _failure(spot: step_flow.Spot, step_result: step_flow.StepResult) -> errors.
     error = step_result.result.get("error", {})
     detail = {"step": spot.place.step_id, "exit_code": step_result.exit_code, "context": error.get("context", {})}
     message = f"the step {spot.key} failed: {error.get('message') or f'exit code {step_result.exit_code}'}"
-    # What was looked up for the step is looked up anew when it is executed again.
+    # A later execution of the step repeats its lookups.
     causes = [record.key for record in step_result.records]
     return errors.RunFailed(message, code=STEP_FAILED, reason=STEP_FAILED, key=spot.key, detail=detail, causes=causes)
 

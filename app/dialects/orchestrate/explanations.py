@@ -1,4 +1,4 @@
-"""Explanations: what a field that is not known may mean, and the form that a value of the wrong type should have."""
+"""Explanations: the likely meaning of an unknown field, and the right form of a value of the wrong type."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LATER_VERSIONS = tuple(
         key=lambda version: tuple(map(int, version.split("."))),
     )
 )
-"""Versions upstream that are not versions here."""
+"""Upstream versions that do not exist here."""
 
 _MEANT: Mapping[str, Mapping[str, str]] = {
     "workflow": {
@@ -97,14 +97,14 @@ _MEANT: Mapping[str, Mapping[str, str]] = {
     "requirement": {"path": "pointer", "value": "equals", "is": "equals"},
     "when": {"equal": "equals", "eq": "equals", "file_exists": "exists", "missing": "not_exists"},
 }  # fmt: skip
-"""Fields that people write, and what they mean by them."""
+"""Fields that people write, and the valid fields that they mean."""
 
 
 def explained(found: Iterable[errors.Flaw], document: plain.Json, version: str) -> Iterator[errors.Flaw]:
-    """Say of fields that are not known, and of values of a wrong type, what to write.
+    """Explain for unknown fields, and for values of a wrong type, what to write.
 
     Args:
-        version: The version that the document was judged by.
+        version: The version against which the document was checked.
     """
     listed = list(found)
     places = {
@@ -147,7 +147,7 @@ def _guess(kind: str, name: str, known: list[str]) -> str:
 
 
 def _form(kind: str, name: str, value: plain.Json) -> str | None:
-    """Return the form that a value should have; None where there is nothing to say."""
+    """Return the form that a value should have; None if there is no advice."""
     match name, value:
         case "command", str() if kind in ("step", "provider"):
             return f"command: {_argv(value)}"
@@ -177,7 +177,7 @@ def _argv(text: str) -> str:
         words = shlex.split(text)
     except ValueError:
         words = []
-    # What only a shell understands is left to one; a variable is not.
+    # Text that only a shell can interpret is left to a shell; a variable is not such text.
     if not words or any(character in _VARIABLE.sub("", text) for character in "|&;<>()$`*?[]{}~#\n"):
         words = ["bash", "-c", text]
     return _quoted(words)

@@ -1,4 +1,4 @@
-"""Frames: the steps of one scope in execution, those of a loop once per item (workflow-dsl)."""
+"""Frames: the steps of one scope in execution, or of one iteration of a loop (workflow-dsl)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ Step: TypeAlias = plain.Object
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Frame:
-    """One passage through the steps that stand side by side."""
+    """One passage through the steps of a scope."""
 
     steps: Sequence[Step]  # The steps, in order.
-    prefix: str = ""  # What precedes their names in keys.
+    prefix: str = ""  # Prefix of their names in keys.
     loops: tuple[variables.Loop, ...] = ()  # Loops around it, the innermost first.
     outer: Frame | None = None  # Frame of the loop around it.
     results: dict[str, plain.Json] = field(init=False)  # Results by step; a list for loops.
-    lifecycle: plain.Object | None = None  # What became of the item's file; None where nothing was to become of it.
-    inside: dict[str, Iterations] = field(init=False, default_factory=dict)  # Loops of it that were entered, by name.
-    running: str | None = None  # Step that is being taken.
-    running_facts: dict[str, plain.Json] = field(init=False, default_factory=dict)  # What the state shows of it.
-    exit_code: int | None = None  # Exit code of the step taken last; None if it was skipped.
-    failed: bool = False  # Whether a step failed that no handler was there for.
+    lifecycle: plain.Object | None = None  # Result of the move of the item's file; None without a move.
+    inside: dict[str, Iterations] = field(init=False, default_factory=dict)  # Its loops that were entered, by name.
+    running: str | None = None  # Step that is executed.
+    running_facts: dict[str, plain.Json] = field(init=False, default_factory=dict)  # Fields of the state for this step.
+    exit_code: int | None = None  # Exit code of the last step; None if it was skipped.
+    failed: bool = False  # Whether a step failed without a handler.
     left_early: bool = False  # Whether the flow jumped out of it before its end.
-    positions: dict[str, int] = field(init=False)  # Where each step stands, by name.
+    positions: dict[str, int] = field(init=False)  # Position of each step, by name.
     _visits: dict[str, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -36,7 +36,7 @@ class Frame:
         self.positions = {step["name"]: index for index, step in enumerate(self.steps)}
 
     def visit(self, name: str) -> int:
-        """Count one more passage through a step, and return how many there were."""
+        """Count another visit to a step, and return the number of visits."""
         self._visits[name] = self._visits.get(name, 0) + 1
         return self._visits[name]
 
@@ -49,7 +49,7 @@ class Frame:
         return tuple(frame.results for frame in self._outwards())
 
     def shown(self) -> dict[str, plain.Json]:
-        """Return what the state shows of its steps."""
+        """Return its steps in the form of the state."""
         reported: dict[str, plain.Json] = {}
         for name, result in self.results.items():
             if name in self.inside:
@@ -71,12 +71,12 @@ class Frame:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Iterations:
-    """How far a loop is."""
+    """The progress of a loop."""
 
     key: str  # Key of the loop.
-    items: Sequence[plain.Json]  # What it goes over.
+    items: Sequence[plain.Json]  # Its items.
     passed: list[plain.Json] = field(default_factory=list)  # Ended iterations; the loop's result.
-    current: Frame | None = None  # The iteration that is being taken.
+    current: Frame | None = None  # The current iteration.
 
     def begin(self, loop: Step, outer: Frame) -> Frame:
         """Return the frame of the next iteration."""
@@ -88,17 +88,17 @@ class Iterations:
         return self.current
 
     def end(self) -> None:
-        """Take the present iteration to be over."""
+        """End the current iteration."""
         if self.current is not None:
             self.passed.append(self.current.shown())
             self.current = None
 
     def shown(self) -> list[plain.Json]:
-        """Return what the state shows of the iterations so far."""
+        """Return the iterations so far in the form of the state."""
         return [*self.passed, *([] if self.current is None else [self.current.shown()])]
 
     def to_json(self) -> dict[str, plain.Json]:
-        """Return `{items, completed_indices, current_index}`, as the state shows it."""
+        """Return `{items, completed_indices, current_index}` for the state."""
         return {
             "items": self.items,
             "completed_indices": list(range(len(self.passed))),
@@ -106,34 +106,34 @@ class Iterations:
         }
 
 
-INVALID = 2  # Exit code of a step that could not be begun, or whose output is not what it must be.
+INVALID = 2  # Exit code of a step that could not begin, or whose output is invalid.
 TIMED_OUT = 124  # Exit code of a step that took too long.
-PROVIDER_RETRIES = (1, TIMED_OUT)  # Exit codes after which a provider is worth another try.
+PROVIDER_RETRIES = (1, TIMED_OUT)  # Exit codes after which a provider is retried.
 
 _FAILURES = ("exit_code", "signal", "timeout", "idle", "output_too_large")
 
-OnError = Literal["stop", "continue"]  # What the command line says about failures that a workflow says nothing about.
+OnError = Literal["stop", "continue"]  # The command line's setting for failures that a workflow does not handle.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continuation:
     """What follows a step."""
 
-    target: str | None = None  # Step that is jumped to, or `_end`; None: the next one, unless the run stops.
+    target: str | None = None  # Target of a jump, a step or `_end`; None: the next step, unless the run stops.
     stops: bool = False  # Whether the run fails here.
-    unhandled: bool = False  # Whether a failure is passed by, so that the run is not whole.
+    unhandled: bool = False  # Whether a failure is ignored, so that the run is only partly done.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """How often a step is tried."""
+    """The retries of a step."""
 
     further: int  # Tries after the first.
     delay_seconds: float  # Time before each.
     exit_codes: tuple[int, ...] | None  # Exit codes that are retried; None: all but 0 and invalid input.
 
     def policy(self) -> operations.RetryPolicy | None:
-        """Return the same as the engine takes it; None without further tries."""
+        """Return the engine's retry policy; None without further tries."""
         if self.further == 0:
             return None
         if self.exit_codes is None:
@@ -161,12 +161,12 @@ def continuation(
     """Decide what follows a step.
 
     Args:
-        on_error: What the command line says; None: what `strict_flow` says.
+        on_error: Setting of the command line; None: that of `strict_flow`.
     """
     if exit_code is None:
         return Continuation()
     branches = step.get("on", {})
-    # A branch for the outcome goes before the one for all.
+    # A branch for the outcome has precedence over the one for all outcomes.
     branch = branches.get("success" if exit_code == 0 else "failure") or branches.get("always")
     if branch is not None:
         return Continuation(target=branch["goto"])
@@ -177,7 +177,7 @@ def continuation(
 
 
 def retries(step: plain.Object, most: int = 0, delay_ms: float = 0) -> Retries:
-    """Return how often a step is tried."""
+    """Return the retries of a step."""
     own = step.get("retries")
     provides = "provider" in step
     codes = PROVIDER_RETRIES if provides else (TIMED_OUT,) if "wait_for" in step else None

@@ -1,4 +1,4 @@
-"""The graph of a workflow: its steps, those of loops too, and where the flow goes from each."""
+"""The graph of a workflow: its steps, including those of loops, and the edges of the flow from each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Place:
 
 
 def draw(document: plain.Object) -> graphs.Drawing:
-    """Return the steps; those of a loop have its id before theirs."""
+    """Return the steps; the id of a loop's step has that of the loop before it."""
     nodes: list[graphs.Node] = []
     places: dict[str, _Place] = {}
     edges = list(_edges(document["steps"], None, {}, nodes, places))
@@ -78,7 +78,7 @@ def _edges(
 def _jumps(step: plain.Object, here: str, seen: _Ids) -> Iterator[graphs.Edge]:
     branches = step.get("on", {})
     for event, branch in branches.items():
-        # A branch for one outcome goes before the one for all.
+        # A branch for one outcome has precedence over the one for all outcomes.
         ways = tuple(way for way in _LEADING[event] if event != _ALWAYS or way not in branches)
         kind: graphs.EdgeKind = "error" if event == _FAILURE else "outcome"
         yield graphs.Edge(source=here, target=seen[branch["goto"]], label=event, kind=kind, outcomes=ways)
@@ -88,7 +88,7 @@ def _passing(step: plain.Object) -> tuple[str, ...]:
     """Return the outcomes after which the flow continues with the next step."""
     branches = step.get("on", {})
     left = {way for event in branches for way in _LEADING[event]}
-    # Only what has a condition, or needs something, can be passed over.
+    # Only a step with a condition can be skipped.
     possible = (_SUCCESS, _FAILURE, *((_SKIPPED,) if "when" in step else ()))
     return tuple(way for way in possible if way not in left)
 
@@ -112,7 +112,7 @@ def _beside(
     path: list[graphs.Passage], place: _Place, segment: graphs.Segment, behind: graphs.Segment
 ) -> graphs.Location:
     """Return the position of a lookup before a step, or of a move after an iteration of a loop."""
-    # A loop is passed once per item, whatever is looked up before it.
+    # A loop is passed once per item, even if it has a lookup before it.
     visit, position = ("" if place.inside else segment.visit), behind.position
     is_move = behind.name == _MOVED and position is not None and bool(place.inside)
     if is_move and position is not None:

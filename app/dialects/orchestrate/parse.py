@@ -1,4 +1,4 @@
-"""The parser: a text becomes a workflow, or the list of everything that is wrong with it."""
+"""The parser: convert a text into a workflow, or report all its flaws."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Flaws: TypeAlias = Iterator[errors.Flaw]
 
 
 def parse(source: str, stem: str) -> library.Recipe:
-    """Read a workflow; what it leaves open is filled in."""
+    """Read a workflow; missing fields get their defaults."""
     document = _with_built_in_providers(schema.completed("workflow", yaml_text.valid(source, flaws, "The workflow")))
     return library.Recipe(
         recipe_id=stem,
@@ -33,7 +33,7 @@ def parse(source: str, stem: str) -> library.Recipe:
 
 
 def flaws(document: plain.Json) -> _Flaws:
-    """Return everything that is wrong with a workflow, wherever its text came from."""
+    """Return all flaws of a workflow, whatever the source of its text."""
     version, unknown = _version(document)
     judged = document | {"version": version} if unknown else document
     yield from explanations.explained(_breaches(version, judged), judged, version)
@@ -57,7 +57,7 @@ def _with_built_in_providers(document: plain.Object) -> plain.Object:
 
 
 def _args_schema(document: plain.Object) -> dict[str, plain.Json]:
-    """Return the schema of a run's arguments: the context may hold anything."""
+    """Return the schema of a run's arguments: the context may have any fields."""
     known = {name: {"default": value} for name, value in document.get("context", {}).items()}
     return {"type": "object", "properties": known, "additionalProperties": True}
 

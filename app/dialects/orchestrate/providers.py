@@ -1,4 +1,4 @@
-"""Providers: a template, parameters and a prompt become a command (workflow-dsl, provider execution model)."""
+"""Providers: make a command from a template, parameters and a prompt (workflow-dsl, provider execution model)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from app.dialects.orchestrate import variables
 from app.domain import plain
 
-STDIN = "stdin"  # Input mode in which the prompt is the program's standard input.
-ARGV_BYTES = 100_000  # Most that a prompt may have to be an argument.
+STDIN = "stdin"  # Input mode that sends the prompt to the program's standard input.
+ARGV_BYTES = 100_000  # Longest prompt that can be an argument.
 
 BUILT_IN: Mapping[str, plain.Object] = {
     "claude": {
@@ -26,17 +26,17 @@ BUILT_IN: Mapping[str, plain.Object] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """How a program is called."""
+    """The call of a program."""
 
     argv: tuple[str, ...]  # Program and arguments.
-    stdin: str | None  # What it reads; None: nothing.
+    stdin: str | None  # Text for its standard input; None: no input.
     ignored: tuple[str, ...]  # Parameters of the step that the template does not name.
-    prompt_in_argv: bool  # Whether an argument holds the prompt, which then must not be too long.
+    prompt_in_argv: bool  # Whether an argument contains the prompt, whose length is then limited.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Why a program cannot be called."""
+    """The reason why a program cannot be called."""
 
     message: str  # One sentence.
     context: plain.Object  # Error context.
@@ -45,7 +45,7 @@ class Refused:
 def invocation(
     provider: plain.Object, supplied: plain.Object, prompt: str, scope: variables.Scope, *, deep: bool = True
 ) -> Invocation | Refused:
-    """Compose a call."""
+    """Build a call."""
     by_stdin = provider["input_mode"] == STDIN
     named = [name for token in provider["command"] for name in variables.names(token)]
     if by_stdin and variables.PROMPT in named:
@@ -53,7 +53,7 @@ def invocation(
         return Refused(message=message, context={"invalid_prompt_placeholder": [variables.PROMPT]})
     of_params = variables.Filler(scope)
     defaults = provider.get("defaults", {})
-    # Parameters first: they may have variables of their own, and the command takes their values.
+    # Parameters first: they may contain variables, and the command uses their values.
     params = of_params.value(_merged(defaults, supplied) if deep else {**defaults, **supplied})
     in_template = variables.Filler(dataclasses.replace(scope, params=params, prompt=None if by_stdin else prompt))
     argv = tuple(map(in_template.text, provider["command"]))
@@ -68,7 +68,7 @@ def invocation(
 
 
 def problem_of_length(called: Invocation, prompt: str) -> str | None:
-    """Return why a prompt cannot be an argument, None if it can or is none."""
+    """Return the reason why a prompt cannot be an argument, None if it can or need not be one."""
     size = len(prompt.encode(errors="replace")) if called.prompt_in_argv else 0
     if size <= ARGV_BYTES:
         return None

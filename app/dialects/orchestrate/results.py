@@ -1,4 +1,4 @@
-"""Results: what the records of a step become in the state (workflow-dsl, state file schema and error context)."""
+"""Results: convert the records of a step into its state (workflow-dsl, state file schema and error context)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Result: TypeAlias = dict[str, plain.Json]
 
 
 def exit_code(record: records.Record) -> int:
-    """Return the exit code of a step by its last record."""
+    """Return the exit code of a step from its last record."""
     error = record.error
     if error is None:
         return 0
     if error.code == "signal":
-        # As a shell reports a program that a signal has ended.
+        # The exit code that a shell reports for a program that a signal has ended.
         return _SIGNALLED + int(error.detail["number"])
     reported = error.detail.get("exit_code")
     return reported if isinstance(reported, int) else _OF_CODES.get(error.code, frames.INVALID)
@@ -59,13 +59,13 @@ def of_command(taken: Sequence[records.Record], output: plain.Object, argv: Sequ
 
 
 def left_behind(output: plain.Object) -> Result:
-    """Return how many processes were left when a command had ended, and how many survived."""
+    """Return the number of processes that were left at the end of a command, and of those that survived."""
     counts = {name: output.get(name, 0) for name in ("leftovers", "survivors")}
     return counts if any(counts.values()) else {}
 
 
 def shown(argv: Iterable[str]) -> list[plain.Json]:
-    """Return a command for display: arguments that are prompts are cut."""
+    """Return a command for display: long arguments, such as prompts, are cut."""
     return [argument[:_ARGUMENT_CHARACTERS] for argument in argv]
 
 
@@ -79,14 +79,14 @@ def of_wait(taken: Sequence[records.Record], output: plain.Object) -> Result:
 
 
 def of_refusal(taken: Sequence[records.Record]) -> Result:
-    """Return the result of a step that could not be begun."""
+    """Return the result of a step that could not begin."""
     error = taken[-1].error
     context = dict(error.detail) if error is not None else {}
     return _measured(taken) | {"error": _error(taken[-1], {}, context)}
 
 
 def slot(result: plain.Object, record: records.Record) -> slots.Slot | None:
-    """Return what a step's result fills its slot with; None where it has nothing to say."""
+    """Return the slot for a step's result; None if the result has no text."""
     text = _text(result)
     if text is None:
         return None
@@ -151,7 +151,7 @@ def _error(record: records.Record, output: plain.Object, context: plain.Object) 
 
 
 FILE = "state.json"  # Name of the file in the run's folder.
-SCHEMA_VERSION = "1.1.1"  # Version of its schema, on a track of its own.
+SCHEMA_VERSION = "1.1.1"  # Version of its schema, independent of the language's versions.
 
 _STATUS: Mapping[states.RunState, str] = {
     states.RunState.DONE: "completed",
@@ -194,13 +194,13 @@ class State:
 
 
 def facts(run: runs.RunStart) -> dict[str, str]:
-    """Return what `${run.…}` names."""
+    """Return the values of `${run.…}`."""
     stamp = run.root_at[:_SECONDS].replace("-", "").replace(":", "")
     return {"id": run.root_id, "root": _root(run), "timestamp_utc": f"{stamp}Z"}
 
 
 def _root(run: runs.RunStart) -> str:
-    """Return the run's folder from the workspace; absolute if it is outside the workspace."""
+    """Return the run's folder relative to the workspace; absolute if it is outside the workspace."""
     if run.folder is None:
         return run.root_id
     folder, workspace = PurePosixPath(run.folder), PurePosixPath(run.working_dir)

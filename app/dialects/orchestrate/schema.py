@@ -11,12 +11,12 @@ from app.domain import json_text, plain
 VERSIONS = ("1.1", "1.1.1", "1.2", "1.3")
 """Versions of the language, oldest first (workflow-dsl, version gating summary)."""
 NEWEST = VERSIONS[-1]  # The version that has every field.
-FORMS = ("provider", "command", "wait_for", "for_each")  # Fields of which each step has exactly one: what it does.
+FORMS = ("provider", "command", "wait_for", "for_each")  # Fields of which each step has exactly one: its action.
 END = "_end"  # Target of a `goto` that ends the run successfully.
-JSON = "json"  # Capture whose output is parsed.
+JSON = "json"  # Capture mode whose output is parsed.
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
-"""Form of the names of steps, which are parts of variables, keys and names of logs; `_end` has not this form."""
+"""Form of the names of steps, which variables, keys and names of logs contain; `_end` does not have this form."""
 ALIAS = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"  # Form of the name of a loop's item.
 
 
@@ -207,9 +207,9 @@ OPTIONS: field_tables.Rule = {
         "workflow_file": _PATH | {"description": "Path of the workflow's file, as the state shows it."},
     },
 }
-"""What a run of a workflow can be told beside its context."""
+"""Options of a workflow's run, besides its context."""
 
-NOT_EMPTY = ("when", "on", "on_item_complete")  # Kinds of objects that say nothing without a field.
+NOT_EMPTY = ("when", "on", "on_item_complete")  # Kinds of objects that must have a field.
 
 
 def found(
@@ -244,7 +244,7 @@ def objects(
 def completed(kind: str, value: plain.Object) -> dict[str, plain.Json]:
     """Return a valid object with the defaults of all fields that it leaves out."""
     made: dict[str, plain.Json] = {}
-    # What steps have by default concerns the output of a program.
+    # The defaults of steps concern the output of a program.
     defaults = kind != "step" or "provider" in value or "command" in value
     for own in KINDS[kind]:
         if own.name in value:
@@ -274,7 +274,7 @@ def _completed(own: Field, item: plain.Json) -> plain.Json:
 
 
 def json_schema(version: str = NEWEST) -> field_tables.Schema:
-    """Return the schema of one version, strict: no object takes a own that the version does not name."""
+    """Return the schema of one version, strict: objects take only the fields that the version names."""
     kinds = field_tables.objects(KINDS, "workflow", version)
     for kind in kinds.keys() & set(NOT_EMPTY):
         kinds[kind]["minProperties"] = 1

@@ -1,4 +1,4 @@
-"""Scopes: the steps of a workflow and of each loop in it, and where a `goto` may lead (workflow-dsl, loop scoping)."""
+"""Scopes: the steps of a workflow and of each loop in it, and the targets of a `goto` (workflow-dsl, loop scoping)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _CONTEXT = re.compile(r"\$\{context\.([^{}.]+)\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Steps that stand side by side."""
+    """The steps of one scope."""
 
-    steps: Mapping[str, Step]  # The steps by name; of those that share one, the first.
+    steps: Mapping[str, Step]  # The steps by name; if several share one, the first.
     outer: Scope | None  # Scope of the loop around them.
-    loop: Step | None = None  # The loop that they are the steps of.
+    loop: Step | None = None  # The loop that contains them.
 
     def find(self, name: str) -> Step | None:
-        """Return the step that a name refers to: one of these, or one in an outer scope."""
+        """Return the step with a name, from this scope or an outer one."""
         found = self.steps.get(name)
         return found if found is not None or self.outer is None else self.outer.find(name)
 
@@ -34,27 +34,27 @@ class Scope:
         return [] if self.loop is None or self.outer is None else [self.loop, *self.outer.loops()]
 
     def names(self) -> list[str]:
-        """Return the names of all steps that can be seen from here."""
+        """Return the names of all steps that are visible from this scope."""
         return [*self.steps, *(self.outer.names() if self.outer is not None else ())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """One step of a workflow, at its place."""
+    """One step of a workflow, with its place."""
 
     place: json_text.Parts  # Its position in the document.
     step: Step  # The step.
-    scope: Scope  # Steps beside it.
-    repeated: bool  # Whether a step before it has its name.
+    scope: Scope  # Scope of the step.
+    repeated: bool  # Whether an earlier step has the same name.
 
     @property
     def loop(self) -> plain.Object | None:
-        """Return what a step says about its loop; None where it is none."""
+        """Return the loop of a step; None if it has none."""
         loop = self.step.get("for_each")
         return loop if isinstance(loop, dict) else None
 
     def flaw(self, code: str, message: str, *parts: str | int) -> errors.Flaw:
-        """Return a flaw of the step, or of the part of it that is named."""
+        """Return a flaw of the step, or of the given part of it."""
         return json_schemas.flaw((*self.place, *parts), code, message)
 
 
@@ -81,7 +81,7 @@ def spots(
 
 
 def problem_of_goto(target: str, spot: Spot, everywhere: plain.Object) -> tuple[str, str] | None:
-    """Return code and message if a `goto` cannot lead to its target."""
+    """Return code and message if a `goto` cannot reach its target."""
     if target == schema.END or spot.scope.find(target) is not None:
         return None
     if target in everywhere:
@@ -91,8 +91,8 @@ def problem_of_goto(target: str, spot: Spot, everywhere: plain.Object) -> tuple[
 
 
 def path_args(workflow: plain.Object) -> dict[str, bool]:
-    """Return the values of the context that are a file, whole, of a step, and whether a step reads it that none before
-    it writes.
+    """Return the values of the context that are the whole path of a step's file, and whether a step reads it before
+    another one writes it.
     """
     found: dict[str, bool] = {}
     for spot in spots(workflow):
@@ -100,13 +100,13 @@ def path_args(workflow: plain.Object) -> dict[str, bool]:
         files = [(path, True) for path in (spot.step.get("input_file"), *needed)]
         for path, is_read in (*files, (spot.step.get("output_file"), False)):
             if (name := _of_context(path)) is not None:
-                # The first step decides: a file that an earlier one writes need not exist before the run.
+                # The first step decides: a file that an earlier step writes need not exist before the run.
                 found.setdefault(name, is_read)
     return found
 
 
 def may_repeat(workflow: plain.Object) -> bool:
-    """Return whether the flow can come through a step twice: by a loop, or by a jump back."""
+    """Return whether the flow can pass a step twice: by a loop, or by a jump back."""
     order = [step["name"] for step in workflow["steps"]]
     return any("for_each" in step for step in workflow["steps"]) or any(
         branch["goto"] in order[: index + 1]

@@ -1,4 +1,4 @@
-"""One step: its operations in order, until it has a result."""
+"""Step flow: perform the operations of one step in order, until it has a result."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from app.domain import file_operations, operations, plain, records
 from app.engine import ports
 
 CURRENT_VERSION = 3
-"""Version of the driver, since which calls of providers count as calls of agents."""
+"""First version of the driver in which calls of providers count as calls of agents."""
 SECOND_VERSION = 2
-"""Version of the driver since which parameters are merged within objects, names in patterns may hold wildcards, waits
-and leftover processes are reported, and loops refuse lists that were cut off.
+"""First version of the driver in which parameters are merged within objects, names in patterns may contain wildcards,
+waits and leftover processes are reported, and loops refuse lists that were cut off.
 """
-WAITING, LEFT_BEHIND = "waiting", "left_behind"  # What notes are called, behind the key of their step.
+WAITING, LEFT_BEHIND = "waiting", "left_behind"  # Names of notes, after the key of their step.
 
 _VALUE_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """Where and when a step is executed."""
+    """The place and state of a step's execution."""
 
     key: str  # Its key.
     place: records.Place  # Its place.
-    scope: variables.Scope  # What variables name.
+    scope: variables.Scope  # Values of variables.
     running: dict[str, plain.Json] = field(default_factory=dict)  # State shown for the step while it runs.
 
 
 @dataclass(slots=True, kw_only=True)
 class StepResult:
-    """What a step has come to."""
+    """The result of a step."""
 
     records: list[records.Record] = field(default_factory=list)  # Records of its operations, in order.
     result: plain.Object = field(default_factory=dict)  # Its fields in the state.
@@ -50,7 +50,7 @@ class _Needs:
 
 
 class _Stopped(Exception):
-    """The step has its result before what it is for was done."""
+    """The step has its result before its own operation was performed."""
 
 
 async def execute(ctx: ports.Context, step: plain.Object, spot: Spot) -> StepResult:
@@ -66,7 +66,7 @@ async def execute(ctx: ports.Context, step: plain.Object, spot: Spot) -> StepRes
 
 
 async def enter(ctx: ports.Context, step: plain.Object, spot: Spot) -> tuple[StepResult, Sequence[plain.Json] | None]:
-    """Look at what must hold before a loop, and return its items; None if it is skipped or cannot be begun."""
+    """Check the requirements of a loop, and return its items; None if it is skipped or cannot begin."""
     execution = _Execution(ctx, step, spot)
     try:
         await execution.look_at_condition()
@@ -87,7 +87,7 @@ class _Execution:
         self._injected: plain.Object = {}
         self.step_result = StepResult()
 
-    # -- before it
+    # -- before the step's own operation
 
     async def look_at_condition(self) -> None:
         if "when" not in self._step:
@@ -126,7 +126,7 @@ class _Execution:
             await self._refuse("invalid_reference", f"{found.name} {found.reason}", context)
         return found
 
-    # -- what it is for
+    # -- the step's own operation
 
     async def wait(self) -> None:
         wanted = self._step["wait_for"]
@@ -233,13 +233,13 @@ class _Execution:
         self.step_result.result = {**result, "debug": noted} if noted else result
         self.step_result.exit_code = results.exit_code(self.step_result.records[-1])
 
-    # -- asking, and what cannot be asked
+    # -- lookups and refusals
 
     async def _find(self, name: str, patterns: Sequence[str]) -> Mapping[str, Sequence[str]]:
         if not patterns:
             return {}
         await self._refuse_unsafe(patterns, pattern=True)
-        # A value may contain the characters of patterns: a file of exactly that name goes before a match.
+        # A value may contain wildcard characters: a file of exactly that name has precedence over a match.
         literals = {text: self._filler.literals.get(text, text) if self._is_second else text for text in patterns}
         requested = tuple(dict.fromkeys(pattern for text in patterns for pattern in (literals[text], text)))
         output = await self._ask(name, file_operations.FindFiles(patterns=requested))

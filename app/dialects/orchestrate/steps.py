@@ -44,7 +44,7 @@ def flaws(spot: scopes.Spot, document: plain.Object, everywhere: plain.Object) -
 
 
 def form(step: plain.Object) -> str | None:
-    """Return what a step does: `provider`, `command`, `wait_for` or `for_each`; None unless it is one of them."""
+    """Return the form of a step: `provider`, `command`, `wait_for` or `for_each`; None unless it has exactly one."""
     present = [name for name in schema.FORMS if name in step]
     return present[0] if len(present) == 1 else None
 
@@ -53,7 +53,7 @@ def _of_name(spot: scopes.Spot) -> _Flaws:
     loops, name = spot.scope.loops(), str(spot.step.get("name"))
     if loops and name == _LIFECYCLE and "on_item_complete" in loops[0]["for_each"]:
         yield spot.flaw("reserved_name", f"{name} is reserved: the state stores the result of an item there", "name")
-    # Keys and names of logs hold the names of all loops around a step, with iterations and passages.
+    # Keys and names of logs contain the names of all loops around a step, with iterations and visits.
     length = len(name) + sum(len(str(loop.get("name"))) + _ITERATION_CHARACTERS for loop in loops)
     if length > _MOST_CHARACTERS:
         message = f"is {length} characters long with the loops around it, more than {_MOST_CHARACTERS}"
@@ -162,21 +162,21 @@ def _of_items_from(text: str, spot: scopes.Spot, place: json_text.Parts) -> _Fla
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A condition with its variables substituted; all that it names must hold."""
+    """A condition with its variables substituted; all its parts must hold."""
 
-    equals: tuple[str, str] | None = None  # Two texts that must be the same.
-    exists: str | None = None  # Pattern that must fit at least one file.
-    not_exists: str | None = None  # Pattern that must fit none.
+    equals: tuple[str, str] | None = None  # Two texts that must be equal.
+    exists: str | None = None  # Pattern that must match at least one file.
+    not_exists: str | None = None  # Pattern that must match no file.
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Return the patterns that have to be looked up; none where the texts decide already."""
+        """Return the patterns to look up; none if the texts already decide."""
         if self.equals is not None and self.equals[0] != self.equals[1]:
             return ()
         return tuple(dict.fromkeys(pattern for pattern in (self.exists, self.not_exists) if pattern is not None))
 
     def holds(self, fitting: Mapping[str, int]) -> bool:
-        """Return whether it holds."""
+        """Return whether the condition holds."""
         if self.equals is not None and self.equals[0] != self.equals[1]:
             return False
         if self.exists is not None and fitting[self.exists] == 0:
@@ -185,7 +185,7 @@ class Condition:
 
 
 def read(when: plain.Object, filler: variables.Filler) -> Condition:
-    """Return a step's condition; names that are undefined are left with the filler."""
+    """Return a step's condition; the filler collects undefined names."""
     equals = when.get("equals")
     return Condition(
         equals=None if equals is None else (_text(equals["left"], filler), _text(equals["right"], filler)),

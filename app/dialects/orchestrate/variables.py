@@ -1,4 +1,4 @@
-"""Variables: `${…}` in texts and undefined names (workflow-dsl); a value is never read as a variable."""
+"""Variables: substitute `${…}` in texts, and collect gaps (workflow-dsl); no value is read as a variable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WILDCARD = re.compile(r"[\[*?]")
 _POINTER = re.compile(r"steps\.([A-Za-z0-9][A-Za-z0-9_-]*)\.(lines|json((?:\.[^.]+)*))")
 
 Results: TypeAlias = Mapping[str, plain.Object | list[plain.Json] | None]
-"""Steps of one scope by name: their fields in the state, a list for loops, None for those that have no result yet."""
+"""Steps of one scope by name: their fields in the state, a list for loops, None for steps without a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,31 +38,31 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Everything that variables can name at one place and moment."""
+    """All values that variables can name at one place and time."""
 
     run: Mapping[str, str]  # `id`, `root`, `timestamp_utc`.
     context: plain.Object = field(default_factory=dict)  # The workflow's values, overridden by the command line.
     loops: tuple[Loop, ...] = ()  # Loops around the place, the innermost first.
     steps: tuple[Results, ...] = ()  # Results by scope, innermost first; inner names hide outer ones.
     params: plain.Object = field(default_factory=dict)  # Parameters of a provider, in its template.
-    prompt: str | None = None  # Composed prompt, in a template that may name it.
+    prompt: str | None = None  # Composed prompt, for a template that may name it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
     """A name that is undefined."""
 
-    name: str  # As it is written, without `${}`.
-    reason: str  # Why, in a few words.
+    name: str  # The name, without `${}`.
+    reason: str  # The reason, in a few words.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointer:
-    """Where a loop takes its items from."""
+    """The source of a loop's items."""
 
     step: str  # Earlier step.
     field: str  # `lines` or `json`.
-    path: tuple[str, ...]  # Names inside of the JSON.
+    path: tuple[str, ...]  # Names inside the JSON.
 
 
 class Filler:
@@ -72,14 +72,14 @@ class Filler:
         self._scope = scope
         self._gaps: dict[str, Gap] = {}
         self.literals: dict[str, str] = {}
-        """Patterns in which a variable holds a wildcard, each as one in which it stands for itself."""
+        """Patterns with a wildcard character in a variable's value; each mapped to one that matches it literally."""
 
     def text(self, template: str) -> str:
-        """Return a text with its variables substituted; where there is a gap, the variable stays."""
+        """Return a text with its variables substituted; an undefined variable remains."""
         return _TOKEN.sub(self._put, template)
 
     def pattern(self, template: str) -> str:
-        """Return a pattern with its variables substituted; names of files may hold the characters of a wildcard."""
+        """Return a pattern with its variables substituted; file names in them may contain wildcard characters."""
         text = self.text(template)
         literal = _TOKEN.sub(lambda found: _WILDCARD.sub(r"[\g<0>]", self._put(found)), template)
         if literal != text:
@@ -87,7 +87,7 @@ class Filler:
         return text
 
     def value(self, template: plain.Json) -> plain.Json:
-        """Return a value with the variables substituted in all texts inside of it, but not in its names."""
+        """Return a value with the variables in its texts substituted, but not in its names."""
         match template:
             case str():
                 return self.text(template)
@@ -99,7 +99,7 @@ class Filler:
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
-        """Return what was missing so far, each name once."""
+        """Return the undefined names so far, each once."""
         return tuple(self._gaps.values())
 
     def _put(self, found: re.Match[str]) -> str:
@@ -134,7 +134,7 @@ def resolved(name: str, scope: Scope) -> plain.Json | Gap:
             return Gap(
                 name=name, reason="the environment is not a namespace; a step gets variables by `env` and `secrets`"
             )
-    # Whole names before their parts: a parameter may have a dot in its name.
+    # Whole names before their parts: a parameter's name may contain a dot.
     if name in scope.params:
         return scope.params[name]
     if head in scope.params:
@@ -146,10 +146,10 @@ def resolved(name: str, scope: Scope) -> plain.Json | Gap:
 
 
 def items(reference: str, scope: Scope, *, whole: bool = True) -> list[plain.Json] | Gap:
-    """Return the items that a loop's `items_from` points at.
+    """Return the items that a loop's `items_from` names.
 
     Args:
-        whole: Whether a list must be complete; the driver's first version also took one that was cut off.
+        whole: Whether a list must be complete; the driver's first version also accepted one that was cut off.
     """
     source = pointer(reference)
     if source is None:
@@ -159,14 +159,14 @@ def items(reference: str, scope: Scope, *, whole: bool = True) -> list[plain.Jso
         return found
     if not isinstance(found, list):
         return Gap(name=reference, reason=f"is {json_schemas.kind_of(found)}, not a list")
-    # A list that was cut off would leave items out without notice.
+    # With a list that was cut off, the loop would miss items without notice.
     if whole and resolved(f"steps.{source.step}.truncated", scope) is True:
         return Gap(name=reference, reason=f"was cut off after {len(found)} lines; list fewer, or loop over parts")
     return found
 
 
 def pointer(text: str) -> Pointer | None:
-    """Read where a loop takes its items from, or return None if the text does not say it."""
+    """Read the source of a loop's items, or return None if the text is not one."""
     found = _POINTER.fullmatch(text)
     if found is None:
         return None
@@ -175,7 +175,7 @@ def pointer(text: str) -> Pointer | None:
 
 
 def written(value: plain.Json) -> str:
-    """Return the text that a value is substituted by: a text itself, anything else as JSON."""
+    """Return the text form of a value: a text itself, any other value as JSON."""
     return value if isinstance(value, str) else plain.encode(value).decode()
 
 
@@ -185,12 +185,12 @@ def names(template: str) -> Iterator[str]:
 
 
 def is_open(template: str) -> bool:
-    """Return whether a text holds a `${` that nothing closes."""
+    """Return whether a text contains a `${` that is not closed."""
     return any(found[0] == "${" for found in _TOKEN.finditer(template))
 
 
 def with_stand_ins(template: str, stand_in: str) -> str:
-    """Return a text as it would be if each of its variables held the same."""
+    """Return a text with each of its variables replaced by the same text."""
     return _TOKEN.sub(lambda found: f"${found[1]}" if found[0].startswith("$$") else stand_in, template)
 
 

@@ -1,7 +1,7 @@
-"""The driver of conferences: opinions of several agents on the same evidence. No recipe files are written in it."""
+"""The driver of conferences: opinions of several agents on the same evidence. It has no recipe files."""
 
-# Participants and tools decide which steps there are, so they are frozen as the document of a recipe that is made
-# for each request. The idempotency key compares the request as it was asked, before agents are looked up.
+# Participants and tools decide on the steps, so they are frozen as the document of a recipe that is made for each
+# request. The idempotency key compares the original request, before agents are looked up.
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _TAKEN = (gathering.TOOL, driver.TRANSCRIPT)
 
 
 def chief_of(definitions: library.Library) -> library.Agent | None:
-    """Return the agent that gathers the evidence, None where there is none."""
+    """Return the agent that gathers the evidence, None if there is none."""
     return definitions.agent_of(CHIEF, NAME)
 
 
 class Conference:
-    """The driver as the rest of the program sees it."""
+    """The interface of this driver to the rest of the program."""
 
     name: str = NAME
     driver_version: int = 3
@@ -39,15 +39,15 @@ class Conference:
         )
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """Return every agent and tool that cannot be had, and what does not go together."""
+        """Return every agent and tool that is not available, and every combination that does not work."""
         return [*_people_flaws(recipe, library), *_tool_flaws(recipe, library)]
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """Return chief and participants as they are configured now, and the tools that may be called."""
+        """Return chief and participants with their present configuration, and the tools that may be called."""
         chief, agents = chief_of(library), {agent.id: agent for agent in library.agents}
         named = recipe.document["agents"]
         allowed = recipe.document["allowed_tools"]
-        # Descriptions and schemas alone: what a tool does is not part of the recipe.
+        # Only descriptions and schemas: the code of a tool is not part of the recipe.
         tools = [spec for name, spec in library.tools.items() if allowed is None or name in allowed]
         return {
             "chief": chief.to_json() if chief is not None else None,
@@ -63,7 +63,7 @@ class Conference:
         return _uses(recipe, library)
 
     def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
-        """Return the calls of tools, the round of opinions, and the transcript."""
+        """Return the tool calls, the round of opinions, and the transcript."""
         return graph.draw(document, frozen)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
@@ -105,7 +105,7 @@ def _agent_flaw(agent_id: str, before: Sequence[str], definitions: library.Libra
         return "agent_not_conferring", f"{agent_id} takes part in {', '.join(agent.modes)} only"
     if agent_id in before:
         return "repeated_agent", f"{agent_id} is named before"
-    # Steps are named after agents; two names that give one key would give two steps one line.
+    # Steps are named after agents; two agents with the same key would share one line.
     keys = {driver.opinion_key(each) for each in before}
     evidence_keys = {f"{key}.evidence" for key in keys}
     key = driver.opinion_key(agent_id)

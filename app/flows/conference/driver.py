@@ -1,8 +1,8 @@
-"""The driver: the chief gathers evidence, every participant says what it thinks of it, and the round is closed."""
+"""The driver: the chief gathers evidence, every participant gives an opinion on it, and the round is closed."""
 
-# An opinion without its evidence is not requested again: the others are paid for, and the conference is worth
-# something as soon as one opinion stands. If none stands the run fails, and a resume asks exactly those agents
-# again.
+# An opinion without its evidence is not requested again: the other opinions are paid for, and a conference is useful
+# as soon as one opinion is accepted. If none is accepted or abstained, the run fails, and a resume asks exactly those
+# agents again.
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from app.domain import abstentions, evidence, frozen_agents, plain, records, run
 from app.engine import ports
 from app.flows.conference import gathering, prompts, protocol, transcript
 
-TRANSCRIPT = "transcript"  # Step that closes the round, and its slot.
-NO_OPINION = "no_opinion"  # Code: no answer stands.
+TRANSCRIPT = "transcript"  # Step that closes the round, and name of its slot.
+NO_OPINION = "no_opinion"  # Code of a run without an accepted opinion or an abstention.
 
 _Agent: TypeAlias = Mapping[str, Any]
 _Called: TypeAlias = Sequence[prompts.Called]
@@ -30,7 +30,7 @@ async def drive(ctx: ports.Context) -> runs.Ending:
 
 
 def opinion_key(agent_id: str) -> str:
-    """Return the key of an agent's opinion; that of its evidence has `.evidence` behind it."""
+    """Return the key of an agent's opinion; the key of its evidence ends with `.evidence`."""
     return f"opinion.{agent_id}"
 
 
@@ -50,14 +50,14 @@ class _Round:
     async def _opinion(self, agent: _Agent) -> transcript.Opinion:
         key = opinion_key(agent["id"])
         record = await self._asked(key, agent)
-        # The transcript names an opinion that failed; it does not end the conference.
+        # The transcript reports a failed opinion; the failure does not end the conference.
         if not record.done:
             return _opinion(agent, "failed", error=record.error, causes=(key,))
         self._progress.finish()
         text = str(record.output if record.blob is None else await self._ctx.read(record.blob))
         why = abstentions.reason(text)
         if why is not None:
-            # An abstention stands as what it is: it was asked for and paid for.
+            # An abstention counts as one: it was asked for and paid for.
             self._ctx.fill(agent["id"], slots.artifact(record, agent["id"]))
             return _opinion(agent, "abstained", text=text, why=why)
         checked = await self._checked(key, agent, text)
@@ -78,7 +78,7 @@ class _Round:
         return await self._ctx.perform(f"{key}.evidence", evidence.operation(reading))
 
     def _requirement(self, agent: _Agent) -> str:
-        # The first version let agents off that need bring nothing elsewhere.
+        # In the first driver version, agents that owe no evidence owed none in conferences either.
         free = agent["evidence"] == "none" and self._ctx.run.driver_version > 1
         return "any" if free else str(agent["evidence"])
 
@@ -86,7 +86,7 @@ class _Round:
 async def _close(
     ctx: ports.Context, progress: protocol.StepCounter, called: _Called, opinions: Sequence[transcript.Opinion]
 ) -> runs.Ending:
-    # Where every agent failed there is nothing to keep, and a resume asks them again.
+    # If every agent failed, there is no result to store, and a resume asks the agents again.
     if any(opinion.verdict != "failed" for opinion in opinions):
         await _keep(ctx, progress, called, opinions)
     if not any(opinion.stands for opinion in opinions):

@@ -1,7 +1,7 @@
 """Phase 1 of a conference: the chief gathers the evidence."""
 
-# A call counts for `require_tool` when it has a payload: a call with wrong arguments has a receipt, but nothing to
-# judge by. The chief speaks JSON in single prompts because backends differ in what they call a tool, and programs
+# A call counts for `require_tool` if it has a payload: a call with wrong arguments has a receipt, but no evidence to
+# judge by. The chief writes JSON in single prompts because backends differ in their tool interfaces, and programs
 # would execute their own.
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from app.domain import frozen_agents, operations, plain, records, slots
 from app.engine import ports
 from app.flows.conference import prompts, protocol
 
-TOOL = "tool"  # Step and slot of the first tool call; those of later ones are numbered.
+TOOL = "tool"  # Step and slot of the first tool call; later ones have numbers.
 
 TOOL_NOT_ALLOWED, TOOL_REQUIRED = "tool_not_allowed", "tool_required"
-"""Codes: a call that the server refuses, and a chief whose calls brought nothing though one had to."""
+"""Codes: a tool call that the server refuses, and a chief that had to call a tool but has no successful call."""
 
 CHIEF = "chief"
 _NAME_CHARACTERS = 80
@@ -36,7 +36,7 @@ class Gathering:
         self._corrected = False
 
     async def gather(self) -> Sequence[prompts.Called]:
-        """Return every call, in order."""
+        """Return all calls, in order."""
         while self._calls_left and await self._goes_on():
             pass
         if self._must_call:
@@ -52,7 +52,7 @@ class Gathering:
             case protocol.Done():
                 return False
             case protocol.Unusable(problem=problem):
-                # It is corrected once; a participant that still cannot answer is not asked again.
+                # A faulty turn is corrected once; after a second one, the chief is not asked again.
                 reported, self._corrected, self._problem = self._corrected, True, problem
                 return not reported
         return True
@@ -82,7 +82,7 @@ class Gathering:
         if not record.done:
             raise protocol.failed(record, "The chief could not be asked", "chief_failed")
         self._progress.finish()
-        # It would not fit the next prompt either.
+        # A reply of this size would not fit the next prompt either.
         if record.blob is not None:
             return protocol.Unusable(problem="is far too long")
         return protocol.read(str(record.output or ""), exact=self._ctx.run.driver_version > 1)
@@ -96,7 +96,7 @@ class Gathering:
             calls_left=self._calls_left,
             must_call=self._must_call,
             problem=self._problem,
-            # The listing of the tools needs room, too.
+            # The list of the tools needs room, too.
             characters=run.recipe["evidence_characters"] // 2,
         )
 
@@ -110,7 +110,7 @@ class Gathering:
         self._progress.finish()
         brought = await self._payload(record) if record.done else None
         if record.done:
-            # A pointer, so that later prompts name the result and its receipt.
+            # A pointer, so that later prompts refer to the result and its receipt.
             self._ctx.fill(key, slots.pointer(record))
         self._called.append(
             prompts.Called(
@@ -125,7 +125,7 @@ class Gathering:
         )
 
     def _has_called(self, call: protocol.Call) -> bool:
-        # Tools read the same files every time; a repeated call costs money and brings nothing new.
+        # Tools read the same files every time; a repeated call costs money and gives the same result.
         requested = (_tool_name(call), plain.canonical(call.args))
         return any(requested == (each.tool, plain.canonical(each.args)) for each in self._called)
 

@@ -1,4 +1,4 @@
-"""The graph of a conference: the chief's calls of tools, the round of opinions, and the transcript."""
+"""The graph of a conference: the chief's tool calls, the round of opinions, and the transcript."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from app.domain import graphs, plain
 from app.domain.records import Record
 from app.flows.conference import driver, gathering
 
-ROUND = "round"  # Node of the opinions that are asked for at once.
+ROUND = "round"  # Node that groups the opinions, which are requested at the same time.
 
 
 def draw(document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
-    """Return the chief and its tools where it has any, each participant, and the transcript."""
+    """Return the chief and its tools if it has any, each participant, and the transcript."""
     participants = _participants(document, frozen)
     opinions = [
         graphs.Node(id=driver.opinion_key(name), label=name, kind="agent", group=ROUND) for name in participants

@@ -1,4 +1,4 @@
-"""Prompts: the chief's, turn by turn, and the participants', which are the same for each."""
+"""Prompts: those of the chief, turn by turn, and that of the participants, which is the same for all."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from app.domain import evidence, plain, records
 
-ARGS_CHARACTERS = 1_000  # How much of a call's arguments a prompt shows.
-ERROR_CHARACTERS = 400  # How much of the reason of a failure is shown.
+ARGS_CHARACTERS = 1_000  # Longest part of a call's arguments in a prompt.
+ERROR_CHARACTERS = 400  # Longest part of the reason of a failure.
 
 _GATHER = (
     "You gather the evidence for a conference: afterwards every agent of the team is shown what your tool calls have "
@@ -28,31 +28,31 @@ _UNLESS = "An answer that is an abstention needs no such line.\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """What a tool has brought, as far as any prompt shows it."""
+    """A tool's payload, as far as a prompt may show it."""
 
     text: str  # Its beginning, as JSON.
-    characters: int  # Length of the whole.
+    characters: int  # Length of the whole payload.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
-    """A tool call of the chief, and what came of it."""
+    """A tool call of the chief, and its result."""
 
     key: str  # Its step.
-    tool: str  # Tool that was called, or would have been.
+    tool: str  # Tool that was called, or that the chief wanted to call.
     args: plain.Object  # Arguments.
-    receipt_id: str | None  # Proof of its execution; None where the server refused it.
-    summary: str = ""  # One line about what it brought.
-    payload: Payload | None = None  # What it brought; None where it failed.
-    error: records.StepError | None = None  # Why it failed, or was refused.
+    receipt_id: str | None  # Proof of its execution; None if the server refused it.
+    summary: str = ""  # One line about the result.
+    payload: Payload | None = None  # The result; None if the call failed.
+    error: records.StepError | None = None  # Reason why it failed or was refused.
 
     @property
     def refused(self) -> bool:
-        """Return whether it was not executed at all."""
+        """Return whether the server refused to execute it."""
         return self.receipt_id is None
 
     def facts(self) -> plain.Object:
-        """Return how it ended, for programs."""
+        """Return its end, for programs."""
         return {
             "key": self.key,
             "tool": self.tool,
@@ -62,18 +62,18 @@ class Called:
         }
 
     def shown(self, characters: int = ARGS_CHARACTERS) -> str:
-        """Return tool and arguments on a line."""
+        """Return tool and arguments on one line."""
         return f"{self.tool} {clipped(plain.encode(plain.plain(self.args)).decode(), characters)}"
 
     def failure(self) -> str:
-        """Return why it brought nothing."""
+        """Return why it has no result."""
         assert self.error is not None
         what, why = "refused" if self.refused else "failed", clipped(self.error.message, ERROR_CHARACTERS)
         return f"{what}: {why} [{self.error.code}]"
 
 
 def payload(value: plain.Json, most: int) -> Payload:
-    """Return a payload as prompts show it."""
+    """Return a payload in the form for prompts."""
     text = value if isinstance(value, str) else plain.encode(value).decode()
     return Payload(text=text[:most], characters=len(text))
 
@@ -112,14 +112,14 @@ def opinion(message: str, called: Sequence[Called], characters: int) -> tuple[st
 
 
 def standing(role: str, requirement: str, called: Sequence[Called]) -> str | None:
-    """Return the part of a prompt for one participant: its role, and the evidence that this role must bring."""
+    """Return the part of a prompt for one participant: its role, and the evidence that the role requires."""
     receipts = {f"{each.key} ({each.tool})": each.receipt_id for each in called if each.payload and each.receipt_id}
     wanted = evidence.request(requirement, receipts)
     return f"{role}{wanted}{_UNLESS if wanted else ''}".strip() or None
 
 
 def shares(lengths: Sequence[int], room: int) -> list[int]:
-    """Divide a length among texts: short ones get their length, the long ones share the rest equally."""
+    """Divide a length among texts: short ones get their whole length, the others share the rest equally."""
     params = [0] * len(lengths)
     for before, number in enumerate(sorted(range(len(lengths)), key=lambda each: lengths[each])):
         params[number] = min(lengths[number], max(room, 0) // (len(lengths) - before))
@@ -128,7 +128,7 @@ def shares(lengths: Sequence[int], room: int) -> list[int]:
 
 
 def clipped(text: str, characters: int) -> str:
-    """Return a text that is not longer, with a sign where it was cut."""
+    """Return a text that is cut to a length, with a sign at the cut."""
     return text if len(text) <= characters else f"{text[: max(characters - 1, 0)]}…"
 
 
@@ -145,7 +145,7 @@ def _tool(name: str, tool: Mapping[str, Any]) -> str:
 
 def _argument(name: str, rule: Any, required: bool) -> str:
     rule = rule if isinstance(rule, Mapping) else {}
-    # A tool's schema comes from its author: any part of it may have another form.
+    # A tool's schema comes from its author: any part of it may be malformed.
     kind = " or ".join(map(str, rule["enum"])) if "enum" in rule else str(rule.get("type", "any"))
     needed = (
         "required" if required else f"default {plain.encode(rule['default']).decode()}" if "default" in rule else ""

@@ -1,4 +1,4 @@
-"""The chief's protocol: one JSON object a turn, which calls a tool or says that nothing more is needed."""
+"""The chief's protocol: one JSON object per turn, which calls a tool or reports that no further call is needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.engine import ports
 from app.flows.conference import prompts
 
 TEXT_CHARACTERS, LIST_ITEMS = 400, 10
-"""Longest text and list that a backend that can be held to a schema may write as an argument: a small model does not
+"""Longest text and list in an argument that a schema lets a backend write: a small model does not
 end by itself.
 """
 
@@ -28,29 +28,29 @@ _KEPT = ("type", "enum", "const", "required", "minimum", "maximum", "minItems", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A tool is to be called."""
+    """A request to call a tool."""
 
-    tool: str  # Name of the tool, whether there is one or not.
-    args: plain.Object  # Its arguments, whether they fit or not.
+    tool: str  # Name of the tool, existing or not.
+    args: plain.Object  # Its arguments, valid or not.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """Nothing more is needed."""
+    """The report that no further call is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unusable:
-    """The reply is neither."""
+    """A reply that is neither."""
 
-    problem: str  # Its fault, worded to follow "your last reply".
+    problem: str  # Its fault, worded to follow "your last reply" in a sentence.
 
 
-Turn: TypeAlias = Call | Done | Unusable  # What the chief says in a turn.
+Turn: TypeAlias = Call | Done | Unusable  # A turn of the chief.
 
 
 def read(reply: str, *, exact: bool = True) -> Turn:
-    """Read a reply: a JSON object, alone or in the one fenced block of the text."""
+    """Read a reply: a JSON object, alone or in the only fenced block of the text."""
     try:
         value = json_text.read(_json_of(reply), exact=exact)
     except errors.InputRefused as refused:
@@ -58,16 +58,16 @@ def read(reply: str, *, exact: bool = True) -> Turn:
     match value:
         case {"done": True} if len(value) == 1:
             return Done()
-        # Fields beyond these would be something else than what was agreed on.
+        # With fields beyond these, the object would not follow the protocol.
         case {"tool": str(tool)} if value.keys() <= {"tool", "args"} and isinstance(value.get("args", {}), dict):
             return Call(tool=tool, args=value.get("args", {}))
     return Unusable(problem="is JSON, but not one of the objects that can be answered with")
 
 
 def reply_schema(tools: Mapping[str, plain.Object], *, must_call: bool) -> dict[str, plain.Json]:
-    """Return the schema of a turn, for backends that can be held to one."""
+    """Return the schema of a turn, for backends that support one."""
     calls = [_call(name, tool["args_schema"]) for name, tool in tools.items()]
-    # The type beside the alternatives keeps services from taking them for a binding schema, which may have none there.
+    # The type beside the alternatives keeps services from taking them for a strict schema, which may have none there.
     return {"type": "object", "anyOf": calls if must_call else [*calls, _DONE]}
 
 
@@ -87,14 +87,14 @@ def _call(name: str, args_schema: plain.Object) -> dict[str, plain.Json]:
 
 
 def _bounded(schema: Any) -> Any:
-    """Return a schema that every backend understands, with bounded texts and lists; the tool validates."""
+    """Return a schema that every backend supports, with limits for texts and lists; the tool validates arguments."""
     if not isinstance(schema, Mapping):
         return schema
     kept: dict[str, Any] = {name: schema[name] for name in _KEPT if name in schema}
     if "properties" in schema:
         kept["properties"] = {name: _bounded(rule) for name, rule in schema["properties"].items()}
     if schema.get("type") == "string" and "enum" not in schema:
-        # Without a bound some models never end a text.
+        # Without a limit, some models never end a text.
         kept["maxLength"] = min(schema.get("maxLength", TEXT_CHARACTERS), TEXT_CHARACTERS)
     if schema.get("type") == "array":
         kept["items"] = _bounded(schema.get("items", {}))
@@ -103,7 +103,7 @@ def _bounded(schema: Any) -> Any:
 
 
 class StepCounter:
-    """Show how many steps are finished."""
+    """Show the number of finished steps."""
 
     def __init__(self, ctx: ports.Context) -> None:
         self._ctx = ctx
@@ -111,7 +111,7 @@ class StepCounter:
         self._ctx.show(slots.Progress())
 
     def finish(self) -> None:
-        """Count one more."""
+        """Count one more finished step."""
         self._finished += 1
         self._ctx.show(slots.Progress(finished_steps=self._finished))
 
@@ -122,7 +122,7 @@ def slots_of(called: Sequence[prompts.Called]) -> tuple[str, ...]:
 
 
 def failed(record: records.Record, what: str, reason: str) -> errors.RunFailed:
-    """Return what a step that is not done means for the run."""
+    """Return the run's failure for a step that is not done."""
     error = record.error or records.StepError(code="step_failed", message=record.status.value)
     return errors.RunFailed(
         f"{what}: {error.message}",

@@ -1,21 +1,21 @@
-"""Input of a conference: its configuration, from the recipe's document, and its message."""
+"""Input of a conference: its configuration, which is the recipe's document, and its message."""
 
 from __future__ import annotations
 
 from app.domain import plain
 
 NAME = "conference"
-"""Name of the driver and of its one recipe; also the mode by which agents take part, and the kind of its issues."""
+"""Name of the driver and of its only recipe; also the mode in which agents take part, and the kind of its issues."""
 
 CHIEF = "chief"  # Archetype of the agent that gathers the evidence.
 MESSAGE_CHARACTERS = 20_000  # Longest message.
-MOST_AGENTS = 20  # Most agents that are asked.
+MOST_AGENTS = 20  # Most participants.
 
 USUAL_TOOL_CALLS, MOST_TOOL_CALLS = 5, 20
-"""Tool calls that the chief may make, unless the request says otherwise, and at most."""
+"""Most tool calls of the chief: the default, and the highest that a request may set."""
 
 USUAL_EVIDENCE_CHARACTERS = 16_000
-"""Characters of tools' payloads that a prompt shows, all together. With the listing of the tools and a reply that is
+"""Characters of all tool payloads in a prompt. Together with the list of the tools and a reply, this is
 about what the local model can hold.
 """
 

@@ -1,4 +1,4 @@
-"""The transcript: what a conference leaves, as a text for people and as facts for programs."""
+"""The transcript: the result of a conference, as a text for people and as facts for programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app import printable
 from app.domain import operations, plain
 from app.flows.conference import prompts, schema
 
-BODY_CHARACTERS = 20_000  # Longest transcript; the replies are whole in the slots of their agents.
+BODY_CHARACTERS = 20_000  # Longest transcript; the complete replies are in the slots of their agents.
 
 _TITLE_CHARACTERS = 200
 _MESSAGE_CHARACTERS = 2_000
@@ -20,25 +20,25 @@ _OWN_HEADINGS = 3
 _HEADING = re.compile(r"^([ >]*)(?=#)")
 
 OpinionStatus = Literal["accepted", "abstained", "rejected", "failed"]
-"""What counts of an agent's answer: an opinion borne out, an abstention, an opinion without its evidence, or none."""
+"""Status of an answer: an opinion with valid evidence, an abstention, an opinion without its evidence, or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion:
-    """What came of asking one agent."""
+    """The result of asking one agent."""
 
     agent_id: str  # The agent.
     archetype: str  # Its role.
-    verdict: OpinionStatus  # Whether it counts.
-    text: str = ""  # What it said; empty where it could not be asked.
-    why: str = ""  # Why it abstained, was rejected or did not answer.
-    code: str | None = None  # The same as a stable name, where it is a failure.
-    evidence: plain.Json = None  # What was found of its evidence.
-    causes: tuple[str, ...] = ()  # Steps that a resume would repeat.
+    verdict: OpinionStatus  # Status of its answer.
+    text: str = ""  # Its reply; empty if it could not be asked.
+    why: str = ""  # Reason why it abstained, was rejected or did not answer.
+    code: str | None = None  # Stable name of that reason, for a failure.
+    evidence: plain.Json = None  # Result of the check of its evidence.
+    causes: tuple[str, ...] = ()  # Steps that a resume repeats.
 
     @property
     def stands(self) -> bool:
-        """Return whether it is an answer."""
+        """Return whether it is a valid answer."""
         return self.verdict in ("accepted", "abstained")
 
     def outcome(self) -> str:
@@ -52,13 +52,13 @@ class Opinion:
 class Transcript:
     """A conference that has ended."""
 
-    message: str  # What was asked.
+    message: str  # The question.
     called: Sequence[prompts.Called]  # Tool calls of the chief, in order.
-    opinions: Sequence[Opinion]  # What came of asking each participant, in their order.
-    driver_version: int  # The run's driver version; before the third, opinions could hold headings.
+    opinions: Sequence[Opinion]  # The result for each participant, in their order.
+    driver_version: int  # The run's driver version; before the third, opinions could contain headings.
 
     def text(self) -> str:
-        """Return it as a text, no longer than an issue's body may be."""
+        """Return the transcript as a text, within the limit of an issue's body."""
         fixed = [self._beginning(), *(_heading(opinion) for opinion in self.opinions)]
         reply_text = self._said(BODY_CHARACTERS - sum(len(part) + 4 for part in fixed))
         reply_text = [self._as_paragraphs(text) for text in reply_text]
@@ -66,7 +66,7 @@ class Transcript:
         return prompts.clipped("\n\n".join([fixed[0], *parts]) + "\n", BODY_CHARACTERS)
 
     def issue(self) -> operations.OpenIssue:
-        """Return what keeps it."""
+        """Return the operation that stores it as an issue."""
         receipts = dict.fromkeys(call.receipt_id for call in self.called if call.receipt_id is not None)
         return operations.OpenIssue(
             title=_title(self.message), body=self.text(), facts=self._facts(), receipts=tuple(receipts)
@@ -85,7 +85,7 @@ class Transcript:
     def _as_paragraphs(self, text: str) -> str:
         if self.driver_version < _OWN_HEADINGS:
             return text
-        # Behind the sign Markdown shows the mark as itself, so that headings are this document's own.
+        # After a backslash, Markdown shows the mark literally, so that all headings are those of this document.
         return "\n".join(_HEADING.sub(r"\1\\", line) for line in self._lines(text))
 
     def _lines(self, text: str) -> list[str]:
@@ -102,7 +102,7 @@ class Transcript:
 
 
 def counted(opinions: Sequence[Opinion]) -> str:
-    """Return how many answers have which verdict, in words."""
+    """Return the number of answers of each status, in words."""
     verdicts = [opinion.verdict for opinion in opinions]
     return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
 

@@ -1,5 +1,5 @@
-"""The driver of the chief's one task: an intent is split into the tasks of a session plan. No recipe files are written
-in it (execution-modes, chief's role in pipeline mode).
+"""The driver of decompositions: the chief splits an intent into the tasks of a session plan. It has no recipe files
+(execution-modes, chief's role in pipeline mode).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from app.engine import ports
 from app.flows.decomposition import driver, graph, kinds, replies, schema
 
 NAME = "decomposition"  # Name of the driver.
-RECIPE_ID = "decompose"  # Name of its one recipe.
-SLOT = driver.TASKS  # Slot that holds the tasks, as JSON text; `tasks` reads it.
-INTENT = schema.INTENT  # The one argument: the intent.
-ARCHETYPE = "chief"  # Role that the agent is chosen for.
-MODE = "pipeline"  # Mode that it must take part in: a plan is what pipelines are begun from.
-TaskDraft = replies.TaskDraft  # A task as the chief gives it.
+RECIPE_ID = "decompose"  # Name of its only recipe.
+SLOT = driver.TASKS  # Slot with the tasks, as JSON text; `tasks` reads it.
+INTENT = schema.INTENT  # The only argument: the intent.
+ARCHETYPE = "chief"  # Archetype of the agent.
+MODE = "pipeline"  # Mode in which the agent must take part: the tasks of a plan start pipelines.
+TaskDraft = replies.TaskDraft  # A task as the chief describes it.
 tasks = replies.kept  # Read the slot's text.
 
 RECIPE = library.Recipe(
@@ -26,11 +26,11 @@ RECIPE = library.Recipe(
     args_schema=schema.ARGS,
     total_steps=driver.STEPS,
 )
-"""What every decomposition executes."""
+"""The recipe of every decomposition."""
 
 
 def check(definitions: library.Library) -> list[errors.Flaw]:
-    """Return what keeps a project's intents from being split into tasks: `no_chief`, where no agent plays that role."""
+    """Return why a project's intents cannot be split into tasks: `no_chief`, if no agent has that role."""
     if definitions.agent_of(ARCHETYPE, MODE) is not None:
         return []
     message = (
@@ -45,17 +45,17 @@ def _uses(definitions: library.Library) -> list[library.Use]:
 
 
 class Decomposition:
-    """The driver as the rest of the program sees it."""
+    """The interface of this driver to the rest of the program."""
 
     name: str = NAME
     driver_version: int = 3
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """Return `no_chief` where no agent plays that role."""
+        """Return `no_chief` if no agent has that role."""
         return check(library)
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """Return the chief, and the kinds of tasks that the recipes of the library do.
+        """Return the chief, and the kinds of tasks that the recipes of the library perform.
 
         Raises:
             errors.RequestInvalid: `no_chief`.
@@ -71,11 +71,11 @@ class Decomposition:
         return _uses(library)
 
     def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
-        """Return the look at the files, the tasks, and their correction."""
+        """Return the search for files, the tasks, and their correction."""
         return graph.DRAWING
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """Have the intent split into tasks, and keep them.
+        """Have the chief split the intent into tasks, and store them.
 
         Raises:
             errors.RunFailed: the chief did not answer, or gave no valid tasks twice (`decomposition_invalid`).

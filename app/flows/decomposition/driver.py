@@ -1,4 +1,4 @@
-"""The driver: a look at the files, the chief's one call, and one correction of a faulty reply."""
+"""The driver: search for files, ask the chief once, and request one correction of a faulty reply."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from app.engine import ports
 from app.flows.decomposition import kinds, prompts, replies, schema, small
 
 LOOK = "look"  # Step that finds the files that an intent may be about.
-CHIEF = "chief"  # Step in which the chief is asked, and the role of who is asked.
-CORRECTION = "chief.correction"  # Key of the second call, if the first reply is faulty.
-FOUND = "found"  # Slot that points at what was found.
-TASKS = "tasks"  # Slot that holds the tasks.
+CHIEF = "chief"  # Step that asks the chief, and the chief's archetype.
+CORRECTION = "chief.correction"  # Key of the second call, after a faulty reply.
+FOUND = "found"  # Slot with a pointer to the files that were found.
+TASKS = "tasks"  # Slot with the tasks.
 STEPS = 2  # Steps of a decomposition.
-INVALID = "decomposition_invalid"  # Code of a run whose chief has given no valid tasks twice.
+INVALID = "decomposition_invalid"  # Code of a run whose chief twice gave no valid tasks.
 TIMEOUT_SECONDS = 60 * 60.0  # Longest wait for a reply.
 
 _TOOL = "file_locator"
@@ -32,7 +32,7 @@ class _CheckedReply:
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
-    """Have the intent split into tasks, and keep them.
+    """Have the chief split the intent into tasks, and store them.
 
     Raises:
         errors.RunFailed: the chief did not answer, or `decomposition_invalid`.
@@ -46,10 +46,10 @@ class _Decomposing:
         self._intent: str = ctx.run.args[schema.INTENT]
         self._agent: plain.Object = ctx.run.frozen["agent"]
         self._size = schema.SIZES[self._agent["tier"]]
-        # The first version did not ask a small chief when a task is done, and took tasks that did not say it; it also
+        # The first version did not ask a small chief for definitions of done, and accepted tasks without one; it also
         # replaced halves of surrogate pairs.
         self._is_whole = ctx.run.driver_version > 1
-        # The second version knew no outputs of earlier tasks.
+        # The second version did not support outputs of earlier tasks.
         self._outputs = ctx.run.driver_version > 2
         self._kinds = kinds.fitting(ctx.run.frozen["kinds"], self._intent)[: self._size.kinds]
 
@@ -68,14 +68,14 @@ class _Decomposing:
         self._show(STEPS)
         return runs.Ending(reason="decomposed")
 
-    # -- the look
+    # -- the search for files
 
     async def _look(self) -> Sequence[plain.Object]:
-        # One file is asked for at least; a chief that may see none is not told of it.
+        # The tool finds at least one file; the prompt of a chief that may see none does not mention it.
         args = {"search_criteria": self._intent, "scan_mode": "FAST_SCAN", "max_results": max(self._size.files, 1)}
         place = records.Place(step_id=LOOK, step_index=0, output_slot=FOUND)
         record = await self._ctx.perform(LOOK, operations.ToolCall(tool=_TOOL, args=args), place)
-        # Without files a plan can be made, too: the prompt then says that there are none.
+        # A plan can be made without files, too: the prompt then states that there are none.
         if not record.done:
             return []
         self._ctx.fill(FOUND, slots.pointer(record))
@@ -121,7 +121,7 @@ class _Decomposing:
             max_tokens=self._size.tokens,
             on_cut_off="fail",
             timeout_seconds=TIMEOUT_SECONDS,
-            # What says nothing is a faulty reply, and asked for once more.
+            # An empty reply is a faulty reply, and asked for once more.
             may_abstain=True,
             may_be_blank=True,
         )
@@ -148,7 +148,7 @@ def _invalid(answer: _CheckedReply) -> errors.RunFailed:
         f"The chief made no valid plan, and did not correct it when it was asked to: {first.path} {first.message}. "
         "Say what is wanted in other words, let another agent or model be the chief, or write the tasks by hand."
     )
-    # A resume begins with the first call: what made the reply faulty may be gone by then.
+    # A resume begins with the first call: the cause of the faulty reply may be gone by then.
     return errors.RunFailed(
         message, code=INVALID, key=answer.key, detail={"flaws": reported}, causes=(CHIEF, CORRECTION)
     )

@@ -1,4 +1,4 @@
-"""The graph of a decomposition: a look at the files, the chief's tasks and, where they are wrong, a correction."""
+"""The graph of a decomposition: a search for files, the chief's tasks and, if they are faulty, a correction."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Kinds of tasks: what the recipes of a project can do, in the words by which the router finds them. Neither their
-names nor their tools are included: the router chooses (execution-modes, chief's role in pipeline mode).
+"""Kinds of tasks: what the recipes of a project can do, in the words by which the router finds them. The names and
+tools of recipes are not included: the router chooses (execution-modes, chief's role in pipeline mode).
 """
 
-# A chief that sees recipes or tools would choose among them and bypass the router. It is asked for descriptions
-# that contain a phrase of their kind instead.
+# A chief that sees recipes or tools would choose among them and bypass the router. Instead, it is asked for
+# descriptions that contain a phrase of their kind.
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from app.domain import library, plain, task_patterns
 
 Kind: TypeAlias = plain.Object
 """`{label, phrases, expressions, args: [{name, required, about, form}], done_when}`, as a run freezes it; `leaves` and
-`writes` where there are any.
+`writes` if the recipe has any.
 """
 
-MOST_KINDS = 200  # Kinds that a run freezes.
+MOST_KINDS = 200  # Most kinds that a run freezes.
 
 _MOST_PHRASES = 12
 _MOST_ARGS = 20
@@ -34,19 +34,19 @@ _FORMS: plain.Object = {
     "boolean": {"type": "boolean"},
 }
 ANY_FORM: plain.Object = {"anyOf": [*_FORMS.values(), {"type": "array", "items": {"anyOf": [*_FORMS.values()]}}]}
-"""Form of an argument of which nothing is known; typed, since some clients refuse schemas that are not."""
+"""Form of an argument without a known form; it has types, since some clients refuse schemas without."""
 
 _NAMES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "array": "list"}
 
 
 def frozen(recipes: Iterable[library.Recipe]) -> list[plain.Json]:
-    """Return the kinds of tasks that can be routed to recipes, by recipe id."""
+    """Return the kinds of tasks that the router can assign to recipes, by recipe id."""
     ordered = sorted(recipes, key=lambda recipe: recipe.recipe_id)
     return [_kind(recipe) for recipe in ordered if recipe.task_patterns][:MOST_KINDS]
 
 
 def fitting(kinds: Sequence[Kind], intent: str) -> list[Kind]:
-    """Return the kinds, those that an intent names first, and of each its phrases in the same order."""
+    """Return the kinds, with those that an intent names first, and the phrases of each in the same order."""
     wanted = intent.casefold()
     ranked = [{**kind, "phrases": sorted(kind["phrases"], key=lambda phrase: -_rank(phrase, wanted))} for kind in kinds]
     return sorted(ranked, key=lambda kind: -max((_rank(phrase, wanted) for phrase in kind["phrases"]), default=0))
@@ -58,7 +58,7 @@ def arguments(kinds: Iterable[Kind]) -> list[plain.Object]:
 
 
 def type_name(argument: plain.Object) -> str:
-    """Return what an argument's value is, in a word for people."""
+    """Return the type of an argument's value, in a word for people."""
     return _NAMES.get(argument["form"].get("type", ""), "value")
 
 
@@ -83,7 +83,7 @@ def _patterns(recipe: library.Recipe) -> Iterator[task_patterns.Pattern]:
         try:
             pattern = task_patterns.read(source)
         except ValueError:
-            # Told as a flaw where the recipe is listed.
+            # The list of recipes reports this flaw.
             continue
         if pattern.expression is not None or len(source) <= _PHRASE_CHARACTERS:
             yield pattern
@@ -111,6 +111,6 @@ def _rank(phrase: str, wanted: str) -> int:
 
 
 def _line(text: str, most: int) -> str:
-    # Cut-off text need not be checked.
+    # The rest of the text is cut off in any case.
     words = " ".join(text[: 4 * most].split())
     return words if len(words) <= most else f"{words[: most - 1]}…"

@@ -36,12 +36,12 @@ _OUTPUTS = """- Where a task needs what an earlier one leaves, "args" says so in
 def request(
     size: Size, intent: str, found: Sequence[plain.Object], known: Sequence[kinds.Kind], *, outputs: bool = True
 ) -> str:
-    """Return what the chief is asked, if it is larger than T1.
+    """Return the prompt for a chief larger than T1.
 
     Args:
         found: Files that may matter, each with `path`, `category` and `title`.
-        known: Kinds of tasks, those that the intent names first.
-        outputs: Whether the prompt says that arguments can be outputs of earlier tasks.
+        known: Kinds of tasks, with those that the intent names first.
+        outputs: Whether the prompt explains that arguments can be outputs of earlier tasks.
     """
     rules = _RULES.format(most=size.tasks)
     parts = [

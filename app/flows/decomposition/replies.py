@@ -1,5 +1,5 @@
-"""Replies: from what the chief says to tasks, or to everything that is wrong with it; and tasks as a run's slot has
-them.
+"""Replies: convert the chief's reply into tasks, or report all its flaws; and read and write the tasks of a run's
+slot.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from app import errors
 from app.domain import json_schemas, json_text, plain, records, task_graphs, task_outputs
 from app.flows.decomposition import schema
 
-MAX_BYTES = records.BLOB_BYTES  # All tasks together, as JSON.
+MAX_BYTES = records.BLOB_BYTES  # Largest size of all tasks together, as JSON.
 
 _FENCE = "```"
 _NOTHING = frozenset({"", "null", "none"})
@@ -20,42 +20,42 @@ _NOTHING = frozenset({"", "null", "none"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDraft:
-    """A task as the chief gives it."""
+    """A task as the chief describes it."""
 
     id: int  # Its number, unique among the tasks.
     description: str  # What the task does.
-    deps: tuple[int, ...] = ()  # Numbers of the tasks that must be done before; each of them precedes it.
-    dod: str = ""  # When it is done.
+    deps: tuple[int, ...] = ()  # Numbers of the tasks that must be done before this one; each of them precedes it.
+    dod: str = ""  # Definition of done.
     args: plain.Object = field(default_factory=dict)
-    """Arguments, as far as the chief knows them; nothing has checked them yet."""
-    scoping_question: str | None = None  # What a person must answer first.
+    """Arguments that the chief knows; they are not checked yet."""
+    scoping_question: str | None = None  # Question that a person must answer first.
 
     def to_json(self) -> dict[str, plain.Json]:
-        """Return the task as the slot holds it."""
+        """Return the task in the form of the slot."""
         return {name: plain.plain(getattr(self, name)) for name in self.__slots__}
 
 
 def read(
     reply: str, most_tasks: int, *, whole: bool = True, exact: bool = True, outputs: bool = True
 ) -> tuple[TaskDraft, ...]:
-    """Return the tasks of a reply that is JSON alone or has it in a fenced block; each stands behind those it depends
-    on.
+    """Return the tasks of a reply that is JSON, or has it in a fenced block; each task is after those that it
+    depends on.
 
     Args:
-        whole: Whether each task must say what it depends on and when it is done.
+        whole: Whether each task must have dependencies and a definition of done.
         outputs: Whether arguments may be outputs of earlier tasks; before, an object with `$task` was any object.
-        exact: Whether half of a surrogate pair is a flaw; the first version did not look, and worded others in its way.
+        exact: Whether half of a surrogate pair is a flaw; the first version did not check this, and had other messages.
 
     Raises:
-        errors.InputRefused: with every flaw found and its path, in the order in which they can be seen: the JSON, its
+        errors.InputRefused: with every flaw and its path, from the first stage that finds any: the JSON, its
             schema, the dependencies, the size.
     """
     value = json_text.read(inside(reply), exact=exact)
     _refuse(json_schemas.flaws(schema.checked(most_tasks, whole=whole), value, as_first=not exact))
     drafts = {index: _draft(task) for index, task in enumerate(value["tasks"])}
-    # By their place in the reply, so that a flaw names where it is.
+    # By their position in the reply, so that a flaw names its place.
     nodes = [_node(index, draft.id, value["tasks"][index].get("deps", ())) for index, draft in drafts.items()]
-    # To name a task twice says nothing else than to name it once.
+    # To name a dependency twice has the same meaning as to name it once.
     _refuse([flaw for flaw in task_graphs.flaws(nodes) if flaw.code != "repeated_dependency"])
     if outputs:
         users = [(draft, node.path) for draft, node in zip(drafts.values(), nodes, strict=True)]
@@ -71,17 +71,17 @@ def read(
 
 
 def text(tasks: Iterable[TaskDraft]) -> str:
-    """Return tasks as the slot holds them."""
+    """Return tasks in the form of the slot."""
     return plain.encode({"tasks": [task.to_json() for task in tasks]}).decode()
 
 
 def kept(slot: str) -> tuple[TaskDraft, ...]:
-    """Return the tasks that a slot holds."""
+    """Return the tasks in a slot's text."""
     return tuple(_draft(task) for task in json.loads(slot)["tasks"])
 
 
 def inside(reply: str) -> str:
-    """Return what the first fenced block holds; the whole reply where there is none."""
+    """Return the content of the first fenced block; the whole reply if it has none."""
     if reply.lstrip().startswith(("{", "[")):
         return reply
     lines = reply.split("\n")
@@ -98,7 +98,7 @@ def _draft(task: plain.Object) -> TaskDraft:
         deps=tuple(dict.fromkeys(int(dep) for dep in task.get("deps", ()))),
         dod=task.get("dod", "").strip(),
         args=task.get("args", {}),
-        # Models fill the field with "none" where they have no question.
+        # Models fill the field with "none" if they have no question.
         scoping_question=None if question.casefold() in _NOTHING else question,
     )
 

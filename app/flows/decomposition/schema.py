@@ -1,5 +1,5 @@
-"""Forms: the one argument, what the chief may be sent and may answer by the size of the agent, and
-the reply's schema.
+"""Schemas: the argument, the limits of prompt and reply by the size of the agent, and the schema of
+the reply.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ ARGS: plain.Object = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """Size of one prompt and reply for an agent of a tier (execution-modes, tier-based step sizing)."""
+    """Limits of a prompt and reply for an agent of a tier (execution-modes, tier-based step sizing)."""
 
     tasks: int  # Most tasks of a plan.
     files: int  # Most files in a prompt.
     kinds: int  # Most kinds of tasks in a prompt; those that the intent names come first.
-    phrases: int  # Most phrases that are shown of a kind.
-    whole: bool  # Whether a prompt describes arguments and asks for them, and for questions.
+    phrases: int  # Most phrases of each kind.
+    whole: bool  # Whether a prompt describes arguments, and asks for arguments and questions.
     tokens: int  # Longest reply.
-    repeated_characters: int  # How much of a faulty reply it is shown once more.
+    repeated_characters: int  # Longest part of a faulty reply in the correction prompt.
     flaws: int  # Most flaws in one correction.
 
 
@@ -65,10 +65,10 @@ SIZES: Mapping[library.Tier, Size] = {
 
 @functools.cache
 def checked(most_tasks: int, *, whole: bool = True) -> plain.Object:
-    """Return the schema that every reply is compared with.
+    """Return the schema for checking every reply.
 
     Args:
-        whole: Whether each task must say what it depends on and when it is done.
+        whole: Whether each task must have dependencies and a definition of done.
     """
     task = {
         "type": "object",
@@ -89,11 +89,11 @@ def checked(most_tasks: int, *, whole: bool = True) -> plain.Object:
 def form(
     size: Size, arguments: Iterable[plain.Object], *, dod: bool = True, outputs: bool = True
 ) -> dict[str, plain.Json]:
-    """Return the schema that a backend is to hold the chief to, where it can.
+    """Return the schema for backends that can enforce one on the chief's reply.
 
     Args:
         arguments: Arguments of the kinds of tasks in the prompt.
-        dod: Whether each task must say when it is done.
+        dod: Whether each task must have a definition of done.
         outputs: Whether arguments may be outputs of earlier tasks.
     """
     named = {name: _or_output(rule) if outputs else rule for name, rule in _by_name(arguments).items()}
@@ -105,7 +105,7 @@ def form(
             "id": _id(),
             "description": _text(DESCRIPTION_CHARACTERS),
             "deps": {"type": "array", "items": _id()},
-            # Some services hold the model to it; the reply is checked in any case.
+            # Some services enforce this limit; the reply is checked in any case.
             "dod": _text(DOD_CHARACTERS) | ({"minLength": 1} if dod else {}),
             "args": {"type": "object", "additionalProperties": False, "properties": named},
             "scoping_question": {"anyOf": [{"type": "string"}, {"type": "null"}]},
@@ -115,7 +115,7 @@ def form(
 
 
 def _by_name(arguments: Iterable[plain.Object]) -> dict[str, plain.Json]:
-    # Where two kinds mean something else by the same name, any value will do.
+    # If two kinds use the same name in different meanings, any value is valid.
     named: dict[str, plain.Json] = {}
     for argument in arguments:
         rule = plain.plain(argument["form"])

@@ -1,10 +1,10 @@
-"""Prompts and rules for an agent of tier T1: a small model can choose among words, and hardly more. It gets the
-parts of the intent that name a kind of task, and a form that every part is in and in which every reply is a plan
+"""Prompts and rules for an agent of tier T1: a small model can do little more than choose among words. It gets the
+parts of the intent that name a kind of task, and a schema that contains every part and makes every reply a plan
 (execution-modes, tier-based step sizing).
 """
 
-# With 135 million parameters and a schema for types alone, 7 of 12 intents gave tasks that wait for themselves.
-# Held to a form made of the intent, all of 16 gave valid plans, and every task found its recipe.
+# With 135 million parameters and a schema for types alone, the model gave tasks that wait for themselves for 7 of 12
+# intents. With a schema made from the intent, all of 16 gave valid plans, and every task found its recipe.
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ class Part:
     """A part of an intent that names a kind of task."""
 
     phrase: str  # The words of the intent that name it.
-    text: str  # From there to the next part.
-    done_when: tuple[str, ...] = ()  # What the recipes of its kind ask for before they are done.
+    text: str  # From these words to the next part.
+    done_when: tuple[str, ...] = ()  # Requirements of the recipes of its kind, before they are done.
 
     @property
     def tasks(self) -> int:
-        """Return how many tasks it means at least: as many as it has numbers."""
+        """Return the least number of tasks that it means: one for each number in it."""
         return max(1, len([word for word in _words(self.text) if word.isdecimal()]))
 
 
 def parts(intent: str, kinds: Sequence[Kind]) -> list[Part]:
-    """Return the parts of an intent, in its order; where phrases overlap, the longest of those that
-    begin first counts.
+    """Return the parts of an intent, in its order; of overlapping phrases, the one that begins first, or the
+    longest of these, counts.
     """
     named: list[tuple[int, int, Kind]] = []
-    # From the left, the longest first: what overlaps an earlier phrase belongs to it.
+    # From the left, the longest first: a phrase that overlaps an earlier one is left out.
     for start, end, kind in sorted(_mentions(intent, kinds), key=lambda span: (span[0], -span[1])):
         if not named or start >= named[-1][1]:
             named.append((start, end, kind))
@@ -72,10 +72,10 @@ def parts(intent: str, kinds: Sequence[Kind]) -> list[Part]:
 
 
 def request(intent: str, found: Sequence[Part], kinds: Sequence[Kind], *, dod: bool = True) -> str:
-    """Return what the chief is asked.
+    """Return the chief's prompt.
 
     Args:
-        dod: Whether it is to say when each task is done.
+        dod: Whether it asks for each task's definition of done.
     """
     wish = " ".join(intent.split())
     listed = "".join(f"\n- {part.text}" for part in found) or f"\n- {wish}"
@@ -86,17 +86,17 @@ def request(intent: str, found: Sequence[Part], kinds: Sequence[Kind], *, dod: b
 
 
 def form(found: Sequence[Part], most_tasks: int, *, dod: bool = True) -> dict[str, plain.Json]:
-    """Return the schema that holds the chief to a plan: numbers in order, dependencies on earlier tasks alone, and for
-    each part of the intent as many tasks as it means, described in its words; one in free words where there is none.
+    """Return the schema that makes each reply a plan: numbers in order, dependencies only on earlier tasks, and for
+    each part of the intent as many tasks as it means, in its words; without parts, one task in free words.
 
     Args:
-        dod: Whether each task must say when it is done.
+        dod: Whether each task must have a definition of done.
     """
     meant = [part for part in found for _ in range(part.tasks)][:most_tasks]
     texts = [(_words_of(part), _ending_of(part)) for part in meant] or [(_ANY_TEXT, _ANY_ENDING)]
     items = [{"$ref": f"#/$defs/task{number}"} for number in range(1, len(texts) + 1)]
     plan = {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
-    # Not closed at the top: some services take a closed form for one of a stricter kind, which knows no tuples.
+    # Not closed at the top: some services treat a closed schema as one of a stricter kind, which supports no tuples.
     return {
         "type": "object",
         "required": ["tasks"],
@@ -106,7 +106,7 @@ def form(found: Sequence[Part], most_tasks: int, *, dod: bool = True) -> dict[st
 
 
 def _mentions(intent: str, kinds: Sequence[Kind]) -> Iterator[tuple[int, int, Kind]]:
-    # As the router does, but with places; its case folding could move them.
+    # Like the router, but with positions; the router's case folding could shift them.
     for kind in kinds:
         for phrase in kind["phrases"]:
             yield from ((*match.span(), kind) for match in re.finditer(re.escape(phrase), intent, re.IGNORECASE))
@@ -120,7 +120,7 @@ def _words(text: str) -> list[str]:
 
 
 def _example(dod: bool) -> str:
-    # The first version asked for no definition of done, and let every task wait for none.
+    # The first version asked for no definition of done, and had an example without a dependency.
     tasks = [
         {"id": number, "description": text, "deps": list(deps), "dod": done}
         if dod
@@ -132,7 +132,7 @@ def _example(dod: bool) -> str:
 
 def _task(number: int, text: plain.Object, ending: plain.Object, *, dod: bool) -> dict[str, plain.Json]:
     earlier = list(range(1, number))
-    # Everything has a type: some clients refuse schemas that leave one out.
+    # All parts have a type: some clients refuse schemas without.
     deps: dict[str, plain.Json] = {
         "type": "array",
         "items": {"type": "integer", "enum": earlier},
@@ -142,7 +142,7 @@ def _task(number: int, text: plain.Object, ending: plain.Object, *, dod: bool) -
         deps = {"type": "array", "items": {"type": "integer"}, "const": []}
     fields: dict[str, plain.Json] = {"id": {"type": "integer", "const": number}, "description": text, "deps": deps}
     if dod:
-        # Where it may name none, so small a model names none.
+        # If it may name none, so small a model names none.
         fields |= {"deps": deps | ({"minItems": 1} if earlier else {}), "dod": ending}
     return {"type": "object", "additionalProperties": False, "required": list(fields), "properties": fields}
 

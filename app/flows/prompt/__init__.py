@@ -1,15 +1,15 @@
-"""The driver of plain prompts: one prompt in a conversation, and its reply. No recipe files are written in it."""
+"""The driver of plain prompts: one prompt in a conversation, and its reply. It has no recipe files."""
 
-# Between recipes a client prompts the agent. The reply may take an hour and costs money. If only the connection held
-# it, a lost connection or a crash would lose what was paid for, and a second client could speak into the same
+# Between recipes a client prompts the agent. The reply may take an hour and costs money. If only the connection had
+# the reply, a lost connection or a crash would lose what was paid for, and a second client could write into the same
 # conversation.
 #
 # A prompt over the WebSocket is a run with one agent call, executed by the driver `prompt`. It is durable before it
-# begins, holds its conversation like any run, and is counted, listed, cancelled and resumed. `prompt` has no recipe
-# files, so no project recipe can replace it. A prompt shares its workspace: a person who asks while a recipe works
+# begins, claims its conversation like any run, and is counted, listed, cancelled and resumed. `prompt` has no recipe
+# files, so no project recipe can replace it. Prompts share their workspace: a person who asks while a recipe works
 # wants the answer now.
 #
-# Price: two syncs more than a bare call, and a folder per prompt.
+# Price: two more syncs than a bare call, and a folder per prompt.
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from app.domain import graphs, library, operations, plain, records, runs, slots
 from app.domain.json_schemas import rule
 from app.engine import ports
 
-NAME = "prompt"  # Name of the driver, of its one recipe and of its one step.
-SLOT = "reply"  # Slot that holds the reply.
-DEFAULT_BACKEND = "claude-code"  # Backend used where none is named.
+NAME = "prompt"  # Name of the driver, of its only recipe and of its only step.
+SLOT = "reply"  # Slot with the reply.
+DEFAULT_BACKEND = "claude-code"  # Backend if none is named.
 TIMEOUT_SECONDS = 60 * 60.0  # Longest wait for a reply (agent-recipes, 13.2).
 
 _TEXT = {"type": "string", "minLength": 1, "pattern": r"\S", "description": "The prompt."}
@@ -56,7 +56,7 @@ RECIPE = library.Recipe(
     total_steps=1,
     speaks_through="backend",
 )
-"""What every plain prompt executes."""
+"""The recipe of every plain prompt."""
 
 _DRAWING = graphs.Drawing(
     nodes=[graphs.Node(id=NAME, label=RECIPE.label, kind="agent")],
@@ -66,17 +66,17 @@ _DRAWING = graphs.Drawing(
 
 
 class Prompt:
-    """The driver as the rest of the program sees it."""
+    """The interface of this driver to the rest of the program."""
 
     name: str = NAME
     driver_version: int = 1
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """Return nothing: it refers to nothing."""
+        """Return an empty list: the recipe refers to no agent and no other recipe."""
         return []
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """Return nothing: all is in the arguments."""
+        """Return an empty object: the arguments contain everything."""
         return {}
 
     def uses(self, recipe: library.Recipe, library: library.Library, args: plain.Object) -> list[library.Use]:
@@ -84,17 +84,17 @@ class Prompt:
         return _uses(args)
 
     def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
-        """Return its one step."""
+        """Return its only step."""
         return _DRAWING
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """Send the prompt, and keep the reply."""
+        """Send the prompt, and store the reply."""
         args = ctx.run.args
         ctx.show(slots.Progress(finished_steps=0, total_steps=1))
         ctx.emit("prompt:started", _started(args))
         place = records.Place(step_id=NAME, step_index=0, output_slot=SLOT)
         record = await ctx.perform(NAME, _call(args), place)
-        # There is nothing after the one step: its failure is the run's.
+        # No step follows: the failure of the only step is that of the run.
         if record.error is not None:
             error = record.error
             raise errors.RunFailed(

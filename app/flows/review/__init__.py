@@ -1,5 +1,5 @@
-"""The driver of reviews: the chief says whether a task of a session plan is done, and where it cannot, a person does.
-No recipe files are written in it (execution-modes, chief's role in pipeline mode).
+"""The driver of reviews: the chief, or a person if the chief cannot, decides whether a task of a session plan is done.
+It has no recipe files (execution-modes, chief's role in pipeline mode).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from app.flows import decomposition
 from app.flows.review import driver, graph, prompts
 
 NAME = "review"  # Name of the driver.
-RECIPE_ID = "review_task"  # Name of its one recipe.
-SLOT = driver.REVIEW  # Slot that holds the result, as JSON text.
-OUTPUT = prompts.OUTPUT  # Prefix of the names under which evidence quotes outputs that are in no file.
+RECIPE_ID = "review_task"  # Name of its only recipe.
+SLOT = driver.REVIEW  # Slot with the result, as JSON text.
+OUTPUT = prompts.OUTPUT  # Prefix of names that evidence uses for outputs without a file.
 
 RECIPE = library.Recipe(
     recipe_id=RECIPE_ID,
@@ -23,17 +23,17 @@ RECIPE = library.Recipe(
     args_schema=prompts.ARGS,
     total_steps=driver.STEPS,
 )
-"""What every review executes."""
+"""The recipe of every review."""
 
 
 def judge(definitions: library.Library) -> library.Agent | None:
-    """Return the chief, if it may judge: of tier t3 or t5."""
+    """Return the chief if its tier, t3 or t5, may judge."""
     chief = definitions.agent_of(decomposition.ARCHETYPE, decomposition.MODE)
     return chief if chief is not None and chief.tier in prompts.SIZES else None
 
 
 def why_person(definitions: library.Library) -> str | None:
-    """Return why a person must judge; None where the chief may."""
+    """Return why a person must judge; None if the chief may."""
     chief = definitions.agent_of(decomposition.ARCHETYPE, decomposition.MODE)
     if chief is None:
         return f"no agent with the archetype {decomposition.ARCHETYPE} has the mode pipeline"
@@ -43,13 +43,13 @@ def why_person(definitions: library.Library) -> str | None:
 
 
 class Review:
-    """The driver as the rest of the program sees it."""
+    """The interface of this driver to the rest of the program."""
 
     name: str = NAME
     driver_version: int = 1
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """Return nothing: without a chief a person is asked."""
+        """Return an empty list: without a chief, the review asks a person."""
         return []
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
@@ -66,7 +66,7 @@ class Review:
         return graph.DRAWING
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """Have the task judged, and keep the verdict."""
+        """Have the task judged, and store the verdict."""
         return await driver.drive(ctx)
 
 

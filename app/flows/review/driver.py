@@ -1,4 +1,4 @@
-"""The driver: a look at the files, the chief's one call, one correction, and a person where the chief is unsure."""
+"""The driver: read the files, ask the chief once, request one correction, and ask a person if the chief is unsure."""
 
 # Why: docs/decisions/0272.
 
@@ -18,9 +18,9 @@ from app.flows.review import prompts, replies
 FILES = "files"  # Step that reads the files that the task's run has written.
 
 REVIEW = "review"
-"""Step in which the chief is asked, and the slot of the result; evidence and correction have names behind a dot."""
+"""Step that asks the chief, and slot of the result; the keys of evidence and correction add a name after a dot."""
 
-DECIDE = "decide"  # Step at which a person is asked.
+DECIDE = "decide"  # Step that asks a person.
 STEPS = 2  # Steps of a review.
 TIMEOUT_SECONDS = 60 * 60.0  # Longest wait for a reply.
 
@@ -37,7 +37,7 @@ class _Judgement:
 
 
 async def drive(ctx: ports.Context) -> runs.Ending:
-    """Have the task judged, and keep the verdict."""
+    """Have the task judged, and store the verdict."""
     return await _Reviewing(ctx).drive()
 
 
@@ -68,7 +68,7 @@ class _Reviewing:
 
     async def _look(self) -> list[prompts.Shown]:
         outputs = self._args.get("outputs") or ()
-        # Each file once, however many outputs are in it.
+        # Each file once, even if several outputs are in it.
         paths = tuple(dict.fromkeys(each["path"] for each in outputs if each.get("path")))
         files: Any = {}
         if paths:
@@ -83,7 +83,7 @@ class _Reviewing:
         size = prompts.SIZES[self._agent["tier"]]
         requested = prompts.request(self._args, self._outputs, size)
         judgement = await self._asked(REVIEW, requested, size)
-        # Corrected once; a second faulty reply goes to a person.
+        # A faulty reply is corrected once; a second one goes to a person.
         if judgement.flaws:
             again = prompts.correction(requested, judgement.text, judgement.flaws)
             judgement = await self._asked(f"{REVIEW}.correction", again, size)
@@ -101,7 +101,7 @@ class _Reviewing:
             max_tokens=size.tokens,
             on_cut_off="fail",
             timeout_seconds=TIMEOUT_SECONDS,
-            # What says nothing is a faulty reply, and asked for once more.
+            # An empty reply is a faulty reply, and asked for once more.
             may_abstain=True,
             may_be_blank=True,
         )
@@ -116,7 +116,7 @@ class _Reviewing:
         except errors.InputRefused as refused:
             return _Judgement(text=text, flaws=refused.flaws)
         if reply.verdict is not Verdict.UNSURE:
-            # A verdict counts only with evidence that is there.
+            # A verdict counts only if its evidence exists.
             checked = await self._ctx.perform(f"{key}.evidence", replies.check(reply, self._outputs))
             if checked.error is not None:
                 flaw = json_schemas.flaw(("evidence",), checked.error.code, checked.error.message)
@@ -162,6 +162,6 @@ def _shown(output: plain.Object, files: plain.Object) -> prompts.Shown:
         )
     file = files.get(path) or {}
     text, size_bytes = file.get("text"), file.get("size_bytes") or 0
-    # As long as the file: what was read is all of it.
+    # If the text is as long as the file, all of the file was read.
     is_whole = text is not None and len(text.encode(errors="replace")) >= size_bytes
     return prompts.Shown(name=output["name"], path=path, text=text, characters=0 if is_whole else size_bytes)

@@ -1,4 +1,4 @@
-"""The graph of a review: a look at the files, the verdict, a correction, and a person where the chief is unsure."""
+"""The graph of a review: the reading of files, the verdict, a correction, and a person if the chief is unsure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Prompts: what the chief is shown of a task and its work, how it answers, and what a person is asked."""
+"""Prompts: the task and its work for the chief, the form of the answer, and the question for a person."""
 
-# Texts of tasks, files and agents are lines with a mark before them. No text can begin a line without it, so
-# none can pass for a part of the prompt.
+# Texts of tasks, files and agents are lines with a mark before them. No such text can begin a line without the mark,
+# so that none can pass for a part of the prompt.
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 from app import errors
 from app.domain import json_schemas, plain, task_reviews
 
-OUTPUT = "output:"  # Prefix of the names under which evidence quotes outputs that are in no file.
-MARK = "| "  # Beginning of every line that is shown and not said.
+OUTPUT = "output:"  # Prefix of names that evidence uses for outputs without a file.
+MARK = "| "  # Beginning of every quoted line.
 MOST_PROPOSALS = 10  # Most proposals of a review that are read.
-WHY_CHARACTERS = 1_000  # Longest reason that is kept.
+WHY_CHARACTERS = 1_000  # Longest reason that is stored.
 
 TASK_CHARACTERS = 8_000
-"""How much of a task's description, with its answers, and of its words of done is shown."""
+"""Longest part that is shown of a task's description, with its answers, and of its definition of done."""
 
-GATE_CHARACTERS = 3_000  # How much of the work a person is shown.
+GATE_CHARACTERS = 3_000  # Most characters of the work that a person is shown.
 
 _MOST_RECEIPTS = 20
 _MOST_TASKS = 60
@@ -37,12 +37,12 @@ ARGS: plain.Object = json_schemas.closed(
     tasks={"type": "array", "items": {"type": "string"}, "default": []},
     person={"type": ["string", "null"], "default": None},
 )
-"""JSON Schema of the arguments; `person` says why no agent is asked."""
+"""JSON Schema of the arguments; `person` is the reason why no agent is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much a chief is shown and asked for."""
+    """Limits of a chief's prompt and reply."""
 
     characters: int  # Most characters of the work.
     tokens: int  # Longest reply.
@@ -60,13 +60,13 @@ class Shown:
     """An output of the task's run."""
 
     name: str  # Slot.
-    path: str | None  # File that it was written to; None: none.
+    path: str | None  # File of the output; None: none.
     text: str | None  # Its text, or its beginning; None if the file is gone.
-    characters: int  # Length of the whole, as far as it is known.
+    characters: int  # Length of the whole text, if known.
 
     @property
     def source(self) -> str:
-        """Return the name by which evidence quotes it."""
+        """Return the name that evidence uses for it."""
         return self.path or f"{OUTPUT}{self.name}"
 
 
@@ -95,7 +95,7 @@ def system(role: str) -> str:
 
 
 def request(args: Mapping[str, Any], outputs: Sequence[Shown], size: Size) -> str:
-    """Return what the chief is asked."""
+    """Return the chief's prompt."""
     parts = [
         f"Task {args['task']}:\n{quoted(_cut(args['description'], TASK_CHARACTERS))}",
         f"It is done when:\n{quoted(_cut(args['dod'], TASK_CHARACTERS))}",
@@ -117,7 +117,7 @@ def correction(requested: str, reply: str, flaws: Sequence[errors.Flaw]) -> str:
 
 
 def gate(args: Mapping[str, Any], outputs: Sequence[Shown], why: str) -> str:
-    """Return what a person is asked."""
+    """Return the question for a person."""
     parts = [
         f"Is task {args['task']} of the plan done? Its run {args['run_id']} has ended well.",
         f"Task:\n{quoted(_cut(args['description'], 1_000))}",
@@ -129,13 +129,13 @@ def gate(args: Mapping[str, Any], outputs: Sequence[Shown], why: str) -> str:
 
 
 def work(outputs: Sequence[Shown], characters: int) -> str:
-    """Return what a run has left, within so many characters; long outputs get what short ones do not need."""
+    """Return the outputs of a run, within a number of characters; long outputs get what short ones do not need."""
     if not outputs:
         return "Its run has left no outputs."
-    # The marks count, too: a text of empty lines must not become three times as long.
+    # The marks count, too: otherwise, a text of empty lines would become three times as long.
     bodies = [quoted((each.text or "")[:characters]) for each in outputs]
     left = characters
-    # The shortest first, each at most an equal share of what is left.
+    # The shortest first, each with at most an equal share of the rest.
     for done, at in enumerate(sorted(range(len(bodies)), key=lambda at: len(bodies[at]))):
         bodies[at] = bodies[at][: left // (len(bodies) - done)]
         left -= len(bodies[at])
@@ -144,7 +144,7 @@ def work(outputs: Sequence[Shown], characters: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text with the mark before each of its lines, whatever ends them."""
+    """Return a text with the mark before each of its lines, for every kind of line end."""
     return "\n".join(f"{MARK}{line}" for line in text.splitlines() or [""])
 
 
@@ -197,4 +197,4 @@ REPLY: plain.Object = json_schemas.closed(
     evidence=_TEXT,
     proposals={"type": "array", "items": _PROPOSAL},
 )
-"""The schema that a backend is to hold the chief to, where it can."""
+"""The schema for backends that can enforce one on the chief's reply."""

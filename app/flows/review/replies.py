@@ -1,4 +1,4 @@
-"""Replies: from what the chief says to a verdict with its evidence, and to proposals, each good or refused."""
+"""Replies: convert the chief's reply into a verdict with evidence, and into proposals, accepted or refused."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _PROPOSAL_BYTES = 8_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the chief says."""
+    """The chief's reply."""
 
-    verdict: task_reviews.Verdict  # What it says of the task.
+    verdict: task_reviews.Verdict  # The verdict on the task.
     why: str  # Its reason.
-    evidence: str  # Its line of evidence; empty where it gives none.
+    evidence: str  # Its line of evidence; empty if it gives none.
     proposals: tuple[plain.Object, ...] = ()
-    """Proposals, each `{kind, task, fields, why, problem}`; `problem` is None, or says why it is refused."""
+    """Proposals, each `{kind, task, fields, why, problem}`; `problem` is None, or the reason why it is refused."""
 
 
 def read(text: str) -> Reply:
-    """Return what a reply says that is JSON alone or has it in a fenced block.
+    """Return the content of a reply that is JSON, or has it in a fenced block.
 
     Raises:
         errors.InputRefused: with every flaw and its path.
@@ -67,7 +67,7 @@ def read(text: str) -> Reply:
 
 
 def check(reply: Reply, outputs: Sequence[prompts.Shown]) -> operations.Operation:
-    """Return what looks whether the evidence of a reply is where it says."""
+    """Return the operation that checks the evidence of a reply."""
     reading = evidence.read(reply.evidence, "any")
     texts = {each.source: each.text for each in outputs if each.path is None}
     if isinstance(reading, evidence.Claim) and reading.path in texts:
@@ -112,9 +112,9 @@ def _problems(value: Any, given: Mapping[str, Any]) -> Iterator[str]:
         return
     known = {name: _FIELDS.get(name, {"type": "integer", "minimum": 1}) for name in _KINDS[kind]["allowed"]}
     fields = {name: each for name, each in given.items() if name not in ("kind", "why")}
-    # It says which fields a proposal of its kind has, and takes no others.
+    # The proposal has the fields of its kind, and no others.
     if kind == "add_task":
-        # It has no number yet.
+        # The new task has no number yet.
         fields.pop("task", None)
     elif kind == "edit_task" and not fields.keys() - {"task"}:
         yield "it changes nothing"

@@ -1,4 +1,4 @@
-"""The driver: everything that happens to a plan is an input, and what it starts are operations."""
+"""The driver: every event of a plan is an input, and every action of a plan is an operation."""
 
 # Why: docs/decisions/0270.
 
@@ -27,24 +27,24 @@ from app.engine import ports
 from app.flows.session_plan import merging, rules, transitions
 from app.flows.session_plan.rules import RunFact
 
-NAME = "session_plan"  # Name of the driver, of its one recipe, and of the inputs of a plan.
+NAME = "session_plan"  # Name of the driver, of its only recipe, and of the inputs of a plan.
 MOST_INPUTS = 500  # Inputs after which a plan continues in a new journal.
-MOST_PROPOSALS = 50  # Most proposals that a plan keeps.
-MOST_EARLIER = 500  # Most earlier versions of a plan's file that a further journal knows.
+MOST_PROPOSALS = 50  # Most proposals that a plan stores.
+MOST_EARLIER = 500  # Most earlier versions of a plan's file that a later journal gets.
 
 
 class SessionPlan:
-    """The driver as the engine sees it."""
+    """The interface of this driver to the engine."""
 
     name: str = NAME
     driver_version: int = 1
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
-        """Return nothing: a plan refers to nothing before its tasks begin."""
+        """Return an empty list: a plan has no references before its tasks begin."""
         return []
 
     def freeze(self, recipe: library.Recipe, library: library.Library) -> dict[str, plain.Json]:
-        """Return nothing: the whole plan is in the arguments."""
+        """Return an empty object: the arguments contain the whole plan."""
         return {}
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
@@ -62,34 +62,34 @@ class _Course:
     def __init__(self, ctx: ports.Context, args: Mapping[str, Any]) -> None:
         self._ctx = ctx
         self.plan = plan_files.from_json(args["plan"])
-        """The plan as it is."""
+        """The current plan."""
         self.on_file: plans.Plan | None = self.plan if args.get("adopted") else None
-        """Content of its file according to the journal; None before it is made."""
+        """Content of its file according to the journal; None before the file is made."""
         self._earlier: dict[str | None, None] = dict.fromkeys(args.get("earlier", ()))
-        """Hashes of what the file has held, in order."""
+        """Hashes of the file's earlier contents, in order."""
         self._tells_earlier = "earlier" in args
-        """Whether the next journal receives them; journals of earlier versions do not pass them on."""
+        """Whether the next journal gets these hashes; journals of earlier driver versions do not pass them on."""
         self._by_person: plans.Plan | None = None
-        """Content of the file that a person wrote last, if the plan is just that."""
+        """The plan, if its content is exactly what a person last wrote to the file."""
         self._attempts: dict[int, int] = {int(each): most for each, most in args.get("attempts", {}).items()}
-        """Highest attempt of each number, also of tasks that a person has removed from the file and written anew."""
+        """Highest attempt of each task number, including that of tasks that a person has removed and rewritten."""
         self._is_stale = False
-        """Whether the file holds an earlier version of the plan."""
+        """Whether the file has an earlier version of the plan."""
 
     async def follow_input(self, number: int, *, last: bool) -> str | None:
-        """Wait for an input and do what it says; return why the run is over, if it is."""
+        """Wait for an input and carry it out; return why the run is over, if it is."""
         on_file = sha256(self.on_file)
         self._earlier[on_file] = None
         shown: dict[str, plain.Json] = {"plan": self.plan.to_json(), "on_file": on_file, "last": last}
         if self._is_stale:
             shown["stale"] = True
         if last and self._tells_earlier:
-            # The next journal begins with the plan alone, and must know what the file has held.
+            # The next journal begins with the plan alone, and needs the earlier contents of the file.
             shown["earlier"] = [each for each in self._earlier if each is not None][-MOST_EARLIER:]
         record = await self._ctx.perform(f"input#{number}", operations.Input(name=NAME, shown=shown))
         value, known = (await self._output(record))["value"], self.plan
         if value["kind"] != "file":
-            # The file is written before anything else is taken.
+            # The file is written before the next input is taken.
             self.on_file, self._is_stale = self.plan, False
         match value["kind"]:
             case "change":
@@ -107,8 +107,8 @@ class _Course:
 
     def _adopt_file(self, theirs: plans.Plan, at_start: bool | None, seen_at: str | None) -> None:
         self._earlier[sha256(self.plan)] = None
-        # A power cut can undo replacements of the file, and an editor can save what it read long ago. A person who
-        # undoes their own edit writes an earlier version, too; but at a start a power cut may have undone that edit.
+        # A power cut can undo replacements of the file, and an editor can save an outdated version. A person who undoes
+        # their own edit writes an earlier version, too; but at a start, a power cut may have undone that edit.
         is_ours = at_start or self.plan is not self._by_person
         self._is_stale = at_start is not None and is_ours and sha256(theirs) in self._earlier
         if self._is_stale:
@@ -119,13 +119,13 @@ class _Course:
         self._by_person = self.plan if as_written == theirs else None
 
     def _merge(self, theirs: plans.Plan, seen_at: str | None) -> None:
-        # A merge of three. The person has edited the plan as it is, or an older state that the file still shows; what
-        # has changed in the plan since then must outlast that edit.
+        # A three-way merge. The person has edited the current plan, or an older state that the file still has; later
+        # changes of the plan must survive the edit.
         known = self.plan
-        # By the revision that the edit began with, the state that the person saw is known.
+        # The revision at the beginning of the edit identifies the state that the person saw.
         base = known if self.on_file is None or theirs.revision == known.revision else self.on_file
         self.on_file, self.plan = theirs, rules.reconciled(merging.merged(base, known, theirs), {})
-        # A person may leave the revision as it is; an order for that revision must not count after the edit.
+        # A person may leave the revision unchanged; an order for that revision must not be valid after the edit.
         if seen_at is not None and (self.plan != theirs or theirs.revision <= known.revision):
             newest = max(known.revision, theirs.revision)
             self.plan = dataclasses.replace(self.plan, revision=newest + 1, updated_at=seen_at)
@@ -142,14 +142,14 @@ class _Course:
         self.plan = rules.reconciled(self.plan, facts)
         for task in rules.to_check(self.plan, facts):
             await self._check(task, number)
-        # Read before new ones begin: a verdict may let the next task begin.
+        # Read verdicts before new tasks begin: a verdict may let the next task begin.
         for task, review in rules.reviewed(self.plan, facts):
             await self._read_review(task, review, number)
         for task in rules.to_review(self.plan, facts) if value["limit"] > 0 else ():
             await self._start_review(task, number)
         for task in plan_files.from_json(value["scoped"]).tasks if value.get("scoped") else ():
             if (known := self.plan.task(task.id)) is not None and not known.begun:
-                # A task that has begun keeps what it began with.
+                # A task that has begun keeps its arguments.
                 self.plan = self.plan.with_task(dataclasses.replace(task, deps=known.deps))
         self.plan = rules.reconciled(self.plan, {})
         if not self.plan.tasks:
@@ -167,7 +167,7 @@ class _Course:
             detail = {"failed_checks": output["failed"]}
             error = errors.RunFailed(f"{failed}: {output['message']}", code=rules.DOD_FAILED, detail=detail).to_json()
         elif error is not None:
-            # A retry looks again, as after a check that failed.
+            # A retry checks again, as after a check that failed.
             error = {**error, "code": rules.DOD_FAILED, "detail": {"code": error["code"]}}
         self.plan = transitions.checked(self.plan, task.id, error, record.completed_at)
 
@@ -206,10 +206,10 @@ class _Course:
     async def _begin(self, limit: int, attempts: Mapping[str, int], at: str) -> None:
         unbegun = rules.unbegun(self.plan)
         for task in rules.startable(self.plan, limit):
-            # Its run is made at the next look, when the file says that it begins.
+            # Its run is made at the next look, when the file shows that the task begins.
             above = max(self._attempts.get(task.id, 0), attempts.get(str(task.id), 0))
             self.plan = transitions.begun(self.plan, task.id, at, above=above)
-            # Kept beside the plan: a task that a person removes and writes anew must not find its old run.
+            # Stored beside the plan: a task that a person removes and writes anew must not find its old run.
             self._attempts[task.id] = rules.the_task(self.plan, task.id).attempt
         for task in unbegun:
             await self._start(task, at)
@@ -229,7 +229,7 @@ class _Course:
             self.plan = transitions.refused(self.plan, task.id, _error(record), record.completed_at)
 
     async def _with_outputs(self, task: plans.Task) -> plans.Task:
-        """Return a task with what earlier tasks have left in place of its references to that.
+        """Return a task with the outputs of earlier tasks in place of its references.
 
         Raises:
             errors.StepError: `task_output_invalid`, `task_output_missing`, `task_output_too_large`.
@@ -254,11 +254,11 @@ class _Course:
                 await self._ask_chief(number)
             return
         fact = facts.get(run_id or "")
-        # Without a fact its run has not been seen yet; the next look has it.
+        # Without a fact, the chief's run has not been observed yet; the next look will have one.
         if fact is None or not (self.plan.awaits_chief or self.plan.status is plans.PlanState.FAILED):
             return
         if not self.plan.awaits_chief:
-            # A person has resumed its run by hand.
+            # A person has resumed the chief's run.
             if fact.status in (None, states.RunState.FAILED, states.RunState.CANCELLED):
                 return
             self.plan = transitions.asked_again(self.plan, at)
@@ -292,7 +292,7 @@ class _Course:
 
 
 def sha256(plan: plans.Plan | None) -> str | None:
-    """Return the hash by which a plan's content is compared, regardless of its author and formatting."""
+    """Return the hash for comparing a plan's content, regardless of its author and formatting."""
     return None if plan is None else plain.sha256(plain.canonical(plan.to_json()))
 
 

@@ -1,4 +1,4 @@
-"""Merging: a plan's file that a person has edited, put together with what the plan has become meanwhile."""
+"""Merging: combine a person's edit of a plan's file with the changes that the plan has had meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.domain.plans import Plan, Task, TaskState
 T = TypeVar("T", Plan, Task)
 
 _AUTHORS = ("approved_by", "started_by", "changed_by")
-"""Who gave which order: nothing that an edit of the file can claim."""
+"""Authors of orders, which an edit of the file cannot set."""
 
 _PLAN_ASIDE = frozenset(
     ("session_id", "tasks", "revision", "updated_at", "status", "awaits_chief", "chief_run_id", "reviewer", "proposals")
@@ -25,21 +25,21 @@ def merged(base: Plan, ours: Plan, theirs: Plan) -> Plan:
     """Return the plan with a person's edit of its file.
 
     Args:
-        base: What the file held before the edit.
-        ours: The plan as it is now.
-        theirs: What the file holds now.
+        base: Content of the file before the edit.
+        ours: The current plan.
+        theirs: Present content of the file.
     """
-    # A number is never given again, since runs are found by it.
+    # A number is never reused, since it identifies the task's run.
     highest = max(base.highest_task_id, ours.highest_task_id)
     framed = _fields(base, ours, theirs)
-    # A person may have removed the last task; its number is not free by that.
+    # A person may have removed the last task; this does not free its number.
     if theirs.highest_task_id < highest:
         framed = dataclasses.replace(framed, last_task_id=highest)
     found = dataclasses.replace(framed, tasks=_tasks(base, ours, theirs))
     try:
         plan_files.from_json(found.to_json())
     except errors.InputRefused:
-        # Both changes together make no plan, such as a dependency on a task that was removed: the person's edit counts.
+        # If both changes together make no valid plan, e.g. by a dependency on a removed task, the person's edit wins.
         found = dataclasses.replace(found, tasks=_tasks(ours, ours, theirs))
     newest = max(ours.revision, theirs.revision)
     is_theirs = dataclasses.replace(found, revision=theirs.revision, updated_at=theirs.updated_at) == theirs
@@ -63,7 +63,7 @@ def _tasks(base: Plan, ours: Plan, theirs: Plan) -> tuple[Task, ...]:
 
 
 def _stays(base: Plan, ours: Plan, theirs: Task) -> bool:
-    # A task that was removed here meanwhile comes back only if the person has changed it.
+    # A task that the plan has removed meanwhile comes back only if the person has changed it.
     return ours.task(theirs.id) is not None or base.task(theirs.id) != theirs
 
 
@@ -86,7 +86,7 @@ def _task(base: Task | None, ours: Task | None, theirs: Task) -> Task:
         return theirs
     names = {each.name for each in dataclasses.fields(Task)}
     found = _three_way(base or ours, ours, theirs, names)
-    # What its run has made of it cannot be edited away.
+    # An edit cannot remove the results of its run.
     if ours.status is TaskState.FAILED or ours.begun:
         return dataclasses.replace(found, **{name: getattr(ours, name) for name in _PROTECTED})
     return found

@@ -1,18 +1,18 @@
-"""Rules: where the tasks of a session plan stand, where the plan itself does, and which tasks can be begun.
+"""Rules: the states of a session plan and its tasks, and which tasks can begin.
 
-Pure: plans in, plans out. `moves` has what takes a plan or a task from one state to another, `edits` what people
-change.
+Pure: plans in, plans out. `transitions` moves a plan or a task from one state to another, `edits` has the changes
+that people make.
 """
 
-# The format lists the states of a task but not what moves it from one to another. Every place that sets a status can
+# The format lists the states of a task but not the transitions between them. If many places set a status, one can
 # forget a dependent task, and people change plans while their runs continue.
 #
 # A task's status is one function of its fields, of the other tasks and of its run, computed anew with every change. A
-# started task has the status of its run; `done` is final. For other tasks a question comes before a dependency. People
-# only set a force, an answer, a retry or an edit. A failed plan whose tasks are all done is done. Task numbers are
-# never reused, since the run of a task is found by session, number and attempt.
+# started task has the status of its run; `done` is final. For other tasks a question has precedence over a
+# dependency. People only set a force, an answer, a retry or an edit. A failed plan whose tasks are all done is done.
+# Task numbers are never reused, since the run of a task is found by session, number and attempt.
 #
-# Price: every change looks at all tasks: under a millisecond for two hundred.
+# Price: every change examines all tasks: under a millisecond for two hundred.
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ from typing import Any, TypeVar
 from app import errors
 from app.domain import plain, plans, states, task_outputs, task_reviews
 
-RUN_DELETED = "run_deleted"  # Code of a task whose run was deleted before it had ended.
-DOD_FAILED = "task_dod_failed"  # Code of a task whose run is done and does not pass the task's own checks.
-NOT_MET = "task_not_met"  # Code of a task whose run is done, and which a review found not to be.
-REVIEW_FAILED = "task_review_failed"  # Code of a task whose run is done, and whose review came to no verdict.
+RUN_DELETED = "run_deleted"  # Code of a task whose run was deleted before its end.
+DOD_FAILED = "task_dod_failed"  # Code of a task whose run is done but fails the task's own checks.
+NOT_MET = "task_not_met"  # Code of a task whose run is done, but which a review judged to be not done.
+REVIEW_FAILED = "task_review_failed"  # Code of a task whose run is done, but whose review reached no verdict.
 
 OUTPUT_INVALID = "task_output_invalid"
-"""Code of a task whose argument names an output in a form that does not exist."""
+"""Code of a task whose argument names an output in an invalid form."""
 
 OUTPUT_MISSING = "task_output_missing"
-"""Code of a task whose argument names an output that an earlier task has not left."""
+"""Code of a task whose argument names an output that an earlier task does not have."""
 
 T = TypeVar("T", plans.Plan, plans.Task, task_reviews.Review)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFact:
-    """What a plan must know of the run of one of its tasks."""
+    """Facts about the run of a task that its plan needs."""
 
-    status: states.RunState | None  # Where the run stands; None: it was deleted.
-    error: Mapping[str, plain.Json] | None = None  # Why it failed: `{code, message, key, detail}`.
-    ended_at: str | None = None  # When it had ended.
-    partial: bool = False  # Whether it is done in part only.
-    gate_id: str | None = None  # Gate at which it asks a person; only of runs that review.
+    status: states.RunState | None  # State of the run; None: it was deleted.
+    error: Mapping[str, plain.Json] | None = None  # Error of a failed run: `{code, message, key, detail}`.
+    ended_at: str | None = None  # Time of its end.
+    partial: bool = False  # Whether it is only partly done.
+    gate_id: str | None = None  # Gate at which it asks a person; only for runs of reviews.
 
 
 def reconciled(plan: plans.Plan, runs: Mapping[str, RunFact]) -> plans.Plan:
-    """Return a plan with every status as its fields and its runs say, that of the plan itself included.
+    """Return a plan with every status, including its own, computed from its fields and its runs.
 
-    Revision and times stay; `renewed` counts the change where there is one.
+    Revision and times do not change; `renewed` counts a change.
 
     Args:
-        runs: Known states of runs, by their ids; a task whose run is not among them stays as it is.
+        runs: Known states of runs, by their ids; a task whose run is not among them is unchanged.
     """
     begun = [_with_outcome(task, runs, is_reviewed=plan.reviews(task)) for task in plan.tasks]
     done = {task.id for task in begun if task.status is plans.TaskState.DONE}
@@ -65,10 +65,10 @@ def reconciled(plan: plans.Plan, runs: Mapping[str, RunFact]) -> plans.Plan:
 
 
 def derived(plan: plans.Plan) -> plans.PlanState:
-    """Return where a plan stands by the statuses of its tasks.
+    """Return the state of a plan that follows from the statuses of its tasks.
 
-    A running one is done when every task is, and failed when none can go on. A failed one is done when every task is,
-    because what had failed was removed, or its run sent on by hand. Only people take a plan out of the other states.
+    A running plan is done when every task is, and failed when none can continue. A failed plan is done when every task
+    is, because a person removed the failed task or resumed its run. Only people take a plan out of the other states.
     """
     all_done = all(task.status is plans.TaskState.DONE for task in plan.tasks)
     if plan.status is plans.PlanState.RUNNING and not can_go_on(plan):
@@ -79,20 +79,20 @@ def derived(plan: plans.Plan) -> plans.PlanState:
 
 
 def can_go_on(plan: plans.Plan) -> bool:
-    """Return whether a task runs, could be begun, or only needs an answer."""
+    """Return whether a task runs, can begin, or only needs an answer."""
     return any(task.status in _LIVING for task in plan.tasks)
 
 
 def is_ready(plan: plans.Plan, task: plans.Task) -> bool:
-    """Return whether all that a task depends on is done, or a person starts it regardless."""
+    """Return whether all dependencies of a task are done, or a person starts it regardless."""
     return _is_ready(task, {each.id for each in plan.tasks if each.status is plans.TaskState.DONE})
 
 
 def startable(plan: plans.Plan, limit: int) -> list[plans.Task]:
-    """Return the tasks that are to be begun now, in their order; none unless the plan runs.
+    """Return the tasks to begin now, in their order; none unless the plan runs.
 
     Args:
-        limit: How many tasks of the plan may run at a time; those that run already take of it.
+        limit: Most tasks of the plan that may run at the same time, including those that run already.
     """
     if plan.status is not plans.PlanState.RUNNING:
         return []
@@ -102,30 +102,30 @@ def startable(plan: plans.Plan, limit: int) -> list[plans.Task]:
 
 
 def at_rest(plan: plans.Plan) -> bool:
-    """Return whether nothing about a plan will change by itself."""
+    """Return whether a plan can change only by an action from outside."""
     if plan.awaits_chief or any(task.status is plans.TaskState.RUNNING for task in plan.tasks):
         return False
     return not startable(plan, len(plan.tasks))
 
 
 def unbegun(plan: plans.Plan) -> list[plans.Task]:
-    """Return the tasks whose run is about to be made: `begun` is on disk, and `with_run` is not."""
+    """Return the tasks whose run is about to be made: `begun` is stored, and `with_run` is not."""
     return [task for task in plan.tasks if task.status is plans.TaskState.RUNNING and task.run_id is None]
 
 
 def to_check(plan: plans.Plan, runs: Mapping[str, RunFact]) -> list[plans.Task]:
-    """Return the tasks whose run is done, and whose own checks are still to be held against it."""
+    """Return the tasks whose run is done, but not yet checked by the tasks' own checks."""
     running = (task for task in plan.tasks if task.checks and task.status is plans.TaskState.RUNNING)
     return [task for task in running if _is_done(runs, task.run_id)]
 
 
 def to_review(plan: plans.Plan, runs: Mapping[str, RunFact]) -> list[plans.Task]:
-    """Return the tasks whose run is done, and whose review is still to be started."""
+    """Return the tasks whose run is done, but whose review has not started."""
     return [task for task in plan.tasks if _awaits_review(plan, task) and _is_done(runs, task.run_id)]
 
 
 def reviewed(plan: plans.Plan, runs: Mapping[str, RunFact]) -> list[tuple[plans.Task, task_reviews.Review]]:
-    """Return the tasks whose review has ended, and whose verdict is still to be read."""
+    """Return the tasks whose review has ended, but whose verdict has not been read."""
     running = ((task, task.review) for task in plan.tasks if task.status is plans.TaskState.RUNNING)
     found = [(task, review) for task, review in running if review is not None and is_under_way(review)]
     return [(task, review) for task, review in found if _is_done(runs, review.run_id)]
@@ -147,11 +147,11 @@ def _is_done(runs: Mapping[str, RunFact], run_id: str | None) -> bool:
 
 
 def outputs_wanted(plan: plans.Plan, task: plans.Task) -> dict[task_outputs.Reference, plain.Object]:
-    """Return what must be read of earlier runs before a task is begun: `{run_id, task}` with `output` or `path`.
+    """Return what to read of earlier runs before a task begins: `{run_id, task}` with `output` or `path`.
 
     Raises:
-        errors.StepError: `task_output_invalid`, an argument cannot be what it is; `task_output_missing`, a task that
-            it names is not done.
+        errors.StepError: `task_output_invalid`, an argument is not a valid reference; `task_output_missing`, a task
+            that it names is not done.
     """
     try:
         references = task_outputs.references(task.args)
@@ -174,10 +174,10 @@ def outputs_wanted(plan: plans.Plan, task: plans.Task) -> dict[task_outputs.Refe
 
 
 def renewed(known: plans.Plan, changed: plans.Plan, at: str) -> plans.Plan:
-    """Return a changed plan as it is to be kept: one revision above the one that is known, or that itself if nothing
-    else differs.
+    """Return a changed plan with the next revision; or the known plan if only revision and time
+    differ.
     """
-    # Compared without revision and time, which every change has.
+    # Compared without revision and time, which differ in every change.
     same = dataclasses.replace(changed, revision=known.revision, updated_at=known.updated_at)
     if same == known:
         return known
@@ -188,7 +188,7 @@ def expect(plan: plans.Plan, revision: int | None) -> None:
     """Refuse a change that is based on an older version of the plan.
 
     Args:
-        revision: Revision that was seen; None: whatever it is.
+        revision: Revision that the caller has seen; None: any.
 
     Raises:
         errors.Conflict: `plan_changed`, with the plan.
@@ -221,18 +221,18 @@ _OVER = frozenset({plans.TaskState.DONE, plans.TaskState.FAILED})
 
 
 def _with_outcome(task: plans.Task, runs: Mapping[str, RunFact], *, is_reviewed: bool) -> plans.Task:
-    """Return a task as its run has it; one without a run, or whose run is not told of, as it is."""
+    """Return a task with the state of its run; a task without a run, or without a fact about it, is unchanged."""
     if task.status is plans.TaskState.DONE or task.run_id is None:
         return task
     if task.review is not None and is_under_way(task.review):
-        # Its own run has ended and decides no more.
+        # The review decides now; the task's own run has ended.
         return _with_review(task, task.review, runs)
     if task.run_id not in runs:
         return task
     fact = runs[task.run_id]
     if fact.status is states.RunState.DONE:
         return _with_done_run(task, fact, is_checked=bool(task.checks) or is_reviewed)
-    # A failed run was removed: its failure stands.
+    # A failed run was removed: the task remains failed.
     if fact.status is None and task.status is plans.TaskState.FAILED:
         return task
     if fact.status is not None and not fact.status.finished:
@@ -244,7 +244,7 @@ def _with_outcome(task: plans.Task, runs: Mapping[str, RunFact], *, is_reviewed:
 def _with_done_run(task: plans.Task, fact: RunFact, *, is_checked: bool) -> plans.Task:
     code = (task.error or {}).get("code") if task.status is plans.TaskState.FAILED else None
     if code in (NOT_MET, REVIEW_FAILED) or (is_checked and code == DOD_FAILED):
-        # Only a retry looks again.
+        # Only a retry checks or reviews again.
         return task
     known = _replaced(task, error=None, partial=fact.partial)
     if is_checked:
@@ -264,7 +264,7 @@ def _with_review(task: plans.Task, review: task_reviews.Review, runs: Mapping[st
         )
     waits = fact.status is states.RunState.WAITING
     state = task_reviews.ReviewState.WAITING if waits else task_reviews.ReviewState.RUNNING
-    # A run that is being loaded after a restart asks at the same gate again.
+    # A run that is being loaded after a restart will ask at the same gate again.
     under_way = _replaced(review, status=state, gate_id=fact.gate_id or review.gate_id if waits else None)
     return _replaced(task, status=plans.TaskState.RUNNING, error=None, ended_at=None, review=under_way)
 
@@ -277,10 +277,10 @@ def _why_unreviewed(run_id: str, fact: RunFact) -> Mapping[str, plain.Json]:
 
 
 def _status(task: plans.Task, done: Container[int]) -> plans.TaskState:
-    """Return where a task stands: the one table of it (execution-modes, appendix G, task states)."""
+    """Return the state of a task, by the only table of states (execution-modes, appendix G, task states)."""
     if task.status in _OVER:
         return task.status
-    # Its run is being made: the attempt is kept before the run has an id.
+    # Its run is being made: the attempt is stored before the run has an id.
     if task.run_id is not None or (task.status is plans.TaskState.RUNNING and task.attempt > 0):
         return plans.TaskState.RUNNING
     if task.asks:

@@ -1,6 +1,6 @@
-"""Moves: what takes a session plan, or one of its tasks, from one state to another.
+"""Transitions: move a session plan, or one of its tasks, from one state to another.
 
-Pure: each returns the plan as it is then to be kept, every status reconciled, and counts one revision.
+Pure: each function returns the plan to be stored, with every status reconciled and one revision counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _AT_WORK = (plans.PlanState.RUNNING, plans.PlanState.FAILED, plans.PlanState.DON
 
 
 def approved(plan: plans.Plan, at: str) -> plans.Plan:
-    """Let a draft be started.
+    """Approve a draft, so that it can be started.
 
     Raises:
         errors.WrongState: it is not a draft, the chief is at work, or there are no tasks.
@@ -28,10 +28,10 @@ def approved(plan: plans.Plan, at: str) -> plans.Plan:
 
 
 def started(plan: plans.Plan, at: str) -> plans.Plan:
-    """Let the tasks of a plan be begun; one that runs stays as it is.
+    """Start a plan, so that its tasks can begin; a running plan is unchanged.
 
     Raises:
-        errors.WrongState: it is a draft, has no tasks, or has failed or is done with nothing left that could go on.
+        errors.WrongState: it is a draft, has no tasks, or has failed or is done and no task could continue.
     """
     if plan.status is plans.PlanState.RUNNING:
         return plan
@@ -44,7 +44,7 @@ def started(plan: plans.Plan, at: str) -> plans.Plan:
 
 
 def paused(plan: plans.Plan, at: str) -> plans.Plan:
-    """Let no further task be begun.
+    """Pause a plan, so that no further task begins.
 
     Raises:
         errors.WrongState: it does not run.
@@ -54,7 +54,7 @@ def paused(plan: plans.Plan, at: str) -> plans.Plan:
 
 
 def resumed(plan: plans.Plan, at: str) -> plans.Plan:
-    """Let the tasks of a paused plan be begun again.
+    """Resume a paused plan, so that its tasks can begin again.
 
     Raises:
         errors.WrongState: it is not paused, or has no tasks.
@@ -65,7 +65,7 @@ def resumed(plan: plans.Plan, at: str) -> plans.Plan:
 
 
 def forced(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
-    """Let a blocked task be begun although something that it depends on is not done.
+    """Force a blocked task, so that it can begin although a dependency is not done.
 
     Raises:
         errors.NotFound: `task_not_found`.
@@ -76,20 +76,20 @@ def forced(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
 
 
 def retried(plan: plans.Plan, task_id: int, at: str, *, fresh: bool) -> plans.Plan:
-    """Let a failed task be tried once more.
+    """Retry a failed task.
 
-    One that has come to depend on something that is not done, or about which something is asked since, waits for that
-    and begins anew then.
+    A task that has got an unfinished dependency or an open question since its failure waits for that, and then
+    begins anew.
 
     Args:
-        fresh: Whether a new run is made; otherwise its run is sent on, and the task runs from now on.
+        fresh: Whether a new run is made; otherwise its run is resumed, and the task runs from now on.
 
     Raises:
         errors.NotFound: `task_not_found`.
         errors.WrongState: it has not failed, or the plan is not at work.
     """
     task = _of_plan_at_work(plan, task_id, plans.TaskState.FAILED, "retried")
-    # What was never made, or waits for something, begins anew instead of continuing.
+    # A task without a run, or one that has to wait, begins anew instead of continuing.
     if fresh or task.run_id is None or task.asks or not rules.is_ready(plan, task):
         renewed = dataclasses.replace(without_run(task), status=plans.TaskState.PENDING, error=None, ended_at=None)
         return _with(plan, dataclasses.replace(renewed, started_at=None), at, plans.PlanState.RUNNING)
@@ -99,7 +99,7 @@ def retried(plan: plans.Plan, task_id: int, at: str, *, fresh: bool) -> plans.Pl
 
 
 def begun(plan: plans.Plan, task_id: int, at: str, *, above: int = 0) -> plans.Plan:
-    """Let a run be made for a pending task; its attempt names the run, so that after a crash the same one is found.
+    """Begin a pending task; its attempt names the run, so that the same run is found after a crash.
 
     Args:
         above: Highest attempt of an earlier task of that number.
@@ -111,7 +111,7 @@ def begun(plan: plans.Plan, task_id: int, at: str, *, above: int = 0) -> plans.P
     task = rules.the_task(plan, task_id)
     _among(plan, {plans.PlanState.RUNNING}, "continued")
     _is(plan, task, plans.TaskState.PENDING, "begun")
-    # Above every attempt that there was, so that its run is a new one.
+    # Above every earlier attempt, so that its run is a new one.
     made = dataclasses.replace(task, status=plans.TaskState.RUNNING, attempt=max(task.attempt, above) + 1)
     return _with(plan, dataclasses.replace(made, started_at=at, ended_at=None, error=None), at)
 
@@ -140,10 +140,10 @@ def refused(plan: plans.Plan, task_id: int, error: Mapping[str, plain.Json], at:
 
 
 def checked(plan: plans.Plan, task_id: int, error: Mapping[str, plain.Json] | None, at: str) -> plans.Plan:
-    """Note what came of a task's own checks.
+    """Note the result of a task's own checks.
 
     Args:
-        error: Why they failed; None: they hold, and the task is done.
+        error: Why they failed; None: they passed, and the task is done.
 
     Raises:
         errors.NotFound: `task_not_found`.
@@ -172,7 +172,7 @@ def review_begun(plan: plans.Plan, task_id: int, run_id: str, at: str) -> plans.
 def reviewed(
     plan: plans.Plan, task_id: int, review: task_reviews.Review, error: Mapping[str, plain.Json] | None, at: str
 ) -> plans.Plan:
-    """Note what came of a task's review.
+    """Note the result of a task's review.
 
     Args:
         error: Why the task has failed; None: it is done.
@@ -186,10 +186,10 @@ def reviewed(
 
 
 def planned(plan: plans.Plan, tasks: Sequence[plans.Task], at: str) -> plans.Plan:
-    """Take over what the chief made of a plan's intent.
+    """Take over the tasks that the chief made from a plan's intent.
 
     Raises:
-        errors.WrongState: the chief's tasks are not awaited.
+        errors.WrongState: the plan does not await the chief's tasks.
     """
     _awaiting(plan)
     return rules.changed(plan, at, tasks=tuple(tasks), awaits_chief=False, error=None)
@@ -206,10 +206,10 @@ def unplanned(plan: plans.Plan, error: Mapping[str, plain.Json], at: str) -> pla
 
 
 def asked_again(plan: plans.Plan, at: str) -> plans.Plan:
-    """Wait once more for the chief, whose run continues.
+    """Await the chief again, whose run continues.
 
     Raises:
-        errors.WrongState: the plan has not failed for want of the chief's tasks.
+        errors.WrongState: the plan has not failed because the chief's tasks are missing.
     """
     _among(plan, {plans.PlanState.FAILED}, "asked for again")
     if plan.tasks or plan.chief_run_id is None:
@@ -221,7 +221,7 @@ def expect_chief_away(plan: plans.Plan) -> None:
     """Refuse a change while the chief is at work.
 
     Raises:
-        errors.WrongState: it is.
+        errors.WrongState: the chief is at work.
     """
     if plan.awaits_chief:
         raise _wrong(plan, f"the chief is at work on the plan {plan.session_id}")
@@ -243,7 +243,7 @@ def expect_rest(plan: plans.Plan) -> None:
 
 
 def without_run(task: plans.Task) -> plans.Task:
-    """Return a task whose present run is one of its earlier ones."""
+    """Return a task whose current run is added to its earlier ones."""
     if task.run_id is None:
         return task
     earlier = (*task.earlier_runs, task.run_id)

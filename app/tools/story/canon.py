@@ -43,11 +43,11 @@ _MAX_ALIASES = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that a card says of its subject."""
+    """Something that a card states about its subject."""
 
     subject: str  # Name of the card's subject.
-    attribute: str  # What it is about, in one word for all spellings: `eye_colour`, `owner`, …
-    value: str  # What the card says.
+    attribute: str  # Its attribute, in one word for all spellings: `eye_colour`, `owner`, …
+    value: str  # The stated value.
     path: str  # The card.
     line: int  # Line on it.
     quote: str  # The line itself.
@@ -55,13 +55,13 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """Someone or something that the canon knows."""
+    """A person or thing that the canon describes."""
 
     name: str  # Name by which findings call it.
     aliases: tuple[str, ...]  # Every way to name it, the name itself first.
     kind: EntityKind  # What it is.
-    pronoun: str | None  # `he`, `she` or `they`; None where the card does not say.
-    facts: tuple[Fact, ...]  # What its card says.
+    pronoun: str | None  # `he`, `she` or `they`; None if the card does not state it.
+    facts: tuple[Fact, ...]  # Facts that its card states.
     document: documents.Document | None  # The card; None for a name found in prose.
 
     def first(self, attribute: str) -> Fact | None:

@@ -1,4 +1,4 @@
-"""The tool `canon_checker`: hold a scene against the cards of the canon."""
+"""The tool `canon_checker`: check a scene against the cards of the canon."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.tools.story.scenes import Scene
 from app.tools.workspace import Workspace
 
 if TYPE_CHECKING:
-    # Loading its expressions takes longer than listing all recipes, which only names this tool.
+    # Loading its expressions takes longer than listing all recipes, which needs only the name of this tool.
     from app.tools.story.continuity import comparison
     from app.tools.story.continuity.passages import Fact
 

@@ -1,4 +1,4 @@
-"""The cast: who and what a text can mean by a name or a pronoun."""
+"""The cast: resolve the names and pronouns of a text to people and things."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NEAR_MENTIONS = 20
 class Mention:
     """A name in a paragraph."""
 
-    entity: Entity  # Whom it means.
+    entity: Entity  # The entity that it means.
     start: int  # Where it begins.
     end: int  # One past its last character, a possessive `'s` not counted.
     after: int  # One past the possessive `'s`, or the same as `end`.
 
     @property
     def is_possessive(self) -> bool:
-        """Whether something is said to be theirs."""
+        """Whether the text after it states a possession."""
         return self.after > self.end
 
 
@@ -41,10 +41,10 @@ class _Alias:
 
 
 class Cast:
-    """The known entities, found again by their names."""
+    """The known entities, found by their names."""
 
     def __init__(self, entities: Iterable[Entity]) -> None:
-        self.entities = tuple(entities)  # Everyone and everything known.
+        self.entities = tuple(entities)  # All known entities.
         self._by_first_token: dict[str, list[_Alias]] = {}
         for entity in self.entities:
             for alias in entity.aliases:
@@ -52,7 +52,7 @@ class Cast:
         # Longer names first, so that `Old Tom Pell` is not found as `Old Tom`.
         for aliases in self._by_first_token.values():
             aliases.sort(key=lambda alias: -len(alias.tokens))
-        self.by_head = _by_head(self.entities)  # Items of a known material by the last word of their names.
+        self.by_head = _by_head(self.entities)  # Items of a known material, by the last word of their names.
 
     def mentions(self, text: str) -> list[Mention]:
         """Return the names in a text in order; where several fit, the longest."""
@@ -88,7 +88,7 @@ class Cast:
 
 
 class Reading:
-    """A paragraph read with the cast in mind, after the paragraph before it."""
+    """A paragraph read with the cast, and with the paragraph before it."""
 
     def __init__(self, paragraph: Paragraph, cast: Cast, before: Reading | None, pov: Entity | None) -> None:
         self.paragraph = paragraph
@@ -99,7 +99,7 @@ class Reading:
         self._pov = pov
 
     def last_subject(self) -> Entity | None:
-        """Return the person whom the last sentence that names one names first."""
+        """Return the first person named in the last sentence that names one."""
         return self._subject_of(self.people[-_NEAR_MENTIONS:])
 
     def owner(self, position: int) -> Entity | None:
@@ -121,7 +121,7 @@ class Reading:
         earlier = self._people_before(position)
         fitting = [mention for mention in earlier if _can_be(mention.entity, wanted)]
         in_sentence = [mention.entity for mention in fitting if mention.start >= sentence.start]
-        # The sentence of the pronoun decides before anything earlier.
+        # The sentence of the pronoun has precedence over earlier ones.
         if in_sentence:
             return _unambiguous(in_sentence)
         if earlier:
@@ -142,7 +142,7 @@ class Reading:
 
 
 def is_person(entity: Entity) -> bool:
-    """Return whether an entity can be one who sees and speaks."""
+    """Return whether an entity can see and speak."""
     return entity.kind in {"character", "unknown"}
 
 
@@ -155,7 +155,7 @@ def _by_head(entities: Iterable[Entity]) -> dict[str, Entity]:
 
 
 def _fits(wanted: str, token: re.Match[str]) -> bool:
-    # A proper name keeps its capital; a common noun may stand at the beginning of a sentence.
+    # A proper name keeps its capital; a common noun may be at the beginning of a sentence.
     return token[0] == wanted or (not wanted[:1].isupper() and token[0].casefold() == wanted.casefold())
 
 

@@ -1,4 +1,4 @@
-"""The tool `consistency_checker`: hold the scenes of a story against each other."""
+"""The tool `consistency_checker`: check the scenes of a story against each other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHANGING = frozenset({"age", "possession", "trade"})
 
 
 class ConsistencyChecker:
-    """Find what scenes say differently of the same thing, names spelled in two ways, and time that runs backwards."""
+    """Find facts that scenes state differently, names spelled in two ways, and time that runs backwards."""
 
     name = "consistency_checker"
     description = (

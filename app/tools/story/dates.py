@@ -49,7 +49,7 @@ NUMBER = rf"(?:\d{{1,3}}|(?:{'|'.join(_TENS)})(?:-(?:{'|'.join(_UNITS[1:10])}))?
 class StoryDate:
     """A date as far as a text states it."""
 
-    year: int | None = None  # Year, None where the text leaves it open.
+    year: int | None = None  # Year, None if the text does not state it.
     month: int | None = None  # 1 to 12; None for a bare year.
     day: int | None = None  # 1 to 31; None for a bare year or month.
     start: int = 0  # Its position in the text.
@@ -62,7 +62,7 @@ class StoryDate:
         return named if self.year is None else f"{named} {self.year}"
 
     def contradicts(self, other: StoryDate) -> bool:
-        """Return whether a part that both state differs."""
+        """Return whether both dates state a part differently."""
         pairs = ((self.year, other.year), (self.month, other.month), (self.day, other.day))
         return any(own is not None and theirs is not None and own != theirs for own, theirs in pairs)
 
@@ -109,7 +109,7 @@ def in_words(count: int) -> str:
 
 
 def month(name: str) -> int | None:
-    """Return the number of a month's name, None if it is none."""
+    """Return the number of a month, None if the text is not the name of one."""
     return _MONTHS.index(name.lower()) + 1 if name.lower() in _MONTHS else None
 
 

@@ -41,7 +41,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A text file taken apart."""
+    """A text file, split into its parts."""
 
     path: str  # Path in the workspace; empty for a text that is not a file.
     lines: tuple[str, ...]  # All lines without their ends; line N of the file is `lines[N - 1]`.
@@ -76,12 +76,12 @@ class Document:
 
 
 def read(workspace: Workspace, path: str) -> Document:
-    """Read a file of the workspace and take it apart."""
+    """Read and parse a file of the workspace."""
     return parse(workspace.read_text(path), path=path)
 
 
 def parse(text: str, *, path: str = "") -> Document:
-    """Take a text apart; line ends of every kind count as one."""
+    """Parse a text; line ends of every kind are equal."""
     lines = tuple(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
     end = front_matter_end(lines)
     fields = front_matter(lines[1:end], first_line=2) if end else []
@@ -137,7 +137,7 @@ def blocks(document: Document) -> list[Block]:
     found: list[Block] = []
     gathered: list[str] = []
     first = 0
-    # The empty line behind the last one closes the last paragraph.
+    # An additional empty line after the last one closes the last paragraph.
     for line, text in [*body(document), (len(document.lines) + 1, "")]:
         item = ITEM.match(text)
         ends = not text.strip() or _HEADING.match(text) is not None or _is_rule(text)

@@ -37,12 +37,12 @@ class Beat:
     """A beat of the outline, looked for in the draft."""
 
     text: str  # What should happen.
-    score: float  # Part of its words that stand close together in the draft, 0 to 1.
-    line: int  # Where they stand; 0 if nowhere.
+    score: float  # Share of its words that are close together in the draft, 0 to 1.
+    line: int  # Line of these words; 0 if there are none.
 
     @property
     def is_covered(self) -> bool:
-        """Whether the draft tells it, as far as words can show."""
+        """Whether the draft narrates it, as far as words can show."""
         return self.score >= _COVERED
 
 
@@ -51,20 +51,20 @@ class Wishes:
     """Requirements of a draft, from the task or its outline."""
 
     in_outline: bool | None  # Whether its scene was found in the outline; None without an outline.
-    beats: tuple[Beat, ...] = ()  # What it should tell.
+    beats: tuple[Beat, ...] = ()  # Beats that it should narrate.
     min_words: int | None = None  # Fewest words.
     max_words: int | None = None  # Most words.
-    pov: str | None = None  # Through whose eyes.
-    forbidden_words: tuple[str, ...] = ()  # What may not occur.
-    required_headings: tuple[str, ...] = ()  # What must stand above its parts.
+    pov: str | None = None  # Name of the viewpoint character.
+    forbidden_words: tuple[str, ...] = ()  # Words that it must not contain.
+    required_headings: tuple[str, ...] = ()  # Headings that its parts must have.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check that was asked for, with what speaks against it."""
+    """A requested check, with the findings against it."""
 
     name: str  # Its name.
-    against: tuple[Finding, ...]  # What was found; the check is passed without any.
+    against: tuple[Finding, ...]  # Findings; without any, the check is passed.
 
     def to_json(self) -> dict[str, object]:
         """Return `{check, pass, message}`."""
@@ -85,14 +85,14 @@ def of_scene(scene: Scene) -> Draft:
 
 
 def find_beats(texts: Sequence[str], draft: Draft) -> tuple[Beat, ...]:
-    """Find for each beat the few sentences in a row that hold most of its words."""
+    """Find for each beat the consecutive sentences that contain most of its words."""
     by_sentence = [set(matching.terms(sentence.text)) for sentence in draft.sentences]
     windows = [set().union(*by_sentence[start : start + _WINDOW_SENTENCES]) for start in range(len(by_sentence))]
     return tuple(_found(text, windows, draft) for text in texts[:MAX_BEATS])
 
 
 def checked(draft: Draft, wishes: Wishes) -> list[Check]:
-    """Make every check that is asked for."""
+    """Make every requested check."""
     return [
         Check(name=name, against=tuple(find(draft, wishes)))
         for name, (is_asked, find) in _CHECKS.items()

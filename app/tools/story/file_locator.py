@@ -27,9 +27,9 @@ _TASK_WORDS = frozenset(
 _NAME_WEIGHT, _METADATA_WEIGHT, _HEADING_WEIGHT, _BODY_WEIGHT = 4.0, 3.0, 2.0, 0.5
 _BODY_HITS_COUNTED = 5
 _PATH_SCORE = 50.0
-# The scene that the task means stands above everything that only shares its words.
+# The scene that the task means ranks above all files that only share its words.
 _MEANT_SCORE = 40.0
-# A card of someone in the scene is worth less than any file that the task itself names.
+# A card of a character in the scene ranks below any file that the task itself names.
 _NAMED_SHARE = 0.3
 
 
@@ -99,7 +99,7 @@ _LISTS = ("matches", "scene_paths", "canon_paths", "other_paths")
 
 
 def _meant(files: Sequence[StoryFile], criteria: str) -> tuple[Located | None, str | None]:
-    """Return the scene that the criteria mean, or why that is not sure; neither where they mean none."""
+    """Return the scene that the criteria mean, or the reason why it is uncertain; neither if they mean none."""
     try:
         return Story(files).locate(clue_of(criteria)), None
     except errors.ToolFailed as failure:
@@ -137,7 +137,7 @@ def _terms(texts: Iterable[str]) -> frozenset[str]:
 def _ranked(files: Sequence[_File], criteria: str, meant: Located | None) -> list[_Hit]:
     terms = _asked(criteria)
     frequency = Counter(term for file in files for term in terms if _weight(file, term))
-    # A word that few files contain says more about a file (inverse document frequency).
+    # A word that few files contain is more significant (inverse document frequency).
     worth = {term: 1.0 + math.log(len(files) / frequency[term]) for term in frequency}
     named, scene = set(criteria.split()), set(meant.paths) if meant else set()
     hits = {}
@@ -155,7 +155,7 @@ def _ranked(files: Sequence[_File], criteria: str, meant: Located | None) -> lis
 
 
 def _asked(criteria: str) -> dict[str, str]:
-    """Return the search words by their stems, without words that only say that there is work to do."""
+    """Return the search words by their stems, without words that only describe a task as such."""
     words = (token for token in matching.tokens(criteria) if token not in matching.STOPWORDS | _TASK_WORDS)
     wanted_terms: dict[str, str] = {}
     for word in itertools.islice(words, _MAX_TERMS):
@@ -173,7 +173,7 @@ def _weight(file: _File, term: str) -> float:
 
 
 def _named_cards(files: Sequence[_File], criteria: str, hits: Mapping[str, _Hit]) -> list[_Hit]:
-    """Return the cards of the characters in the task's planned scene, else in the best matching scene."""
+    """Return the cards of the characters in the task's planned scene, otherwise in the best matching scene."""
     source = _source_of_names(files, criteria, hits)
     if source is None:
         return []

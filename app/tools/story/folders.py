@@ -1,4 +1,4 @@
-"""Reading several files at once, folders among them, within a bound on their text."""
+"""Folders: read several files at once, including those of folders, within a limit on their text."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from app.tools.story import documents
 from app.tools.workspace import Workspace
 
 MAX_FILES = 400  # Files that one tool reads.
-MAX_CHARACTERS = 4 * 1024 * 1024  # Characters that they may have together.
+MAX_CHARACTERS = 4 * 1024 * 1024  # Their largest total number of characters.
 
 _TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt", ".text"})
 _SKIPPED = frozenset({"not_text", "file_too_large", "file_unreadable", "file_not_found"})
 
 
 def read_all(workspace: Workspace, paths: Sequence[str]) -> list[documents.Document]:
-    """Read the named files, and the text files below the named folders; nothing is read twice.
+    """Read the named files, and the text files below the named folders, each file once.
 
     A file that was named must be readable; one that is only found in a named folder is left out if it is not text.
     """
@@ -28,7 +28,7 @@ def read_all(workspace: Workspace, paths: Sequence[str]) -> list[documents.Docum
         try:
             text = workspace.read_text(path)
         except errors.ToolFailed as failure:
-            # A file that was named has to be readable; one that a folder merely contains is passed over.
+            # A file that was named must be readable; one that is only found in a folder is skipped.
             if named or failure.code not in _SKIPPED:
                 raise
             continue

@@ -1,4 +1,4 @@
-"""The signs by which a text opens a loop in its reader's mind, and those by which it answers."""
+"""The signs by which a text opens a loop in its reader's mind, and those by which it answers one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.tools.story.scenes import Scene
 _FEWEST_TERMS = 2
 
 LoopKind = Literal["question", "promise", "foreshadowing"]  # How the loop was opened.
-LoopStatus = Literal["open", "touched", "planned", "paid"]  # What has become of it.
+LoopStatus = Literal["open", "touched", "planned", "paid"]  # The present state of the loop.
 
 _NOUN_PHRASE = r"(?:the|an?|his|her|their)\s((?:[\w-]{2,20}\s){0,2}?[\w-]{2,20})"
 
@@ -68,14 +68,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """Something the reader waits for."""
+    """An expectation of the reader."""
 
     kind: LoopKind  # How it was opened.
-    item: str  # The expected thing, in the words of the text.
-    terms: tuple[str, ...]  # The words to know it again by.
+    item: str  # The expected event or thing, in the words of the text.
+    terms: tuple[str, ...]  # Words that identify it.
     planted: Place  # Where it was opened.
-    status: LoopStatus = "open"  # What has become of it.
-    payoff: Place | None = None  # Where it was paid or last touched.
+    status: LoopStatus = "open"  # Its present state.
+    payoff: Place | None = None  # Place where it was paid, or last touched.
     planned_for: str | None = None  # Title of the unwritten scene that pays it off.
 
 
@@ -83,10 +83,10 @@ class Loop:
 class Line:
     """A sentence with the match in it."""
 
-    place: Place  # Where it stands.
-    text: str  # The sentence, whole.
+    place: Place  # Place of the sentence.
+    text: str  # The whole sentence.
     terms: frozenset[str]  # Stems of its words.
-    evaded: bool  # For a question: whether it is not answered at once.
+    evaded: bool  # For a question: whether the text evades an immediate answer.
 
 
 def lines(index: int, scene: Scene) -> Iterator[Line]:
@@ -94,7 +94,7 @@ def lines(index: int, scene: Scene) -> Iterator[Line]:
     paragraphs = prose.paragraphs(scene.document)
     position = 0
     for paragraph, following in itertools.zip_longest(paragraphs, paragraphs[1:]):
-        # A question that the next speaker answers is closed at once.
+        # A question that the next speaker answers is closed immediately.
         answered = following is not None and _is_reply(following)
         for sentence in paragraph.sentences:
             yield Line(
@@ -130,12 +130,12 @@ def opened_by(line: Line) -> Iterator[Loop]:
 
 
 def is_question(line: Line) -> bool:
-    """Return whether a sentence asks; `"Who is there?" asked Kael.` does."""
+    """Return whether a sentence is a question; `"Who is there?" asked Kael.` is one."""
     return "?" in line.text
 
 
 def answers(first: Line, following: Line | None) -> bool:
-    """Return whether a thing returns to some effect: with a verb of effect, or as `it` in the next sentence."""
+    """Return whether a thing returns with an effect: with a verb of effect, or as `it` in the next sentence."""
     if _ANSWERS.search(first.text):
         return True
     return (

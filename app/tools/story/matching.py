@@ -1,4 +1,4 @@
-"""Matching texts by their words, ignoring accents, case and common endings."""
+"""Matching: compare texts by their words, ignoring accents, case and common endings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STOPWORDS = frozenset(
     "some such than that the their them then there these they this those to too up us was we were what when "
     "where which while who whom whose why will with would you your shall let per via s t d ll re ve m".split()
 )
-"""Words that say nothing about the matter of a text."""
+"""Words without information about the subject of a text."""
 
 _IRREGULAR = {
     form: base
@@ -41,7 +41,7 @@ def tokens(text: str) -> list[str]:
 
 
 def terms(text: str) -> list[str]:
-    """Return the stems of the words that say something, each once, in order."""
+    """Return the stems of the significant words, each once, in order."""
     return list(dict.fromkeys(stem(token) for token in tokens(text) if token not in STOPWORDS))
 
 
@@ -56,7 +56,7 @@ def stem(token: str) -> str:
 
 
 def overlap(wanted: list[str], offered: set[str]) -> float:
-    """Return which part of the wanted terms is offered, 0 to 1."""
+    """Return the share of the wanted terms that is offered, 0 to 1."""
     return sum(term in offered for term in wanted) / len(wanted) if wanted else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Proper names in prose: which there are, and which look like a slip for another."""
+"""Names: find the proper names in prose, and those that look like a misspelling of another one."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Sighting:
     path: str  # File.
     line: int  # Line in it.
     quote: str  # The sentence.
-    opens: bool  # Whether it opens a sentence, where any word has a capital.
+    opens: bool  # Whether it opens a sentence, and so has a capital in any case.
     has_article: bool  # Whether `the` precedes it.
-    is_certain: bool = False  # Whether it is a name for sure: it also stands where only names have capitals.
+    is_certain: bool = False  # Whether it is certainly a name: it also occurs where only names have capitals.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +56,8 @@ class Slip:
     name: str  # The written form.
     intended: str  # The form probably intended.
     sighting: Sighting  # The first place where it is written.
-    count: int  # How often it is written so.
-    intended_count: int  # How often the other one is.
+    count: int  # How often it is written in this form.
+    intended_count: int  # How often the other form is written.
 
 
 def sightings(texts: Iterable[documents.Document]) -> list[Sighting]:
@@ -79,12 +79,12 @@ def sightings(texts: Iterable[documents.Document]) -> list[Sighting]:
 
 
 def certain(seen: Iterable[Sighting]) -> list[Sighting]:
-    """Return those that are names for sure."""
+    """Return the certain names."""
     return [sighting for sighting in seen if sighting.is_certain]
 
 
 def entities(seen: Sequence[Sighting]) -> list[Entity]:
-    """Return the frequent names as members of a cast of which nothing else is known."""
+    """Return the frequent names as members of a cast without further facts."""
     counts = Counter(sighting.name for sighting in certain(seen))
     with_article = Counter(sighting.name for sighting in certain(seen) if sighting.has_article)
     frequent = sorted(counts, key=lambda name: (-counts[name], name))[:_MAX_NAMES]
@@ -149,13 +149,13 @@ def _in_paragraph(paragraph: prose.Paragraph, path: str) -> Iterator[Sighting]:
 
 
 def _has_surname(name: str, small: Set[str]) -> bool:
-    """Return whether a name that opens a sentence shows by its second word that it is one."""
+    """Return whether the second word of a name that opens a sentence proves that it is a name."""
     first, _, rest = name.partition(" ")
     return bool(rest) and first.lower() not in small | _OPENERS and not first.lower().endswith(("ly", "ing", "ed"))
 
 
 def _without_opening(sighting: Sighting, sure: Set[str]) -> Sighting:
-    """Take the first word off `Then Kael`, which opens a sentence and does not belong to the name."""
+    """Remove the first word of `Then Kael`, which opens a sentence and is not part of the name."""
     tail = sighting.name.partition(" ")[2]
     if sighting.opens and sighting.name not in sure and tail in sure:
         return dataclasses.replace(sighting, name=tail, opens=False)
@@ -173,7 +173,7 @@ def _is_slip(word: str, other: str, counts: Mapping[str, int], right: Set[str]) 
 
 
 def distance(one: str, other: str) -> int:
-    """Count the letters to insert, drop, change or swap with a neighbour."""
+    """Return the number of letters to insert, drop, change or swap with a neighbour."""
     # The optimal string alignment distance, computed with the two rows above the present one.
     before: list[int] = []
     above = list(range(len(other) + 1))

@@ -1,8 +1,8 @@
-"""Open loops: what a story makes its reader wait for, and where it lets him have it.
+"""Open loops: the expectations that a story raises in its reader, and where it fulfils them.
 
-A loop is opened by an unanswered question, by a promise, or by a thing that is set before the reader with a
-marked gesture (foreshadowing). It is paid when the thing comes back with a gesture that answers, touched when it only
-comes back, planned when the outline pays it off in a scene that is not written yet.
+A loop is opened by an unanswered question, by a promise, or by a thing that is introduced with a marked gesture
+(foreshadowing). It is paid when the thing returns with a gesture that answers, touched when it only returns, and
+planned when the outline pays it off in a scene that is not written yet.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Story:
                 self._by_term.setdefault(term, []).append(number)
 
     def with_any(self, terms: Iterable[str]) -> Iterator[tuple[loop_signs.Line, loop_signs.Line | None]]:
-        """Yield the sentences that hold one of the terms, each with the sentence that follows it."""
+        """Yield the sentences that contain one of the terms, each with the sentence that follows it."""
         numbers = {number for term in terms for number in self._by_term.get(term, ())}
         for number in sorted(numbers):
             yield self.lines[number], self.lines[number + 1] if number + 1 < len(self.lines) else None
@@ -113,7 +113,7 @@ def _followed_thing(loop: loop_signs.Loop, story: _Story) -> loop_signs.Loop:
 def _pays(
     line: loop_signs.Line, following: loop_signs.Line | None, declared: PlannedScene | None, story: _Story
 ) -> bool:
-    """Decide by the outline, where it says which scene pays, and else by later uses of the thing."""
+    """Decide by the outline if it names the scene that pays; otherwise by later uses of the thing."""
     if declared is None:
         return loop_signs.answers(line, following)
     planned = story.planned[line.place.scene]

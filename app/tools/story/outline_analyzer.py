@@ -1,4 +1,4 @@
-"""The tool `outline_analyzer`: take an outline apart and find the scene that a task means."""
+"""The tool `outline_analyzer`: parse an outline, and find the scene that a task means."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLANTS_FOLLOWED = 500
 
 
 class OutlineAnalyzer:
-    """List the scenes of an outline with their beats, the scene meant by a query, and what the outline leaves open."""
+    """List the scenes of an outline with their beats, the scene that a query means, and the gaps of the outline."""
 
     name = "outline_analyzer"
     description = "Read an outline: its scenes, beats, points of view and gaps, and the scene that a task means."
@@ -43,7 +43,7 @@ class OutlineAnalyzer:
     )
 
     def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
-        """Return the scenes and the one that is meant."""
+        """Return the scenes, and the one that the query means."""
         params = arguments.complete(self.name, self.args_schema, args)
         outline = outlines.of_document(documents.read(workspace, params["outline_path"]))
         match = _meant(workspace, outline, params)
@@ -153,7 +153,7 @@ def _gaps(outline: Outline, planned: PlannedScene) -> Iterator[Finding]:
 
 def _steps(outline: Outline) -> Iterator[Finding]:
     for before, planned in itertools.pairwise(outline.scenes):
-        # Another part counts anew, so a step from one part to the next says nothing.
+        # Each part has its own numbering, so a step from one part to the next is not significant.
         same = (before.scene_number and before.scene_number.within) == (
             planned.scene_number and planned.scene_number.within
         )

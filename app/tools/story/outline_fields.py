@@ -33,12 +33,12 @@ _RULE = re.compile(r"\s{0,3}([-*_=])(?:\s{0,3}\1){2,}\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ignored:
-    """A part of an outline that is not read."""
+    """A line of an outline that is not read."""
 
     line: int  # Its line.
     text: str  # The line.
-    reason: str  # Why it is not read.
-    name: str | None = None  # Name of the field, if it is one.
+    reason: str  # The reason.
+    name: str | None = None  # Name of the field, if the line is one.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Content:
     """An outline's statements about a scene."""
 
     fields: dict[str, Field] = field(default_factory=dict)  # Fields that are read, by name.
-    beats: list[str] = field(default_factory=list)  # What happens, in order.
+    beats: list[str] = field(default_factory=list)  # Events of the scene, in order.
     ignored: list[Ignored] = field(default_factory=list)  # Lines that are not read.
 
 
@@ -66,15 +66,15 @@ class _Open:
 
 
 def known(words: str) -> str | None:
-    """Return the field that a name or a heading stands for, or None."""
+    """Return the field that a name or a heading means, or None."""
     return _NAMES.get("_".join(words.strip(" :*_").lower().replace("-", " ").split()))
 
 
 def read(lines: Sequence[tuple[int, str]], headings: Mapping[int, str], rest: str = "") -> Content:
     """Read the lines below a scene's heading.
 
-    A field has a known name; an entry with another short name is reported; every other entry is a beat. Where no list
-    narrates, the sentences of the prose are the beats.
+    A field has a known name; an entry with another short name is reported; every other entry is a beat. Without a list
+    of beats, the sentences of the prose are the beats.
     """
     content, prose = Content(), list[_Line]()
     if rest:
@@ -213,8 +213,8 @@ class Head:
     heading: Heading  # The line; entries of lists have `ENTRY_LEVEL`.
     named: Named  # Number and title that it gives.
     number: SceneNumber | None  # Its number, with the chapter, act, part or book above it.
-    within: tuple[tuple[str, int], ...]  # What it belongs to, also where it has no number.
-    rest: str = ""  # What follows the title on the line of a list's entry.
+    within: tuple[tuple[str, int], ...]  # Chapter, act, part or book that contains it, even if it has no number.
+    rest: str = ""  # Text after the title on the line of a list's entry.
 
 
 def all_headings(document: documents.Document) -> list[Heading]:
@@ -239,9 +239,9 @@ def all_headings(document: documents.Document) -> list[Heading]:
 def of_document(document: documents.Document, headings: Sequence[Heading]) -> list[Head]:
     """Return the beginnings of the scenes, in order.
 
-    They are the headings that number scenes; without any the entries of lists that do; else the headings of chapters
-    or what stands right below those; else numbered headings; else the headings of the level that occurs most; else the
-    entries of the outermost list.
+    These are the first of the following that exist: headings that number scenes; entries of lists that do; headings
+    of chapters, or those right below them; numbered headings; headings of the most frequent level; entries of the
+    outermost list.
     """
     named = {heading.line: scene_numbers.of_heading(heading.text) for heading in headings}
     chosen = _numbered(headings, named, "scene")
@@ -254,7 +254,7 @@ def of_document(document: documents.Document, headings: Sequence[Heading]) -> li
 
 
 def title_words(text: str) -> str:
-    """Return a heading's words as names of fields and lists are compared."""
+    """Return a heading's words in the form in which names of fields and lists are compared."""
     return " ".join(re.findall(r"[^\W_]+", text.lower()))
 
 
@@ -285,7 +285,7 @@ def _may_be_scene(heading: Heading) -> bool:
 
 
 def _bare(headings: Sequence[Heading], named: dict[int, Named]) -> list[Heading]:
-    """Return headings that begin with a number, where they are at least half of those of their level."""
+    """Return headings that begin with a number, if they are at least half of those of their level."""
     counted = [head for head in headings if named[head.line].number is not None and not _is_container(named, head)]
     for level in sorted({head.level for head in counted}):
         found = [head for head in counted if head.level == level]
@@ -316,7 +316,7 @@ def _entries(document: documents.Document) -> list[Heading]:
 
 
 def _parted(text: str) -> tuple[Named, str]:
-    """Split a list's entry into its title and what it says: `The Arrival: Kael lands`."""
+    """Split a list's entry into its title and its text: `The Arrival: Kael lands`."""
     named = scene_numbers.of_heading(text)
     has_title = named.number is not None and named.title != text
     body = named.title if has_title else text
@@ -349,7 +349,7 @@ def _placed(
 
 
 def _entered(above: dict[str, int], number: SceneNumber) -> dict[str, int]:
-    """Return the open parts after the heading of a chapter, an act, a part or a book: smaller parts have ended."""
+    """Return the open parts after the heading of a chapter, an act, a part or a book, which ends smaller parts."""
     unit = number.unit or ""
     larger = _CONTAINERS[: _CONTAINERS.index(unit)]
     return (

@@ -1,4 +1,4 @@
-"""Find the outline's scene that a file, a number or a task means, or report the candidates."""
+"""Outline matching: find the outline's scene that a file, a number or a task means, or report the candidates."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from app.tools.story.outlines import Outline, PlannedScene
 from app.tools.story.scene_matching import Catalog, Choice, Clue, Target
 from app.tools.workspace import Workspace
 
-AMBIGUOUS = "scene_ambiguous"  # Code of the failure where several scenes fit.
-NOT_FOUND = "scene_not_found"  # Code of the failure where none fits well enough.
+AMBIGUOUS = "scene_ambiguous"  # Code of the failure if several scenes fit.
+NOT_FOUND = "scene_not_found"  # Code of the failure if none fits well enough.
 
 _HOW = "Name the scene by its number or its whole title"
 
@@ -31,12 +31,12 @@ class Match:
     """The planned scene that a task or a title means."""
 
     scene: PlannedScene  # The scene.
-    score: float  # How sure it is, 0 to 1; 1 for a number or a whole title.
-    by: str = "number"  # What it was found by: `number`, `title`, `words` or `position`.
+    score: float  # Certainty, 0 to 1; 1 for a number or a whole title.
+    by: str = "number"  # Basis of the match: `number`, `title`, `words` or `position`.
 
     @property
     def reason(self) -> str:
-        """What it was found by, in words."""
+        """The basis of the match, in words."""
         return _BY[self.by]
 
 
@@ -46,19 +46,19 @@ def catalog(outline: Outline) -> Catalog:
 
 
 def match(outline: Outline, query: str) -> Match | None:
-    """Return the scene that a query means, None if that is not sure."""
+    """Return the scene that a query means, None if uncertain."""
     return _match(outline, catalog(outline).choose(scene_matching.of_text(query)))
 
 
 def of_scenes(outline: Outline, found: Sequence[scenes.Scene]) -> list[PlannedScene | None]:
-    """Return for each scene's file the planned scene that it means, None where that is not sure."""
+    """Return the planned scene that each scene's file means, None if uncertain."""
     known = catalog(outline)
     matches = (_match(outline, known.choose(of_file(scene.document))) for scene in found)
     return [match.scene if match is not None else None for match in matches]
 
 
 def find(outline: Outline, clues: Sequence[Clue]) -> Match:
-    """Return the scene that clues mean, the first of them first."""
+    """Return the scene that clues mean; earlier clues have precedence."""
     known = catalog(outline)
     choice = scene_matching.decide(known, clues)
     found = _match(outline, choice)
@@ -68,7 +68,7 @@ def find(outline: Outline, clues: Sequence[Clue]) -> Match:
 
 
 def clue_of(workspace: Workspace, outline: Outline, query: str) -> Clue:
-    """Return what a query says; a path stands for its file, and what that says of itself counts before its name."""
+    """Return the clue in a query; for a path, that of the file, whose content has precedence over its name."""
     clue = scene_matching.of_text(query)
     if clue.text or clue.shown != query.strip() or "." not in query:
         return clue
@@ -84,7 +84,7 @@ def clue_of(workspace: Workspace, outline: Outline, query: str) -> Clue:
 
 
 def of_file(document: documents.Document) -> Clue:
-    """Return what a scene's file says: its front matter and heading, then its name and folders."""
+    """Return the clue in a scene's file: its front matter and heading, then its name and folders."""
     named, scene = scene_numbers.of_path(document.path), scenes.of_document(document)
     clue = scene_matching.of_named(document.path, named, *((scene.title,) if scene.has_title else ()))
     if scene.scene_number is None:
@@ -108,7 +108,7 @@ def _target(planned: PlannedScene) -> Target:
 
 
 def _count_anew(workspace: Workspace, path: str) -> bool:
-    """Return whether files beside this one count scenes anew in each chapter, so that a number alone means nothing."""
+    """Return whether the files beside this one number scenes anew in each chapter, so that numbers are ambiguous."""
     top = path.split("/", 1)[0] if "/" in path else ""
     if top and workspace.kind(top) != "folder":
         return False

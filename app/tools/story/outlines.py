@@ -18,17 +18,17 @@ _LENGTH = re.compile(r"(\d{1,6})(?:\s{0,2}(?:-|–|—|to)\s{0,2}(\d{1,6}))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedScene:
-    """A scene as the outline plans it."""
+    """A scene in the plan of the outline."""
 
     index: int  # Place among the scenes, from 0.
     scene_number: SceneNumber | None  # Its number within chapter, act, part or book; None if it has none.
-    within: tuple[tuple[str, int], ...] = ()  # What it belongs to, e.g. `(("chapter", 3),)`.
+    within: tuple[tuple[str, int], ...] = ()  # Parts that contain it, e.g. `(("chapter", 3),)`.
     title: str  # Its title without the number.
     line: int  # Line of its heading.
     heading: str = ""  # The whole heading.
     fields: Mapping[str, Field]  # By name: pov, place, date, characters, goal, length, summary, plants, payoffs.
     beats: tuple[str, ...]  # What happens, in order.
-    ignored: tuple[Ignored, ...] = ()  # Lines about it that are not read, mostly unknown fields.
+    ignored: tuple[Ignored, ...] = ()  # Lines of its entry that are not read, mostly unknown fields.
 
     @property
     def number(self) -> int | None:
@@ -37,7 +37,7 @@ class PlannedScene:
 
     @property
     def label(self) -> str:
-        """How messages call it, e.g. `Chapter 3, Scene 2 “The Storm”`."""
+        """Its name in messages, e.g. `Chapter 3, Scene 2 “The Storm”`."""
         number = self.scene_number
         above = number.within if number is not None else self.within
         parts = [f"{kind.capitalize()} {value}" for kind, value in above]
@@ -56,7 +56,7 @@ class PlannedScene:
 
     @property
     def words(self) -> tuple[int | None, int | None]:
-        """Fewest and most words it shall have; a single number is the most."""
+        """Fewest and most words that it should have; a single number is the most."""
         stated = _LENGTH.search(self.value("length") or "")
         if stated is None:
             return None, None
@@ -64,7 +64,7 @@ class PlannedScene:
 
     @property
     def date(self) -> dates.StoryDate | None:
-        """When it plays."""
+        """The date of the scene."""
         found = dates.find(self.value("date") or "", bare_years=True)
         return found[0] if found else None
 
@@ -104,7 +104,7 @@ def neighbours(outline: Outline, scene: PlannedScene) -> tuple[str | None, str |
 
 
 def _ends(heads: Sequence[Head], headings: Sequence[Heading], last: int) -> list[int]:
-    """Return for each scene the line on which something of the same level or above begins."""
+    """Return for each scene the line on which the next heading or entry of the same level or above begins."""
     levels = {place.line: place.level for place in (*headings, *(head.heading for head in heads))}
     ends, following = list[int](), [*sorted(levels), last]
     for head in heads:
@@ -130,7 +130,7 @@ def _planned(index: int, head: Head, lines: Sequence[tuple[int, str]], texts: Ma
 
 
 def _outside(body: Sequence[tuple[int, str]], headings: Mapping[int, str], taken: set[int]) -> Iterator[Ignored]:
-    """Return what stands beside the scenes: headings after the first, and the first of the entries below each."""
+    """Yield the lines outside of scenes: headings after the first, and the first of the entries below each."""
     narrated, title = False, min(headings, default=0)
     for line, text in body:
         if line in taken or not text.strip():

@@ -1,4 +1,4 @@
-"""Prose taken apart: paragraphs, sentences, words and direct speech, each with its line in the file."""
+"""Prose: split a text into paragraphs, sentences, words and direct speech, each with its line in the file."""
 
 from __future__ import annotations
 
@@ -47,34 +47,34 @@ class Paragraph:
     index: int  # Position among the paragraphs, from 0.
     text: str  # Its lines joined with blanks.
     line: int  # Line of the file on which it begins.
-    line_starts: tuple[int, ...]  # Where each of its lines begins in the text.
+    line_starts: tuple[int, ...]  # Position in the text at which each of its lines begins.
     sentences: tuple[Sentence, ...]  # Its sentences.
     speech: tuple[Span, ...]  # Its direct speech, quotation marks included.
 
     def line_at(self, position: int) -> int:
-        """Return the line of the file on which a character of the text stands."""
+        """Return the line of the file that contains a character of the text."""
         return self.line + bisect.bisect_right(self.line_starts, position) - 1
 
     def is_spoken(self, position: int) -> bool:
-        """Return whether a character of the text belongs to direct speech."""
+        """Return whether a character of the text is in direct speech."""
         index = bisect.bisect_right(self.speech, position, key=lambda span: span.start) - 1
         return index >= 0 and position < self.speech[index].end
 
     def sentence_at(self, position: int) -> Sentence:
-        """Return the sentence that a character of the text belongs to."""
+        """Return the sentence that contains a character of the text."""
         index = bisect.bisect_right(self.sentences, position, key=lambda sentence: sentence.start) - 1
         return self.sentences[max(index, 0)]
 
 
 def paragraphs(document: documents.Document) -> list[Paragraph]:
-    """Return the paragraphs of a document's body that hold words."""
+    """Return the paragraphs of a document's body that contain words."""
     texts = [block for block in documents.blocks(document) if any(_WORD.search(line) for line in block.lines)]
     parts = ((part, line) for block in texts for part, line in _parts(block.lines, block.line))
     return [_paragraph(index, lines, line) for index, (lines, line) in enumerate(parts)]
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text as they are written; figures are none."""
+    """Return the words of a text as they are written, without figures."""
     return _WORD.findall(text)
 
 
@@ -84,7 +84,7 @@ def spoken_share(paragraph: Paragraph) -> float:
 
 
 def _parts(lines: Sequence[str], line: int) -> Iterator[tuple[Sequence[str], int]]:
-    """Cut an overlong paragraph into pieces, so that work within a paragraph has a bound."""
+    """Cut an overlong paragraph into pieces, to bound the work within a paragraph."""
     gathered: list[str] = []
     first, characters = line, 0
     for place, text in enumerate(lines, start=line):
@@ -141,7 +141,7 @@ def _closes(text: str, match: re.Match[str]) -> bool:
 
 
 def _speech(text: str) -> tuple[Span, ...]:
-    """Pair the quotation marks; speech that is not closed runs to the end of its paragraph, as printers do it."""
+    """Pair the quotation marks; by printers' convention, unclosed speech runs to the end of its paragraph."""
     spans, position = [], 0
     while (opening := _OPENERS.search(text, position)) is not None:
         closing = text.find(_OPENING[opening[0]], opening.end())
@@ -151,7 +151,7 @@ def _speech(text: str) -> tuple[Span, ...]:
 
 
 def _single_quoted(text: str) -> tuple[Span, ...]:
-    """Pair single quotation marks; one closes speech only after a mark of punctuation, so that `don't` does not."""
+    """Pair single quotation marks; one closes speech only after a punctuation mark, so that `don't` does not."""
     spans, position = [], 0
     while (opening := _SINGLE_OPENS.search(text, position)) is not None:
         closing = _SINGLE_CLOSES.search(text, opening.end())

@@ -31,7 +31,7 @@ class ProseAnalyzer:
     )
 
     def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
-        """Return the measures and what stands out."""
+        """Return the measures and the findings."""
         params = arguments.complete(self.name, self.args_schema, args)
         scene = scenes.read(workspace, params["scene_path"])
         text = prose_measures.of_paragraphs(scene.path, prose.paragraphs(scene.document))

@@ -44,7 +44,7 @@ _PASSIVE = re.compile(
 
 _NOT_PASSIVE = frozenset("afraid ashamed tired used supposed scared interested excited worried red need".split())
 
-# Readers do not see these.
+# Words that readers do not notice.
 _UNNOTICED = matching.STOPWORDS | {"said", "asked", "says", "asks"}
 
 _VOWELS = re.compile(r"[aeiouy]{1,8}")
@@ -52,7 +52,7 @@ _VOWELS = re.compile(r"[aeiouy]{1,8}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """The prose of a scene, counted."""
+    """The prose of a scene, with its counts."""
 
     path: str  # File.
     paragraphs: Sequence[Paragraph]  # Its paragraphs.

@@ -1,4 +1,4 @@
-"""The tool `reader_experience_simulator`: what a reader waits for and how tense he is, scene by scene."""
+"""The tool `reader_experience_simulator`: the expectations and the tension of a reader, scene by scene."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ReaderExperienceSimulator:
     )
 
     def execute(self, args: plain.Object, workspace: Workspace) -> ports.ToolOutput:
-        """Return the loops, those that stay open, and the tension."""
+        """Return all loops, the open ones, and the tension."""
         params = arguments.complete(self.name, self.args_schema, args)
         stated = scenes.read_all(workspace, params["scene_paths"])
         outline = (

@@ -77,7 +77,7 @@ def _outline(params: plain.Object, workspace: Workspace) -> Outline | None:
 
 
 def _match(workspace: Workspace, outline: Outline, wanted: str | None, scene: Scene) -> Match | None:
-    """Return the planned scene that the task names, else the one that the draft's number, title or file name means."""
+    """Return the planned scene that the task names, otherwise the one that the draft's number, title or name means."""
     by_draft = outline_matching.of_file(scene.document)
     clue = outline_matching.clue_of(workspace, outline, wanted) if wanted is not None else by_draft
     try:

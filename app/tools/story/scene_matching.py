@@ -1,7 +1,7 @@
-"""Match a text to a scene: by its number, its title, its words, or not at all."""
+"""Scene matching: find the scene that a text means, by its number, its title or its words."""
 
-# Matching titles by shared words alone drafted the wrong scene ("The New Scales" for "The Scales"). A number
-# counts, then the longest title, then words that fit well and clearly better than elsewhere; everything else fails
+# Matching titles by shared words alone drafted the wrong scene ("The New Scales" for "The Scales"). A number has
+# precedence, then the longest title, then words that fit well and clearly better than elsewhere; any other match fails
 # and names the candidates.
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CANDIDATES = 6
 _NEAREST = 3
 _PATH = re.compile(r"[^\n]{1,1024}\.(?i:md|markdown|txt|text)")
 _QUOTED = re.compile(r"[\"“‘`]([^\"“”‘’`\n]{1,200})[\"”’`]")
-# A number alone names a scene only as names of files write it, or right after the verb of the task.
+# A number alone names a scene only in the notation of file names, or right after the verb of the task.
 _LONE = re.compile(
     r"(?<![\w.:/#-])(?:#(\d{1,4})|(0\d{1,2})|(?:(?:prose|pacing|style|continuity|consistency)\sof|draft|write|rewrite|"
     r"revise|redraft|review|validate|check)\s(\d{1,4})(?!\s{1,3}[^\W\d_]))(?![\w:/%'’-]|[.,]\d)",
@@ -39,52 +39,52 @@ Key = tuple[str, ...]  # Words by which titles are compared.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A scene that can be meant: of an outline, or a file."""
+    """A scene that a clue can mean: one of an outline, or a file."""
 
-    label: str  # How messages call it.
+    label: str  # Its name in messages.
     number: SceneNumber | None  # Its number.
     titles: tuple[str, ...]  # Its title, and other names for it.
-    words: frozenset[str] = frozenset()  # Words of what it tells.
+    words: frozenset[str] = frozenset()  # Words of its content.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clue:
-    """Something that names a scene."""
+    """A text that names a scene."""
 
-    shown: str  # How messages call it.
-    numbers: tuple[SceneNumber, ...] = ()  # Numbers that it gives.
+    shown: str  # Its name in messages.
+    numbers: tuple[SceneNumber, ...] = ()  # Numbers in it.
     sure: bool = False  # Whether these are certainly numbers of scenes.
-    titles: tuple[str, ...] = ()  # What may be the whole title.
-    whole: str = ""  # The same with the number in it.
-    text: str = ""  # A text that may hold a title; empty for a name.
-    primary: bool = False  # Whether a text asks for just this number, as `Draft scene 22` does.
+    titles: tuple[str, ...] = ()  # Possible whole titles.
+    whole: str = ""  # The title with the number in it.
+    text: str = ""  # A text that may contain a title; empty for a name.
+    primary: bool = False  # Whether a text requests exactly this number, as `Draft scene 22` does.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a clue means."""
+    """The meaning of a clue."""
 
-    index: int | None  # Target that is meant; None if that is not sure.
-    score: float = 0.0  # How sure that is, 0 to 1.
+    index: int | None  # The target; None if uncertain.
+    score: float = 0.0  # Certainty, 0 to 1.
     by: str = ""  # `number`, `title`, `words` or `position`.
-    candidates: tuple[int, ...] = ()  # Targets that may be meant.
-    tied: bool = False  # Whether several fit, rather than none well.
+    candidates: tuple[int, ...] = ()  # Possible targets.
+    tied: bool = False  # Whether several targets fit, rather than none well.
 
 
 def of_path(path: str) -> Clue:
-    """Return what the name of a file says."""
+    """Return the clue in the name of a file."""
     return of_named(path, scene_numbers.of_path(path))
 
 
 def of_named(shown: str, named: Named, *titles: str) -> Clue:
-    """Return what a name says, with further titles that its file states."""
+    """Return the clue in a name, with further titles from its file."""
     known = tuple(title for title in (*titles, named.title) if title)
     numbers = (named.number,) if named.number is not None else ()
     return Clue(shown=shown, numbers=numbers, sure=named.sure, titles=known, whole=named.whole)
 
 
 def of_text(text: str) -> Clue:
-    """Return what a task or a query says; one that is a path is read as the name of a file."""
+    """Return the clue in a task or a query; a path is read as the name of a file."""
     bare = text.strip()
     if _PATH.fullmatch(bare):
         return of_path(bare)
@@ -107,13 +107,13 @@ def of_text(text: str) -> Clue:
 
 
 def _lone(text: str) -> tuple[SceneNumber, ...]:
-    """Return the one number that a text without labels gives, as in `review the prose of 021`."""
+    """Return the only number in a text without labels, as in `review the prose of 021`."""
     found = {int(next(filter(None, match.groups()))) for match in _LONE.finditer(text)}
     return tuple(SceneNumber(number=number, unit=None) for number in found) if len(found) == 1 else ()
 
 
 class Catalog:
-    """The scenes that can be meant, found by number and by title in one look."""
+    """The possible scenes, indexed by number and by title."""
 
     def __init__(self, targets: Sequence[Target]) -> None:
         self.targets = targets
@@ -130,7 +130,7 @@ class Catalog:
         self._lengths = sorted({len(key) for key in self._by_title if key}, reverse=True)
 
     def choose(self, clue: Clue) -> Choice:
-        """Return what a clue means."""
+        """Return the meaning of a clue."""
         numbered = sorted({index for number in clue.numbers for index in self._numbered(number)})
         whole = self._titled((clue.whole,)) if clue.whole else set()
         if len(whole) == 1 and not set(numbered) - whole:
@@ -162,7 +162,7 @@ class Catalog:
         named = self._titled(clue.titles)
         if not numbered:
             return Choice(index=None, candidates=tuple(sorted(named) or self._next_to(clue)))
-        # Number and title name different scenes, which a person has to decide.
+        # If number and title name different scenes, a person has to decide.
         if named and not named & set(numbered):
             return Choice(index=None, candidates=(*numbered, *sorted(named)), tied=True)
         agreeing = [index for index in numbered if index in named]
@@ -239,7 +239,7 @@ class Catalog:
 
 
 def decide(catalog: Catalog, clues: Sequence[Clue]) -> Choice:
-    """Return what clues mean together: the first certain one, unless a later clue contradicts it."""
+    """Return the joint meaning of clues: the first certain one, unless a later clue contradicts it."""
     first, *later = [catalog.choose(clue) for clue in clues]
     for choice, clue in zip(later, clues[1:], strict=True):
         if choice.index is None:
@@ -252,7 +252,7 @@ def decide(catalog: Catalog, clues: Sequence[Clue]) -> Choice:
 
 
 def several(catalog: Catalog, clue: Clue) -> list[int]:
-    """Return every target that a clue with several numbers means, as far as each means one; else none."""
+    """Return the target of each number of a clue, leaving out numbers without a certain target."""
     choices = [catalog.choose(dataclasses.replace(clue, numbers=(number,), titles=())) for number in clue.numbers]
     return [choice.index for choice in choices if choice.index is not None]
 

@@ -47,7 +47,7 @@ _VERSION = re.compile(
     re.IGNORECASE,
 )
 _TAG = re.compile(rf"(?:{_NAMES})[\s_-]+", re.IGNORECASE)
-# "draft the scene I like" names no scene I.
+# "draft the scene I like" does not name a scene I.
 _GOES_ON = re.compile(r"\s{1,3}[^\W\d_]")
 _ROMAN_PARTS = ((50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
 _MOST_IN_RANGE = 200
@@ -56,19 +56,19 @@ _HEADING_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SceneNumber:
-    """A number that stands for a scene, with the chapter, act, part or book that it counts in."""
+    """The number of a scene, with the chapter, act, part or book in which it counts."""
 
     number: int  # The number.
     letter: str = ""  # `a` of `12a`, else empty.
-    unit: str | None = "scene"  # What it counts: `scene`, `chapter`, `act`, …; None where the text does not say.
-    within: tuple[tuple[str, int], ...] = ()  # What the scene is part of, outermost first, e.g. `(("chapter", 3),)`.
+    unit: str | None = "scene"  # Unit of the number: `scene`, `chapter`, `act`, …; None if the text does not state it.
+    within: tuple[tuple[str, int], ...] = ()  # Parts that contain the scene, outermost first, e.g. `(("chapter", 3),)`.
 
     def __str__(self) -> str:
         above = [f"{kind} {number}" for kind, number in self.within]
         return ", ".join([*above, f"{self.unit or 'scene'} {self.number}{self.letter}"])
 
     def means(self, other: SceneNumber) -> bool:
-        """Return whether this number, from a name or a task, can mean a scene that has the other one."""
+        """Return whether this number, from a name or a task, can mean a scene with the other number."""
         theirs = dict(other.within)
         if any(theirs.get(kind, number) != number for kind, number in self.within):
             return False
@@ -81,10 +81,10 @@ class SceneNumber:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """What a heading or the name of a file says of a scene."""
+    """The number and title of a scene in a heading or in the name of a file."""
 
-    number: SceneNumber | None  # Its number, None where there is none.
-    sure: bool  # Whether the number is certainly one of a scene: `SCN-21`, `021`; not `storm-22`, `li-comes-home`.
+    number: SceneNumber | None  # Its number, None if it has none.
+    sure: bool  # Whether the number is certainly that of a scene: `SCN-21`, `021`; not `storm-22`, `li-comes-home`.
     title: str  # The rest without number and prefix.
     whole: str  # The same with the number, for titles such as `1984`.
 
@@ -151,7 +151,7 @@ def labelled(text: str) -> list[tuple[str, int, int]]:
 
 
 def like(written: str, number: int) -> str:
-    """Return a number in the manner of another one: `007`, `IV`, `iv`, or in plain figures."""
+    """Return a number in the notation of another one: `007`, `IV`, `iv`, or in plain figures."""
     if written.isdecimal():
         return str(number).zfill(len(written) if written.startswith("0") else 0)
     if _roman(written) is None or not 0 < number < 90:
@@ -164,14 +164,14 @@ def like(written: str, number: int) -> str:
 
 
 def number_of(text: str) -> int | None:
-    """Read a text that is nothing but a number, in figures, words or Roman numerals."""
+    """Read a text that consists of one number, in figures, words or Roman numerals."""
     bare = text.strip()
     value = dates.number(bare)
     return _roman(bare) if value is None and bare.isupper() else value
 
 
 def placed(number: SceneNumber, above: dict[str, int]) -> SceneNumber:
-    """Return a number within the chapter, act, part or book of these numbers; what it states itself stays."""
+    """Return a number within the chapter, act, part or book of these numbers; its own statements have precedence."""
     order = ("book", "part", "act", "chapter", "scene")
     within = tuple(sorted((above | dict(number.within)).items(), key=lambda entry: order.index(entry[0])))
     return SceneNumber(number=number.number, letter=number.letter, unit=number.unit, within=within)
@@ -208,7 +208,7 @@ def _of_stem(stem: str) -> Named:
 
 
 def _labels_of(name: str) -> list[re.Match[str]]:
-    """Return the labels of a name; `part 2` in the middle of a title is none unless a scene's number follows."""
+    """Return the labels of a name; `part 2` in the middle of a title is not a label unless a scene's number follows."""
     found = sorted([*_LABELLED.finditer(name), *_SHORT_LABELS.finditer(name)], key=lambda label: label.start())
     found = [label for label in found if _value(label["value"], None) is not None]
     kept: list[re.Match[str]] = []
@@ -238,7 +238,7 @@ def _of_labelled(name: str, labels: Sequence[re.Match[str]]) -> Named:
 def _of_leading(name: str, leading: re.Match[str]) -> Named:
     first, second = leading["value"], leading["second"]
     rest = name[leading.end() :]
-    # `03-02-storm` counts twice, `22-39-steps` is scene 22 with a number in its title.
+    # `03-02-storm` has two levels of numbers, `22-39-steps` is scene 22 with a number in its title.
     nested = second and (leading["by"] in {".", "x"} or second.startswith("0") or not rest.strip(" _-."))
     if nested and first.isdecimal():
         number: SceneNumber | None = SceneNumber(number=int(second), within=(("chapter", int(first)),))

@@ -15,7 +15,7 @@ _PLACE_FIELDS = ("place", "location", "setting", "where")
 _LEADING_LINES = 14
 _LONGEST_LEADING = 90
 
-DATE_FIELDS = ("date", "story_date", "when")  # Front matter names of the day on which a scene plays.
+DATE_FIELDS = ("date", "story_date", "when")  # Front matter names of the date of a scene.
 
 _FIELD_NAMES = (
     ("date", (*DATE_FIELDS, "day", "time")),
@@ -29,13 +29,13 @@ class Scene:
     """One scene of the story."""
 
     document: documents.Document  # Its file.
-    scene_number: SceneNumber | None  # Its number within chapter, act, part or book, by front matter, heading or file.
+    scene_number: SceneNumber | None  # Its number within chapter, act, part or book.
     has_number: bool  # Whether front matter or heading state the number.
     title: str  # Its title without the number.
     has_title: bool  # Whether front matter or heading state the title.
     pov: str | None  # Its point of view, from its front matter.
-    date: dates.StoryDate | None  # When it plays, as its front matter says.
-    place: str  # Where it plays, empty where it does not say.
+    date: dates.StoryDate | None  # Its date, from its front matter.
+    place: str  # Its place; empty if not stated.
     is_flashback: bool  # Whether it is set earlier than its place in the story.
 
     @property
@@ -60,7 +60,7 @@ def read_all(workspace: Workspace, paths: Sequence[str]) -> list[Scene]:
 
 
 def of_document(document: documents.Document) -> Scene:
-    """Read the facts of a scene off its front matter, its headings and the name of its file."""
+    """Read the facts of a scene from its front matter, its headings and the name of its file."""
     (stated, title), written = _stated(document), _leading_fields(document)
     by_name = scene_numbers.of_path(document.path)
     within = dict(by_name.number.within) if by_name.number is not None else {}
@@ -105,7 +105,7 @@ def _stated(document: documents.Document) -> tuple[SceneNumber | None, str]:
     numbers = [head.number for head in heads if head.number is not None and head.sure]
     counted = [number for number in numbers if number.unit == "scene"]
     first = heads[0].number if heads and heads[0].sure else None
-    # A file with one numbered scene below the heading of a chapter is that scene.
+    # A file with one numbered scene below the heading of a chapter contains that scene.
     if first is not None and first.unit != "scene" and len(counted) == 1:
         first = scene_numbers.placed(counted[0], {first.unit or "chapter": first.number, **dict(first.within)})
     by_field = scene_numbers.of_heading(f"Scene {document.scalar('scene', 'scene_number', 'number') or ''}").number
@@ -122,7 +122,7 @@ def _place(scene: Scene) -> tuple[bool, tuple[int, ...], int, str]:
 
 
 def label(scene: Scene) -> str:
-    """Return how a report calls a scene."""
+    """Return the name of a scene in reports."""
     return scene.title if scene.number is None else f"{scene.number} {scene.title}"
 
 

@@ -17,7 +17,7 @@ from app.tools.story import prose, scenes
 from app.tools.story.scenes import Scene
 from app.tools.workspace import Workspace
 
-Trend = Literal["rising", "flat", "falling", "uneven"]  # How the stakes go from the first scene to the last.
+Trend = Literal["rising", "flat", "falling", "uneven"]  # Course of the stakes from the first scene to the last.
 
 _SHOWN = 8
 _SAME_LEVEL = 0.5
@@ -103,7 +103,7 @@ def _mapped(scene: Scene) -> _Mapped:
     sentences = [sentence for paragraph in prose.paragraphs(scene.document) for sentence in paragraph.sentences]
     goals, risks, consequences = (_markers(sentences, pattern) for pattern in (_GOALS, _RISKS, _CONSEQUENCES))
     weighed = 0.5 * len(goals) + sum(m.weight for m in risks) + sum(m.weight for m in consequences)
-    # By length, so that a long scene is not higher for being long; a hundred words are the measure.
+    # Per hundred words, so that a long scene does not rank higher; shorter scenes count as a hundred words.
     words = max(sum(len(prose.words(sentence.text)) for sentence in sentences), 100)
     return _Mapped(
         scene=scene, goals=goals, risks=risks, consequences=consequences, level=round(100 * weighed / words, 2)
@@ -126,7 +126,7 @@ def _weight(text: str) -> int:
 
 
 def _trend(levels: Sequence[float]) -> Trend:
-    """Compare the second half with the first; halves that are alike on average but not scene by scene are uneven."""
+    """Compare the second half with the first; halves with equal means but different scenes are uneven."""
     if len(levels) < 2:
         return "flat"
     middle = len(levels) // 2

@@ -13,8 +13,8 @@ from app.tools.story import canon, documents, outline_fields, scene_numbers
 from app.tools.story.documents import Document
 from app.tools.workspace import Workspace
 
-Category = Literal["scene", "outline", "canon", "other"]  # What a file is for the story.
-CATEGORIES: tuple[Category, ...] = ("scene", "outline", "canon", "other")  # All of them.
+Category = Literal["scene", "outline", "canon", "other"]  # The role of a file in the story.
+CATEGORIES: tuple[Category, ...] = ("scene", "outline", "canon", "other")  # All roles.
 
 TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt", ".text"})
 """Endings of files that can be scenes, outlines and cards."""
@@ -39,8 +39,8 @@ _ENTRIES_SHARE = 0.5
 class StoryFile:
     """A text file of the workspace."""
 
-    category: Category  # What it is for the story.
-    document: Document  # Its text; empty where it is too large.
+    category: Category  # Its role in the story.
+    document: Document  # Its text; empty if it is too large.
 
     @property
     def path(self) -> str:
@@ -57,7 +57,7 @@ def read_all(workspace: Workspace, folder: str = "") -> tuple[list[StoryFile], b
 
 
 def category_of(document: Document) -> Category:
-    """Return what a file is: what its front matter says, then its name, then its folder, then what it holds."""
+    """Return the role of a file: from its front matter, otherwise from its name, its folder, or its content."""
     path = PurePosixPath(document.path)
     kind = (document.scalar("kind", "type") or "").lower()
     folders = [_words(part) for part in path.parts[:-1]]
@@ -68,7 +68,7 @@ def category_of(document: Document) -> Category:
         return "scene"
     if (kind and canon.kind_of(document)) or _RUN_ID.fullmatch(path.stem):
         return "canon" if kind else "other"
-    # The innermost folder that says something decides.
+    # The innermost folder with a known name decides.
     place = next((found for part in reversed(folders) if (found := _place(part))), None)
     if place is None and canon.kind_of(document):
         return "canon"
@@ -80,7 +80,7 @@ def category_of(document: Document) -> Category:
 
 
 def is_draft(file: StoryFile) -> bool:
-    """Return whether a file in a folder such as `drafts` or `old` has the name of a scene; drafts of runs have not."""
+    """Return whether a file in a folder such as `drafts` or `old` has the name of a scene; drafts of runs do not."""
     path = PurePosixPath(file.path)
     beside = file.category == "other" and any(_words(part) & _OTHER_FOLDERS for part in path.parts[:-1])
     return beside and _is_scene(file.document, scene_numbers.of_path(file.path), _words(path.stem))
@@ -92,7 +92,7 @@ def outlines(files: Iterable[StoryFile]) -> list[StoryFile]:
 
 
 def covering(files: Sequence[StoryFile], category: Category) -> list[str]:
-    """Return the paths of all files of a category, folders in place of files where nothing else is below them."""
+    """Return paths that cover all files of a category; a folder replaces its files if it contains no other texts."""
     wanted = {file.path for file in files if file.category == category and _is_text(file.path)}
     others = {file.path for file in files if file.path not in wanted and _is_text(file.path)}
     impure = {str(folder) for path in others for folder in PurePosixPath(path).parents}

@@ -1,4 +1,4 @@
-"""From a number or a description to the outline's scene, its file, and the name of a new file."""
+"""Story scenes: find the outline's scene and its file for a number or a description, and name new files."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _DIGITS = re.compile(r"\d+")
 class Located:
     """A scene of the project."""
 
-    label: str  # How messages call it.
-    paths: tuple[str, ...]  # Its files; empty where it is not written yet.
-    planned: PlannedScene | None  # Its plan; None where the outline does not have it.
+    label: str  # Its name in messages.
+    paths: tuple[str, ...]  # Its files; empty if it is not written yet.
+    planned: PlannedScene | None  # Its plan; None if the outline does not contain it.
     outline: Outline | None  # The outline that plans it.
 
 
 class Story:
-    """The outlines and scenes of a project, and which file is which planned scene."""
+    """The outlines and scenes of a project, and the assignment of files to planned scenes."""
 
     def __init__(self, files: Sequence[StoryFile], outline_path: str | None = None) -> None:
         """Read the outlines.
 
         Args:
-            outline_path: The outline that counts; None: all that there are.
+            outline_path: The only outline to use; None: all outlines.
         """
         chosen = [file for file in files if file.path == outline_path]
         self.files = files
@@ -56,7 +56,7 @@ class Story:
         if len(found) == 1:
             outline, planned = found[0]
             return Located(label=planned.label, paths=self.written(outline, planned), planned=planned, outline=outline)
-        # Two outlines that both know the scene leave the choice to a person.
+        # If two outlines both contain the scene, a person has to choose.
         if len(found) > 1:
             raise _in_several(clue, found)
         tied = next((failure for failure in failures if failure.code == outline_matching.AMBIGUOUS), None)
@@ -83,7 +83,7 @@ class Story:
         return tuple(found)
 
     def new_path(self, located: Located) -> str:
-        """Return the path that a scene which is not written yet gets, in the manner of those that are."""
+        """Return the path for a scene that is not written yet, in the style of the existing ones."""
         planned, outline = located.planned, located.outline
         names = [file.path for file in (self.scenes if outline is None else self._near(outline))]
         if planned is None or outline is None:
@@ -137,12 +137,12 @@ class Story:
         return choice.index == planned.index
 
     def _scenes(self) -> list[StoryFile]:
-        """Return the files of scenes; also those that nothing but a title of the outline makes one."""
+        """Return the files of scenes, including those that only a title of the outline identifies as scenes."""
         titles = {
             tuple(matching.tokens(scene.title)) for outline in self.outlines for scene in outline.scenes if scene.title
         }
         found = [file for file in self.files if file.category == "scene" or _is_titled(file, titles)]
-        # A writer whose only scenes are in a folder of drafts means these.
+        # If the only scenes are in a folder of drafts, the writer means these.
         return found or [file for file in self.files if story_files.is_draft(file)]
 
     def _by_file(self, clue: Clue, failures: Sequence[errors.ToolFailed]) -> Located:
@@ -169,7 +169,7 @@ def _is_titled(file: StoryFile, titles: set[tuple[str, ...]]) -> bool:
 
 
 def clue_of(text: str) -> Clue:
-    """Return what a description says of a scene."""
+    """Return the clue to a scene in a description."""
     return scene_matching.of_text(text)
 
 
@@ -202,7 +202,7 @@ def _model(names: Sequence[str], planned: PlannedScene) -> str | None:
 
 
 def _renamed(model: str, planned: PlannedScene, title: str) -> str:
-    """Return a path like another one, with the number and the title of a planned scene in place of its own."""
+    """Return a path like another one, with the number and the title of a planned scene instead of its own."""
     path, named = PurePosixPath(model), scene_numbers.of_path(model)
     number, mark = named.number, "_" if "_" in path.stem and "-" not in path.stem else "-"
     if " " in path.stem:
@@ -250,6 +250,6 @@ def _slug(title: str) -> str:
 
 
 def folder_of(names: Sequence[str]) -> str | None:
-    """Return the folder in which most files are."""
+    """Return the folder that contains most files."""
     folders = Counter(str(PurePosixPath(name).parent) for name in names)
     return max(sorted(folders), key=lambda folder: folders[folder], default=None)

@@ -1,1 +1,1 @@
-"""What a story states about its people and things, read from prose and cards, and its contradictions."""
+"""Continuity: facts that a story states about its people and things, in prose and on cards, and their contradictions."""

@@ -27,7 +27,7 @@ def read(passage: Passage) -> Iterator[Fact]:
     yield from _answered(passage)
     for match, who, sure in passage.people(_P.born):
         found = dates.find(match["when"], bare_years=True)
-        # A date further on in the sentence belongs to something else.
+        # A date later in the sentence belongs to another statement.
         if found and found[0].start < 24 and not passage.is_unreal(match, "p"):
             yield _fact(passage, who, ("born", found[0]), sure)
     if not passage.is_earlier and not passage.text.endswith("?"):
@@ -55,7 +55,7 @@ def _answered(passage: Passage) -> Iterator[Fact]:
 
 
 def _stated(passage: Passage, match: re.Match[str], how: str) -> Iterator[Fact]:
-    """Yield an age with its person, wherever the name is."""
+    """Yield an age with its person, wherever the name is in the sentence."""
     text = passage.text
     who, sure = _whose(passage, match)
     years = dates.number(match["n"]) or dates.ordinal(match["n"])
@@ -121,7 +121,7 @@ def _compared(passage: Passage) -> Iterator[Fact]:
 
 
 def derived(narrated: Sequence[Fact]) -> list[Fact]:
-    """Return the ages that follow from the age of another and the years between them."""
+    """Return the ages that follow from another person's age and the years between the two."""
     ages: dict[str, list[Fact]] = {}
     for known in narrated:
         if known.attribute == "age" and known.is_sure and known.data[0] in {"is", "turns"}:
@@ -132,10 +132,10 @@ def derived(narrated: Sequence[Fact]) -> list[Fact]:
         # A few mentions are enough; further ones would only repeat the comparison.
         for known in ages.get(str(other), ())[:3]:
             age = known.data[1] + years
-            # It holds at the time of the other's age, and is stated where the difference is.
+            # The derived age holds at the time of the other's age, and has the place of the stated difference.
             when = dataclasses.replace(gap.passage, date=known.passage.date, order=known.passage.order, context="")
             if age > 0:
-                # Birthdays lie anywhere in the year, so the difference holds within a year.
+                # Birthdays may be at any time of the year, so the difference is exact to a year.
                 data = ("range", (age - 1, age + 1))
                 found.append(dataclasses.replace(gap, attribute="age", value=_shown(data), data=data, passage=when))
     return found[:_MOST]
@@ -160,7 +160,7 @@ def differ(one: Fact, other: Fact) -> bool:
         return after - before not in {0, 1} and not slipped
     if early.passage.is_card:
         return bool(before != after)
-    # Without dates the story may have gone on for years: only a younger age, or a leap too small for that, is a
+    # Without dates, years may pass in the story: only a younger age, or an increase too small for that, is a
     # conflict.
     return bool(after < before or 1 < after - before < _TIME_JUMP)
 
@@ -184,7 +184,7 @@ def _years_between(early: Passage, late: Passage) -> tuple[int, int] | None:
     days = (other.year - one.year) * 372 + (other.month - one.month) * 31 + (other.day or 15) - (one.day or 15)
     if days < 0:
         return None
-    # A birthday may lie within the part of a year.
+    # The part of a year may contain a birthday.
     return (0, 1) if 0 < days < 372 else (days // 372, -(-days // 372))
 
 
@@ -198,5 +198,5 @@ def _born_differs(born: dates.StoryDate, other: Fact) -> bool:
     if born.month is None or date.month is None:
         return years not in {difference, difference - 1}
     exact = difference if (date.month, date.day or 15) >= (born.month, born.day or 15) else difference - 1
-    # In the month of birth either age is right, since the day is rarely told.
+    # In the month of birth either age is right, since texts rarely state the day.
     return bool(years != exact and not (born.month == date.month and abs(years - exact) <= 1))

@@ -1,4 +1,4 @@
-"""Bodies: the colours of eyes and hair, the side of a scar or a lost eye, and which hand is the better one."""
+"""Bodies: the colours of eyes and hair, the side of a scar or a lost eye, and left- or right-handedness."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _sides(passage: Passage) -> Iterator[Fact]:
 
 
 def _is_viewed(text: str, match: re.Match[str]) -> bool:
-    """Return whether the clause speaks of a mirror, a portrait or the opposite side."""
+    """Return whether the clause mentions a mirror, a portrait or the opposite side."""
     start = max(text.rfind(";", 0, match.start()), text.rfind(". ", 0, match.start()), 0)
     end = text.find(";", match.end())
     return _SIDES.viewed.search(text, start, end if end > 0 else len(text)) is not None

@@ -1,4 +1,4 @@
-"""The calendar: weekdays, dates of what happened, and how long ago it was."""
+"""The calendar: weekdays, dates of events, and how long ago they were."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AGO = Patterns("intervals")
 _DAYS = listed("days")
 _AROUND = 60
 _UNITS = {"day": (1, 0), "night": (1, 0), "week": (7, 2), "fortnight": (14, 2), "month": (30, 8), "year": (365, 40)}
-"""Days of each unit, and how many of them a teller may be out."""
+"""Days of each unit, and the tolerance in days of a narrator's figure."""
 _CLAIMS = 40
 
 
@@ -93,13 +93,13 @@ def _day_index(named: str) -> int:
 
 
 def next_days(narrated: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
-    """Yield each `next day` with the weekday before it that it does not follow."""
+    """Yield each `next day` with the weekday before it, if the one does not follow the other."""
     last: Fact | None = None
     for stated in sorted(narrated, key=lambda fact: fact.passage.position):
         passage = stated.passage
         if stated.attribute not in {"weekday", "next_day"} or passage.is_card or passage.is_spoken:
             continue
-        # Further back, other days may lie between the two.
+        # Further apart, other days may be between the two.
         if stated.attribute == "next_day" and last is not None and passage.order - last.passage.order < 2:
             day = _day_index(last.value.split()[0]) if last.attribute == "weekday" else last.data
             if (day + 1) % 7 != stated.data:
@@ -109,7 +109,7 @@ def next_days(narrated: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
 
 def usual_weekdays(narrated: Sequence[Fact]) -> list[Fact]:
     """Return the weekdays that differ from their calendar's majority, each after its nearest right one."""
-    # A story has one calendar. Most of its weekdays fix it, and those that do not fit are the wrong ones.
+    # A story has one calendar. Most of its weekdays determine it; those that do not fit are wrong.
     shifts = Counter(fact.data[0] for fact in narrated).most_common(2)
     if len(shifts) < 2 or shifts[0][1] == shifts[1][1]:
         return list(narrated)
@@ -161,7 +161,7 @@ def _in_month(passage: Passage) -> list[dates.StoryDate]:
 
 
 def _deeds_of_people(passage: Passage) -> Iterator[Fact]:
-    """Yield when a person died, married or arrived, when the mill burned down or the school was opened."""
+    """Yield when a person died, married or arrived, or when the mill burned down or the school was opened."""
     for name, rule in _P.named("deeds").items():
         for match in rule.finditer(passage.text):
             date = _date_near(passage, match["rest"], 0)
@@ -198,7 +198,7 @@ def _date_around(passage: Passage, match: re.Match[str]) -> dates.StoryDate | No
 def _date_near(passage: Passage, window: str, position: int) -> dates.StoryDate | None:
     """Return the only date in a stretch of text, or the day that `yesterday` or `three years ago` means."""
     found = dates.find(window, bare_years=True)
-    # With two dates in reach it is open which one is meant.
+    # With two dates in reach it is unclear which one is meant.
     if len(found) == 1:
         gap = window[min(position, found[0].end) : max(position, found[0].start)]
         return None if len(gap) >= _AROUND or _P.apart.search(gap[-40:]) else _with_month(found[0], window)
@@ -245,7 +245,7 @@ def _intervals(passage: Passage) -> Iterator[Fact]:
 
 
 def _days_ago(match: re.Match[str]) -> tuple[int, int] | None:
-    """Return a length in days and its tolerance; None if it is not counted from the scene's day."""
+    """Return a length in days and its tolerance; None if the text does not count from the scene's day."""
     if match["y"]:
         return (2, 0) if match["y"].lower().startswith("the") else (1, 1)
     if match["how"].lower() not in {"since", "ago"} or match["n"].lower() == "the":
@@ -266,7 +266,7 @@ def _deeds_near(text: str, match: re.Match[str]) -> set[tuple[str, str]]:
 
 
 def _deeds(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each verb in the past with the thing to which it was done, or the person who did it."""
+    """Yield each verb in the past with its object, or with the person who acted."""
     for rule in (_AGO.did, _AGO.was_done, _AGO.came, _AGO.befell):
         for match in rule.finditer(text):
             verb, thing = match["v"].lower(), match["o"].lower()
@@ -277,7 +277,7 @@ def _deeds(text: str) -> Iterator[tuple[str, str]]:
 
 
 def interval_conflicts(narrated: Sequence[Fact], passages: Sequence[Passage]) -> Iterator[tuple[Fact, Fact]]:
-    """Yield each interval that leads to a day on which it did not happen, with the scene in which it did."""
+    """Yield each interval that leads to a day other than the event's, with the scene of the event."""
     claims = [fact for fact in narrated if fact.attribute == "interval"][:_CLAIMS]
     wanted = {fact.key[1:] for fact in claims}
     happened: dict[tuple[str, ...], list[tuple[int, Passage]]] = {}
@@ -294,7 +294,7 @@ def interval_conflicts(narrated: Sequence[Fact], passages: Sequence[Passage]) ->
         stated, slack = claim.data
         days = [(day, p) for day, p in happened.get(claim.key[1:], ()) if p.order != claim.passage.order]
         place = (claim.passage.path, claim.passage.line)
-        # Of what happened on several days a claim may mean any.
+        # If the event happened on several days, a claim may mean any of them.
         if len({day for day, _ in days}) != 1 or place in reported:
             continue
         day, passage = days[0]

@@ -27,7 +27,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What the canon says of one subject."""
+    """The canon's description of one subject."""
 
     entity: Entity  # The subject.
     path: str  # Its file.
@@ -54,7 +54,7 @@ def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
                 found.append((cleaned(text), line, []))
             continue
         subject = field.strip(" *_") if field else ""
-        # `Jonas Pell: the baker of the village` is about another person than the card.
+        # `Jonas Pell: the baker of the village` is about a person other than the card's.
         if subject and len(found) >= 1 and _is_full_name(subject) and _is_name(subject, names_in_prose):
             found.insert(0, (cleaned(subject), line, [Line(text=part, line=line, field="") for part in _parts(text)]))
             continue
@@ -76,7 +76,7 @@ def read(document: documents.Document, names_in_prose: Set[str]) -> list[Card]:
 
 
 def cleaned(name: str) -> str:
-    """Return a heading or title as the name that it gives."""
+    """Return the name that a heading or title contains."""
     bare = _P.prefix.sub("", _P.brackets.sub("", name)).strip(' *_#"“”')
     if _P.slug.fullmatch(bare) and re.search("[_-]", bare):
         bare = " ".join(word if word in {"and", "of", "the"} else word.capitalize() for word in re.split("[_-]", bare))
@@ -87,7 +87,7 @@ def cleaned(name: str) -> str:
 
 
 def _single(title: str, document: documents.Document, names_in_prose: Set[str]) -> str:
-    """Return a card's title, or the first name in its text where the title names two."""
+    """Return a card's title, or, if the title names two people, the first name in its text."""
     if " and " not in title and not title.endswith("s"):
         return title
     text = " ".join(text for _, text in documents.body(document)[:3])
@@ -113,10 +113,10 @@ def _statements(document: documents.Document) -> Iterator[tuple[int, str, str]]:
         row = _P.row.match(text)
         item = documents.ITEM.match(text)
         field = None if row else documents.field_of(item[2] if item else text, line)
-        # A name of many words before a colon is a sentence.
+        # If a colon follows many words, the line is a sentence, not a field.
         if field and len(field.label.split()) > _FIELD_WORDS:
             field = None
-        # Sentences cross line ends, so prose is gathered until something else begins.
+        # Sentences cross line ends, so prose lines are gathered until another kind of line begins.
         if (row or item or field or not text.strip() or line in headings) and prose_lines:
             yield from _sentences(prose_lines)
             prose_lines = []
@@ -200,7 +200,7 @@ def _card(document: documents.Document, entity: Entity | None, name: str, lines:
     if person:
         aliases += [*_parts_of_name(name), *_roles(lines)]
     title, _, bare = name.partition(" ")
-    # A rank is a fact of its own, and the name goes without it.
+    # A rank is a separate fact, and the name is stored without it.
     if title.lower() in language.words("ranks") and bare:
         aliases = [bare, *(alias for alias in aliases if not alias.lower().startswith(title.lower()))]
         lines = [
@@ -281,7 +281,7 @@ def _first_prose(lines: Sequence[Line]) -> str:
 
 
 def _roles(lines: Sequence[Line]) -> Iterator[str]:
-    """Yield `the landlady` and `the captain of the ringers` for what a card gives as its subject's role."""
+    """Yield roles such as `the landlady` and `the captain of the ringers` that a card states for its subject."""
     stated = [line.text.partition(" : ")[2] for line in lines if line.field in language.words("role_fields")]
     for text in [*stated, _first_prose(lines)]:
         first = re.split(r"[,;(.]| at | in | for | to | who | since | on ", text)[0].strip()

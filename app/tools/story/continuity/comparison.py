@@ -1,7 +1,7 @@
-"""The comparison: read cards and scenes, gather their facts, and return which contradict each other."""
+"""The comparison: read cards and scenes, gather their facts, and return those that contradict each other."""
 
-# A text that names both values knows of the difference: hair is dyed, a boast is corrected. Such pairs are not
-# reported, except for ranks, sides and deaths, whose words stand everywhere. A false alarm costs a writer more than
+# A text that names both values acknowledges the difference: hair is dyed, a boast is corrected. Such pairs are not
+# reported, except for ranks, sides and deaths, whose words are too common. A false alarm costs a writer more than
 # a miss.
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _DIFFER: dict[str, Callable[[Fact, Fact], bool]] = {
     "owner": objects.is_other_value,
     "possession": objects.is_other_value,
 }
-"""When two facts of an attribute exclude each other."""
+"""Functions that decide whether two facts of an attribute exclude each other."""
 _KEPT_IN_DOUBT = frozenset({"age", "appearance", "rank_relation"})
 _UNNAMED = frozenset({"status", "died", "cause", "rank", "trade", "side", "distance", "travel_time"})
-"""Attributes whose values are phrased in too many ways to be recognised in a text."""
+"""Attributes whose values have too many wordings to be recognised in a text."""
 _VERSIONS = 40
 _FACTS = 20_000
 _OPENING_LINES = 12
@@ -61,14 +61,14 @@ class Contradiction:
 
     one: Fact  # The earlier one, or the card's.
     other: Fact  # The later one.
-    versions: tuple[Fact, ...] = ()  # All that is said of it, one for each value.
+    versions: tuple[Fact, ...] = ()  # All statements about it, one for each value.
 
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
-    """What was read and what came of it."""
+    """The facts that were read, and the result of comparing them."""
 
-    contradictions: list[Contradiction] = field(default_factory=list)  # What cannot both be true.
+    contradictions: list[Contradiction] = field(default_factory=list)  # Pairs that cannot both be true.
     facts: list[Fact] = field(default_factory=list)  # All facts, in the order of the files.
     comparisons: int = 0  # Pairs of facts that were compared.
     cards: list[cards.Card] = field(default_factory=list)  # The cards.
@@ -106,7 +106,7 @@ def compare(narrated: Sequence[Scene], canon: Sequence[documents.Document]) -> C
     roster = Roster(found, scene_documents)
     result = Comparison(cards=found, roster=roster)
     stated_on_cards = list(_of_cards(found, roster))
-    # Relations first: `his brother` in a scene is a known person then.
+    # Relations first: afterwards, `his brother` in a scene is a known person.
     for stated in (stated for passage in stated_on_cards for stated in relations.read(passage)):
         if stated.attribute == "relation" and stated.is_sure:
             roster.learn_relation(int(stated.key[0]), int(stated.key[1]), stated.data)
@@ -180,7 +180,7 @@ def _of_scenes(narrated: Sequence[Scene], roster: Roster) -> Iterator[Passage]:
 
 
 def _writer(document: documents.Document, roster: Roster) -> int:
-    """Return whose diary or letter a scene is by its heading, 0 if it says none."""
+    """Return the writer of a diary or letter, from the scene's heading; 0 if it names none."""
     match = _P.written.search(document.title)
     who = roster.numbered(match[1] or match[2]) if match else 0
     return who if roster.is_person(who) else 0
@@ -218,8 +218,8 @@ def _teller(roster: Roster) -> int:
 def _firm(narrated: Sequence[Fact]) -> list[Fact]:
     """Return the facts that are firm enough to be compared.
 
-    Looks, ages and relations are compared in doubt, too; their findings are warnings. Elsewhere, where a pronoun may mean
-    another, a mark that only one person has identifies that person, and so does a known relation.
+    Uncertain looks, ages and relations are compared, too; their findings are warnings. An uncertain side of a mark is
+    compared if the mark is certain for exactly this person.
     """
     sure = [stated for stated in narrated if stated.is_sure]
     bearers: dict[tuple[str, ...], set[str]] = {}
@@ -256,13 +256,13 @@ def _contradict(result: Comparison, passages: Sequence[Passage]) -> None:
 
 
 def _counted_deaths(narrated: Sequence[Fact]) -> list[Fact]:
-    """Return the death that counts among several: one narrated by scenes or dated, before a card's."""
+    """Return the deaths to compare: if a scene narrates one or one is dated, undated ones of cards are left out."""
     is_dated = any(stated.value == "dead" and deaths.is_dated(stated) for stated in narrated)
     return [stated for stated in narrated if not (is_dated and stated.value == "dead" and not deaths.is_dated(stated))]
 
 
 def _contradict_group(result: Comparison, narrated: Sequence[Fact], attribute: str) -> None:
-    """Compare the versions of one thing with each other; each that contradicts an earlier one is found once."""
+    """Compare the versions of one fact with each other; report each one that contradicts an earlier one once."""
     versions = _versions(narrated)
     changes = [stated.passage.position for stated in versions if stated.value == "changed"]
     versions = [stated for stated in versions if stated.value != "changed"]
@@ -274,7 +274,7 @@ def _contradict_group(result: Comparison, narrated: Sequence[Fact], attribute: s
             if (
                 one.passage is other.passage
                 or other.value in reported
-                # A change that a card reports has no place in the story, and may lie between any two.
+                # A change that a card reports has no place in the story, and may be between any two.
                 or any(start <= change <= end or change[0] < 0 for change in changes)
                 or not _DIFFER[attribute](one, other)
                 or _is_aware(one, other)
@@ -295,7 +295,7 @@ def _versions(narrated: Sequence[Fact]) -> list[Fact]:
 
 
 def _is_aware(one: Fact, other: Fact) -> bool:
-    """Return whether the text about one fact also names the other's value: then it knows of the difference."""
+    """Return whether the text about one fact also names the other's value, and so acknowledges the difference."""
     if one.passage.is_card:
         return False
     return any(_is_named(word, one.passage.context) for word in _value_words(other) - _value_words(one))

@@ -1,4 +1,4 @@
-"""Coreference: whom the last sentences were about, and whom a pronoun or `the old man` means."""
+"""Coreference: the person whom a pronoun or `the old man` means, from the last sentences."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def unnamed_gender(noun: str) -> int:
 
 @dataclass(slots=True)
 class Chain:
-    """Whom the last sentences were about."""
+    """The people of the last sentences."""
 
-    sentences: list[list[int]] = field(default_factory=list)  # Whom each sentence names, in order.
+    sentences: list[list[int]] = field(default_factory=list)  # The people whom each sentence names, in order.
 
     def opened(self) -> None:
-        """Begin a sentence."""
+        """Begin a new sentence."""
         self.sentences = [*self.sentences[-_NEAR_SENTENCES:], []]
 
     def add(self, person: int) -> None:
@@ -37,9 +37,9 @@ class Chain:
         return max(next((people[0] for people in reversed(self.sentences) if people), 0), 0)
 
     def meant(self, roster: Roster, gender: str, exclude: int = 0, *, opens: bool = False) -> tuple[int, bool]:
-        """Return the person whom a pronoun means, and whether another could be meant.
+        """Return the person whom a pronoun means, and whether it may mean another one.
 
-        A pronoun that opens its sentence carries on with the subject of the sentence before.
+        A pronoun that opens its sentence means the subject of the sentence before.
         """
         for distance, people in enumerate(reversed(self.sentences)):
             fitting = [p for p in people if p != exclude and (p == SOMEBODY or gender_of(roster, p) == gender)]
@@ -47,11 +47,11 @@ class Chain:
                 continue
             if fitting[0] < 0 and len({p for p in fitting if p > 0}) == 1:
                 return next(p for p in fitting if p > 0), distance > 1
-            # A sentence that opens with a pronoun continues with the subject of the one before.
+            # A pronoun at the beginning of a sentence means the subject of the one before.
             if opens and distance == 1 and people[0] == fitting[0]:
                 return fitting[0], False
             return fitting[0], len(set(fitting)) > 1 or (distance > 0 and self._crowded(roster, gender, distance))
-        # Without a person who fits, one whose gender is not known may be meant.
+        # If no person fits, the pronoun may mean one whose gender is unknown.
         for people in reversed(self.sentences[-2:]):
             unknown = [p for p in people if p != exclude and roster.is_person(p) and roster.gender(p) is None]
             if unknown:
@@ -70,7 +70,7 @@ def gender_of(roster: Roster, person: int) -> str | None:
 
 
 def described(text: str, match: re.Match[str], chain: Chain, roster: Roster) -> int:
-    """Return whom `the old man` means: the only man mentioned lately, else an unnamed person."""
+    """Return the person whom `the old man` means: the only man mentioned lately, otherwise an unnamed person."""
     someone, position = unnamed_gender(match["noun"]), match.start("noun")
     if PATTERNS.told_apart.match(text, position):
         return someone

@@ -1,4 +1,4 @@
-"""Deaths: who is dead, since when and of what, and who acts all the same."""
+"""Deaths: who is dead, since when and of which cause, and who acts after death."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ def _seen(passage: Passage) -> Iterator[Fact]:
         before = "" if passage.is_spoken else passage.clause(match.start()).rpartition(",")[2]
         acts = match.groupdict().get("v") or match[0]
         if not _P.not_seen.search(f"{before} {acts}{text[match.end() : match.end() + 12]}"):
-            # A pronoun too easily refers to another person: only a name is evidence of a life.
+            # A pronoun may easily mean another person: only a name proves that the person is alive.
             named = "~" not in match["p"] or re.search(rf"@{who}\b(?!')", text[: match.start("p")])
             yield _status(passage, who, "alive", sure and bool(named))
             return
 
 
 def is_other_death(one: Fact, other: Fact) -> bool:
-    """Return whether two years of a death differ; years are also told in two figures."""
+    """Return whether two years of a death differ; years may be written with two digits."""
     years = (one.data.year or 0, other.data.year or 0)
     if min(years) < _CENTURY:
         return bool(years[0] % _CENTURY != years[1] % _CENTURY)

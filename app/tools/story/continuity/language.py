@@ -18,7 +18,7 @@ _WORDS, _PATTERNS = (
     for name in ("words.toml", "patterns.toml")
 )
 _MACRO = re.compile(r"\{([a-z]\w*)\}")
-# A longer text is not prose, and would cost the rules more than linear time.
+# A longer word is not prose, and would cost the rules more than linear time.
 _LONG_WORD = re.compile(r"\w{80,}")
 _LONGEST_PASSAGE = 2_000
 _SCORES = {"three": "sixty", "four": "eighty", "two": "forty"}
@@ -62,12 +62,12 @@ class Patterns:
 
     @functools.cache  # noqa: B019 - there is one instance a section
     def rules(self, name: str) -> tuple[re.Pattern[str], ...]:
-        """Return a list of expressions that say the same in several manners."""
+        """Return a list of expressions with the same meaning in several wordings."""
         return tuple(re.compile(self._expanded(text)) for text in self._section[name])
 
     @functools.cache  # noqa: B019
     def named(self, name: str) -> Mapping[str, re.Pattern[str]]:
-        """Return a table of expressions by what they stand for."""
+        """Return a table of expressions by the names of their meanings."""
         return {key: re.compile(self._expanded(text)) for key, text in self._section[name].items()}
 
     def _expanded(self, text: str) -> str:

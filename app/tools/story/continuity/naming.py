@@ -38,7 +38,7 @@ def titles(seen: Iterable[names.Sighting], small: Iterable[str]) -> frozenset[st
 
 
 def is_office(word: str, *, strict: bool = False) -> bool:
-    """Return whether a word names a person by office: `bailiff`, `ferryman`, `granary keeper`."""
+    """Return whether a word names a person by an office: `bailiff`, `ferryman`, `granary keeper`."""
     last = re.split("[ -]", word)[-1]
     if last in language.words("no_office", "kinship"):
         return False

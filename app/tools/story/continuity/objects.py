@@ -1,4 +1,4 @@
-"""Objects: whose a thing is, where it is kept, and what becomes of it, followed over sentences, `it` included."""
+"""Objects: the owner, place and fate of a thing, followed over sentences, including those with `it`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENDS = 400
 
 
 def read(passage: Passage) -> Iterator[Fact]:
-    """Yield whose things are, and where they are kept."""
+    """Yield the owners of things, and the places where they are kept."""
     text, roster = passage.text, passage.roster
     if passage.is_card and passage.subject and not roster.is_person(passage.subject):
         owner = re.match(rf"(?:the )?({PERSON})", passage.value)
@@ -67,14 +67,14 @@ def is_other_value(one: Fact, other: Fact) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thing:
-    """An object as a sentence names it."""
+    """An object in the words of a sentence."""
 
     head: str  # Its noun.
     number: str  # Its number, if it has one.
     traits: frozenset[str]  # Words before the noun.
-    owner: str  # Whose it is said to be: a number of the cast, or `mother` for the mother of a person.
-    is_named: bool = True  # Whether the sentence names it, and does not only say `it`.
-    is_known: bool = True  # Whether it is a certain one: `the watch`, and not `a watch`.
+    owner: str  # Its stated owner: a number of the cast, or `mother` for the mother of a person.
+    is_named: bool = True  # Whether the sentence names it, rather than only using `it`.
+    is_known: bool = True  # Whether it is definite: `the watch`, not `a watch`.
 
     @property
     def materials(self) -> frozenset[str]:
@@ -97,7 +97,7 @@ def conflicts(passages: Sequence[Passage]) -> Iterator[tuple[Fact, Fact]]:
     for passage in passages:
         if passage.is_flashback:
             continue
-        # `It` does not reach further back than this, and never into another file.
+        # `It` does not refer back further than this, or into another file.
         if passage.path != path or passage.index - reach > _PRONOUNS_REACH:
             last = None
         path = passage.path
@@ -144,7 +144,7 @@ def _is_back(fate: tuple[Fact, Thing], thing: Thing, text: str) -> bool:
 
 
 def _marked(passage: Passage, last: Thing | None) -> tuple[Passage, list[Thing]]:
-    """Return a passage with `#0` for its first object and so on, and the objects; `it` is the one named last."""
+    """Return a passage with its objects replaced by `#0`, `#1`, …, and the objects; `it` is the one named last."""
     things: list[Thing] = []
 
     def noted(match: re.Match[str]) -> str:
@@ -207,7 +207,7 @@ def _ends(marked: Passage, things: Sequence[Thing], last: Thing | None) -> Itera
 
 
 def _is_meant(text: str, match: re.Match[str]) -> bool:
-    """Return whether it is only intended, or set at another time."""
+    """Return whether the text only intends it, or sets it at another time."""
     before = clause(text, match.start()) + match[0]
     return bool(_P.intended.search(before[: before.find("#") + 1 or None])) and " had " not in before
 
@@ -215,8 +215,8 @@ def _is_meant(text: str, match: re.Match[str]) -> bool:
 def _present(
     marked: Passage, things: Sequence[Thing], fates: dict[str, tuple[Fact, Thing]]
 ) -> Iterator[tuple[Fact, Fact]]:
-    """Yield each end of an object that is there in a passage all the same."""
-    # What is only spoken of may be gone.
+    """Yield the end of each object that nevertheless appears in a passage."""
+    # An object that is only mentioned may be gone.
     if marked.is_spoken or marked.is_card or not fates:
         return
     for match in re.finditer(r"#(\d+)", marked.text):
@@ -225,7 +225,7 @@ def _present(
         if fate is None or not fate[1].may_be(thing) or _is_same_place(fate[0], marked):
             continue
         before = marked.clause(match.start())
-        # A thing is present if someone handles it or it shows itself; a memory of it does not count.
+        # An object is present if a person handles it or it appears; a memory of it does not count.
         handled = _P.handled.search(before) or _P.shows.match(marked.text, match.end())
         if _P.not_handled.search(before) or not handled:
             continue

@@ -1,16 +1,16 @@
-"""Passages and facts: a sentence whose names and pronouns are numbers of the cast, and what it says of them.
+"""Passages and facts: sentences with names and pronouns replaced by numbers of the cast, and the facts they state.
 
 `She gave Kael her ring` is read as `@2 gave @1 @2's ring`, so that the rules need no grammar of names.
 """
 
 # The story tools must find contradictions in unknown prose. English models of statistical parsers are published outside
-# the package index; a download at run time is out of the question. Taggers with data of their own bring large
-# dependencies and do not tell whose eyes are meant.
+# the package index; a download at run time is not acceptable. Taggers with data of their own have large
+# dependencies and do not determine whose eyes a sentence means.
 #
-# So closed word classes and patterns read the prose. One pass first replaces names and pronouns by whom they mean,
+# So closed word classes and patterns read the prose. One pass first replaces names and pronouns by the people they mean,
 # marked by certainty, and the rules of every kind read only these passages. The same text gives the same facts on every
-# machine. Price: an expression that no pattern knows is not read; docs/reference/contradictions.md says how much that
-# is.
+# machine. Price: an expression that matches no pattern is not read; docs/reference/contradictions.md states how many
+# are missed.
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A sentence, or the part of one that is spoken or not."""
+    """A sentence, or a part of one that is completely spoken or completely narrated."""
 
-    text: str  # Its words with `@n` for the cast.
+    text: str  # Its words, with `@n` for members of the cast.
     path: str  # File.
     line: int  # Line of the file.
     quote: str  # The sentence as the file has it.
     context: str  # The paragraph and its neighbours, in small letters.
     order: int  # Place of its file in the telling; -1 for a card.
-    index: int  # Place of the passage in its file.
+    index: int  # Position of the passage in its file.
     roster: Roster = dataclasses.field(compare=False, repr=False)  # The cast.
-    date: dates.StoryDate | None = None  # When its scene plays.
+    date: dates.StoryDate | None = None  # Date of its scene.
     number: int | None = None  # Number of its scene.
-    is_alone: bool = False  # Whether no other scene is compared.
+    is_alone: bool = False  # Whether only one scene is compared.
     is_spoken: bool = False  # Whether it is dialogue.
     is_flashback: bool = False  # Whether its scene is a flashback.
-    speaker: int = 0  # Who says it, 0 if that is not clear.
-    subject: int = 0  # Its subject if it names no one: a card's subject, or the person mentioned last.
-    place: str = ""  # Where its scene plays, as its metadata says.
+    speaker: int = 0  # Its speaker, 0 if unclear.
+    subject: int = 0  # Its subject if it names none: the subject of the card, or the person mentioned last.
+    place: str = ""  # Place of its scene, from the scene's metadata.
     field: str = ""  # Name of a card's field.
-    there: int = 0  # The place that `there` means, 0 if none was named.
+    there: int = 0  # The place that `there` means, 0 if the text has named none.
     answers: str = ""  # The question in speech before it.
 
     @property
     def is_card(self) -> bool:
-        """Whether it is on a card."""
+        """Whether it comes from a card."""
         return self.order < 0
 
     @property
@@ -73,12 +73,12 @@ class Passage:
 
     @property
     def value(self) -> str:
-        """What a card's field says."""
+        """Value of a card's field."""
         return self.text.partition(" : ")[2]
 
     @property
     def is_earlier(self) -> bool:
-        """Whether it is set at another time than its scene."""
+        """Whether it is set at a time other than its scene's."""
         return self.is_flashback or bool(_P.other_time.search(self.text))
 
     def clause(self, position: int) -> str:
@@ -106,11 +106,11 @@ class Passage:
                     yield match, number, sure
 
     def named(self, text: str) -> str:
-        """Return a text with the names of those whom it numbers."""
+        """Return a text with names instead of the numbers of the cast."""
         return re.sub(PERSON, lambda match: self.roster.name(number(match[0])), text)
 
     def bearer(self, start: int, end: int) -> tuple[int, bool]:
-        """Return the person a phrase is about (0 if unknown), and whether that is certain.
+        """Return the person whom a phrase is about (0 if unknown), and whether that is certain.
 
         It is the owner before it, the owner after `of`, the person it describes, or the subject of the clause.
         """
@@ -142,15 +142,15 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that a passage says."""
+    """A statement of a passage."""
 
-    attribute: str  # What it is about, in one word.
-    subject: str  # Of whom or what, as findings call it.
-    key: tuple[str, ...]  # Facts of one attribute are compared where their keys are equal.
+    attribute: str  # Its attribute, in one word.
+    subject: str  # The person or thing, as findings call it.
+    key: tuple[str, ...]  # Facts of one attribute are compared if their keys are equal.
     value: str  # The statement, for people.
     data: Any  # The statement, for comparisons.
-    passage: Passage  # Where it is said.
-    is_sure: bool = True  # Whether it is clear of whom it is said.
+    passage: Passage  # Its source.
+    is_sure: bool = True  # Whether its person or thing is certain.
 
     @property
     def kind(self) -> str:
@@ -161,7 +161,7 @@ class Fact:
 def fact(
     passage: Passage, attribute: str, who: int | str, value: str, data: object, sure: bool = True, *key: str
 ) -> Fact:
-    """Return a fact about a person by number, or about a thing by name; without a key it is compared by the number."""
+    """Return a fact about a person by number, or about a thing by name; the number is the default key."""
     subject = passage.roster.name(who) if isinstance(who, int) else who
     return Fact(
         attribute=attribute,

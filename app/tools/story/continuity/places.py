@@ -1,4 +1,4 @@
-"""Places: on which side something stands, how far it is, how long the way takes, and of what a thing is made."""
+"""Places: the side, distance and travel time of a place, and the material of a thing."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _placed(passage: Passage, match: re.Match[str]) -> Iterator[Fact]:
 
 
 def _phrases_after(passage: Passage, after: str) -> list[str]:
-    """Return what `on the left bank stood the mill, the school and …` places there."""
+    """Return the buildings that a text such as `on the left bank stood the mill, the school and …` places there."""
     placed: list[str] = []
     placed_end = 0
     for found in _BANKS.phrase.finditer(after):
@@ -136,7 +136,7 @@ def _reference(stated: str, kind: str) -> str:
 
 
 def _key(passage: Passage, phrase: str) -> str:
-    """Return by which word a building is known again, with its owner where the word alone names many."""
+    """Return the word that identifies a building, with its owner if the word alone is ambiguous."""
     roster = passage.roster
     named = re.fullmatch(rf"(?:[Tt]he )?({PERSON})", phrase.strip())
     if named:
@@ -202,14 +202,14 @@ def _ends(passage: Passage, match: re.Match[str]) -> list[str]:
                 gap = abs(end.start() - match.start())
                 found[name] = min(gap, found.get(name, gap))
         if found:
-            # What the passage itself names wins over the question that it answers.
+            # A place that the passage itself names has precedence over the question that it answers.
             break
     named = sorted(found, key=lambda name: found[name])[:2]
     return named + _other_end(passage, named[0])[:1] if len(named) == 1 else named
 
 
 def _other_end(passage: Passage, name: str) -> list[str]:
-    """Return the place that `there`, `it` or `here` means in a sentence that names only one."""
+    """Return the place that `there`, `it` or `here` means in a sentence that names only one other place."""
     roster = passage.roster
     there = passage.there if _TRAVELS.there.search(passage.text) else 0
     here = roster.numbered(passage.place) if _TRAVELS.here.search(passage.text) else 0
@@ -228,7 +228,7 @@ def _length(match: re.Match[str]) -> float | None:
 
 
 def is_other_length(one: Fact, other: Fact) -> bool:
-    """Return whether two lengths of a way are further apart than rounding explains."""
+    """Return whether two lengths of a way differ by more than rounding explains."""
     (first, mode), (second, mode_other) = one.data, other.data
     if mode and mode_other and mode != mode_other:
         return False
@@ -240,7 +240,7 @@ def _locations(passage: Passage) -> Iterator[Fact]:
     if passage.is_card and passage.subject and passage.field in words("location_fields"):
         stated.append((passage.subject, passage.value))
     for match in _THINGS.stands.finditer(passage.text):
-        # People stand and sit in many places; only where they live is a fact.
+        # People stand and sit in many places; only the place where they live is a fact.
         who = number(match["t"])
         stays = match["verb"].endswith(("lives", "lived")) or not passage.roster.is_person(who)
         if "?" not in match["t"] and stays and not passage.is_unreal(match):

@@ -46,7 +46,7 @@ class Reader:
     def _paragraph(self, paragraph: prose.Paragraph, context: str) -> Iterator[Passage]:
         mentions = self._roster.cast.mentions(paragraph.text)
         parts = list(_parts(paragraph))
-        # Narration first: it names who speaks in the quotes between.
+        # Narration first: it names the speakers of the quotes between.
         stated = {
             index: self._replaced_speech(_Stretch(paragraph.text, mentions, start, end, self._roster))
             for index, (start, end, spoken) in enumerate(parts)
@@ -99,7 +99,7 @@ class Reader:
         if not speaker:
             people = [int(n) for text in stated for n in re.findall(r"@[?~]?(\d+)\b(?!'s)", text)]
             speaker = people[0] if people and self._roster.is_person(people[0]) else 0
-        # Two who talk with each other take turns.
+        # Two people in a dialogue take turns.
         if not speaker and not stated and len(self._speakers) > 1:
             speaker = self._speakers[-2]
         self._speakers = [*self._speakers[-1:], speaker]
@@ -107,7 +107,7 @@ class Reader:
 
 
 def _named_after(stated: Mapping[int, tuple[str, int]], index: int) -> int:
-    """Return who is said to speak in the words right after a speech, 0 if they do not say."""
+    """Return the speaker named in the words right after a speech, 0 if they name none."""
     text = stated.get(index + 1, ("", 0))[0]
     match = _P.says.match(text) or _P.opens_with_said.match(text)
     return int(match[1]) if match else 0
@@ -123,7 +123,7 @@ def _parts(paragraph: prose.Paragraph) -> Iterator[tuple[int, int, bool]]:
 
 
 class _Stretch:
-    """A stretch of a text whose names and pronouns are replaced, from its first word to its last."""
+    """A part of a text in which names and pronouns are replaced."""
 
     def __init__(self, text: str, mentions: Sequence[Mention], start: int, end: int, roster: Roster) -> None:
         self._text = text
@@ -135,7 +135,7 @@ class _Stretch:
         self._position = start
 
     def replaced(self, chain: Chain, first_person: int, *, others: Chain | None = None, exclude: int = 0) -> str:
-        """Return the text with names and pronouns replaced, and note in the chain who was named."""
+        """Return the text with names and pronouns replaced, and add the people to the chain."""
         unnamed = {
             m.start("noun"): m for m in coreference.PATTERNS.unnamed.finditer(self._text, self._start, self._end)
         }
@@ -185,7 +185,7 @@ class _Stretch:
         return bool(stated or opens) or (named is not None and named.entity is entity)
 
     def _name(self, mention: Mention, chain: Chain) -> tuple[str, int]:
-        """Return what stands for a name, and where the text continues."""
+        """Return the replacement of a name, and the position where the text continues."""
         person = self._roster.number(mention.entity)
         piece, after = f"@{person}" + ("'s" if mention.is_possessive else ""), min(mention.after, self._end)
         if not self._roster.is_person(person):
@@ -194,7 +194,7 @@ class _Stretch:
         return self._kin(person, piece, after, chain)
 
     def _kin(self, person: int, piece: str, after: int, chain: Chain) -> tuple[str, int]:
-        """Return the only brother for `his brother`, and where the text continues; else the piece."""
+        """Return the only brother for `his brother`, and the position where the text continues; otherwise the piece itself."""
         match = _P.kin.match(self._text, after) if piece.endswith("'s") and "?" not in piece else None
         relative = self._roster.relative(person, match["k"].lower()) if match else 0
         if not match or not relative:
@@ -219,7 +219,7 @@ class _Stretch:
 
 
 def _pronoun(text: str, match: re.Match[str], mark: str) -> tuple[str, int]:
-    """Return what stands for a pronoun, and where the text continues; `he's` becomes `@n is`."""
+    """Return the replacement of a pronoun, and the position where the text continues; `he's` becomes `@n is`."""
     bare, _, tail = match[0].replace("’", "'").partition("'")
     following = _P.word.match(text, match.end() + 1)
     if tail == "s":
@@ -232,7 +232,7 @@ def _pronoun(text: str, match: re.Match[str], mark: str) -> tuple[str, int]:
 
 
 def of_line(text: str, subject: int, roster: Roster) -> str:
-    """Return a card's line with names and pronouns replaced; a pronoun before any name means the subject."""
+    """Return a card's line with names and pronouns replaced; a pronoun before the first name means the subject."""
     chain = Chain()
     chain.opened()
     chain.add(subject)

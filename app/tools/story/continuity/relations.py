@@ -14,7 +14,7 @@ _COMPATIBLE = [set(pair.split("/")) for pair in listed("compatible_kinship")]
 
 
 def read(passage: Passage) -> Iterator[Fact]:
-    """Yield ranks, trades and who is what to whom."""
+    """Yield ranks, trades and relations between people."""
     if not passage.text.endswith("?"):
         yield from _offices(passage)
         yield from _kinships(passage)
@@ -67,7 +67,7 @@ def _kinships(passage: Passage) -> Iterator[Fact]:
 
 
 def _related(passage: Passage, one: int, named: str, word: str, sure: bool = True) -> Iterator[Fact]:
-    """Yield that another is this to `one`; the pair is put into one order, and the relation turned with it."""
+    """Yield the relation of another person to `one`; the pair gets a fixed order, and an inverted pair the inverse relation."""
     other, relation = number(named), classes("kinship").get(word.lower())
     roster = passage.roster
     if one == other or not relation or not (roster.is_person(one) and roster.is_person(other)):
@@ -80,7 +80,7 @@ def _related(passage: Passage, one: int, named: str, word: str, sure: bool = Tru
 
 
 def excludes(one: Fact, other: Fact) -> bool:
-    """Return whether one person cannot be both."""
+    """Return whether one person cannot have both."""
     first, second = one.data, other.data
     if first == second or not first or not second:
         return False

@@ -1,4 +1,4 @@
-"""The roster: everyone and everything that cards and scenes name, by number, with the pronoun that fits."""
+"""The roster: all people and things that cards and scenes name, by number, with their pronouns."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Roster:
         entities = naming.with_titles(entities, seen, titles)
         entities = naming.with_offices(entities, [*written, *scenes])
         self.cast = Cast([*_without_shared_aliases(entities), _NARRATOR])  # Finds names in texts.
-        self.entities = self.cast.entities  # Everyone and everything, number n at n - 1.
+        self.entities = self.cast.entities  # All entities; number n is at index n - 1.
         self._numbers = {entity.name: number for number, entity in enumerate(self.entities, start=1)}
         self._genders: list[str | None] = [entity.pronoun for entity in self.entities]
         self._persons = [entity.kind in {"character", "unknown"} for entity in self.entities]
@@ -78,7 +78,7 @@ class Roster:
         return self.number(entity) if entity else 0
 
     def name(self, number: int) -> str:
-        """Return the name by which findings call a number."""
+        """Return the name that findings use for a number."""
         return self.entities[number - 1].name if number else "the narrator"
 
     def gender(self, number: int) -> str | None:
@@ -90,7 +90,7 @@ class Roster:
         return 0 < number <= len(self._persons) and self._persons[number - 1]
 
     def may_be_place(self, number: int) -> bool:
-        """Return whether a name can be that of a place: a card says so, or no one of that name acts."""
+        """Return whether a name can be that of a place: a card states it, or the name fits and never acts as a person."""
         entity = self.entities[number - 1]
         one_word = " " not in entity.name or _P.place_name.search(entity.name) is not None
         unseen = self._genders[number - 1] is None and number not in self._acting
@@ -118,7 +118,7 @@ class Roster:
                     _note_word(pronouns.setdefault(number, Counter()), word[1].lower() if word else "")
                     _note_word(pronouns[number], text[mention.start : mention.end].split()[0].lower(), 4)
                 people = {self.number(m.entity) for m in mentions}
-                # In a paragraph with one name, every pronoun is that person's.
+                # In a paragraph with one name, every pronoun means that person.
                 if len(people) == 1:
                     _note_pronouns(pronouns[next(iter(people))], paragraph, mentions[0].end, len(paragraph.text))
                 for one, following in itertools.zip_longest(mentions, mentions[1:]):
@@ -175,7 +175,7 @@ def _majority(count: Counter[str]) -> str | None:
 
 
 def _distinct(entities: Iterable[Entity]) -> list[Entity]:
-    """Merge what several cards say of one subject."""
+    """Merge the statements of several cards about one subject."""
     found: dict[str, Entity] = {}
     for entity in entities:
         known = found.get(entity.name)
@@ -191,7 +191,7 @@ def _distinct(entities: Iterable[Entity]) -> list[Entity]:
 
 
 def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting], titles: frozenset[str]) -> list[Entity]:
-    """Return those whom no card describes; `Jory Pell` and `Jory` are one."""
+    """Return the people and things without a card; `Jory Pell` and `Jory` are one."""
     known = {word for entity in entities for alias in entity.aliases for word in alias.split() if word[:1].isupper()}
     found: dict[str, Entity] = {}
     # Longer names first, so that `Jory` becomes an alias of `Jory Pell`.
@@ -222,7 +222,7 @@ def _further(entities: Sequence[Entity], seen: Sequence[names.Sighting], titles:
 
 
 def _without_shared_aliases(entities: Sequence[Entity]) -> list[Entity]:
-    # An alias that two share means neither.
+    # An alias that two entities share identifies neither.
     count = Counter(alias for entity in entities for alias in {alias.lower() for alias in entity.aliases})
     whole = {entity.name.lower() for entity in entities}
     return [

@@ -17,7 +17,7 @@ _USES = 40
 
 
 def right_names(cards: Sequence[Card]) -> list[str]:
-    """Return the names that are right as they are: of the cards' subjects, and whole names that cards mention."""
+    """Return the correct names: those of the cards' subjects, and whole names that cards mention."""
     written = list({card.path: card.entity.document for card in cards if card.entity.document}.values())
     mentioned = [s.name for s in names.certain(names.sightings(written)) if len(s.name.split()) > 1]
     return [*(alias for card in cards for alias in card.entity.aliases), *dict.fromkeys(mentioned)]
@@ -26,7 +26,7 @@ def right_names(cards: Sequence[Card]) -> list[str]:
 def slips(
     scenes: Sequence[documents.Document], known: Sequence[str]
 ) -> Iterator[tuple[names.Slip, names.Sighting | None]]:
-    """Yield names that are probably another one misspelt, each with the place where the other one is written."""
+    """Yield names that are probably misspelt forms of another one, each with a place of that other one."""
     written = _Names(names.sightings(scenes), known)
     common = {word for document in scenes for line in document.lines for word in re.findall(r"\b[a-z]{3,}\b", line)}
     paragraphs = [p.text for document in scenes for p in prose.paragraphs(document)]
@@ -54,7 +54,7 @@ class _Names:
                 self._surnames.setdefault(word, set()).update(beside)
 
     def near_others(self, common: set[str], paragraphs: Sequence[str]) -> Iterator[names.Slip]:
-        """Yield words that differ by little from a name, and are none of their own."""
+        """Yield words that differ little from a name and are not names themselves."""
         for slip in names.slips(self._seen, [re.sub(r"['’]s\b", "", name) for name in self._known]):
             # `Marks` beside `Mark` is a plural.
             plural = slip.name.endswith("s") and slip.name.rstrip("s") in self._counts
@@ -66,7 +66,7 @@ class _Names:
                 yield slip
 
     def beside_surname(self) -> Iterator[names.Slip]:
-        """Yield first names one letter away from the one that a card gives with the surname."""
+        """Yield first names that differ by one letter from the one that a card has with the same surname."""
         pairs = {tuple(name.split()) for name in self._known if len(name.split()) == 2}
         for sighting in self._seen:
             parts = tuple(sighting.name.split())
@@ -118,11 +118,11 @@ class _Names:
         if slip.intended not in self._right and slip.count > 1 and not shared and intended_count < 4 * slip.count:
             return True
         apart = bool(surnames and theirs and not shared)
-        # A name that is common and not much rarer than the other is one of its own.
+        # A name that is common and not much rarer than the other is a separate name.
         return apart or (slip.count > 3 and slip.count * 2 > intended_count)
 
 
 def _is_distinguished(slip: names.Slip, text: str) -> bool:
-    """Return whether a paragraph has both spellings and speaks of names: it knows of the difference."""
+    """Return whether a paragraph has both spellings and mentions names, and so acknowledges the difference."""
     both = all(re.search(rf"\b{re.escape(name)}\b", text) for name in (slip.name, slip.intended))
     return both and _P.speaks_of_names.search(text) is not None
