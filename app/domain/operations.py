@@ -291,8 +291,7 @@ class ChildRun(Operation):
 def body(operation: Operation) -> dict[str, plain.Json]:
     """Return an operation as plain JSON with its kind, without default fields and without its retries.
 
-    Retries determine how often it is tried, not what is requested. Omitting defaults keeps the hash of an old operation
-    when a later version adds a field.
+    Retries do not change what is requested. Without defaults, an old hash stays valid when a version adds a field.
     """
     present = _present(operation)
     present.pop("retry", None)

@@ -87,10 +87,7 @@ def line(
 
 
 def events(run_id: str, record: Record, number: int) -> list[Event]:
-    """Return the events of a step's line.
-
-    The first event gets the number that the line has reserved; with 0, the events have no numbers.
-    """
+    """Return the events of a step's line, the first with the number that the line has reserved; 0: no numbers."""
     line, at = record.line, record.completed_at
     facts: dict[str, plain.Json] = {
         "position": record.position,

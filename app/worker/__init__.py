@@ -1,4 +1,4 @@
-"""The embedded engine: executes many runs in one asyncio process over one run store; `app.engine` executes each run.
+"""The embedded engine: executes many runs in one asyncio process over one run store; `engine` executes each.
 
 These are the places of a run inside the process. They exist only in memory: after a crash, recovery begins again at
 *queued* or *unread*. `domain/states.py` has the states on disk, which clients see. A stop (`ActiveRuns.close`) ends
