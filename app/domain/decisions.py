@@ -37,7 +37,7 @@ class DecisionKind(StrEnum):
     STARTED = "started"
     """An attempt at a step is about to begin; for a limited call of an agent, the line has the reserved amounts."""
     LIMITED = "limited"  # A person changed the limits of the run.
-    CANCEL_REQUESTED = "cancel_requested"  # A person asked for the run's end.
+    CANCEL_REQUESTED = "cancel_requested"  # A person requested the run's cancellation.
     PAUSED = "paused"  # A person stopped the run, or the engine parked it.
     UNPAUSED = "unpaused"  # A person continued a paused run.
     RELEASED = "released"  # A stopping service released the run: the attempts that it cut off do not count as crashes.

@@ -17,10 +17,10 @@ class EventType(StrEnum):
     RUN_PAUSED = "run.paused"  # The run stopped at a step boundary, or was parked.
     RUN_UNPAUSED = "run.unpaused"  # A paused run continues.
     RUN_LIMITED = "run.limited"  # The limits of the run were changed.
-    RUN_WAITING = "run.waiting"  # Every open step is a gate.
+    RUN_WAITING = "run.waiting"  # Every open step only waits, at least one for an input.
     RUN_STALLED = "run.stalled"
     """An agent or program at work has been silent for too long; reported once per silence."""
-    RUN_CANCEL_REQUESTED = "run.cancel_requested"  # A person asked for the run's end.
+    RUN_CANCEL_REQUESTED = "run.cancel_requested"  # A person requested the run's cancellation.
     RUN_RESUMED = "run.resumed"  # An ended run was resumed.
     RUN_ENDED = "run.ended"  # The run ended.
     RUN_LABELLED = "run.labelled"  # A person changed the run's labels or its pin; may follow the ending.

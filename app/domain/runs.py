@@ -174,7 +174,7 @@ class Transition:
 
     @classmethod
     def wait(cls, run_id: str, at: str) -> Transition:
-        """Return the transition of a run in which only gates are open."""
+        """Return the transition of a run whose open steps only wait, at least one for an input."""
         return _transition(run_id, RunState.WAITING, at)
 
     @classmethod

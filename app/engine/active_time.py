@@ -106,8 +106,8 @@ class WithoutLine:
 def taken_facts(loaded: Loaded, asks: Mapping[str, Ask], now: str) -> dict[str, plain.Json]:
     """Return the fields of the `taken` line: the active time of attempts that have left no line.
 
-    If the earlier process stopped in an orderly way, its `released` line gives the time until which they count. After a
-    kill they count until now, since no file records when the process died.
+    If a pause or a stop released them, they count until that line. After a kill they count until now, since no file
+    records when the process died.
     """
     until, tries = loaded.decisions.let_go or (now, loaded.decisions.attempts)
     left = WithoutLine(loaded, tries, asks)

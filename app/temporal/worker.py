@@ -20,7 +20,7 @@ from app.temporal.claim_workflow import ClaimWorkflow
 from app.temporal.slices import Contents
 from app.temporal.workflow import RunWorkflow
 
-BEAT = timedelta(seconds=0.5)  # Shortest time between two heartbeats that are sent.
+BEAT = timedelta(seconds=0.5)  # Longest time for which the SDK delays a heartbeat.
 IDLE_BEAT = timedelta(seconds=2)  # The same for steps that only wait, of which there are many.
 
 IDLE_STEPS = 200

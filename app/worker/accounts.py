@@ -68,7 +68,7 @@ class Account:
         turn = None if self._budget is None else self._budget.next_turn(now)
         return None if turn is None else clock.stamp(turn)
 
-    # -- what was spent before
+    # -- earlier spending
 
     def query(self, now: datetime) -> spending.SpentQuery:
         """Return which runs count in the account: those started by its run, or those that its budget covers."""
