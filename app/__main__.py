@@ -9,7 +9,7 @@ from app.cli import root
 
 
 def main() -> NoReturn:
-    """Execute the command line and end with its exit code."""
+    """Execute the command line, and exit with its exit code."""
     sys.exit(root.execute())
 
 

@@ -1,4 +1,4 @@
-"""Time, identity and chance: the three things that a test must be able to hold still."""
+"""Clock: time, identifiers and randomness, which a test must be able to control."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"  # Form of a run id, foreign ones included.
-INTERNAL_PREFIX = "sp_"  # Beginning of the ids of runs that are session plans; no list of runs shows them.
+RUN_ID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"  # Form of a run id, including foreign ones.
+INTERNAL_PREFIX = "sp_"  # Beginning of the ids of runs that are session plans; lists of runs do not show them.
 
-_LOOK_SECONDS = 60.0  # A wait that ended while the machine was suspended is noticed at most this long after.
-# It counts while the machine is suspended, as the clock of an event loop does not. CLOCK_MONOTONIC does so on macOS,
-# which has no CLOCK_BOOTTIME.
+_LOOK_SECONDS = 60.0  # Longest time until a wait that ended while the machine was suspended is noticed.
+# This clock counts while the machine is suspended, unlike that of an event loop. On macOS, which has no
+# CLOCK_BOOTTIME, CLOCK_MONOTONIC does so.
 _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 _ID_ALPHABET = string.ascii_lowercase + string.digits
@@ -26,7 +26,7 @@ _SPARE_BITS = 64
 
 
 def before(now: datetime, seconds: int) -> datetime:
-    """Return the instant so many seconds earlier; for an age beyond the calendar, its first instant."""
+    """Return the instant this many seconds earlier; for an age beyond the calendar, the calendar's first instant."""
     try:
         return now - timedelta(seconds=seconds)
     except OverflowError:
@@ -34,20 +34,20 @@ def before(now: datetime, seconds: int) -> datetime:
 
 
 class Clock(Protocol):
-    """Return the time, and wait."""
+    """Returns the time, and waits."""
 
     def now(self) -> datetime:
         """Return the present instant, in UTC."""
 
     def monotonic(self) -> float:
-        """Return seconds that never run backwards, for durations."""
+        """Return seconds of a clock that never runs backwards, for durations."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for a duration; not at all if it is not positive."""
+        """Wait for a duration; return at once if it is not positive."""
 
 
 class Ids(Protocol):
-    """Make identifiers."""
+    """Makes identifiers."""
 
     def run_id(self, at: datetime) -> str:
         """Return a new run id, `YYYYMMDDTHHMMSSZ-<6 of a-z0-9>`."""
@@ -59,12 +59,12 @@ class Ids(Protocol):
 class SystemClock:
     """The machine's own clock."""
 
-    # Without a frame of the interpreter: each step asks five times.
+    # Built-ins, without a frame of the interpreter: each step asks five times.
     now = staticmethod(functools.partial(datetime.now, UTC))
     monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait on the running loop; time for which the machine is suspended counts."""
+        """Wait on the running loop; time during which the machine is suspended counts."""
         end = _seconds_since_boot() + seconds
         while seconds > _LOOK_SECONDS:
             await asyncio.sleep(_LOOK_SECONDS)
@@ -77,7 +77,7 @@ def _seconds_since_boot() -> float:
 
 
 class FakeClock:
-    """A clock that moves only when told to."""
+    """A clock that only moves when a test moves it."""
 
     def __init__(self, start: datetime = datetime(2026, 2, 10, 14, 30, tzinfo=UTC)) -> None:
         self._now = start
@@ -90,7 +90,7 @@ class FakeClock:
         return self._now
 
     def monotonic(self) -> float:
-        """Return the seconds advanced so far; `jump` does not move it."""
+        """Return the seconds advanced so far; `jump` does not change them."""
         return self._elapsed
 
     async def sleep(self, seconds: float) -> None:
@@ -103,7 +103,7 @@ class FakeClock:
         await waiter
 
     def advance(self, seconds: float) -> None:
-        """Move time forward and wake every task whose wait has passed."""
+        """Move time forward, and wake every task whose wait is over."""
         self._elapsed += seconds
         self._now += timedelta(seconds=seconds)
         while self._sleepers and self._sleepers[0][0] <= self._elapsed:
@@ -112,24 +112,24 @@ class FakeClock:
                 waiter.set_result(None)
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock forth or back, as an administrator or a bad battery would."""
+        """Set the wall clock forward or back, as an administrator or an empty battery would."""
         self._now += timedelta(seconds=seconds)
 
     def next_wake_seconds(self) -> float | None:
-        """Return how far the nearest sleeper's end is, or None if no task sleeps."""
+        """Return the seconds until the next task wakes, or None if no task sleeps."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] - self._elapsed if self._sleepers else None
 
 
 class RandomIds:
-    """Identifiers from a random source; the system's by default, a seeded one in tests."""
+    """Identifiers from a random source: the system's by default, a seeded one in tests."""
 
     def __init__(self, source: random.Random | None = None) -> None:
         self._source = source or random.SystemRandom()
 
     def run_id(self, at: datetime) -> str:
-        """Return the instant to the second and six random characters."""
+        """Return the instant, to the second, and six random characters."""
         return f"{at:%Y%m%dT%H%M%SZ}-{self._characters(6)}"
 
     def token(self, prefix: str, characters: int = 16) -> str:
@@ -137,7 +137,7 @@ class RandomIds:
         return prefix + self._characters(characters)
 
     def _characters(self, count: int) -> str:
-        # One question to the source for all of them; the spare bits make every character as likely as any other.
+        # The source is asked once for all characters; the spare bits make all characters equally likely.
         rest = self._source.getrandbits(_BITS_EACH * count + _SPARE_BITS)
         found = []
         for _ in range(count):
@@ -147,12 +147,12 @@ class RandomIds:
 
 
 def is_internal(run_id: str) -> bool:
-    """Return whether a run is a session plan, and so nothing that lists and counts of runs show."""
+    """Return whether a run is a session plan, which lists and counts of runs do not show."""
     return run_id.startswith(INTERNAL_PREFIX)
 
 
 def stamp(at: datetime) -> str:
-    """Write an instant as the project's JSON does: UTC, milliseconds, `Z`."""
+    """Return an instant in the form of the project's JSON: UTC, milliseconds, `Z`."""
     if at.tzinfo is not UTC:
         at = at.astimezone(UTC)
     return f"{at.isoformat(timespec='milliseconds')[:-6]}Z"

@@ -1,4 +1,4 @@
-"""Reading the texts of environment variables, and a token from its file."""
+"""Environment values: reads the texts of environment variables, and a token from its file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _paths(text: str) -> tuple[Path, ...]:
 
 
 def _folder(text: str) -> Path:
-    # The launcher of programs has a current folder of its own, where a relative one would lead elsewhere.
+    # The launcher of programs has another current folder, where a relative path would lead elsewhere.
     return Path(text).absolute()
 
 
@@ -42,17 +42,17 @@ READERS: Mapping[str, tuple[Callable[[str], object], str]] = {
     "tuple[str, ...]": (_names, "names separated by commas"),
     "tuple[Path, ...]": (_paths, "paths separated as in PATH"),
 }
-"""By the type of a setting: the function that reads its text, and the form that a text must have.
+"""By the type of a setting: the function that reads its text, and the form that the text must have.
 
-A text of another form is a KeyError or ValueError.
+For a text of another form, the function raises a KeyError or ValueError.
 """
 
 
 def token_in(file: Path) -> str:
-    """Return the token in a file, without white space around it.
+    """Return the token in a file, without surrounding white space.
 
     Raises:
-        errors.ConfigurationError: it cannot be read, or holds no token.
+        errors.ConfigurationError: the file cannot be read, or does not contain a token.
     """
     try:
         if not stat.S_ISREG(file.stat().st_mode):
@@ -76,7 +76,7 @@ def is_shared(file: Path) -> bool:
 
 
 def is_text(path: str) -> bool:
-    """Return whether a path can be written down as UTF-8."""
+    """Return whether a path can be encoded as UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -85,7 +85,7 @@ def is_text(path: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is reached from this machine only."""
+    """Return whether an address can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -93,14 +93,14 @@ def is_loopback(host: str) -> bool:
 
 
 def flaw_of_folder(path: Path) -> str:
-    """Return what keeps a path from being a folder; empty if it is one."""
+    """Return why a path is not a folder; empty if it is one."""
     if os.path.isdir(path):
         return ""
     return f"{path} is not a folder" if os.path.lexists(path) else f"{path} does not exist"
 
 
 def flaw_of_bucket(url: str) -> str | None:
-    """Say what is wrong with the address of object storage, without repeating it; None: nothing."""
+    """Return the flaw of an address of object storage, without repeating the address; None if there is none."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -50,7 +50,7 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
-    """One thing wrong with an input, and where."""
+    """One flaw of an input, with its place."""
 
     path: str
     """JSON path of the place, `$` for the whole, e.g. `$.phase_a[0].tool`."""
@@ -59,7 +59,7 @@ class Flaw:
     code: str = "invalid"
     """Stable name of the kind of flaw."""
     line: int | None = field(default=None, metadata={"omitted": True})
-    """Line in the source text, from 1, where it is known."""
+    """Line in the source text, from 1, if known."""
 
     published_as: ClassVar[str] = "FlawShown"
 
@@ -89,7 +89,7 @@ class _Coded(BaseException):
         super().__init__(self.message)
 
     def to_json(self) -> dict[str, Any]:
-        """Return `{code, message, key, detail}`, as run.json and journal lines hold it."""
+        """Return `{code, message, key, detail}`, in the form of run.json and journal lines."""
         return {"code": self.code, "message": self.message, "key": self.key, "detail": self.detail}
 
 
@@ -171,7 +171,7 @@ def no_run(run_id: str, *, is_plan: bool = False) -> NotFound:
     """Return the error for a run that does not exist.
 
     Args:
-        is_plan: Whether the id is one of a session plan, to which the message leads then.
+        is_plan: Whether the id is one of a session plan; then the message names the command that shows the plan.
     """
     hint = f"; plans have such ids: control-room plan show {run_id:.80}" if is_plan else ""
     return NotFound(f"there is no run {run_id!r:.80}{hint}", code="run_not_found", detail={"run_id": run_id[:80]})
@@ -310,10 +310,10 @@ class InterruptionFault(Fault):
 
 @contextmanager
 def storage_faults_as_disk_full(consequence: str) -> Iterator[None]:
-    """Raise `DiskFull` in place of a storage fault; one that says nothing about a disk keeps its kind.
+    """Raise `DiskFull` instead of a storage fault; a fault that does not concern the disk keeps its kind.
 
     Args:
-        consequence: What has not been done because of it; the message begins with it.
+        consequence: What could not be done because of the fault; the message begins with it.
     """
     try:
         yield

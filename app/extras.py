@@ -1,4 +1,4 @@
-"""Extras: how what only some need is installed."""
+"""Extras: how to install dependencies that only some features need."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Garbage: full collections wait until the service is quiet, since each stops the event loop."""
+"""Garbage: postpones full collections until the service is quiet, since each blocks the event loop."""
 
-# A run of 3,000 branches has several hundred thousand objects. Each full collection looks at all of them, and the
+# A run of 3,000 branches has several hundred thousand objects. Each full collection visits all of them, and the
 # interpreter begins one whenever their number has grown by a quarter: polls waited for up to 190 ms of processor time.
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import gc
 import time
 from collections.abc import Iterator
 
-TICK_SECONDS = 5.0  # Time between two looks.
+TICK_SECONDS = 5.0  # Time between two checks.
 
-QUIET_SHARE = 0.1  # Part of the time that a quiet process computes at most.
+QUIET_SHARE = 0.1  # Largest share of time that a quiet process computes.
 
 _LEAST, _MOST, _NEVER = 5, 500, 1_000_000_000
 
@@ -22,15 +22,15 @@ def is_due(younger: int, share: float) -> bool:
     """Return whether a full collection is due.
 
     Args:
-        younger: Collections of the middle generation since the last full one.
-        share: Part of the time that the process has computed of late.
+        younger: Number of collections of the middle generation since the last full one.
+        share: Share of the recent time during which the process has computed.
     """
     return younger >= (_LEAST if share <= QUIET_SHARE else _MOST)
 
 
 @contextlib.contextmanager
 def postponed() -> Iterator[None]:
-    """Collect nothing meanwhile: a start makes objects that stay, and collections take a tenth of its time."""
+    """Collect no garbage during the block: a start makes lasting objects, and collections take a tenth of its time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -41,7 +41,7 @@ def postponed() -> Iterator[None]:
 
 
 async def collect_when_quiet() -> None:
-    """Make the full collections in place of the interpreter, until cancelled."""
+    """Make the full collections instead of the interpreter, until cancelled."""
     usual = gc.get_threshold()
     gc.set_threshold(*usual[:2], _NEVER)
     try:

@@ -1,7 +1,7 @@
 """The service: the HTTP interface over one project, in one process, from start to stop."""
 
-# More than 100,000 objects of modules live as long as the service, and each full garbage collection stopped the
-# loop for 100 to 250 ms to look at them. `gc.freeze` takes them out before the service is ready.
+# More than 100,000 objects of modules live as long as the service, and each full garbage collection blocked the
+# loop for 100 to 250 ms to visit them. `gc.freeze` excludes them before the service is ready.
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from app.worker import stop_signals
 
 _LOG = logging.getLogger(__name__)
 _DRAIN_SECONDS = 5
-"""Time that answers which are being sent get at a stop; streams and waiting polls have ended before."""
+"""Seconds that answers in progress get at a stop; streams and waiting polls have ended before."""
 KEEP_ALIVE_SECONDS = 15
-"""Time after which an idle connection is closed: longer than httpx and others keep one (5 s), so that none sends a
-request on a connection that is just being closed.
+"""Seconds after which an idle connection is closed: longer than httpx and other clients keep one (5 s), so that none
+sends a request on a connection that is just being closed.
 """
 _BACKLOG = 2048
 _SWITCH_SECONDS = 0.001
-"""Time after which a thread that computes lets the event loop go first."""
+"""Seconds after which a computing thread lets the event loop continue."""
 
 
 def create_app(chosen: settings.Settings, platform: bootstrap.Platform | None = None) -> gateway.Gateway:
-    """Return the application for any ASGI server; its lifespan is the service's."""
+    """Return the application for any ASGI server; its lifespan is that of the service."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: gateway.Gateway) -> AsyncIterator[None]:
@@ -63,16 +63,16 @@ def serve(
     """Serve until a stop signal arrives, and return the exit code.
 
     Args:
-        announce: Told, line by line, what a person or script that started the service wants to know.
+        announce: Called with each line of information for the person or script that started the service.
         platform: Replaces the real machine in tests.
-        ready: Called once, with the address of the first page, when the service answers requests.
+        ready: Called once with the address of the first page, as soon as the service answers requests.
 
     Raises:
         errors.ConfigurationError: the address cannot be listened on, or the data directory cannot be used.
     """
     telemetry.write_logs(chosen.telemetry.log_level, sys.stderr)
     bootstrap.conceal(chosen)
-    # It is in the settings by now, and nothing that is started needs it.
+    # The settings contain it by now, and no started program needs it.
     os.environ.pop(f"{settings.PREFIX}API_TOKEN", None)
     sys.setswitchinterval(_SWITCH_SECONDS)
     with _listening(chosen) as listener, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -132,7 +132,7 @@ async def _attend(
         if built is not None:
             built()
         telemetry.write_logs(log_level, sys.stderr, application.masker.mask)
-        # What the start has loaded stays; else each full collection looks at all of it, for a tenth of a second.
+        # The objects loaded by the start are permanent; otherwise each full collection would visit them, for 0.1 s.
         gc.freeze()
         collecting = asyncio.create_task(garbage.collect_when_quiet(), name="collect garbage")
         try:
@@ -146,7 +146,7 @@ async def _attend(
 
 
 async def _load_routes(app: gateway.Gateway, application: bootstrap.Application) -> None:
-    # The first request that needs them loads them at once; until it comes, runs that were unfinished go first.
+    # The first request that needs the routes loads them at once; until it arrives, unfinished runs have priority.
     await application.engine.wait_idle()
     if not application.engine.status().stopping:
         await app.state.load_routes()
@@ -159,7 +159,7 @@ def _release(start: bootstrap.ServiceStart) -> None:
 
 
 async def _stop(start: bootstrap.ServiceStart, server: uvicorn.Server, hurried: bool) -> None:
-    # Streams and waiting polls are let go first: the server drains its connections, and these would stay open until
+    # Streams and waiting polls are released first: the server drains its connections, and these would stay open until
     # their runs change.
     _release(start)
     if start.application is not None:
@@ -175,7 +175,7 @@ async def _tell_recovered(application: bootstrap.Application, announce: Callable
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn, without its own idea of signals."""
+    """Uvicorn without signal handlers of its own."""
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -242,7 +242,7 @@ def _services(
         health=application.health,
         metrics=application.metrics,
         upkeep=application.upkeep,
-        # With the ring of the guard a key counts, or not any more, as soon as that was answered.
+        # With the guard's own ring, a change of a key is in force as soon as the request is answered.
         keys=application.keys if ring is None else application.keys.over(ring),
         budgets=application.budgets,
         prices=application.budgets.prices,
@@ -252,12 +252,12 @@ def _services(
 
 
 def configuration(app: gateway.Gateway, server: settings.ServerSettings) -> uvicorn.Config:
-    """Return how the application is served."""
+    """Return the configuration with which uvicorn serves the application."""
     logging.getLogger("uvicorn.error").addFilter(http_protocol.is_news)
     counted = connections.Connections(connections.limits(server), app.state.warnings)
     return uvicorn.Config(
         app,
-        # Uvicorn takes whatever makes a protocol.
+        # Uvicorn accepts any factory of protocols.
         http=functools.partial(http_protocol.Protocol, counted=counted),  # type: ignore[arg-type]
         ws=_web_socket,  # type: ignore[arg-type]
         ws_max_size=server.max_body_bytes,
@@ -273,7 +273,7 @@ def configuration(app: gateway.Gateway, server: settings.ServerSettings) -> uvic
 
 
 def _web_socket(*given: Any, **named: Any) -> asyncio.Protocol:
-    # Loaded with the first WebSocket.
+    # Imported with the first WebSocket.
     from app.api import ws_protocol
 
     return ws_protocol.Protocol(*given, **named)
@@ -301,7 +301,7 @@ def _listening(chosen: settings.Settings) -> Iterator[socket.socket]:
         listener = _bound(server.host, server.port)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            # Most likely it is this project's own service, which runs or is still stopping.
+            # Most likely it is this project's own service, which is running or still stopping.
             folder = chosen.project.data_directory
             found = data_directory.DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds())
             found.refuse_second_service()
@@ -340,6 +340,6 @@ def _address(host: str, port: int) -> str:
 
 
 def _first_page(server: settings.ServerSettings, listener: socket.socket) -> str:
-    """Return the address at which a browser on this machine begins."""
+    """Return the address at which a browser on this machine starts."""
     here = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(server.host, server.host)  # noqa: S104
     return f"{_address(here, listener.getsockname()[1])}/{'sign-in' if server.token else ''}"

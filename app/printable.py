@@ -1,4 +1,4 @@
-"""Text of others in print: it steers no terminal, turns no order of letters, and begins no line of ours."""
+"""Printable text: prints foreign text so that it cannot control a terminal, reorder letters, or fake a line of ours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 BEYOND_ASCII = r"\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-"""Members of a character class, for patterns that others read as well: controls, line ends, direction marks, unseen."""
+"""Members of a character class, also for other patterns: controls, line ends, direction marks, invisible characters."""
 
 _TAGS = "\U000e0000-\U000e007f"
 _STEERING = re.compile(rf"[\x00-\x08\x0b\x0c\x0e-\x1f{BEYOND_ASCII}{_TAGS}]|\r(?!\n)")
@@ -16,17 +16,17 @@ _LINE_END = re.compile(r"\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 def visible(text: str) -> str:
-    """Return a text whose control, direction and unseen characters are written out; line feeds and tabs stay."""
+    """Return a text with control, direction and invisible characters escaped; line feeds and tabs stay."""
     return _STEERING.sub(_written_out, text)
 
 
 def one_line(text: str) -> str:
-    """Return the same with line feeds written out, too."""
+    """Return a text with the same characters and line feeds escaped."""
     return visible(text.replace("\r\n", "\n")).replace("\n", r"\n")
 
 
 def block(lines: Iterable[str]) -> str:
-    """Return lines of ours as a text; no value in them begins another line."""
+    """Return own lines as one text; no value in them begins another line."""
     return "\n".join(map(one_line, lines))
 
 
@@ -36,22 +36,22 @@ def title(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text of any number of lines, each behind a mark that no line of ours has."""
+    """Return a text of any number of lines, each after a mark that none of Control Room's own lines has."""
     return "\n".join(f"| {visible(line)}".rstrip() for line in lines(text.rstrip()))
 
 
 def counted(count: int, word: str) -> str:
-    """Return a count with its word, in the plural unless it is one."""
+    """Return a count with its word, in the plural unless the count is one."""
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
-    """Return names on one line: the first of them, and `…` if there are more."""
+    """Return names on one line: the first ones, and `…` if there are more."""
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines of a text, by every character that some program ends a line at."""
+    """Return the lines of a text, split at every character at which some program ends a line."""
     return _LINE_END.split(text)
 
 

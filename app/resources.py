@@ -1,4 +1,4 @@
-"""Files that belong to the program: bundled recipes with their prompts, and migrations.
+"""Resources: files that belong to the program: bundled recipes with their prompts, and migrations.
 
 A checkout has them beside the package, an installed wheel inside it.
 """
@@ -15,7 +15,7 @@ _SAMPLES = ".control-room"
 def bundled(*parts: str) -> Path:
     """Return the path of a bundled file or folder, e.g. `bundled("recipes", "control_room")`.
 
-    The path need not exist: an empty layer is the caller's to judge.
+    The path need not exist: the caller decides about an empty layer.
     """
     root = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent
     return root.joinpath(*parts)

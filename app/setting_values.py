@@ -1,4 +1,4 @@
-"""Values about settings: their documentation, and the findings of a check."""
+"""Setting values: the documentation of settings, and the findings of a check."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Documented:
-    """One setting, for people."""
+    """The documentation of one setting."""
 
     env: str  # Environment variable.
     default: str  # Default, as text.
-    meaning: str  # What it does.
+    meaning: str  # What the setting does.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """Something that a check of the settings found."""
+    """A finding of a check of the settings."""
 
     setting: str  # Environment variable, or the file concerned.
-    message: str  # What about it.
+    message: str  # The finding in words.
     fatal: bool  # Whether the service refuses to start.

@@ -1,6 +1,6 @@
 """Settings: one frozen value in groups, read from the environment and checked before anything starts."""
 
-# Not pydantic-settings: importing it takes 180 ms, nine times what this module and all that it imports take, and every
+# Not pydantic-settings: importing it takes 180 ms, nine times as long as this module with all its imports, and every
 # command of the command line reads settings before it answers.
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ CRASH_AT = PREFIX + "CRASH_AT"
 """For tests only: `point:N` makes the process kill itself when it passes that probe for the Nth time."""
 
 RUN_ID = PREFIX + "RUN_ID"
-"""Variable that gives the id of the run to the programs that it starts."""
+"""Variable by which the programs that a run starts get the run's id."""
 
 DEPTH = PREFIX + "DEPTH"
-"""Variable that gives the number of runs above the run to the programs that it starts."""
+"""Variable by which the programs that a run starts get the number of runs above the run."""
 
 SECRET_NAMES = ("*_KEY", "*_TOKEN", "*_SECRET", "*_PASSWORD")
-"""Variables that hold secrets where nothing else is set; patterns."""
+"""Patterns of the variables that contain secrets, by default."""
 
 OUTSIDE = (RUN_ID, DEPTH, "CONTROL_ROOM_COMMAND", "CONTROL_ROOM_SERVER", CRASH_AT)
 """Variables with the prefix that are not settings: for started programs, the client's server, and tests."""
 
 
 CONTAINMENTS = ("auto", "namespace", "user_namespace", "guard")
-"""What may be wanted for agents: a namespace where there can be one, nothing else, with users of its own, never one."""
+"""Containments that can be chosen for agents: a namespace if possible, always one, one with its own users, or none."""
 ENGINES = ("embedded", "temporal")
-"""Values of the engine."""
+"""Values of the setting for the engine."""
 
 WORKSPACES = ("sticky", "shared")
-"""Values of what workers do with workspaces."""
+"""Values of the setting for workspaces of workers."""
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
-"""Values of the log level, in any case."""
+"""Values of the log level, in upper or lower case."""
 
 
 _STORE_URL = re.compile(r"postgres(ql)?(\+psycopg)?://")
@@ -65,11 +65,11 @@ def _setting(default: Any, env: str, meaning: str, least: float | None = None, m
 
 
 def user_home() -> Path:
-    """Return the home of the user; the root folder where there is none."""
+    """Return the home folder of the user; the root folder if the user has none."""
     try:
         return Path.home()
     except RuntimeError:
-        # A user without an entry and without HOME, as containers have: no layer of its own.
+        # A user without an entry and without HOME, e.g. in a container, has no layer of their own.
         return Path(os.sep)
 
 
@@ -107,7 +107,7 @@ class ServerSettings:
 
     @property
     def token(self) -> str | None:
-        """Return the bearer token, given or in its file; None: there is none.
+        """Return the bearer token, given directly or in its file; None if there is none.
 
         Raises:
             errors.ConfigurationError: no token can be read from the file.
@@ -147,7 +147,7 @@ class ProjectSettings:
 
     @property
     def data_directory(self) -> Path:
-        """Return the folder of all data."""
+        """Return the data directory."""
         return self.project / (self.data or ".control-room")
 
 
@@ -173,7 +173,7 @@ class PoolSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """Settings of what executes runs."""
+    """Settings of the engine."""
 
     engine: str = _setting("embedded", "ENGINE", "What executes runs: embedded or temporal.")
     temporal: str = _setting("127.0.0.1:7233", "TEMPORAL", "Address of the Temporal server, `HOST:PORT`.")
@@ -236,7 +236,7 @@ class Settings:
     pool: PoolSettings = field(default_factory=PoolSettings)
     """The worker pool."""
     engine: EngineSettings = field(default_factory=EngineSettings)
-    """What executes runs."""
+    """The engine."""
     processes: ProcessSettings = field(default_factory=ProcessSettings)
     """The programs that runs start."""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
@@ -255,7 +255,7 @@ def documented() -> list[Documented]:
 
 
 def load(environ: Mapping[str, str] | None = None, **overrides: object) -> Settings:
-    """Read the settings from the environment; `overrides` (by field name) win.
+    """Read the settings from the environment; `overrides` (by field name) take precedence.
 
     Raises:
         errors.ConfigurationError: a value has the wrong form; `detail.setting` names it.
@@ -271,7 +271,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: object) -> Setti
 
 
 def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Remark]:
-    """Return errors and warnings about the settings; fatal ones keep the service from starting."""
+    """Return errors and warnings about the settings; fatal ones prevent the service from starting."""
     environ = os.environ if environ is None else environ
     return [
         *_unknown(environ),
@@ -282,7 +282,7 @@ def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[
 
 
 def examine(environ: Mapping[str, str]) -> tuple[Settings | None, list[Remark]]:
-    """Read and check the settings, and return all remarks together; no settings where a value has the wrong form."""
+    """Read and check the settings, and return all remarks together; if a value has the wrong form, without settings."""
     remarks = []
     for group in dataclasses.fields(Settings):
         for item in _items(group):
@@ -381,7 +381,7 @@ def _check_token(server: ServerSettings, environ: Mapping[str, str]) -> list[Rem
 def _check_project(project: ProjectSettings) -> list[Remark]:
     places = [("PROJECT", project.project), *(("ALLOWED_ROOTS", root) for root in project.allowed_roots)]
     remarks = [_fatal(name, flaw) for name, place in places if (flaw := environment_values.flaw_of_folder(place))]
-    # Runs are written down with the folders that they are about.
+    # Runs record the folders with which they work, as text.
     folders = {"PROJECT": project.project, "DATA_DIRECTORY": project.data_directory}
     unwritable = [name for name, folder in folders.items() if not environment_values.is_text(os.path.realpath(folder))]
     remarks += [_fatal(name, f"{folders[name]} cannot be written as UTF-8") for name in unwritable[:1]]

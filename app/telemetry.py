@@ -20,7 +20,7 @@ from app import clock, printable
 
 METRICS_TYPE = exposition.CONTENT_TYPE_LATEST  # Media type of `Metrics.text`.
 
-QUIET_SECONDS = 60.0  # Time for which a warning that strangers cause is not repeated, however often they do.
+QUIET_SECONDS = 60.0  # Time for which a warning that strangers can cause is not repeated, however often they cause it.
 
 _STEP_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300, 600, 1800)
 _HTTP_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 60)
@@ -30,14 +30,14 @@ _USUAL = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", 
 
 
 class JsonLines(logging.Formatter):
-    """Write a log record as one line of JSON: at, level, logger, message, and what `extra` brought."""
+    """Formats a log record as one line of JSON: at, level, logger, message, and the fields of `extra`."""
 
     def __init__(self, mask: Callable[[Any], Any] = lambda value: value) -> None:
         super().__init__()
         self._mask = mask
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, without its newline; secrets in it are replaced."""
+        """Return the line without its newline; secrets in it are masked."""
         line: dict[str, Any] = {
             "at": clock.stamp(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname.lower(),
@@ -52,7 +52,7 @@ class JsonLines(logging.Formatter):
 
 
 def write_logs(level: str, stream: TextIO, mask: Callable[[Any], Any] = lambda value: value) -> None:
-    """Send every log of the process to a stream as JSON lines; whatever was set up before is replaced.
+    """Send all logs of the process to a stream as JSON lines, instead of to earlier handlers.
 
     Args:
         level: debug, info, warning or error.
@@ -66,8 +66,9 @@ def write_logs(level: str, stream: TextIO, mask: Callable[[Any], Any] = lambda v
 
 
 def handler(stream: TextIO, mask: Callable[[Any], Any]) -> logging.Handler:
-    """Return a handler that writes JSON lines; of libraries only warnings, for their words quote
-    headers and addresses.
+    """Return a handler that writes JSON lines.
+
+    Of libraries it only writes warnings, as their messages quote headers and addresses.
     """
     lines = logging.StreamHandler(stream)
     lines.setFormatter(JsonLines(mask))
@@ -77,11 +78,11 @@ def handler(stream: TextIO, mask: Callable[[Any], Any]) -> logging.Handler:
 
 
 class Repeats:
-    """Limit repeated log lines; a line that passes says how many were suppressed.
+    """Limits repeated log lines; a line that passes reports how many were suppressed.
 
     Args:
-        now: Seconds that only go forward.
-        most: How often each thing is let through within `QUIET_SECONDS`.
+        now: Returns seconds of a clock that never runs backwards.
+        most: How often each line passes within `QUIET_SECONDS`.
     """
 
     def __init__(self, now: Callable[[], float], most: int = 1) -> None:
@@ -90,7 +91,7 @@ class Repeats:
         self._seen: dict[Hashable, tuple[float, int]] = {}
 
     def left_out(self, what: Hashable) -> int | None:
-        """Return how often this was left out since it was last let through; None: now it is left out, too."""
+        """Return how often this line was suppressed since it last passed; None: it is suppressed now, too."""
         began, count = self._seen.get(what, (-math.inf, 0))
         if self._now() - began >= QUIET_SECONDS:
             self._seen[what] = (self._now(), 1)
@@ -99,7 +100,7 @@ class Repeats:
         return 0 if count < self._most else None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Judge a library's record by the place that wrote it: strangers cause it as often as they like."""
+        """Return whether a library's record passes, by the place that wrote it: strangers can cause any number."""
         if _is_own(record):
             return True
         found = self.left_out((record.name, record.pathname, record.lineno))
@@ -113,9 +114,9 @@ def _is_own(record: logging.LogRecord) -> bool:
 
 
 class _Timings:
-    """A counter and a histogram of one kind of thing: counted as plain numbers, and put together when they are read.
+    """A counter and a histogram of one kind of event: counted as plain numbers, and assembled when they are read.
 
-    Counting with the library's own takes ten times as long, and each step and request is counted.
+    The library's own counters take ten times as long, and each step and request is counted.
 
     Args:
         counter: Name and help text.
@@ -130,7 +131,7 @@ class _Timings:
         self._found: dict[tuple[str, ...], tuple[list[int], list[float]]] = {}
 
     def note(self, labels: tuple[str, ...], seconds: float) -> None:
-        """Count one of these labels that took so long."""
+        """Count an event with these labels and this duration."""
         found = self._found.get(labels)
         if found is None:
             found = self._found[labels] = [0] * len(self._bounds), [0.0]
@@ -138,7 +139,7 @@ class _Timings:
         found[1][0] += seconds
 
     def collect(self) -> Iterable[prometheus_client.Metric]:
-        """Return both in the library's form."""
+        """Return both metrics in the library's form."""
         counter = core.CounterMetricFamily(*self._counter, labels=self._labels)
         seconds = core.HistogramMetricFamily(*self._seconds, labels=self._labels[:-1])
         together: dict[tuple[str, ...], tuple[list[int], float]] = {}
@@ -153,7 +154,7 @@ class _Timings:
 
 
 class Metrics:
-    """What the service counts and measures, for Prometheus."""
+    """The counters and measurements of the service, for Prometheus."""
 
     def __init__(self) -> None:
         registry = prometheus_client.CollectorRegistry()
@@ -191,20 +192,20 @@ class Metrics:
         self._steps.note((kind, status), seconds)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request by its route's pattern, so that ids make no further series."""
+        """Count a request by its route's pattern, so that ids do not create further series."""
         self._requests.note((method, route, str(status)), seconds)
 
     def pool(self, *, slots: int, queued: int, stalled: int = 0) -> None:
-        """Note how busy the pool is."""
+        """Record the load of the pool."""
         self._stalled.set(stalled)
         self._slots.set(slots)
         self._queued.set(queued)
 
     def runs(self, by_state: Mapping[str, int]) -> None:
-        """Note how many runs are in each state; states left out keep their last number."""
+        """Record the number of runs in each state; omitted states keep their last number."""
         for state, count in by_state.items():
             self._runs.labels(state).set(count)
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return exposition.generate_latest(self._registry)

@@ -1,6 +1,6 @@
 """The composition root: the only place where concrete classes meet. Nothing is built at import.
 
-A name is imported when it is first asked for, so that a command which only reads does not load what executes.
+A name is imported when it is first used, so that a command that only reads does not load the code that executes runs.
 """
 
 from __future__ import annotations

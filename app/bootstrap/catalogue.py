@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogued:
-    """Recipes, and what they are made from."""
+    """The recipes of a project, with their definitions."""
 
-    registry: tools.ToolRegistry  # Tools.
-    definition_cache: definition_cache.DefinitionCache  # Everything that recipes may refer to.
-    catalogue: recipes.Catalogue  # Recipes.
-    route: Callable[[str], routing.RoutingResult]  # Router.
+    registry: tools.ToolRegistry  # Registry of tools.
+    definition_cache: definition_cache.DefinitionCache  # Definitions to which recipes may refer.
+    catalogue: recipes.Catalogue  # The recipes.
+    route: Callable[[str], routing.RoutingResult]  # Chooses the recipe for a description.
 
 
 def catalogue_of(
@@ -38,10 +38,10 @@ def catalogue_of(
     *,
     elsewhere: bool = False,
 ) -> Catalogued:
-    """Return the recipes of a project.
+    """Return the recipes of a project, with their definitions.
 
     Args:
-        elsewhere: Whether other machines perform the steps, so that programs that are missing here prevent no run.
+        elsewhere: Whether other machines perform the steps, so that programs that are missing here do not prevent runs.
     """
     project = chosen.project
 
@@ -63,7 +63,7 @@ def catalogue_of(
         layers=recipe_layers(resources.bundled("recipes"), project.data_directory, dialects),
         dialects=dialects,
         library=cache.library,
-        # A recipe that needs what only another machine has can still be started here.
+        # A recipe that needs a program or backend of another machine can still be started here.
         readiness=recipe_versions.Readiness(
             backend_lack=lambda name, continues: unused.lack(name, continues=continues, elsewhere=elsewhere),
             program_lack=(lambda program: None) if elsewhere else recipe_versions.program_lack,
@@ -80,7 +80,7 @@ def catalogue_of(
 def recipe_layers(
     bundled: Path, data_directory: Path, dialects: Iterable[str]
 ) -> tuple[recipe_files.Layer, recipe_files.Layer]:
-    """Return the two layers of a project, the bundled one first.
+    """Return the two layers of recipes of a project, the bundled one first.
 
     Args:
         bundled: Folder of the bundled recipes, with one folder per dialect.
@@ -102,12 +102,12 @@ def _by_dialect(root: Path, dialects: Iterable[str]) -> tuple[recipe_files.Folde
 
 
 def prompt_folders(project: settings.ProjectSettings) -> tuple[Path, ...]:
-    """Return where the prompts of a project lie."""
+    """Return the folders that contain the prompts of a project."""
     return prompts.layers(resources.bundled("recipes"), project.home, project.data_directory)
 
 
 def unused_backends(chosen: settings.Settings, people: configuration.Roster) -> backends.Backends:
-    """Return backends that can be looked at; nothing is started or touched."""
+    """Return backends that can be examined; none is started or changed."""
     running = supervisor.Supervisor(chosen.project.data_directory / "processes", clock.RandomIds(), os.environ)
     around = surroundings_of(chosen, clock.SystemClock(), running, agent_sessions.MemoryAgentSessions())
     return backends.Backends(people.backends, around)
@@ -119,7 +119,7 @@ def surroundings_of(
     running: supervisor.Supervisor,
     sessions: agent_sessions.StoredAgentSessions,
 ) -> configuration.BackendContext:
-    """Return what the backends of this process have around them."""
+    """Return the context of this process's backends."""
     return configuration.BackendContext(
         clock=time,
         supervisor=running,

@@ -1,4 +1,4 @@
-"""Examining: what keeps a project from working here; nothing is started or changed."""
+"""Checks: examine what keeps a project from working here, without starting or changing anything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.storage.disk import disk_health
 
 
 def examine(chosen: settings.Settings) -> list[settings.Remark]:
-    """Return errors and warnings about agents, prompts and recipes; nothing is started or changed."""
+    """Return errors and warnings about agents, prompts and recipes, without starting or changing anything."""
     people = roster_of(chosen)
     reference = reference_of(chosen, people, real_platform({}))
     broken = [(file, flaw) for file in people.broken for flaw in file.flaws]
@@ -26,13 +26,13 @@ def examine(chosen: settings.Settings) -> list[settings.Remark]:
     remarks += [_remark(entry.path, flaw) for entry in reference.catalogue.all() for flaw in entry.flaws]
     remarks += _lack_of_containment(chosen) + _lack_of_a_folder(chosen.project.data_directory)
     speaking = {agent.backend for agent in people.agents}
-    # Backends that no agent uses may lack what they like.
+    # Backends that no agent uses may lack anything.
     lacking = [(name, lack) for name, lack in unused_backends(chosen, people).check() if name in speaking]
     return remarks + [settings.Remark(setting=f"backend {name}", message=lack, fatal=False) for name, lack in lacking]
 
 
 def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
-    """Return the agents, each with what keeps it from working here in `problem`; nothing is started.
+    """Return the agents, each with the reason why it does not work here in `problem`; none is started.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
@@ -43,8 +43,7 @@ def examine_agents(chosen: settings.Settings) -> list[dict[str, Any]]:
 
 
 def examine_backends(chosen: settings.Settings) -> list[dict[str, Any]]:
-    """Return the backends, each with its type and with what keeps it from working here in `problem`; nothing is
-    started.
+    """Return the backends, each with its type, and the reason why it does not work here in `problem`; none is started.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
@@ -76,7 +75,7 @@ def backend_names(chosen: settings.Settings) -> list[str]:
 
 
 def default_backend(chosen: settings.Settings) -> str | None:
-    """Return the backend that the project asks where nothing names one; None where it sets none.
+    """Return the backend that the project uses by default; None if it sets none.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
@@ -85,14 +84,14 @@ def default_backend(chosen: settings.Settings) -> str | None:
 
 
 def speak_locally(chosen: settings.Settings) -> bool:
-    """Return whether the project's agents all speak through the local model."""
+    """Return whether all agents of the project use the local model."""
     people = roster_of(chosen)
     kinds = {people.backends[agent.backend].type for agent in people.agents if agent.backend in people.backends}
     return kinds == {"local"}
 
 
 def examine_backend(chosen: settings.Settings, name: str) -> str | None:
-    """Return what keeps a backend from working here, None if nothing does; nothing is started.
+    """Return the reason why a backend does not work here, None if it works; it is not started.
 
     Raises:
         errors.ConfigurationError: `agents.json` cannot be used.
@@ -109,7 +108,7 @@ def examine_backend(chosen: settings.Settings, name: str) -> str | None:
 
 def _lack_of_a_folder(data_directory: Path) -> list[settings.Remark]:
     there = next(path for path in (data_directory, *data_directory.parents) if os.path.exists(path))
-    # The user of a private folder sets its permissions.
+    # The permissions of a private folder are the user's own choice.
     if not there.is_dir():
         problem = "is not a folder"
     elif there != data_directory and not os.access(there, os.W_OK | os.X_OK):

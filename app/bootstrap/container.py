@@ -1,4 +1,4 @@
-"""The composition root: builds the application of a project, and closes it again."""
+"""The container: builds the application of a project, and closes it again."""
 
 from __future__ import annotations
 
@@ -69,32 +69,32 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """What the HTTP interface and the command line call."""
+    """The application, as the HTTP interface and the command line use it."""
 
     runs: runs.Runs  # Use cases of runs.
     gates: control_gates.Gates  # Use cases of gates.
-    commands: supervisor.Supervisor  # Programs that work for runs in this process.
-    explanations: explanations.Explanations  # Why runs do not move.
+    commands: supervisor.Supervisor  # Runs the programs that runs of this process start.
+    explanations: explanations.Explanations  # Explains why runs do not move.
     statistics: statistics.Statistics  # Counts and sums over all runs.
-    budgets: budgets.Budgets  # What runs may spend together.
+    budgets: budgets.Budgets  # Use cases of budgets.
     issues: control_issues.Issues  # Use cases of issues.
     conversation_service: conversation_services.ConversationService  # Use cases of conversations with agents.
     plans: control_plans.Plans  # Use cases of session plans.
     planner: control_planner.Planner  # Loads the runs of session plans when they have something to do.
     conferences: conferences.Conferences  # Use cases of conferences.
-    unattended: Unattended  # What works without a person.
-    starter: starting.Starter  # Completes requests; also for dry runs.
-    catalogue: recipes.Catalogue  # Recipes.
-    route: Callable[[str], routing.RoutingResult]  # Router.
-    inventory: inventory.Inventory  # Tools and agents.
-    health: health.Health  # Readiness.
+    unattended: Unattended  # Triggers, notifications and retention.
+    starter: starting.Starter  # Completes start requests; also for dry runs.
+    catalogue: recipes.Catalogue  # The recipes.
+    route: Callable[[str], routing.RoutingResult]  # Chooses the recipe for a description.
+    inventory: inventory.Inventory  # Shows tools and agents.
+    health: health.Health  # Readiness of the service.
     metrics: telemetry.Metrics  # Counters and histograms.
     masker: plain.Masker  # Masks secrets.
-    upkeep: control_upkeep.Maintenance  # Verification and repair.
+    upkeep: control_upkeep.Maintenance  # Use cases of verification and repair.
     keys: key_services.Keys  # API keys.
     store: Store  # Run folders; an empty store in memory if a reader found no data directory.
     conversations: conversation_claims.ConversationClaims  # Claims on conversations with agents.
-    engine: Engine  # What executes runs.
+    engine: Engine  # Executes runs.
 
 
 _READ_WRITE = OpenMode()
@@ -116,7 +116,7 @@ async def build(
     definitions = reference_of(chosen, agents, platform)
     async with AsyncExitStack() as closing:
         # Closed in reverse order: planner, engine, backends, processes, and the store last. Its lock keeps other
-        # services out until nothing of this one works any more.
+        # services out until no part of this one works any more.
         store = await _store(closing, chosen, mode, platform, definitions)
         spending.share(definitions.terms, chosen.project, store)
         processes = await _supervisor(closing, chosen, agents, mode, platform)
@@ -141,7 +141,7 @@ async def build(
         application = _application(chosen, platform, definitions, equipment, store, claims, sessions, processes)
         closing.push_async_callback(application.engine.stop)
         serves = mode.address is not None
-        # Before the engine starts: a recovered run must not spend what its budget no longer has.
+        # Before the engine starts: a recovered run must not spend amounts that its budget does not have any more.
         await spending.put_in_force(application.budgets, definitions.terms)
         application.engine.start(recover=serves, lock=workspace_lock(chosen.project.data_directory) if serves else None)
         if mode.alone or serves or mode.works:
@@ -159,7 +159,7 @@ async def build(
 
 
 def prepare_project(project: settings.ProjectSettings) -> Path:
-    """Create the data directory of a project, with folders for recipes and prompts, and return it.
+    """Create the data directory of a project, with folders for recipes and prompts, and return its path.
 
     Raises:
         errors.ConfigurationError: it cannot be created.
@@ -190,7 +190,7 @@ async def _store(
         clock=platform.clock,
     )
     directory = directory_of(chosen.project, platform)
-    # Looking must not create anything.
+    # A process that only looks must not create anything.
     if mode.look_only and not (directory.is_used or chosen.project.store_url):
         empty = memory_store.MemoryStore(clock=platform.clock)
         await closing.enter_async_context(empty)

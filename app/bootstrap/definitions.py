@@ -1,4 +1,4 @@
-"""References: what runs are made from, recipes, tools and agents, before any store is opened."""
+"""Definitions: the recipes, tools, agents and rules from which runs are made, before a store is opened."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from app.tools import registry as tools
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definitions:
-    """What runs are made from."""
+    """The parts from which runs are made."""
 
-    registry: tools.ToolRegistry  # Tools.
-    definition_cache: definition_cache.DefinitionCache  # Everything that recipes may refer to.
-    catalogue: recipes.Catalogue  # Recipes.
-    route: Callable[[str], routing.RoutingResult]  # Router.
-    workspaces: control_workspaces.Workspaces  # Where runs may work.
-    starter: starting.Starter  # Makes requests complete.
-    terms: spending.Terms  # What holds for calls and runs.
+    registry: tools.ToolRegistry  # Registry of tools.
+    definition_cache: definition_cache.DefinitionCache  # Definitions to which recipes may refer.
+    catalogue: recipes.Catalogue  # The recipes.
+    route: Callable[[str], routing.RoutingResult]  # Chooses the recipe for a description.
+    workspaces: control_workspaces.Workspaces  # Folders in which runs may work.
+    starter: starting.Starter  # Completes start requests.
+    terms: spending.Terms  # Prices and policies of calls and runs.
 
 
 def reference_of(chosen: settings.Settings, people: configuration.Roster, platform: Platform) -> Definitions:
-    """Return what runs of a project are made from."""
+    """Return the parts from which runs of a project are made."""
     project = chosen.project
     found = catalogue_of(chosen, people, platform.clock, platform.dialects, elsewhere=platform.elsewhere)
     allowed = control_workspaces.Workspaces(

@@ -1,4 +1,4 @@
-"""Engines: what executes runs, and what it is made from."""
+"""Engines: build the engine that executes runs, from its parts."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ Store: TypeAlias = disk_store.DiskStore
 
 
 class Engine(run_engine.RunEngine, Protocol):
-    """An engine in the hands of the process that has built it."""
+    """An engine, as the process that has built it uses it."""
 
     def start(self, *, recover: bool = True, lock: workspace_reservations.LockWorkspace | None = None) -> None:
         """Begin to execute runs."""
 
     async def recovered(self) -> int:
-        """Wait until every run that was unfinished at the start is taken care of, and return how many."""
+        """Wait until all runs that were unfinished at the start are recovered, and return their number."""
 
     async def wait_idle(self) -> None:
-        """Wait until those of them that only wait do so again, as far as this process executes them."""
+        """Wait until those of them that only wait are waiting again, as far as this process executes them."""
 
     async def stop(self, grace_seconds: float | None = None) -> None:
-        """Stop, and wait for it."""
+        """Stop the engine, and wait until it has stopped."""
 
     async def watch(self) -> None:
-        """Wait until the engine has stopped, and raise what made it stop if it was not asked to."""
+        """Wait until the engine has stopped, and raise the reason if it stopped by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineParts:
-    """What an engine is made from."""
+    """The parts of an engine."""
 
-    store: Store  # Runs.
+    store: Store  # Store of the runs.
     drivers: Mapping[str, ports.Driver]  # Drivers by name.
-    equipment: run_equipment.Equipment  # What performs steps.
-    start_child: Callable[[ports.Call], Awaitable[str]]  # Starts the run that a `ChildRun` asks for.
-    pool: settings.PoolSettings  # How much is executed at a time.
+    equipment: run_equipment.Equipment  # Performers of steps, and what they share.
+    start_child: Callable[[ports.Call], Awaitable[str]]  # Starts the run that a `ChildRun` requests.
+    pool: settings.PoolSettings  # Settings of the capacity.
 
 
 def embedded(parts: EngineParts) -> Engine:
     """Return the engine that executes runs in this process."""
-    # Not imported by processes that only look or ask.
+    # Not imported by processes that only read or send orders.
     from app.worker import pool
 
     return pool.Pool(
@@ -68,14 +68,14 @@ def embedded(parts: EngineParts) -> Engine:
 
 
 def workspace_lock(data_directory: Path) -> workspace_reservations.LockWorkspace:
-    """Return what locks workspaces that runs hold alone against other processes."""
+    """Return the function that locks exclusively held workspaces against other processes."""
     locks = workspace_locks.WorkspaceLocks(data_directory)
 
     def lock(workspace: str) -> workspace_reservations.Lock | None:
         try:
             return locks.lock(workspace)
         except errors.ConfigurationError as failure:
-            # The caller tries again a moment later.
+            # The caller tries again later.
             _log.error("not locked: %s", failure.message, extra={"code": failure.code})
             return None
 

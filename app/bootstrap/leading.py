@@ -1,4 +1,4 @@
-"""Leading: of several services over one store, one works for triggers, notifications and retention."""
+"""Leading: of several services over one store, one operates triggers, notifications and retention."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from app.bootstrap.engines import Store
 from app.bootstrap.unattended import Unattended
 from app.engine import aio
 
-LOOK_SECONDS = 2.0  # Time between two looks whether this service leads.
+LOOK_SECONDS = 2.0  # Time between two checks whether this service leads.
 
 _log = logging.getLogger(__name__)
 
 
 def lead(store: Store, unattended: Unattended, closing: AsyncExitStack) -> None:
-    """Work without a person for as long as this service leads."""
+    """Operate triggers, notifications and retention for as long as this service leads."""
     closing.push_async_callback(unattended.stop)
     if store.leads is None:
         unattended.start()
@@ -28,7 +28,7 @@ def lead(store: Store, unattended: Unattended, closing: AsyncExitStack) -> None:
 
 async def _look(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> None:
     leads = False
-    # For ever: which service leads can change at any time.
+    # Forever: which service leads can change at any time.
     while True:
         try:
             now = await ask()
@@ -36,12 +36,12 @@ async def _look(ask: Callable[[], Awaitable[bool]], unattended: Unattended) -> N
             _log.warning("it is not known which service leads: %s", error)
         else:
             if leads and not now:
-                # The other one has begun by now; two must not do the same work.
+                # The other service has begun by now; two services must not do the same work.
                 _log.warning("another service leads by now: this one stops triggers, notifications and retention")
                 await unattended.stop()
             if now:
                 unattended.start()
-                # Changes made at another service are not announced here.
+                # Changes made through another service are not announced here.
                 unattended.look_again()
             leads = now
         await asyncio.sleep(LOOK_SECONDS)

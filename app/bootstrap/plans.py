@@ -1,4 +1,4 @@
-"""Planning: the use cases of session plans and the planner, put together."""
+"""Planning: builds the use cases of session plans and the planner."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ KINDS = tuple(
         plan_operations.ReadReview,
     )
 )
-"""Operations of plans."""
+"""Kinds of the operations of session plans."""
 
 
 class PlanPerformers:
-    """What the runs of plans need of use cases that are made after the engine."""
+    """Performs the operations of session plans by use cases that are built after the engine."""
 
-    performer: ports.Performer  # Performs their operations.
-    inputs: plan_inputs.PlanInputs  # Gives them their inputs.
+    performer: ports.Performer  # Performs the operations of plans.
+    inputs: plan_inputs.PlanInputs  # Supplies the inputs of plans.
     written: Callable[[str], object]  # Called with each written plan.
-    performers: Mapping[str, ports.Performer]  # What the steps of runs are performed with.
+    performers: Mapping[str, ports.Performer]  # Performers of the steps of runs.
 
     def equipped(self, equipment: run_equipment.Equipment) -> run_equipment.Equipment:
-        """Return the engine's equipment with what the runs of plans need."""
+        """Return the engine's equipment with the performers and inputs of session plans."""
         self.performers = equipment.performers
         performers = {**equipment.performers, **dict.fromkeys(KINDS, self)}
         sources, looks = {driver.NAME: self.wait}, {driver.NAME: self.look}

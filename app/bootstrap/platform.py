@@ -1,4 +1,4 @@
-"""The platform that the application runs on, the mode it opens a project in, and the data directory."""
+"""The platform: what the application runs on, the mode in which it opens a project, and the data directory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from app.worker import crash_probes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenMode:
-    """How a process opens a project."""
+    """The mode in which a process opens a project."""
 
     address: str | None = None
     """Address of the service: the process holds the service's lock and continues unfinished runs."""
-    alone: bool = False  # Whether the process holds that lock without serving, to keep a service away.
+    alone: bool = False  # Whether the process holds that lock without serving, to keep a service from starting.
     look_only: bool = False
-    """Whether the process changes nothing, and does not create a missing data directory either."""
+    """Whether the process changes nothing, and does not even create a missing data directory."""
     works: bool = False  # Whether the process performs steps for services on Temporal.
 
 
@@ -60,10 +60,10 @@ class Platform:
     dialects: Mapping[str, ports.Dialect] = field(default_factory=_registered)  # Recipe languages by name.
     performers: Mapping[str, ports.Performer] = field(default_factory=dict)
     """Additional performers by kind of operation."""
-    make_engine: Callable[[EngineParts], Engine] = embedded  # Makes what executes runs.
+    make_engine: Callable[[EngineParts], Engine] = embedded  # Makes the engine.
     elsewhere: bool = False  # Whether other processes perform the steps, with the programs of their machines.
     check_store: Callable[[Store], Awaitable[None]] | None = None
-    """Checks an opened store against the other processes that use it; refuses with a `ConfigurationError`."""
+    """Checks an opened store against the other processes that use it; raises a `ConfigurationError` to refuse it."""
 
     @property
     def drivers(self) -> Mapping[str, ports.Driver]:
@@ -99,7 +99,7 @@ def store_of(
     looks_only: bool,
     shared: bool = False,
 ) -> Store:
-    """Return the run store of a project, which is not open yet.
+    """Return the run store of a project, not opened yet.
 
     Args:
         shared: Whether other services and workers use it, too.
@@ -111,7 +111,7 @@ def store_of(
     if isinstance(store, folder_store.FolderStore):
         identity = platform.ids.token("blobs_")
         store.keep_blobs_in(mark.Target(url=project.blobs_url, new_identity=identity, looks_only=looks_only))
-        # Other machines take part in these runs, and see this folder.
+        # Other machines take part in these runs, and use this folder.
         if shared and not looks_only and not project.store_url:
             store.share()
     return store
@@ -144,12 +144,12 @@ def _store_of(
 
 
 def sessions_of(project: settings.ProjectSettings, store: Store) -> agent_sessions.StoredAgentSessions:
-    """Return the conversations, which are where the runs are."""
+    """Return the store of conversations, which is next to that of the runs."""
     if project.store_url:
         return agent_sessions.on_disk(store.checked_disk)
     return agent_sessions.in_folder(project.data_directory, store.read_faults)
 
 
 def directory_of(project: settings.ProjectSettings, platform: Platform) -> data_directory.DataDirectory:
-    """Return the data directory of a project; nothing is touched."""
+    """Return the data directory of a project, without touching it."""
     return data_directory.DataDirectory(project.data_directory, clock=platform.clock, ids=platform.ids)

@@ -1,6 +1,6 @@
-"""Reading: the use cases that only look at a project, each put together when it is first asked for.
+"""Reading: the use cases that only look at a project, each built when it is first used.
 
-Nothing that executes, serves or writes is imported here, so that a command which shows something answers at once.
+This module imports no code that executes, serves or writes, so that a command that shows something answers at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class _Idle:
-    """The engine of a process in which nothing executes."""
+    """The engine of a process that executes no runs."""
 
     elsewhere = False
 
@@ -79,7 +79,7 @@ class _Idle:
 
 
 class _Drivers(Mapping[str, "ports.Driver"]):
-    """All drivers; the built-in ones are imported only for a run of theirs."""
+    """All drivers; the built-in ones are only imported for runs of theirs."""
 
     def __getitem__(self, name: str) -> ports.Driver:
         # Loaded with the first run of its language: commands that only read start in a fraction of a second.
@@ -105,7 +105,7 @@ _DRIVERS = _Drivers()
 
 
 class Reading:
-    """A project as commands that only read see it; a part of `Application`."""
+    """A project, as commands that only read use it; a part of `Application`."""
 
     def __init__(self, chosen: settings.Settings, directory: data_directory.DataDirectory) -> None:
         self._chosen = chosen
@@ -114,7 +114,7 @@ class Reading:
 
     @cached_property
     def store(self) -> disk_store.DiskStore:
-        """Return run folders; a memory where there is no data directory.
+        """Return the store of run folders; an empty store in memory if there is no data directory.
 
         Raises:
             errors.ConfigurationError: `store_differs`, the runs are in a database.
@@ -148,7 +148,7 @@ class Reading:
 
     @cached_property
     def explanations(self) -> explanations.Explanations:
-        """Return what explains why runs do not move."""
+        """Return the use cases that explain why runs do not move."""
         from app.bootstrap import roster
         from app.services import explanations
 
@@ -218,7 +218,7 @@ class Reading:
 
     @cached_property
     def catalogue(self) -> recipes.Catalogue:
-        """Return the recipes."""
+        """Return the catalogue of recipes."""
         from app.bootstrap import catalogue, roster
         from app.dialects import registry as dialects
 
@@ -238,7 +238,7 @@ class Reading:
             adopt=self._adopt,
             blobs_url=self._chosen.project.blobs_url,
         )
-        # Commands that read call nothing else of a store.
+        # Commands that only read use no other methods of a store.
         return cast("disk_store.DiskStore", reads)
 
     async def _adopt(self, manifest: Mapping[str, plain.Json]) -> run_values.RunStart:
@@ -254,7 +254,7 @@ class Reading:
 
 @asynccontextmanager
 async def opened(chosen: settings.Settings) -> AsyncIterator[Reading]:
-    """Open a project for a command that only reads; a data directory that does not exist is not made.
+    """Open a project for a command that only reads; a missing data directory is not created.
 
     Raises:
         errors.ConfigurationError: the data directory cannot be read, or is of a later version.
@@ -263,7 +263,7 @@ async def opened(chosen: settings.Settings) -> AsyncIterator[Reading]:
     directory = data_directory.DataDirectory(chosen.project.data_directory, clock=time, ids=ids)
     project = Reading(chosen, directory)
     if store_mark.read(directory) is not None:
-        # Recipes need no store. `Reading.store` refuses what needs the runs.
+        # Recipes need no store. `Reading.store` refuses commands that need the runs.
         yield project
         return
     async with project.store:

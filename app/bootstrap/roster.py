@@ -1,4 +1,4 @@
-"""Agents: who a project's agents are, and which secrets of the environment are theirs."""
+"""The roster: loads a project's agents, and finds the secrets of the environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.storage.disk import disk_health
 
 
 def roster_of(chosen: settings.Settings) -> configuration.Roster:
-    """Return the agents and backends of a project, with the files that cannot be used."""
+    """Return the agents and backends of a project, including the files that cannot be used."""
     own = chosen.project.data_directory / "agents.json"
     described = chosen.project.project / agent_files.FOLDER
     found = roster.load([resources.bundled("recipes", "agents.json"), described, own])
@@ -36,12 +36,12 @@ def sound_roster(chosen: settings.Settings) -> configuration.Roster:
 
 
 def refuse_broken(people: configuration.Roster) -> None:
-    """Refuse a roster of which a file cannot be used.
+    """Refuse a roster with a file that cannot be used.
 
     Raises:
         errors.ConfigurationError: `agents_invalid`, with every flaw, and with `errno` if a file may be readable later.
     """
-    # What cannot be read now may be readable in a moment; then the start is put off and not refused.
+    # A file that cannot be read now may be readable in a moment; then the start is postponed and not refused.
     unread = [broken for broken in people.broken if broken.errno in disk_health.PASSING]
     own = unread or [broken for broken in people.broken if not broken.foreign]
     if own:
@@ -56,20 +56,20 @@ def refuse_broken(people: configuration.Roster) -> None:
 
 
 def keys_of(people: configuration.Roster) -> frozenset[str]:
-    """Return the environment variables that hold keys of backends."""
+    """Return the names of the environment variables that contain keys of backends."""
     return people.secret_variables | backends.key_variables()
 
 
 def secret_patterns(chosen: settings.Settings, people: configuration.Roster) -> list[str]:
-    """Return the names of the environment variables that hold secrets, as patterns."""
+    """Return the names of the environment variables that contain secrets, as patterns."""
     return [*chosen.telemetry.secret_names, *sorted(keys_of(people) | people.secret_patterns)]
 
 
 def conceal(chosen: settings.Settings) -> None:
-    """Keep the secrets of this process's environment from the processes of the same user."""
+    """Hide the secrets of this process's environment from processes of the same user."""
     people = roster_of(chosen)
     if people.broken:
-        # What it cannot say today, and may once the start was put off, could be the name of any of them.
+        # Until the broken files can be read, any variable could be a secret of theirs.
         concealment.conceal(os.environ, frozenset(os.environ))
         return
     own = [settings.PREFIX + name for name in ("API_TOKEN", "DATABASE_URL", "STORE_URL")]
@@ -78,7 +78,7 @@ def conceal(chosen: settings.Settings) -> None:
 
 
 def masker_of(chosen: settings.Settings, people: configuration.Roster, environ: Mapping[str, str]) -> plain.Masker:
-    """Return what hides the secrets of the environment and of the settings."""
+    """Return a masker of the secrets in the environment and in the settings."""
     named = secret_spellings.named(environ, keys_of(people) | people.secret_patterns)
     found = {environ[name] for name in named} | secret_spellings.of_environment(environ, chosen.telemetry.secret_names)
     found.add(chosen.server.token or "")

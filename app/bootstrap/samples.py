@@ -1,4 +1,4 @@
-"""Samples: small projects that come with the program, put into a folder to try it on."""
+"""Samples: puts small projects that come with the program into a folder, to try the program on."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from app import errors, resources
 SAMPLES: Mapping[str, str] = {"story": "example", "code": "example-code"}
 """Folder of each sample below `.control-room/` of the checkout, by name."""
 
-_RENAMED = {PurePosixPath("README.md"): PurePosixPath("EXAMPLE.md")}  # Files that a project has of its own.
+_RENAMED = {PurePosixPath("README.md"): PurePosixPath("EXAMPLE.md")}  # Files of which a project has its own.
 
 _LEFT_OUT = frozenset({".gitignore"})
-_WRITTEN = frozenset({"Drafts", "reports"})  # Folders that recipes of the samples write.
+_WRITTEN = frozenset({"Drafts", "reports"})  # Folders to which recipes of the samples write.
 _OF_PROJECT = ".control-room"
 _BELONGING = frozenset({"recipes", "prompts"})
-"""What a sample has in its data directory; a checkout may hold runs, keys, triggers and agents of its user beside."""
+"""The contents of a sample's data directory; a checkout may have runs, keys, triggers and agents of its user beside."""
 
 _MOST_NAMED = 10
 
 
 def add_sample(project: Path, name: str) -> list[str]:
-    """Put a sample into a project and return its files, relative to the project; existing files stay as they are.
+    """Put a sample into a project and return its files, relative to the project; existing files are not changed.
 
     Raises:
-        errors.ConfigurationError: `sample_in_the_way`, naming files of the project with other content; or a file cannot
-            be written. Nothing is written in the first case.
+        errors.ConfigurationError: `sample_in_the_way`, the project has files with other content; `sample_unwritable`, a
+            file cannot be written. In the first case, no file is written.
     """
     files = _files(resources.sample(SAMPLES[name]))
-    # Before anything is written: all of it or nothing.
+    # Checked before the first write: all files are written or none.
     differing = [path for path, content in files.items() if _is_other(project / path, content)]
     if differing:
         named = ", ".join(differing[:_MOST_NAMED])

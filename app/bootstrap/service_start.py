@@ -1,4 +1,4 @@
-"""The start of a service: repeated while something that it needs cannot be read or reached."""
+"""The service start: repeats the start of a service while something that it needs cannot be read or reached."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from app import clock, errors, garbage
 from app.bootstrap.container import Application
 from app.storage.disk import disk_health
 
-FIRST_WAIT_SECONDS = 0.5  # Wait before the first repetition.
-LONGEST_WAIT_SECONDS = 30.0  # Longest wait; each is twice the one before.
+FIRST_WAIT_SECONDS = 0.5  # Wait before the first retry.
+LONGEST_WAIT_SECONDS = 30.0  # Longest wait; each wait is twice as long as the previous one.
 
 _log = logging.getLogger(__name__)
 
 
 class ServiceStart:
-    """Builds an application and holds it open, both in one task.
+    """Builds an application and keeps it open, both in one task.
 
-    Entering waits for the first attempt. If that fails for a reason that may pass, the attempts continue in the
-    background, and `refusal` says why requests must wait; any other failure is raised.
+    Entering waits for the first attempt. If that fails for a temporary reason, the attempts continue in the background,
+    and `refusal` returns why requests must wait; any other failure is raised.
 
     Args:
         opened: Called once, as soon as the application is built.
@@ -47,7 +47,7 @@ class ServiceStart:
     async def __aenter__(self) -> ServiceStart:
         self._task = asyncio.create_task(self._hold(), name="hold the application")
         attempted = asyncio.create_task(self._attempted.wait())
-        # Thousands of objects are made, and none of them is garbage.
+        # The start creates thousands of objects, and none of them is garbage.
         with garbage.postponed():
             await asyncio.wait((self._task, attempted), return_when=asyncio.FIRST_COMPLETED)
         attempted.cancel()
@@ -60,7 +60,7 @@ class ServiceStart:
     ) -> None:
         assert self._task is not None
         self._over.set()
-        # A start that was put off has nothing to close.
+        # A postponed start has nothing to close.
         if self.application is None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -69,14 +69,14 @@ class ServiceStart:
 
     @property
     def application(self) -> Application | None:
-        """Return the application; None while the start is put off."""
+        """Return the application; None while the start is postponed."""
         return self._built.result() if self._built.done() and not self._built.cancelled() else None
 
     async def until_built(self) -> Application:
         """Wait for the application.
 
         Raises:
-            errors.ConfigurationError: a later attempt failed for a reason that does not pass.
+            errors.ConfigurationError: a later attempt failed for a reason that is not temporary.
         """
         assert self._task is not None
         await asyncio.wait((self._task, self._built), return_when=asyncio.FIRST_COMPLETED)
@@ -96,14 +96,14 @@ class ServiceStart:
         while True:
             try:
                 async with self._build() as application:
-                    # Requests that were waiting go on from here.
+                    # Waiting requests continue from here.
                     self._opened(application)
                     self._built.set_result(application)
                     self._attempted.set()
                     await self._over.wait()
                     return
             except (errors.ConfigurationError, errors.Unreadable) as failure:
-                # Once it has been built, a failure is one of the running service.
+                # Once the application is built, a failure is one of the running service.
                 if self._built.done() or not _passes(failure):
                     raise
                 self._put_off(failure)
@@ -115,7 +115,7 @@ class ServiceStart:
                     raise failed from error
                 self._put_off(failed)
             await self._clock.sleep(self._wait_seconds)
-            # A disk may be away for hours; the log need not say so every second.
+            # A disk may be away for hours; the log need not repeat that every second.
             self._wait_seconds = min(2 * self._wait_seconds, LONGEST_WAIT_SECONDS)
 
     def _put_off(self, failure: errors.ConfigurationError | errors.Unreadable) -> None:

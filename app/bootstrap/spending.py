@@ -1,4 +1,4 @@
-"""Spending: what keeps calls of agents within limits and budgets, put together."""
+"""Spending: builds the parts that keep calls of agents within limits and budgets."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _BUDGETS, _PRICES, _POLICIES, _PAUSES = "budgets.json", "prices.json", "policies
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What holds for the calls and runs of a project beside their recipes."""
+    """The project's rules for calls and runs, besides those of recipes."""
 
-    prices: project_documents.ProjectDocument[prices.Prices]  # What models cost.
-    policies: project_documents.ProjectDocument[policies.Policies]  # What runs of recipes get.
-    pricing: pricing.Pricing  # Prices calls.
+    prices: project_documents.ProjectDocument[prices.Prices]  # The price file.
+    policies: project_documents.ProjectDocument[policies.Policies]  # Policies of recipes.
+    pricing: pricing.Pricing  # Computes the prices of calls.
 
 
 def terms_of(project: settings.ProjectSettings, agents: pricing.Configs, platform: Platform) -> Terms:
-    """Return the terms of a project, before anything was read."""
+    """Return the terms of a project; no file is read yet."""
     folder = layout.common_folder(project.data_directory, project.store_url)
     disk, reach = os_disk.OsDisk(folder), platform.probes.reach
     listed = project_documents.ProjectDocument(
@@ -43,7 +43,7 @@ def terms_of(project: settings.ProjectSettings, agents: pricing.Configs, platfor
 
 
 def pauses_of(project: settings.ProjectSettings, store: Store, platform: Platform) -> project_file.ProjectFile:
-    """Return the file that keeps the pauses which services ask for; in a database, the copy of this machine."""
+    """Return the file of the pauses that services request; with a database, this machine's copy."""
     folder = layout.common_folder(project.data_directory, project.store_url)
     file = project_file.ProjectFile(os_disk.OsDisk(folder), _PAUSES, platform.probes.reach)
     file.common = store.common
@@ -51,9 +51,9 @@ def pauses_of(project: settings.ProjectSettings, store: Store, platform: Platfor
 
 
 def shared_disk(project: settings.ProjectSettings, store: Store) -> tuple[Path, disk_port.Disk]:
-    """Return the folder of budgets, keys, policies and prices, and the disk that holds it.
+    """Return the folder of budgets, keys, policies and prices, and the disk that contains it.
 
-    A process that only looks has no copies of what is in a database, and reads it there.
+    A process that only looks has no copies of the files in a database, and reads them there.
     """
     folder = layout.common_folder(project.data_directory, project.store_url)
     looks = project.store_url is not None and store.common is None
@@ -61,13 +61,13 @@ def shared_disk(project: settings.ProjectSettings, store: Store) -> tuple[Path, 
 
 
 def share(terms: Terms, project: settings.ProjectSettings, store: Store) -> None:
-    """Let prices and policies be those of all processes of a store, now that it is open."""
+    """Make prices and policies common to all processes of a store, now that the store is open."""
     for document in (terms.prices, terms.policies):
         document.file.disk, document.file.common = shared_disk(project, store)[1], store.common
 
 
 def ledger_of(store: Store, prices: pricing.Pricing, time: clock.Clock) -> ledger.Ledger:
-    """Return what reserves and charges calls."""
+    """Return the ledger that reserves and charges calls."""
     if store.turns is not None:
         from app.worker import shared_ledger
 
@@ -92,10 +92,10 @@ def budgets_of(
 
 
 async def put_in_force(found: budgets.Budgets, terms: Terms) -> None:
-    """Put the budgets and policies of the project in force before anything executes.
+    """Put the budgets and policies of the project in force before any run executes.
 
     Raises:
-        errors.ConfigurationError: a file of theirs cannot be used.
+        errors.ConfigurationError: a file of budgets, policies or prices cannot be used.
     """
     try:
         await found.load()
@@ -106,6 +106,6 @@ async def put_in_force(found: budgets.Budgets, terms: Terms) -> None:
 
 
 def follow(found: budgets.Budgets, closing: AsyncExitStack, *, sends_on: bool) -> None:
-    """Follow changes of budgets and policies while the process runs, as a service also send runs on."""
+    """Follow changes of budgets and policies while the process runs; a service also continues parked runs."""
     closing.push_async_callback(found.stop)
     found.start(sends_on=sends_on)

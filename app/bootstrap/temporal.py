@@ -1,4 +1,4 @@
-"""The engine on Temporal: connected before an application is built, where the settings ask for it."""
+"""The engine on Temporal: connects to the server before an application is built, if the settings require it."""
 
 # Why: docs/decisions/0320.
 
@@ -15,14 +15,14 @@ from app.bootstrap.platform import OpenMode, Platform, directory_of
 from app.storage import folder_store, layout
 
 INSTALL = extras.install("temporal")  # Command that installs the extra.
-CLOCK_WARN_SECONDS = 2.0  # Difference to the database's clock that is logged.
-CLOCK_REFUSE_SECONDS = 30.0  # Difference to the database's clock with which a process does not start.
+CLOCK_WARN_SECONDS = 2.0  # Difference from the database's clock that is logged.
+CLOCK_REFUSE_SECONDS = 30.0  # Difference from the database's clock at which a process refuses to start.
 
 _log = logging.getLogger(__name__)
 
 
 async def check_clock(store: Store) -> None:
-    """Compare the clock of this machine with the one of the store that it shares with others.
+    """Compare the clock of this machine with that of a shared store.
 
     Raises:
         errors.ConfigurationError: `clock_off`.
@@ -33,27 +33,27 @@ async def check_clock(store: Store) -> None:
     ahead = "ahead of" if offset > 0 else "behind"
     message = f"the clock of this machine is {abs(offset):.1f} s {ahead} the database's"
     if abs(offset) > CLOCK_REFUSE_SECONDS:
-        # Journals of two machines would else be ordered against time.
+        # Otherwise the journals of two machines would be in the wrong order of time.
         raise errors.ConfigurationError(f"{message}: set it right, e.g. with NTP, and start again", code="clock_off")
     if abs(offset) > CLOCK_WARN_SECONDS:
         _log.warning("%s; timers and expiries of runs are off by that", message)
 
 
 async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMode) -> Platform:
-    """Return a platform whose engine is the one on Temporal, if the settings ask for it and the process executes runs.
+    """Return the platform with the engine on Temporal, if the settings require it and the process executes runs.
 
     Raises:
         errors.ConfigurationError: `temporal_missing`, the extra is not installed; `temporal_address`, `temporal_away`,
             `temporal_namespace`; `index_not_shared`, services and workers could not share the index.
 
-    What it makes raises `unknown_capability` or `capability_missing` where the worker cannot serve what it is to, and
-    its check of the store `workspaces_differ`, where other workers keep workspaces in another way.
+    The engine's creation raises `unknown_capability` or `capability_missing` if the worker cannot serve a required
+    capability; the check of the store raises `workspaces_differ` if other workers place workspaces in another way.
     """
     if chosen.engine.engine != "temporal" or not (mode.works or mode.address is not None):
         return platform
     project = chosen.project
     if project.store_url and project.database_url and project.database_url.startswith("sqlite"):
-        # Each machine would count its own runs.
+        # Otherwise each machine would only count its own runs.
         message = (
             "services and workers share the index of a store on Postgres: unset CONTROL_ROOM_DATABASE_URL, so that it "
             "is in that database, or name another one on Postgres"
@@ -62,7 +62,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
     try:
         from app.temporal import engine, live_reports, messages, server, worker, worker_roster
     except ModuleNotFoundError as error:
-        # The package is there, and something else of it is missing.
+        # The package is installed, but something else that it needs is missing.
         if (error.name or "").partition(".")[0] != "temporalio":
             raise
         message = f"the engine on Temporal is not installed: {INSTALL}"
@@ -71,12 +71,12 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
     client = await server.connect(target)
     placement, folder = None, ""
     if project.store_url:
-        # What the machine has, it has for all workers of its data directory.
+        # Capabilities of a machine belong to all workers of its data directory.
         identity = directory_of(project, platform).prepare()
         if chosen.engine.workspaces == "sticky":
             placement = messages.Placement(worker=identity, gone_seconds=chosen.engine.worker_gone_seconds)
         elif project.data is None:
-            # Machines that share a folder may have data directories of their own beside one another in it.
+            # Machines that share a folder may have separate data directories next to one another in it.
             folder = identity
 
     async def check(store: Store) -> None:
@@ -105,7 +105,7 @@ async def connected(platform: Platform, chosen: settings.Settings, mode: OpenMod
             bounds=limits,
             works=mode.works,
         )
-        # Lines of other machines arrive through this one place.
+        # Lines of other machines are announced by this listener only.
         made.follower.commit_listener = parts.store.commit_listener
         if parts.store.turns is not None:
             made.obstacles.lines.turns = parts.store.turns(layout.CONCURRENCY)

@@ -1,4 +1,4 @@
-"""Transfers of runs between the store of a project and a folder that is laid out as a data directory."""
+"""Transfers: copy runs between the store of a project and a folder with the layout of a data directory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from app.storage.runs import transfer
 
 
 async def export_runs(chosen: settings.Settings, run_ids: Collection[str], folder: Path) -> dict[str, bool]:
-    """Copy runs from the store of a project to a folder, and report for each whether it was new.
+    """Copy runs from the store of a project to a folder, and return for each run whether it was new there.
 
     Args:
-        run_ids: None of them: all.
+        run_ids: The runs; empty: all.
 
     Raises:
         errors.ConfigurationError: the store is in use, or the folder cannot be written.
@@ -32,17 +32,17 @@ async def export_runs(chosen: settings.Settings, run_ids: Collection[str], folde
 
 
 async def import_runs(chosen: settings.Settings, run_ids: Collection[str], folder: Path) -> dict[str, bool]:
-    """Copy runs from a folder to the store of a project, and report for each whether it was new.
+    """Copy runs from a folder to the store of a project, and return for each run whether it was new there.
 
     Args:
-        run_ids: None of them: all.
+        run_ids: The runs; empty: all.
 
     Raises:
         errors.ConfigurationError: the store or the folder is in use.
     """
     refuse_same(chosen, folder)
     with _held(folder, make=False) as source:
-        # Read before the store is opened, so that a folder that is not one changes nothing.
+        # Read before the store is opened, so that a folder without runs changes nothing.
         found = transfer.run_ids(source)
         async with _opened(chosen) as application:
             return {run_id: await application.store.maintenance.bring_in(run_id, source) for run_id in run_ids or found}
@@ -65,7 +65,7 @@ async def _opened(chosen: settings.Settings) -> AsyncIterator[Application]:
         async with build(chosen, OpenMode(alone=True)) as application:
             yield application
     except errors.DataDirectoryBusy as busy:
-        # No service copies runs: its address would be no help.
+        # A service cannot copy runs, so its address would not help.
         raise errors.DataDirectoryBusy(f"{busy.message}: stop it first", detail=busy.detail | {"url": None}) from None
 
 
@@ -74,7 +74,7 @@ def _held(folder: Path, *, make: bool) -> Iterator[os_disk.OsDisk]:
     try:
         if make:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Two copies at a time would write the same runs.
+        # Two copies at the same time would write the same runs.
         lock = os_disk.lock(str(folder))
         if lock is None:
             message = f"{folder} is in use; stop its service first"

@@ -1,4 +1,4 @@
-"""What works without a person, put together: triggers, notifications, and retention."""
+"""Unattended work: builds triggers, notifications and retention, which work without a person."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from app.storage import layout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unattended:
-    """What works without a person."""
+    """The parts that work without a person."""
 
     triggers: triggers.Triggers  # Use cases of triggers.
-    hooks: hooks.Hooks  # Deliveries from outside.
+    hooks: hooks.Hooks  # Use cases of deliveries from outside.
     endpoints: endpoints.Endpoints  # Use cases of notifications.
-    questions: plan_questions.PlanQuestions  # Questions of plans; called with each written plan.
-    scheduler: scheduler.TriggerScheduler  # Takes due occurrences.
+    questions: plan_questions.PlanQuestions  # Questions of plans; called with each plan that is written.
+    scheduler: scheduler.TriggerScheduler  # Starts due occurrences.
     dispatcher: dispatcher.Dispatcher  # Delivers notifications.
     retention: retention.Retention  # Removes old runs.
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the parts."""
         self.scheduler.start()
         self.dispatcher.start()
         self.retention.start()
@@ -45,13 +45,13 @@ class Unattended:
         self.scheduler.look_again()
 
     async def stop(self) -> None:
-        """Stop, and wait for it; it can be started again."""
+        """Stop the parts, and wait until they have stopped; they can be started again."""
         await self.scheduler.stop()
         await self.dispatcher.stop()
         await self.retention.stop()
 
     def check(self) -> None:
-        """Raise if something has died.
+        """Raise an error if a part has died.
 
         Raises:
             errors.Unavailable: `triggers_broken`, `notifications_broken`.
@@ -61,7 +61,7 @@ class Unattended:
 
 
 class ReadUnattended:
-    """The parts that commands need which only read."""
+    """The parts for commands that only read."""
 
     def __init__(self, store: Store) -> None:
         kept = repository.TriggerRepository(store.documents(layout.TRIGGERS), store.audit)
@@ -81,13 +81,13 @@ def unattended_of(
     processes: supervisor.Supervisor,
     planning: PlanPerformers,
 ) -> Unattended:
-    """Return what works without a person over a store."""
+    """Return the parts that work without a person over a store."""
     time, ids = platform.clock, platform.ids
     kept = repository.TriggerRepository(store.documents(layout.TRIGGERS), store.audit)
     starts = firing.Firing(repository=kept, runs=use_cases, store=store, clock=time)
 
     def declared(recipe_id: str) -> frozenset[str] | None:
-        # Only a schema that is closed knows what it lacks.
+        # Only a closed schema determines which arguments do not exist.
         schema = definitions.catalogue.get(recipe_id).recipe.args_schema
         return arguments.declared(schema) if schema.get("additionalProperties", False) is False else None
 
@@ -139,7 +139,7 @@ def _changes(
     definitions: Definitions,
 ) -> endpoints.Endpoints:
     def check_recipe(recipe_id: str) -> object:
-        # A run with an inline recipe may have any id.
+        # A run with an inline recipe may have any recipe id.
         is_free = chosen.project.inline_recipes or recipe_id in flows.RECIPE_IDS
         return None if is_free else definitions.catalogue.find(recipe_id)
 
@@ -155,12 +155,12 @@ def _changes(
 
 
 def _refusal(allowed: tuple[str, ...], url: str) -> str | None:
-    """Return why an address given in numbers may not be contacted; a name is known only when it is looked up."""
+    """Return why a numeric address may not be contacted; a name is only checked once it is resolved."""
     host = urlsplit(url).hostname or ""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        # A name is judged when it is looked up, at each message.
+        # A name is checked when it is resolved, at each message.
         return None
     from app.services.notifications import webhook_sender
 

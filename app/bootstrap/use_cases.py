@@ -1,4 +1,4 @@
-"""Use cases that are put together in one step each."""
+"""Use cases: builds those use cases that need only one step each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_PLANS = 1000
 
 
 def inventory_of(definitions: Definitions, store: Store, engine: Engine) -> inventory.Inventory:
-    """Return what shows tools, agents and files."""
+    """Return the use cases that show tools, agents and files."""
     return inventory.Inventory(
         library=definitions.definition_cache.library,
         backend_fault=definitions.catalogue.readiness.backend_fault,
@@ -94,7 +94,7 @@ def explanations_of(
     processes: supervisor.Supervisor,
     masker: plain.Masker,
 ) -> explanations.Explanations:
-    """Return what explains the runs of a process that may execute them."""
+    """Return the use cases that explain the runs of a process that may execute them."""
 
     def pids(run_id: str) -> list[int]:
         return [command.pid for command in processes.active(run_id=run_id) if command.pid is not None]
@@ -119,13 +119,13 @@ def explanations_of(
 def statistics_of(
     store: Store, engine: run_engine.RunEngine, time: clock.Clock, chosen: settings.Settings
 ) -> statistic_services.Statistics:
-    """Return what counts and adds up over all runs of a project."""
+    """Return the use cases of counts and sums over all runs of a project."""
 
     async def asking_plans(scope: access.Scope | None) -> tuple[int, int]:
         found = await store.plans.list(plans.PlanQuery(limit=_MOST_PLANS, partial=True))
         open_questions = plans.TaskState.NEEDS_SCOPING.value
         asking = [p for p in found if p.status == plans.PlanState.DRAFT or p.tasks.get(open_questions, 0)]
-        # Without a scope every plan counts, and none is read.
+        # Without a scope every plan counts, so no plan is read.
         if scope is not None:
             whole = {plan.session_id: await store.plans.get(plan.session_id) for plan in asking}
             asking = [plan for plan in asking if (full := whole[plan.session_id]) and full.is_within(scope)]

@@ -1,10 +1,10 @@
-"""Abstentions: which replies of agents are abstentions, and which markup to ignore around words."""
+"""Abstentions: recognises replies of agents that abstain, and removes markup around words."""
 
 from __future__ import annotations
 
 import re
 
-TAG = r"</?[A-Za-z][A-Za-z0-9]{0,9}\s?/?>"  # Form of a tag of HTML.
+TAG = r"</?[A-Za-z][A-Za-z0-9]{0,9}\s?/?>"  # Form of an HTML tag.
 COLON = "[:\ufe13\ufe55\uff1a]"  # Form of a colon.
 
 UNSEEN = (
@@ -29,5 +29,5 @@ def reason(reply: str) -> str | None:
 
 
 def bare(text: str) -> str:
-    """Return a text without blanks, marks of emphasis and unseen characters around it."""
+    """Return a text without the blanks, marks of emphasis and invisible characters around it."""
     return text.strip(_EDGES)

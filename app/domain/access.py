@@ -19,25 +19,25 @@ class Role(StrEnum):
     ADMIN = "admin"  # Changes keys and configuration, and reads the audit log.
 
     def includes(self, other: Role) -> bool:
-        """Return whether this role may do what another may."""
+        """Return whether this role may do what another role may."""
         ranks = list(Role)
         return ranks.index(self) >= ranks.index(other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope(shapes.Shape):
-    """The runs that a key is limited to."""
+    """The runs to which a key is limited."""
 
-    recipes: tuple[str, ...] = ()  # Only runs of these recipes; none: of any.
+    recipes: tuple[str, ...] = ()  # Only runs of these recipes; empty: of any.
     labels: tuple[tuple[str, str], ...] = ()
-    """Only runs with these labels: of each name, one of its values; none: with any."""
+    """Only runs with these labels: for each name, one of its values; empty: with any labels."""
 
     @classmethod
     def from_json(cls, value: Any) -> Scope:
-        """Read a scope that was written.
+        """Read a stored scope.
 
         Raises:
-            TypeError: it is none.
+            TypeError: the value is not a scope.
         """
         try:
             labels = tuple((str(name), str(text)) for name, text in value["labels"])
@@ -52,7 +52,7 @@ class Scope(shapes.Shape):
         return all(labels.get(name) in values for name, values in self.values().items())
 
     def values(self) -> dict[str, tuple[str, ...]]:
-        """Return the values that each label may have."""
+        """Return the values that each label of the scope may have."""
         found: dict[str, tuple[str, ...]] = {}
         for name, value in self.labels:
             found[name] = (*found.get(name, ()), value)
@@ -60,7 +60,7 @@ class Scope(shapes.Shape):
 
     @property
     def is_limited(self) -> bool:
-        """Return whether some runs are outside."""
+        """Return whether some runs are outside the scope."""
         return bool(self.recipes or self.labels)
 
 
@@ -69,13 +69,13 @@ EVERYTHING = Scope()  # All runs.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks the service, as the guard has let it in."""
+    """The caller of the service, as the guard has admitted it."""
 
-    author: authors.Author = authors.LOCAL  # Author of its orders; one without a name may claim one.
-    role: Role = Role.ADMIN  # What it may do.
+    author: authors.Author = authors.LOCAL  # Author of its orders; an author without a name may claim one.
+    role: Role = Role.ADMIN  # Role of the caller.
     limits: Scope | None = None  # The runs that it may see; None: all.
     sha256: str | None = None
-    """Hash of the secret of the key that let it in; None: the token, or no secret at all."""
+    """Hash of the secret of the key that admitted the caller; None: a token, or no secret at all."""
 
 
 ANYONE = Caller()  # The caller of a service without keys and token.

@@ -1,4 +1,4 @@
-"""Orders to runs: which of them a run takes in its state, and why it refuses the others."""
+"""Allowed orders: determines which orders a run accepts in its state, and why it refuses the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNENDED = "it has not ended"
 
 
 def refusals(view: views.RunView) -> dict[Order, str | None]:
-    """Return each order with why a run refuses it now; None: the run takes it."""
+    """Return each order with the reason why a run refuses it now; None: the run accepts the order."""
     if view.unreadable is not None:
         unreadable = f"{view.unreadable.file} cannot be read now"
         return dict.fromkeys(("pause", "unpause", "cancel", "resume", "fork", "delete"), unreadable)
@@ -35,7 +35,7 @@ def _resume(view: views.RunView) -> str | None:
     if view.status is RunState.DONE:
         return "it is done; fork it, or start it again"
     if not view.status.finished:
-        # One that another process executed is taken over.
+        # A resume takes over a run that another process executed.
         return _UNENDED if view.start.owner == "service" else None
     if view.status is RunState.FAILED and (key := denied_at(view)) is not None:
         return f"the gate {key!r} was denied, which is final; start it again, or fork it at a step before"
@@ -43,7 +43,7 @@ def _resume(view: views.RunView) -> str | None:
 
 
 def denied_at(view: views.RunView) -> str | None:
-    """Return the gate whose denial ended a run; None: something else did."""
+    """Return the gate whose denial ended a run; None if it ended for another reason."""
     key = (view.error or {}).get("key")
     ending = next((record for record in reversed(view.living()) if record.key == key), None)
     return None if ending is None or not gates.is_denial(ending) else ending.key

@@ -1,4 +1,4 @@
-"""Approvals: how many keys must agree at the gates of a run, and who has."""
+"""Approvals: how many keys must agree at the gates of a run, and which keys have voted."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ MOST = 10  # Most keys that a gate can need.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approvals(shapes.Shape):
-    """What the gates of a run need."""
+    """The approvals that the gates of a run need."""
 
     count: Annotated[int, shapes.Keywords({"minimum": 1, "maximum": MOST})] = 1
     """Number of keys that must give the same decision; one denial decides alone."""
-    not_starter: bool = False  # Whether the key that started the run does not count.
+    not_starter: bool = False  # Whether the key that started the run is excluded.
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Approvals:
-        """Read what start.json holds.
+        """Read approvals from start.json.
 
         Raises:
-            TypeError: it has another form.
+            TypeError: the value has another form.
         """
         if not (isinstance(value.get("count"), int) and isinstance(value.get("not_starter"), bool)):
             raise TypeError("approvals need a count, and whether the starter counts")
@@ -33,22 +33,22 @@ class Approvals(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote(shapes.Shape):
-    """What one key has decided at a gate."""
+    """The decision of one key at a gate."""
 
     decision: str  # One of the gate's options.
-    message: str  # What was added to it.
-    author: authors.Shown | None  # Whose key it was.
-    at: shapes.Instant  # When it was given.
+    message: str  # Text that the key added.
+    author: authors.Shown | None  # Author to whom the key belongs.
+    at: shapes.Instant  # When the key voted.
 
     @property
     def name(self) -> str | None:
-        """Return the name of the key."""
+        """Return the name of the key, if known."""
         found = (self.author or {}).get("name")
         return found if isinstance(found, str) else None
 
     @classmethod
     def in_line(cls, line: Mapping[str, Any]) -> Vote:
-        """Return the vote that a control line holds.
+        """Return the vote that a control line records.
 
         Raises:
             KeyError: the line lacks a field.
@@ -59,18 +59,18 @@ class Vote(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalsShown(shapes.Shape):
-    """What a gate needs, and what was given."""
+    """The approvals that a gate needs, and the votes so far."""
 
     needed: int  # Number of keys that must give the same decision.
-    not_starter: bool  # Whether the key that started the run does not count.
+    not_starter: bool  # Whether the key that started the run is excluded.
     given: tuple[Vote, ...]  # Votes so far; a denial may follow another vote of its key.
 
 
 def agreeing(votes: Sequence[Vote], decision: str) -> int:
-    """Return how many keys gave a decision."""
+    """Return how many keys voted for a decision."""
     return len({vote.name for vote in votes if vote.decision == decision})
 
 
 def written(votes: Sequence[Vote]) -> list[plain.Json]:
-    """Return votes as the answer of their gate records them."""
+    """Return votes in the form in which the answer of their gate records them."""
     return [plain.plain(vote.to_json()) for vote in votes]

@@ -1,4 +1,4 @@
-"""The audit list: who changed what, and when; of runs, and of what has no run's journal."""
+"""The audit list: who changed what and when, in runs and outside of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from app.domain.authors import RunOrder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditCursor:
-    """Where a page ends."""
+    """The position at which a page ends."""
 
-    offset: int  # Bytes of the audit log before it.
+    offset: int  # Bytes of the audit log before that position.
     order: tuple[str, str, str, int] | None = None
-    """Place of the last order to a run that was listed; None: no such order was."""
+    """Place of the last order to a run that was listed; None: no order was listed."""
 
 
 ACTIONS: Mapping[str, tuple[str, ...]] = {
@@ -38,28 +38,28 @@ ACTIONS: Mapping[str, tuple[str, ...]] = {
     "issue": ("created", "edited"),
     "blobs": ("collected",),
 }  # fmt: skip
-"""Verbs of each noun; together they are the actions."""
+"""Verbs of each noun; together they form the actions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditQuery:
-    """Which entries a list shows, newest first."""
+    """Selects the entries of a list, newest first."""
 
     author: str | None = None  # Only changes of this author, by name.
     action: str | None = None
-    """Only this action, or all of a noun: `key` means `key.added`, `key.revoked` and so on."""
+    """Only this action, or all actions of a noun: `key` means `key.added`, `key.revoked` and so on."""
     target: str | None = None
-    """Only changes of what has this id or name; a run's gates and inputs are changes of the run."""
+    """Only changes of the target with this id or name; a run's gates and inputs are changes of the run."""
     created_after: str | None = None  # Only changes at or after this instant.
     created_before: str | None = None  # Only changes before this instant.
     limit: int = 100  # Most entries to return, 1 to 1,000.
-    cursor: AuditCursor | None = None  # Where the page before ended; None: at the newest entry.
+    cursor: AuditCursor | None = None  # Where the previous page ended; None: at the newest entry.
 
     def __post_init__(self) -> None:
-        """Refuse an action that does not exist: its list would be empty, as that of an action without entries.
+        """Refuse an unknown action: its list would be empty, like that of an action without entries.
 
         Raises:
-            errors.RequestInvalid: naming the nouns, or the actions of the noun.
+            errors.RequestInvalid: the action is unknown; the message names the nouns, or the actions of the noun.
         """
         if self.action is None:
             return
@@ -72,7 +72,7 @@ class AuditQuery:
             raise errors.RequestInvalid(message, flaws=[flaw])
 
     def fits(self, entry: AuditEntry | RunOrder) -> bool:
-        """Return whether the filters leave an entry in."""
+        """Return whether an entry passes the filters."""
         return (
             self.author in (None, (entry.author or {}).get("name"))
             and self.action in (None, entry.action, entry.action.partition(".")[0])
@@ -82,14 +82,14 @@ class AuditQuery:
         )
 
     def covers(self, order: RunOrder) -> bool:
-        """Return whether an order to a run fits and comes after the cursor."""
+        """Return whether an order to a run passes the filters and comes after the cursor."""
         seen = self.cursor.order if self.cursor is not None else None
         return self.fits(order) and (seen is None or order.place < seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry(shapes.Shape):
-    """One change, as its author ordered it."""
+    """One change, with its author."""
 
     number: int  # Number of its line in the audit log, or in the file of the run, from 0.
     at: shapes.Instant  # When it was ordered.
@@ -102,23 +102,23 @@ class AuditEntry(shapes.Shape):
 
     @classmethod
     def of_order(cls, order: RunOrder) -> AuditEntry:
-        """Return the entry of an order to a run."""
+        """Return the audit entry of an order to a run."""
         fields = {item.name: getattr(order, item.name) for item in dataclasses.fields(order)}
         return cls(number=fields.pop("line"), **fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change that was checked, and how it is made."""
+    """A checked change, with the function that makes it."""
 
     action: str  # The action, as `noun.verb`.
     target: str  # Id or name of the changed thing.
-    make: Callable[[], None]  # Makes it, durably; it blocks.
-    details: Mapping[str, plain.Json] = field(default_factory=dict)  # More about it; never a secret.
+    make: Callable[[], None]  # Makes the change durably; it blocks.
+    details: Mapping[str, plain.Json] = field(default_factory=dict)  # More about the change; never a secret.
 
 
 class AuditLog(Protocol):
-    """Changes of what has no run's journal, listed with the orders to runs."""
+    """The log of changes that belong to no run's journal, listed with the orders to runs."""
 
     async def append(
         self,
@@ -127,9 +127,9 @@ class AuditLog(Protocol):
         target: str,
         details: Mapping[str, plain.Json] | None = None,
     ) -> None:
-        """Record a change durably. Call it once the change is checked, right before it is made.
+        """Record a change durably. Call this once the change is checked, right before it is made.
 
-        A change is in the log whenever it was made. An entry whose change a crash or a full disk prevented stays.
+        Every change that was made is in the log. An entry stays even if a crash or a full disk prevents its change.
 
         Raises:
             errors.StorageFault: the entry could not be made durable, so the change must not be made.
@@ -139,14 +139,14 @@ class AuditLog(Protocol):
         """Record a change and make it, while no other such change of the data directory is checked or made.
 
         Args:
-            check: Reads the present state, refuses the change or returns it; None: nothing to change. It blocks.
+            check: Reads the present state, and refuses the change or returns it; None: there is no change. It blocks.
 
         Raises:
-            errors.StorageFault: nothing was changed, or it is not known whether it was.
+            errors.StorageFault: either the data is unchanged, or the result is unknown.
         """
 
     async def page(self, query: AuditQuery) -> tuple[list[AuditEntry], AuditCursor | None]:
-        """Return a page of changes and of orders to runs, newest first, and the next cursor; None after the last.
+        """Return a page of changes and of orders to runs, newest first, with the next cursor; None on the last page.
 
-        A page may be short, or empty, before the last: each reads a bounded part of the log.
+        A page before the last may be short or empty: each call reads a bounded part of the log.
         """

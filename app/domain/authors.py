@@ -1,4 +1,4 @@
-"""Authors: who gave an order or an answer, as far as it is known, and the orders to runs."""
+"""Authors: who gave an order or an answer, as far as that is known, and the orders to runs."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from app.domain import plain, shapes
 
 MOST_CHARACTERS = 100  # Longest name of an author.
-Via: TypeAlias = Literal["local", "token", "browser", "key", "trigger"]  # Ways in.
+Via: TypeAlias = Literal["local", "token", "browser", "key", "trigger"]  # Ways of a caller into the service.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author(shapes.Shape):
-    """Who gave an order or an answer."""
+    """The author of an order or an answer."""
 
     name: str | None  # Name of the person; None if none was given.
-    claimed: bool  # Whether the name is only what the caller says of itself.
+    claimed: bool  # Whether the name is only a claim of the caller.
     via: Via
-    """How the caller was let in: without a token, with the token, by a sign-in of a browser with the token, with a
-    key, whose name the author has, or as a trigger.
+    """How the caller was admitted: without a token, with the token, by a browser's sign-in with the token, with a key,
+    whose name the author has, or as a trigger.
     """
 
 
-LOCAL = Author(name=None, claimed=False, via="local")  # Author of what a command of this machine orders.
+LOCAL = Author(name=None, claimed=False, via="local")  # Author of orders by commands on this machine.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOrder:
-    """One order, and the line that holds it."""
+    """One order, with the line that records it."""
 
     run_id: str  # Run that it was given to.
-    target: str  # What it was about: the run, or the session of a plan.
-    file: str  # File of the run that holds it.
+    target: str  # Target of the order: the run, or the session of a plan.
+    file: str  # File of the run that records it.
     line: int  # Number of its line, from 0.
     at: str  # When it was given.
     action: str  # What was ordered, as `noun.verb`.
@@ -42,7 +42,7 @@ class RunOrder:
 
     @property
     def place(self) -> tuple[str, str, str, int]:
-        """Return its place in lists, which begin with the newest."""
+        """Return the place of the order in lists, which begin with the newest."""
         return self.at, self.run_id, self.file, self.line
 
 
@@ -50,12 +50,12 @@ Shown: TypeAlias = Annotated[Mapping[str, plain.Json], Author]  # An author as p
 
 
 def facts(author: Author | None) -> dict[str, plain.Json]:
-    """Return the field of a control line that names the author; empty if unknown."""
+    """Return the field of a control line that names the author; empty if the author is unknown."""
     return {} if author is None else {"author": author.to_json()}
 
 
 def named(value: Mapping[str, Any] | None) -> Author | None:
-    """Return the author that an object names; None unless it has the form of one."""
+    """Return the author that an object describes; None if it does not have the form of an author."""
     return Author(**value) if value is not None and is_author(value) else None
 
 

@@ -1,4 +1,4 @@
-"""Budgets: what runs may spend together, and how a limit or budget stands."""
+"""Budgets: the most that several runs may spend together, and the state of limits and budgets."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from app.domain.usage_sums import UsageSum, quarter_of
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"  # Form of the name of a budget.
 NAME_FORM = "must be 1 to 64 letters, digits, '_', '.' and '-', and begin with a letter or digit"
-MOST_BUDGETS = 200  # Most budgets of a project.
+MOST_BUDGETS = 200  # Most budgets in a project.
 MONEY = ("cost_usd", "tokens", "calls")  # Limits that calls of agents use up.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget(shapes.Shape):
-    """What some runs, with those that they start, may spend together."""
+    """The most that some runs may spend together, with the runs that they start."""
 
     name: str  # Name of the budget.
-    recipe_id: str | None = None  # Only runs of this recipe count; None: of any.
-    label: str | None = None  # Only runs with this label count, `name:value`; None: any.
-    session_id: str | None = None  # Only runs of this work session, or of its plans, count; None: of any.
+    recipe_id: str | None = None  # Only runs of this recipe count; None: of any recipe.
+    label: str | None = None  # Only runs with this label count, `name:value`; None: all.
+    session_id: str | None = None  # Only runs of this work session, or of its plans, count; None: of any session.
     per: Literal["day"] | None = None
-    """`day`: the spending of each day counts by itself; None: everything counts."""
-    time_zone: str = "UTC"  # Time zone of midnight, by its IANA name.
+    """`day`: the spending of each day is counted separately; None: all spending counts together."""
+    time_zone: str = "UTC"  # Time zone whose midnight begins a day, by its IANA name.
     limits: RunLimits = NO_LIMITS  # The limits: `cost_usd`, `tokens`, `calls`.
 
     @classmethod
     def from_json(cls, value: Any) -> Budget:
-        """Read a budget that was written; unknown fields of a later version are ignored.
+        """Read a stored budget; unknown fields of a later version are ignored.
 
         Raises:
-            KeyError, TypeError, ValueError: it is not one.
+            KeyError, TypeError, ValueError: the value is not a budget.
         """
         known = {name: value[name] for name in cls.__slots__ if name in value}
         budget = cls(**{**known, "limits": RunLimits.from_json(known["limits"])})
@@ -48,7 +48,7 @@ class Budget(shapes.Shape):
         return budget
 
     def flaws(self) -> list[errors.Flaw]:
-        """Return everything wrong with it."""
+        """Return all flaws of the budget."""
         found = flaws(self.limits)
         if not re.fullmatch(NAME_PATTERN, str(self.name)):
             found.append(errors.Flaw(path="$.name", message=f"name {NAME_FORM}"))
@@ -68,7 +68,7 @@ class Budget(shapes.Shape):
         return found
 
     def covers(self, recipe_id: str, labels: Mapping[str, str], session_id: str) -> bool:
-        """Return whether a run counts."""
+        """Return whether a run counts in the budget."""
         name, _, value = (self.label or "").partition(":")
         return (
             self.recipe_id in (None, recipe_id)
@@ -77,11 +77,11 @@ class Budget(shapes.Shape):
         )
 
     def since(self, now: datetime) -> str:
-        """Return the first period of 15 minutes that counts."""
+        """Return the first period of 15 minutes that counts in the budget."""
         return quarter_of(clock.stamp(_midnight(now, self.time_zone))) if self.per == "day" else ""
 
     def next_turn(self, now: datetime) -> datetime | None:
-        """Return when what was spent begins anew; None: never."""
+        """Return when the spending of the next day begins to count; None: never."""
         if self.per != "day":
             return None
         # A day may have 23 or 25 hours.
@@ -90,21 +90,21 @@ class Budget(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used(shapes.Shape):
-    """What calls of agents took."""
+    """The usage of agent calls."""
 
     cost_usd: float | None = None  # Sum of the reported prices; None if there are none.
     cost_estimated_usd: float | None = None
     """Sum of the estimates for calls without a reported price; None if there are none."""
     tokens: int = 0  # Tokens read and written.
-    calls: int = 0  # Calls, repeated ones and those that were cut off included.
+    calls: int = 0  # Calls, including repeated ones and those that were cut off.
     calls_without_price: int = 0
-    """Calls whose usage, but no price, was reported; an estimate counts for them, or else the reserved amount."""
+    """Calls that reported their usage but no price; their estimate counts or, without one, the reserved amount."""
     calls_silent: int = shapes.omitted(default=0)
-    """Calls that reported nothing, those that were cut off among them; the reserved amount counts for them."""
+    """Calls that reported no usage, including those that were cut off; the reserved amount counts for them."""
 
     @classmethod
     def of(cls, parts: Iterable[UsageSum]) -> Used:
-        """Add up parts; what was reserved for calls that told nothing is not contained."""
+        """Add up parts, without the reserved amounts of calls that reported no usage."""
         found = list(parts)
         return cls(
             cost_usd=total(part.cost_usd for part in found),
@@ -118,7 +118,7 @@ class Used(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts(shapes.Shape):
-    """Amounts of what limits limit; absent: not limited."""
+    """An amount for each limit; absent: not limited."""
 
     cost_usd: float | None = shapes.omitted()  # US dollars.
     tokens: int | None = shapes.omitted()  # Tokens.
@@ -127,27 +127,27 @@ class Amounts(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetState(shapes.Shape):
-    """How the limits of a run, or a budget, stand."""
+    """The state of the limits of a run, or of a budget."""
 
     limits: RunLimits  # The limits in force.
-    used: Used  # What calls of agents took so far.
+    used: Used  # Usage of agent calls so far.
     reserved: Amounts
     """Reserved amounts: for calls under way, and for those that ended without reporting usage."""
-    left: Amounts  # Remainder of each limit; negative by the amount that exceeds it.
+    left: Amounts  # Remainder of each limit; negative if the limit is exceeded.
 
     @classmethod
     def of(cls, limits: RunLimits, parts: Iterable[UsageSum], open_parts: Iterable[UsageSum] = ()) -> BudgetState:
-        """Return how limits stand.
+        """Return the state of limits.
 
         Args:
-            parts: Calls that ended.
+            parts: Calls that have ended.
             open_parts: Reserved amounts of calls under way.
         """
         ended, under_way = list(parts), list(open_parts)
         used = Used.of(ended)
         tokens = sum(part.tokens_reserved for part in [*ended, *under_way])
         cost = sum(part.cost_reserved_usd for part in [*ended, *under_way])
-        # Calls under way count as made, or many at a time would pass a limit together.
+        # Calls under way count as made; otherwise many concurrent calls could exceed a limit together.
         calls = sum(part.calls_silent for part in under_way)
         spent = (used.cost_usd or 0) + (used.cost_estimated_usd or 0)
         taken = {"cost_usd": spent + cost, "tokens": used.tokens + tokens, "calls": used.calls + calls}
@@ -159,11 +159,11 @@ class BudgetState(shapes.Shape):
 
 
 def limits_money(limits: RunLimits) -> bool:
-    """Return whether calls of agents use limits up."""
+    """Return whether any of the limits applies to agent calls."""
     return any(getattr(limits, name) is not None for name in MONEY)
 
 
 def _midnight(at: datetime, time_zone: str) -> datetime:
     local = at.astimezone(zoneinfo.ZoneInfo(time_zone))
-    # Where clocks are set back to midnight, the day begins at the first of the two.
+    # If clocks are set back to midnight, the day begins at the first of the two midnights.
     return local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0).astimezone(UTC)

@@ -1,4 +1,4 @@
-"""Capabilities: what a process must be able to do to perform a step."""
+"""Capabilities: what a worker must be able to do to perform a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COMMANDS = "commands"  # Capability of commands.
 
 
 def of_backend(name: str) -> str:
-    """Return the capability of prompts to a backend."""
+    """Return the capability needed for prompts to a backend."""
     return f"backend:{name}"
 
 

@@ -1,4 +1,4 @@
-"""Concurrency keys: how many runs of one key may be under way, and what happens to those beyond."""
+"""Concurrency: how many runs of one key may be under way, and what happens to further ones."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from app import errors
 from app.domain import access, shapes
 
 Policy: TypeAlias = Literal["queue", "reject", "cancel_running", "cancel_waiting"]
-"""What happens when the limit is reached: the new run waits, or is refused, or the earlier ones are cancelled, or those
-of them that have not begun.
+"""What happens at the limit: the new run waits or is refused, or earlier runs are cancelled: all of them, or only those
+that have not begun.
 """
 
 KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?$"
 """Form of a key: at most 200 printable characters."""
 
-MOST_RUNS = 1_000  # Greatest limit.
+MOST_RUNS = 1_000  # Largest limit.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concurrency(shapes.Shape):
-    """The key of a run, and how many runs of that key may be under way with it."""
+    """The concurrency key of a run, with the number of runs of that key that may be under way."""
 
-    key: str  # Key that runs share.
-    limit: int = 1  # Runs of the key that may be under way when this one begins, itself included.
+    key: str  # Key that the runs share.
+    limit: int = 1  # Most runs of the key under way when this one begins, including it.
     policy: Policy = "queue"  # What happens when the limit is reached.
     within: access.Scope | None = shapes.omitted()
-    """Runs that it may cancel, by the scope of the key that started it; None: any."""
+    """Runs that it may cancel, by the scope of the key that started it; None: any runs."""
 
     @classmethod
     def from_json(cls, value: Any) -> Concurrency:
-        """Read a key that was written; unknown fields of a later version are ignored.
+        """Read a stored key; unknown fields of a later version are ignored.
 
         Raises:
-            TypeError: it is not an object, or a field is of the wrong form.
+            TypeError: the value is not an object, or a field has the wrong form.
         """
         if not isinstance(value, dict):
             raise TypeError("concurrency is not an object")
@@ -49,7 +49,7 @@ class Concurrency(shapes.Shape):
         return found
 
     def of_fork(self) -> Concurrency:
-        """Return the key of a fork: it cancels nothing, since the run that it would cancel first is its source."""
+        """Return the key of a fork: it cancels no run, since its source would be the first to be cancelled."""
         return dataclasses.replace(self, policy="queue", within=None) if self.policy.startswith("cancel_") else self
 
     def without_waiting(self) -> Concurrency:
@@ -58,7 +58,7 @@ class Concurrency(shapes.Shape):
 
 
 def flaws(given: Concurrency) -> list[errors.Flaw]:
-    """Return every field of the wrong form."""
+    """Return a flaw for each field of the wrong form."""
     found = []
     if not re.fullmatch(KEY_PATTERN, str(given.key)) or type(given.key) is not str:
         found.append(("key", "key must be 1 to 200 printable ASCII characters"))

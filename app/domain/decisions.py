@@ -1,4 +1,4 @@
-"""Decisions: what people and the engine decided about a run, as control.jsonl contains it, and the resulting state."""
+"""Decisions: the decisions of people and of the engine in control.jsonl, and the state of the run that results."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ CRASH_LOOP_TRIES = 3  # Interrupted attempts of one step after which the run is 
 
 _NOTHING: frozenset[int] = frozenset()
 
-PAUSED_BY_PERSON = "paused_by_person"  # Reason of a pause that a person asked for.
+PAUSED_BY_PERSON = "paused_by_person"  # Reason of a pause that a person ordered.
 LINES_MISSING = "journal_lines_missing"  # Reason of a pause because journal lines are known to be gone.
-TIME_LIMIT = "time_limit"  # Reason of a pause because a run, or one that waits for it, has taken its time.
-REPAIRED = "repaired"  # Reason of the pause that a repair leaves behind.
+TIME_LIMIT = "time_limit"  # Reason of a pause because a run, or one that waits for it, has reached a time limit.
+REPAIRED = "repaired"  # Reason of the pause in which a repair leaves a run.
 
 BUDGET_EXHAUSTED = "budget_exhausted"
 """Reason of a pause because a further call of an agent does not fit into a limit or budget."""
@@ -35,23 +35,23 @@ class DecisionKind(StrEnum):
 
     TAKEN = "taken"  # A process took the run up, for the first time or again.
     STARTED = "started"
-    """An attempt at a step is about to begin; for a limited call of an agent it holds the reserved amounts."""
-    LIMITED = "limited"  # A person changed what the run may take.
-    CANCEL_REQUESTED = "cancel_requested"  # A person asked for the run's end.
+    """An attempt at a step is about to begin; for a limited call of an agent, the line has the reserved amounts."""
+    LIMITED = "limited"  # A person changed the limits of the run.
+    CANCEL_REQUESTED = "cancel_requested"  # A person requested the run's cancellation.
     PAUSED = "paused"  # A person stopped the run, or the engine parked it.
     UNPAUSED = "unpaused"  # A person continued a paused run.
-    RELEASED = "released"  # A stopping service let the run go: the attempts it cut off do not count as crashes.
-    RESUMED = "resumed"  # A person resumed an ended run; names the lines that are dead from now on.
-    ENDED = "ended"  # The run ended; names the journal's length and head, and the causes of a failure.
+    RELEASED = "released"  # A stopping service released the run: the attempts that it cut off do not count as crashes.
+    RESUMED = "resumed"  # A person resumed an ended run; the line names the lines that are dead from now on.
+    ENDED = "ended"  # The run ended; the line has the journal's length and head, and the causes of a failure.
     LABELLED = "labelled"
-    """A person changed the run's labels, or whether retention keeps it; of an ended run, too."""
+    """A person changed the run's labels, or whether retention keeps the run; also after its ending."""
     VOTED = "voted"  # A key gave its decision at a gate that needs several.
     PLACED = "placed"  # The run was given to a worker, which performs all its steps; names the worker.
     LATE = "late"
-    """An attempt ended after a newer one had begun, or the run had ended; names the blob that keeps what came of it."""
+    """An attempt ended after a newer one had begun, or after the run's end; the line names the blob with its result."""
 
 
-# A look-up costs a tenth of a call of the class, and every step comes this way.
+# A look-up costs a tenth of a call of the class, and every step makes it.
 _KINDS: Mapping[str, DecisionKind] = {kind.value: kind for kind in DecisionKind}
 
 
@@ -74,15 +74,15 @@ EVENTS: Mapping[DecisionKind, tuple[EventType, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """An attempt that was begun."""
+    """An attempt that has begun."""
 
-    key: str  # Step.
-    attempt: int  # Which attempt, from 1.
+    key: str  # Key of the step.
+    attempt: int  # Number of the attempt, from 1.
     operation: str  # Hash of its operation.
     at: str  # When it began.
-    due_at: str | None = None  # When a timer, a gate or a wait is over.
-    branch: str = ""  # Path of the branch that asked.
-    lines: int = 0  # Number of lines in steps.jsonl when it began; what came of it is behind them.
+    due_at: str | None = None  # When a timer, a gate or a wait ends.
+    branch: str = ""  # Path of the branch that requested it.
+    lines: int = 0  # Number of lines in steps.jsonl when it began; its result is in a later line.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +90,10 @@ class Ended:
     """The last ending of a run."""
 
     status: RunState  # `done`, `failed` or `cancelled`.
-    at: str  # When.
+    at: str  # When the run ended.
     lines: int  # Number of lines in steps.jsonl.
     head: str  # `sha256:<hex>` of its last line, or of start.json if there is none.
-    causes: tuple[int, ...] = ()  # Positions of the lines that made a failure.
+    causes: tuple[int, ...] = ()  # Positions of the lines that caused a failure.
     error: Mapping[str, plain.Json] | None = None  # `{code, message, key, detail}` of a failure.
     ending: Mapping[str, plain.Json] | None = None  # `{reason, partial, failed_steps}`.
     event: int = 0  # Number that the line has reserved for its event; 0: none.
@@ -101,58 +101,58 @@ class Ended:
 
 @dataclass(slots=True, kw_only=True)
 class Decisions:
-    """Everything decided so far; fold lines in with `apply`, in file order."""
+    """The state that results from all decisions so far; apply lines with `apply`, in file order."""
 
-    taken: int = 0  # How often a process took the run up.
-    first_taken_at: str | None = None  # When a process took it up for the first time.
+    taken: int = 0  # How often a process has taken the run up.
+    first_taken_at: str | None = None  # When a process first took it up.
     taken_since_resume: bool = False  # Whether a process took it up since it was created or last resumed.
-    cancel_requested_at: str | None = None  # When its end was asked for, if it was since the last resume.
+    cancel_requested_at: str | None = None  # When its cancel was requested, if since the last resume.
     superseded_by: Mapping[str, plain.Json] | None = None
     """Newer run of its concurrency key that cancelled it, `{run_id, key}`."""
     paused: str | None = None  # Reason of the present pause; None while not paused.
-    paused_at: str | None = None  # When the present pause began; later orders that change nothing of it do not count.
+    paused_at: str | None = None  # When the present pause began; later orders with the same reason do not change it.
     pause_error: Mapping[str, plain.Json] | None = None  # Error that parked the run.
     paused_by: Mapping[str, plain.Json] | None = None  # Author of the present pause, if it is known.
     cut_seconds: float = 0.0
-    """Time of attempts at work that a limit, a stop or a kill cut off, which no journal line has."""
+    """Time of attempts at work that a limit, a stop or a kill cut off and that no journal line records."""
     taken_at: str | None = None  # When a process last took it up.
     let_go: tuple[str, dict[str, list[Started]]] | None = None
-    """When a pause or a stop let its open attempts go, with those begun by key; None since it was taken up again."""
-    ended: Ended | None = None  # Its ending, unless it was resumed since.
-    resumed_at: str | None = None  # When a person last sent it on after it had ended.
+    """When a pause or a stop released its open attempts, with those begun, by key; None once it is taken up again."""
+    ended: Ended | None = None  # Its ending, unless it has been resumed since.
+    resumed_at: str | None = None  # When a person last resumed it after it had ended.
     dead: frozenset[int] = _NOTHING  # Positions of journal lines that replay skips.
     attempts: dict[str, list[Started]] = field(default_factory=dict)
-    """Attempts begun by key, since the last unpause, release or resume."""
+    """Attempts begun since the last unpause, release or resume, by key."""
     due: dict[str, str] = field(default_factory=dict)
-    """When timers, gates and waits are over, by key; kept through restarts and pauses."""
+    """When timers, gates and waits end, by key; kept through restarts and pauses."""
     asked: dict[str, str] = field(default_factory=dict)
-    """When gates and other inputs were first awaited, by key; kept as long."""
+    """When the run first asked its gates and other inputs, by key; kept for the same time."""
     highest_attempt: dict[str, int] = field(default_factory=dict)  # Highest attempt begun by key, ever.
     reserved: dict[tuple[str, int], Reserved] = field(default_factory=dict)
-    """Reserved amounts of agent calls that have left no line, by key and attempt."""
-    limits: RunLimits | None = None  # What the run may take, if a person has changed that.
+    """Reserved amounts of agent calls that have left no line yet, by key and attempt."""
+    limits: RunLimits | None = None  # The run's present limits, if a person has changed them.
     votes: dict[str, list[Vote]] = field(default_factory=dict)
     """Votes at gates that need several keys, by gate."""
     last_at: str | None = None  # When the newest decision was made.
-    known_lines: int = 0  # Lines that steps.jsonl must have, since it had them when a decision was written.
+    known_lines: int = 0  # Number of lines that steps.jsonl must have, since it had them when a decision was written.
     given_up: bool = False
-    """Whether lost lines were reported to a person: from then on only later decisions say how many there must be."""
-    placed: str | None = None  # Worker that performs the run's steps; None: any.
+    """Whether lost lines were reported to a person; from then on, only later decisions show how many there must be."""
+    placed: str | None = None  # Worker that performs the run's steps; None: any worker.
     overrides: dict[str, plain.Json] = field(default_factory=dict)
-    """What the last resume put in place of frozen facts (`args`, `recipe`, `frozen`, …), and the marks."""
+    """Fields by which the last resume replaced frozen ones (`args`, `recipe`, `frozen`, …), and the marks."""
 
     def copy(self) -> Decisions:
-        """Return decisions that further lines are folded into without changing these."""
+        """Return a copy to which further lines can be applied without changing the original."""
         copied = {name: dict(getattr(self, name)) for name in _GROWING}
         return replace(self, **copied)  # type: ignore[arg-type]
 
     def apply(self, line: Mapping[str, Any]) -> None:
-        """Fold one line in.
+        """Apply one line.
 
         Raises:
-            KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
+            KeyError, ValueError, TypeError: the line lacks a field or has a wrong one.
         """
-        # Each control line counts the journal lines that there were. If there are fewer now, synced lines are lost:
+        # Each control line records how many journal lines there were. If there are fewer now, synced lines are lost:
         # the run is parked instead of paying for its steps a second time (`engine/missing_lines.py`).
         lines = line.get("lines")
         if isinstance(lines, int):
@@ -188,7 +188,7 @@ class Decisions:
                 return
             case DecisionKind.LABELLED:
                 self._label(line)
-                # The run itself has not moved.
+                # The state of the run has not changed.
                 return
             case DecisionKind.PLACED:
                 self.placed = str(line["worker"])
@@ -200,12 +200,12 @@ class Decisions:
 
     @property
     def marks(self) -> dict[str, plain.Json]:
-        """Return what people changed of the run's labels and its pin since it was created."""
+        """Return the changes of the run's labels and pin that people made since it was created."""
         return {name: self.overrides[name] for name in ("labels", "pinned") if name in self.overrides}
 
     @property
     def status(self) -> RunState:
-        """Return the state by the authority alone; only a living runner knows of waiting."""
+        """Return the state according to the authority alone; only a living runner can determine `waiting`."""
         if self.ended is not None:
             return self.ended.status
         if self.paused is not None:
@@ -240,7 +240,7 @@ class Decisions:
         self.pause_error = line.get("error")
         self.paused_by = authors.in_line(line)
         self.cut_seconds += float(line.get("cut_seconds") or 0)
-        # A limit that parks the run has counted already what it cuts off.
+        # A limit that parks the run has already counted the time that it cuts off.
         self.let_go = (line["at"], {} if "cut_seconds" in line else dict(self.attempts))
         if gives_up(line):
             lines = line.get("lines")
@@ -248,13 +248,13 @@ class Decisions:
             self.known_lines = lines if isinstance(lines, int) else 0
 
     def _release(self, line: Mapping[str, Any]) -> None:
-        # While it is paused nothing is at work, so what was open counts until the pause.
+        # While the run is paused, no step is at work, so open attempts count until the pause.
         if self.let_go is None or (self.paused is None and self.attempts):
             self.let_go = (line["at"], self.attempts)
         self.attempts = {}
 
     def _resume(self, line: Mapping[str, Any]) -> None:
-        # A run that another process only left behind continues as it was, its questions and times included.
+        # A run that another process merely left behind continues unchanged, with its questions and deadlines.
         if self.ended is not None:
             self.overrides["resumed"] = True
             self.resumed_at = line["at"]
@@ -274,7 +274,7 @@ class Decisions:
             raise TypeError("labels are texts or null, a pin is set or not, and the time is known")
         known = self.overrides.get("labels")
         self.overrides["labels"] = {**(known if isinstance(known, dict) else {}), **changed}
-        # Absent means unchanged, so that a change of labels keeps the pin.
+        # An absent pin means unchanged, so a change of labels keeps it.
         if "pinned" in line:
             self.overrides["pinned"] = pinned
 
@@ -286,8 +286,8 @@ def event(run_id: str, line: Mapping[str, Any], taken: int, number: int) -> Even
     """Return the event of a control line whose kind has one.
 
     Args:
-        taken: How often the run was taken up, this line included.
-        number: The one that the line has reserved; 0: none.
+        taken: How often the run was taken up, including by this line.
+        number: The number that the line has reserved; 0: none.
     """
     type, names = EVENTS[line["kind"]]
     data = dict(zip(names, map(line.get, names), strict=True)) if names else {"taken": taken}
@@ -295,15 +295,15 @@ def event(run_id: str, line: Mapping[str, Any], taken: int, number: int) -> Even
 
 
 def gives_up(line: Mapping[str, Any]) -> bool:
-    """Return whether a control line says that lines which were known before are lost."""
+    """Return whether a control line records that lines known before are lost."""
     return line["kind"] == DecisionKind.PAUSED and line["reason"] in (LINES_MISSING, REPAIRED)
 
 
 def check(line: Mapping[str, Any]) -> None:
-    """Make sure that a line can be folded in.
+    """Check that a line can be applied.
 
     Raises:
-        KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
+        KeyError, ValueError, TypeError: the line lacks a field or has a wrong one.
     """
     if line["kind"] != DecisionKind.STARTED:
         Decisions().apply(line)
@@ -312,7 +312,7 @@ def check(line: Mapping[str, Any]) -> None:
 
 
 def fold(lines: Iterable[Mapping[str, Any]]) -> Decisions:
-    """Fold all lines of a control journal."""
+    """Return the state that results from all lines of a control journal."""
     decisions = Decisions()
     for line in lines:
         decisions.apply(line)
@@ -320,7 +320,7 @@ def fold(lines: Iterable[Mapping[str, Any]]) -> Decisions:
 
 
 def ranges(positions: Iterable[int]) -> list[list[int]]:
-    """Write positions as inclusive ranges, ascending."""
+    """Return positions as inclusive ranges, ascending."""
     spans: list[list[int]] = []
     for position in sorted(set(positions)):
         if spans and spans[-1][1] == position - 1:
@@ -331,7 +331,7 @@ def ranges(positions: Iterable[int]) -> list[list[int]]:
 
 
 def expand(spans: Iterable[Sequence[int]]) -> set[int]:
-    """Read what `ranges` wrote."""
+    """Return the positions in ranges that `ranges` made."""
     return {position for first, last in spans for position in range(first, last + 1)}
 
 

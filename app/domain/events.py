@@ -1,4 +1,4 @@
-"""Events: the catalogue of everything that is published about a run while it executes."""
+"""Events: the catalogue of all events that are published about a run while it executes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class EventType(StrEnum):
 
     RUN_CREATED = "run.created"  # The run was accepted.
     RUN_STARTED = "run.started"  # A process took the run up.
-    RUN_PAUSED = "run.paused"  # Stopped at a step boundary, or parked.
+    RUN_PAUSED = "run.paused"  # The run stopped at a step boundary, or was parked.
     RUN_UNPAUSED = "run.unpaused"  # A paused run continues.
-    RUN_LIMITED = "run.limited"  # Its limits were changed.
-    RUN_WAITING = "run.waiting"  # Every open step is a gate.
+    RUN_LIMITED = "run.limited"  # The limits of the run were changed.
+    RUN_WAITING = "run.waiting"  # Every open step only waits, at least one for an input.
     RUN_STALLED = "run.stalled"
-    """An agent or program at work has been silent for long; told once per silence."""
-    RUN_CANCEL_REQUESTED = "run.cancel_requested"  # A person asked for the run's end.
+    """An agent or program at work has been silent for too long; reported once per silence."""
+    RUN_CANCEL_REQUESTED = "run.cancel_requested"  # A person requested the run's cancellation.
     RUN_RESUMED = "run.resumed"  # An ended run was resumed.
     RUN_ENDED = "run.ended"  # The run ended.
     RUN_LABELLED = "run.labelled"  # A person changed the run's labels or its pin; may follow the ending.
@@ -29,14 +29,14 @@ class EventType(StrEnum):
     STEP_FAILED = "step.failed"  # A step failed for good.
     STEP_RETRYING = "step.retrying"  # A try failed and will be repeated.
     STEP_INTERRUPTED = "step.interrupted"  # A try was cut off and left no record.
-    GATE_OPENED = "gate.opened"  # A gate waits for an answer; told again whenever its run is taken up again.
+    GATE_OPENED = "gate.opened"  # A gate waits for an answer; repeated whenever its run is taken up again.
     GATE_VOTED = "gate.voted"  # A key gave its decision at a gate that needs several.
     GATE_DECIDED = "gate.decided"  # A gate has its answer.
     RECIPE_NOTE = "recipe.note"  # A note of the recipe's driver.
     RECOVERY_TAIL_CUT = "recovery.tail_cut"  # A torn end of a journal was cut off.
-    RECOVERY_LINES_MISSING = "recovery.lines_missing"  # Something else knows of journal lines that are gone.
+    RECOVERY_LINES_MISSING = "recovery.lines_missing"  # Another source proves journal lines that are gone.
     RECOVERY_CORRUPT = "recovery.corrupt"  # A journal is damaged before its end.
-    RECOVERY_CONTINUED = "recovery.continued"  # The run continues after the process that had it went away.
+    RECOVERY_CONTINUED = "recovery.continued"  # The run continues after its previous process ended.
     RECOVERY_ADOPTED = "recovery.adopted"  # A folder without start.json was taken over.
     STORAGE_FAILED = "storage.failed"  # A write failed and waits to be repeated.
     STORAGE_HEALED = "storage.healed"  # A write that had failed was repeated.
@@ -73,18 +73,18 @@ FIELDS: Mapping[EventType, tuple[str, ...] | None] = {
     EventType.STORAGE_FAILED: ("error",),
     EventType.STORAGE_HEALED: (),
 }
-"""Fields of each type's `data`, part of the public contract; None where the recipe's language defines them."""
+"""Fields of each type's `data`, part of the public contract; None if the recipe's language defines them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """One event of a run, as the data of a Server-Sent Event contains it."""
 
-    seq: int  # Number within the run; rises, may have gaps, never repeats.
+    seq: int  # Number within the run; it rises, may have gaps, and never repeats.
     at: shapes.Instant  # When it happened.
     type: str  # One of `EventType`.
-    run_id: str  # Run it belongs to.
-    key: str | None = None  # Step it belongs to; None for the run as a whole.
+    run_id: str  # Run that the event belongs to.
+    key: str | None = None  # Step that the event belongs to; None: the run as a whole.
     data: Mapping[str, plain.Json] = field(default_factory=dict)  # Fields of its type.
 
     def to_json(self) -> dict[str, plain.Json]:

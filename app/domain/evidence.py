@@ -1,11 +1,11 @@
-"""Evidence: which line of a reply proves it, and what a role must bring (execution-modes, conference evidence)."""
+"""Evidence: finds the line of a reply that supports it, and checks its form (execution-modes, conference evidence)."""
 
-# Whether a quote is in a file is a fact of the world at one moment: checked inside the agent's step it would put two
-# facts into one record, and a driver cannot check it. So the rules are here, for all dialects, and the operation
-# `check_evidence` looks at the world.
+# Whether a file contains a quote is a fact of the world at one moment. Checked inside the agent's step, it would put
+# two facts into one record, and a driver cannot check it. So the rules are here, for all dialects, and the operation
+# `check_evidence` examines the world.
 #
-# A driver records the result under `<prompt>.evidence`. The prompt says which form is wanted and which receipts its
-# slots rest on, since an agent cannot name an id that it never saw. A rejection ends the run with `evidence_rejected`;
+# A driver records the result under `<prompt>.evidence`. The prompt states which form is wanted and which receipts
+# support its slots: an agent cannot name an id that it never saw. A rejection ends the run with `evidence_rejected`;
 # the prompt and the check are its causes, so a resume asks again. Price: the check of a micro-step has the key
 # `brief.evidence.evidence`.
 
@@ -20,10 +20,10 @@ from app.domain import abstentions, operations, plain
 
 LINE_CHARACTERS = 4000  # Longest line of evidence.
 
-# Invisible characters may be between letters: a second line must not hide behind them.
+# Invisible characters may be between letters: a second line must not be hidden by them.
 _WORD = f"[{abstentions.UNSEEN}]*".join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in "evidence")
 _LINE = re.compile(
-    # Anything but words may precede it, bullets, numbers and tags; a quotation mark behind it makes it a key.
+    # Any characters but words may precede it: bullets, numbers, tags. With a quotation mark after it, it is a JSON key.
     rf"(?:{abstentions.TAG}|\[[ x]\]|[a-z][.)]|[\W\d_])*+{_WORD}"
     rf"(?:{abstentions.TAG}|[^\w:\ufe13\ufe55\uff1a\"']|[\d_])*+{abstentions.COLON}(?P<claim>.*)",
     re.IGNORECASE | re.DOTALL,
@@ -42,12 +42,12 @@ _ACCEPTED: Mapping[str, Sequence[str]] = {"file": ("file",), "receipt": ("receip
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a reply names as its evidence."""
+    """The evidence that a reply names."""
 
     line: int  # Line of the reply, from 1.
-    quote: str | None = None  # Words that the file must contain; None if a receipt is named.
+    quote: str | None = None  # Words that the file must contain; None if the reply names a receipt.
     path: str | None = None  # Path of the file in the workspace.
-    receipt_id: str | None = None  # Receipt that is named; None where a file is quoted.
+    receipt_id: str | None = None  # Receipt that the reply names; None if it quotes a file.
 
     @property
     def form(self) -> str:
@@ -57,7 +57,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """Why a reply's evidence can be refused without a look at the world."""
+    """The reason why a reply's evidence is refused without examining the world."""
 
     code: str  # `evidence_missing`, `evidence_repeated`, `evidence_malformed` or `evidence_kind`.
     message: str  # One sentence for people.
@@ -66,22 +66,22 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exempt:
-    """Nothing is claimed, and the role must bring nothing."""
+    """The reply claims no evidence, and its role need not provide any."""
 
 
-Reading: TypeAlias = Claim | Rejection | Exempt  # What a reply says of its evidence.
+Reading: TypeAlias = Claim | Rejection | Exempt  # How a reply's evidence is read.
 
 
 def read(reply: str, requirement: str) -> Reading:
-    """Read a reply's one line of evidence.
+    """Read the one line of evidence in a reply.
 
     Args:
-        requirement: What the role must bring: `none`, `any`, `file` or `receipt`; whatever is claimed must hold.
+        requirement: Evidence that the role must provide: `none`, `any`, `file` or `receipt`; any claim must hold.
     """
     lines = [(number, found["claim"]) for number, line in _lines(reply) if (found := _LINE.fullmatch(line))]
     if not lines:
         return Exempt() if requirement == "none" else _missing(requirement)
-    # Of several lines one could be made up and another be true, and the check would choose.
+    # With several lines, one could be made up and another true, and the check would have to choose.
     if len(lines) > 1:
         numbers = [number for number, _ in lines]
         told = f"The reply has {len(lines)} lines of evidence; it must have exactly one."
@@ -98,7 +98,7 @@ def read(reply: str, requirement: str) -> Reading:
 
 
 def operation(reading: Reading) -> operations.Operation:
-    """Return what puts the reading on record: a look at the world, a refusal, or a step passed over."""
+    """Return the operation that records the reading: a check of the world, a refusal, or a skip."""
     match reading:
         case Claim():
             return operations.CheckEvidence(quote=reading.quote, path=reading.path, receipt_id=reading.receipt_id)
@@ -110,10 +110,10 @@ def operation(reading: Reading) -> operations.Operation:
 
 
 def request(requirement: str, receipts: Mapping[str, str]) -> str:
-    """Return how a prompt asks for evidence; nothing where the role must bring none.
+    """Return the text by which a prompt requests evidence; empty if the role need not provide any.
 
     Args:
-        receipts: Receipts that can be named, each under the name of what it proves.
+        receipts: Receipts that the agent can name, each under the name of what it proves.
     """
     if requirement == "none":
         return ""

@@ -1,4 +1,4 @@
-"""Explanations: why a run does not move, as one sentence and the chain of causes behind it."""
+"""Explanations: why a run does not move, as one sentence and the chain of causes."""
 
 from __future__ import annotations
 
@@ -42,37 +42,37 @@ CauseKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRequest(shapes.Shape):
-    """What a step that is being performed asks, and of whom; secrets are masked."""
+    """The request of a step at work, and its receiver; secrets are masked."""
 
     key: str  # Name of the step within its run.
-    attempt: int  # Which attempt, from 1.
+    attempt: int  # Number of the attempt, from 1.
     kind: str  # Kind of operation, e.g. `agent_call`, `command` or `tool_call`.
-    agent_id: str | None = shapes.omitted()  # Agent that it asks.
+    agent_id: str | None = shapes.omitted()  # Agent that receives it.
     backend: str | None = shapes.omitted()  # Backend of the agent.
-    model: str | None = shapes.omitted()  # Model that it asks for; absent: the default of the backend.
+    model: str | None = shapes.omitted()  # Requested model; absent: the default of the backend.
     tool: str | None = shapes.omitted()  # Tool that it calls.
     text: str  # The prompt, the command, or the arguments as JSON.
-    truncated: bool  # Whether only the beginning of the text is here.
+    truncated: bool  # Whether the text is only the beginning.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause(shapes.Shape):
     """One link of the chain."""
 
-    run_id: shapes.RunId  # Run that it is about.
-    kind: CauseKind  # What kind of cause it is.
+    run_id: shapes.RunId  # Run that the cause concerns.
+    kind: CauseKind  # Kind of the cause.
     text: str  # The cause in plain words.
-    key: str | None = shapes.omitted()  # Step that it is about.
-    since: shapes.Instant | None  # When it began, if that is known.
-    until: shapes.Instant | None = shapes.omitted()  # When it ends by itself, if that is known.
-    act: str | None = shapes.omitted()  # Command that sends the run on.
+    key: str | None = shapes.omitted()  # Step that the cause concerns.
+    since: shapes.Instant | None  # When it began, if known.
+    until: shapes.Instant | None = shapes.omitted()  # When it ends by itself, if known.
+    act: str | None = shapes.omitted()  # Command that lets the run continue.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation(shapes.Shape):
-    """Why a run does not move."""
+    """The explanation of why a run does not move."""
 
-    run_id: shapes.RunId  # Run that was asked about.
+    run_id: shapes.RunId  # The run that the question is about.
     status: RunState  # Its state.
     sentence: str  # The answer in plain words.
     chain: tuple[Cause, ...]  # Causes, from the run itself to the root.

@@ -1,4 +1,4 @@
-"""Operations on the files of the workspace, for recipes that use folders as queues."""
+"""File operations: operations on the files of the workspace, for recipes that use folders as queues."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from app.domain.operations import Operation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindFiles(Operation):
-    """Find the files and folders that patterns fit; the output is `{"found": {pattern: [path, ...]}}`.
+    """Find the files and folders that match patterns; the output is `{"found": {pattern: [path, ...]}}`.
 
-    A pattern is a POSIX glob from the workspace: `*`, `?` and `[...]` within a name, no `**`; names that begin with a
-    dot fit only a pattern that says the dot. Paths come in the order of their bytes, each once. A path that leads out
-    of the workspace by a link fails the step.
+    A pattern is a POSIX glob from the workspace: `*`, `?` and `[...]` within a name, no `**`; a name that begins with
+    a dot matches only a pattern with that dot. Paths are listed in the order of their bytes, each once. A path that
+    leads out of the workspace through a link fails the step.
     """
 
     kind: ClassVar[str] = "find_files"
@@ -29,39 +29,39 @@ class ReadFiles(Operation):
     kind: ClassVar[str] = "read_files"
 
     paths: tuple[str, ...] = ()
-    """Files that are read whole; one that is missing, too large or no UTF-8 fails the step."""
+    """Files that are read completely; a file that is missing, too large or not UTF-8 fails the step."""
     excerpts: tuple[str, ...] = ()
-    """Files and folders whose beginning is enough; a folder, and one that is gone, has the text None."""
+    """Files and folders of which only the beginning is read; a folder, or a file that is gone, has the text None."""
     excerpt_bytes: int = 256 * 1024
-    """How much of the excerpts is read, all together, in their order; invalid UTF-8 is replaced."""
+    """Bytes of all excerpts together, in their order; invalid UTF-8 is replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitForFiles(Operation):
-    """Wait until files are there; the output is `{"files", "wait_duration_ms", "poll_count", "timed_out"}`.
+    """Wait until files exist; the output is `{"files", "wait_duration_ms", "poll_count", "timed_out"}`.
 
-    When `timeout_seconds` are over in the life of one process, the try fails with the code `timeout`.
+    When `timeout_seconds` have passed within one process, the try fails with the code `timeout`.
     """
 
     kind: ClassVar[str] = "wait_for_files"
     idle: ClassVar[bool] = True
 
     pattern: str  # Pattern as in `FindFiles`.
-    min_count: int = 1  # Files that are enough.
-    poll_ms: float = 500  # Time between two looks, in milliseconds.
+    min_count: int = 1  # Number of files that is enough.
+    poll_ms: float = 500  # Time between two checks, in milliseconds.
     literal: str | None = None
-    """Pattern that is looked for before the other one; files that fit it are enough."""
+    """Pattern that is checked before the other one; files that match it are enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveFile(Operation):
-    """Move a file or folder into a folder of the workspace, which is made; the output is `{"from", "to"}`.
+    """Move a file or folder into a folder of the workspace, created if missing; the output is `{"from", "to"}`.
 
-    Nothing is overwritten. A repetition after a crash finds its own move and does not fail.
+    It never overwrites a file. A repetition after a crash finds its own move and does not fail.
     """
 
     kind: ClassVar[str] = "move_file"
     outside: ClassVar[bool] = True
 
     source: str  # Path from the workspace.
-    folder: str  # Folder it is moved to, under the same name.
+    folder: str  # Folder into which it is moved, under the same name.

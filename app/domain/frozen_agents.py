@@ -1,4 +1,4 @@
-"""Agents as a run's start contains them: as they were configured when the run began."""
+"""Frozen agents: agents in a run's start, as they were configured when the run began."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from app.domain import library, operations, plain
 
 MOST_IDLE_SECONDS = 86_400
-"""Longest silence that a step can allow; where it sets none, a step ends by its time limit alone."""
+"""Longest silence that a step can allow; a step that sets none ends by its time limit alone."""
 
 IDLE_FIELDS: Mapping[str, plain.Json] = {
     "idle_seconds": {
@@ -18,7 +18,7 @@ IDLE_FIELDS: Mapping[str, plain.Json] = {
         "description": "Longest silence of the agent; then the step fails with `agent_idle`. Default: the backend's.",
     },
 }
-"""Field of a step, by JSON Schema, that says how long its agent may be silent."""
+"""Field of a step, by JSON Schema, for the longest silence of its agent."""
 
 LENGTH_FIELDS: Mapping[str, plain.Json] = {
     "max_output_tokens": {
@@ -33,11 +33,11 @@ LENGTH_FIELDS: Mapping[str, plain.Json] = {
         "description": "What happens to a reply that hit the length limit: it fails the step (default), or it is kept.",
     },
 }
-"""Fields of a step, by JSON Schema, that say how long its reply may be."""
+"""Fields of a step, by JSON Schema, for the longest reply of its agent."""
 
 
 def limits(step: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a step says of the length of its reply and of its silence, as fields of the call."""
+    """Return a step's settings for the length of the reply and for silence, as fields of the call."""
     names = {"max_output_tokens": "max_tokens", "on_cut_off": "on_cut_off", "idle_seconds": "idle_seconds"}
     return {field: step[name] for name, field in names.items() if name in step}
 
@@ -45,11 +45,11 @@ def limits(step: Mapping[str, Any]) -> dict[str, Any]:
 def call(
     agent: Mapping[str, Any], prompt: tuple[plain.Json, ...], system: str | None, **more: Any
 ) -> operations.AgentCall:
-    """Return what asks an agent that was frozen as `library.Agent.to_json` has it.
+    """Return the call of an agent that was frozen in the form of `library.Agent.to_json`.
 
     Args:
-        system: Standing instruction; nothing is sent where it is empty.
-        more: Further fields of the call; what they say of the reply's length wins over what the agent says.
+        system: System prompt; an empty one is not sent.
+        more: Further fields of the call; for the reply's length they take precedence over the agent's settings.
     """
     # Agents that were frozen before these fields existed lack them.
     length = {"max_tokens": agent.get("max_output_tokens"), "on_cut_off": agent.get("on_cut_off", "fail")}

@@ -1,4 +1,4 @@
-"""Gates: questions to people, their ids, and their recorded answers."""
+"""Gates: questions to people, with their ids and their recorded answers."""
 
 # Why: docs/decisions/0170.
 
@@ -21,7 +21,7 @@ from app.domain.runs import RunStart
 APPROVAL_DENIED = "approval_denied"  # Code of a run that ended because its approval was not given.
 
 DENIED = "denied"  # Reason of a failed run that a person's denial ended.
-PARTIAL = "partial"  # Reason of a run that is done in part only.
+PARTIAL = "partial"  # Reason of a run that is only partly done.
 
 _DIGITS = 12
 
@@ -30,16 +30,16 @@ _DIGITS = 12
 class OpenGate:
     """A question that waits for a person's answer."""
 
-    start: RunStart  # What the run that asks began with.
-    key: str  # Step that asks.
-    attempt: int  # Which try.
+    start: RunStart  # The facts with which the asking run began.
+    key: str  # Step that asks it.
+    attempt: int  # Number of the try.
     gate: Gate  # The question.
-    asked_at: str | None  # When it was asked first; the same after a restart.
+    asked_at: str | None  # When the run first asked it; the same after a restart.
     expires_at: str | None  # When its default is taken; None: never.
 
     @classmethod
     def of(cls, start: RunStart, key: str, attempt: int, gate: Gate, decided: Decisions) -> OpenGate:
-        """Return a gate from the decisions recorded for its run."""
+        """Return an open gate, from the decisions recorded for its run."""
         return cls(
             start=start,
             key=key,
@@ -52,22 +52,22 @@ class OpenGate:
 
     @property
     def run_id(self) -> str:
-        """Return the run that asks."""
+        """Return the id of the run that asks."""
         return self.start.run_id
 
     @property
     def gate_id(self) -> str:
-        """Return its id."""
+        """Return the id of the gate."""
         return gate_id(self.run_id, self.key, self.attempt)
 
     @property
     def shown_sha256(self) -> str:
-        """Return the bare hash of the shown content."""
+        """Return the hash of the shown content, without a label."""
         return shown_sha256(self.gate)
 
     def masked(self, masker: plain.Masker) -> OpenGate:
-        """Return the gate with secrets hidden; the hash of the shown content stays."""
-        # An answer is bound to what the run asks, not to what of it may be shown.
+        """Return the gate with secrets masked; the hash of the shown content stays the same."""
+        # An answer is bound to what the run asks, not to the part of it that may be shown.
         prompt: str = masker.mask(self.gate.prompt)
         if prompt == self.gate.prompt:
             return self
@@ -76,7 +76,7 @@ class OpenGate:
         )
 
     def told(self) -> dict[str, plain.Json]:
-        """Return the fields of its event."""
+        """Return the fields of the gate's event."""
         return {
             "gate_id": self.gate_id,
             "prompt": plain.preview(self.gate.prompt),
@@ -89,19 +89,19 @@ class OpenGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was decided at a gate, and by whom."""
+    """The decision at a gate, with its author."""
 
-    of: ClassVar[type[Gate]] = Gate  # Operation that it is for.
+    of: ClassVar[type[Gate]] = Gate  # Operation that it answers.
 
     decision: str  # One of the gate's options.
-    message: str = ""  # What the person adds to it, for later steps.
+    message: str = ""  # Text that the person adds, for later steps.
     by_default: bool = False  # Whether the default was taken because no answer arrived in time.
-    idempotency_key: str | None = None  # Key under which the same answer may be given again.
-    author: Author | None = None  # Who decided, if that is known.
-    votes: tuple[approvals.Vote, ...] = ()  # All votes, where several keys decided.
+    idempotency_key: str | None = None  # Key under which the same answer may be repeated.
+    author: Author | None = None  # Who decided, if known.
+    votes: tuple[approvals.Vote, ...] = ()  # All votes, if several keys decided.
 
     def on(self, asked: OpenGate) -> dict[str, plain.Json]:
-        """Return what the answer to a gate is on record as: the output of its step, bound to what was shown."""
+        """Return the recorded form of the answer to a gate: the output of its step, bound to the shown content."""
         return {
             "gate_id": asked.gate_id,
             "decision": self.decision,
@@ -116,24 +116,24 @@ class Answer:
 
 
 def gate_id(run_id: str, key: str, attempt: int) -> str:
-    """Return the id of a gate: its run, and a hash of step and try. Asked again from scratch, a gate has another id."""
+    """Return the id of a gate: its run, and a hash of step and try. A gate that is asked anew gets another id."""
     return f"{run_id}.{_digits(key, attempt)}"
 
 
 def run_of(gate_id: str) -> str | None:
-    """Return the run that a gate's id names; None where it can be no such id."""
+    """Return the run that a gate's id names; None if it cannot be a gate's id."""
     run_id, dot, digits = gate_id.rpartition(".")
     return run_id if dot and len(digits) == _DIGITS else None
 
 
 def shown_sha256(gate: Gate) -> str:
-    """Return the bare hash of what a person decides on: the driver's own, or that of question and options."""
+    """Return the hash of the content a person decides on: the driver's own, or that of prompt and options."""
     shown: plain.Json = {"prompt": gate.prompt, "options": list(gate.options)}
     return gate.shown_sha256 or plain.sha256(plain.canonical(shown))
 
 
 def answer_in(record: Record) -> Mapping[str, plain.Json] | None:
-    """Return the answer that a journal line holds; None for any other line."""
+    """Return the answer that a journal line records; None for any other line."""
     output = record.output
     if not isinstance(output, dict) or "gate_id" not in output or not _is_gates(record.line.get("operation")):
         return None
@@ -144,7 +144,7 @@ def restored(start: RunStart, record: Record, question: Mapping[str, Any]) -> Op
     """Return the gate that a journal line answers.
 
     Args:
-        question: Its operation as plain JSON.
+        question: The gate's operation as plain JSON.
     """
     answer: Any = record.output
     known = {field.name for field in dataclasses.fields(Gate)} & question.keys()
@@ -166,8 +166,9 @@ def told(answer: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
 
 
 def end_reason(error: Mapping[str, Any] | None, ending: Mapping[str, Any] | None = None) -> str | None:
-    """Return why a run has ended as its status alone does not say: `denied` where a person's denial ended it, `partial`
-    where it is done in part only; None for any other.
+    """Return the reason of an ending that the status alone does not show; None if there is none.
+
+    `denied`: a person's denial ended the run; `partial`: the run is only partly done.
     """
     detail = (error or {}).get("detail")
     by_person = isinstance(detail, Mapping) and detail.get("by_default") is False
@@ -177,7 +178,7 @@ def end_reason(error: Mapping[str, Any] | None, ending: Mapping[str, Any] | None
 
 
 def is_denial(record: Record) -> bool:
-    """Return whether a journal line holds a decision that nothing continues past."""
+    """Return whether a journal line records a decision past which no run continues."""
     answer = answer_in(record)
     return answer is not None and answer["denied"] is True
 
@@ -193,7 +194,7 @@ def _listed(field: Any) -> Any:
 
 
 def _is_gates(operation: plain.Json) -> bool:
-    # One that is too large for its line is in a blob.
+    # The body of an operation that is too large for its line is in a blob.
     body = operation.get("body") if isinstance(operation, dict) else None
     return body is None or body["kind"] == Gate.kind
 

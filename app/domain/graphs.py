@@ -1,4 +1,4 @@
-"""Graphs: the flow of a recipe as nodes and edges, and where in it each step of a run belongs."""
+"""Graphs: the flow of a recipe as nodes and edges, and the place of each step of a run in it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from app.domain.records import Record
 from app.domain.states import StepState
 
 MOST_NODES = 2000
-"""Nodes that an answer holds at most; a larger graph is cut off there, and the answer says so."""
+"""Most nodes of an answer; a larger graph is cut there, and the answer reports it."""
 
-MOST_EDGES = 4 * MOST_NODES  # Edges likewise.
+MOST_EDGES = 4 * MOST_NODES  # Most edges of an answer.
 
 NodeKind: TypeAlias = Literal[
     "step", "agent", "tool", "command", "gate", "recipe", "branch", "loop", "start", "end", "check"
@@ -27,27 +27,27 @@ EdgeKind: TypeAlias = Literal["next", "outcome", "loop", "branch", "error", "dat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node(shapes.Shape):
-    """A place of a recipe."""
+    """A place in a recipe."""
 
     id: str  # Id, unique within the graph.
     label: str  # Name for people.
-    kind: NodeKind  # Its kind.
-    phase: str | None = None  # Phase or stage of the recipe that it belongs to.
+    kind: NodeKind  # Kind of the node.
+    phase: str | None = None  # Phase or stage of the recipe that contains it.
     group: str | None = None
     """Node that contains it: a loop, parallel branches, a step of several parts, or a recipe begun by a restart."""
-    actor: str | None = shapes.internal(default=None)  # Agent, role, tool or program that acts in it.
+    actor: str | None = shapes.internal(default=None)  # Agent, role, tool or program that acts there.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge(shapes.Shape):
-    """A way from one place to another."""
+    """A path from one node to another."""
 
-    source: str  # Node that it leaves.
-    target: str  # Node that it leads to.
+    source: str  # Node where it begins.
+    target: str  # Node where it ends.
     label: str | None = None  # Outcome, condition, loop or slot that it shows.
     kind: EdgeKind = "next"  # Why the flow takes it.
     outcomes: tuple[str, ...] | None = shapes.internal(default=None)
-    """Outcomes of the source after which the flow goes this way; None: always, once both ends are reached."""
+    """Outcomes of the source after which the flow takes this edge; None: always, once both ends are reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,25 +56,25 @@ class Passage:
 
     node: str  # The node.
     visit: str
-    """What distinguishes it from other passages: the key of its step, or of its iteration; empty: it is not counted."""
+    """Distinguishes it from other passages: the key of its step, or of its iteration; empty: it is not counted."""
     done_means: StepState | None = StepState.DONE
-    """State of the node once its step is done; None: the step only prepares another."""
+    """State of the node once its step is done; None: the step only prepares another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """Where in a graph a step belongs."""
+    """The place of a step in a graph."""
 
-    path: tuple[Passage, ...]  # Its node, behind those that contain it, the outermost first.
+    path: tuple[Passage, ...]  # Its node, after those that contain it, the outermost first.
     through: Passage | None = None
-    """Node that the flow came through on its way there, and that has no step of its own."""
+    """Node without a step of its own, through which the flow came on its way there."""
     aside: bool = False
-    """Whether what becomes of the step says nothing of its node, such as the move of a file after an iteration."""
+    """Whether the result of the step does not concern its node, e.g. the move of a file after an iteration."""
 
 
 Locate: TypeAlias = Callable[[str, Record | None], Location | None]
-"""Finds the place of a step by its key; it is asked for the steps of a run in order, each with its record or, while it
-is being performed, without.
+"""Returns the place of a step by its key. Call it for the steps of a run in order, each with its record, or without one
+while the step is being performed.
 """
 
 
@@ -84,17 +84,17 @@ def _no_outcome(_: Record) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """The graph of a recipe, and how the steps of its runs find their places."""
+    """The graph of a recipe, with the function that locates the steps of its runs."""
 
     nodes: Sequence[Node]  # The nodes, in the order of the recipe.
     edges: Sequence[Edge]  # The edges.
-    locator: Callable[[], Locate]  # Makes what finds the places of one run's steps.
+    locator: Callable[[], Locate]  # Makes the function that locates one run's steps.
     outcome_of: Callable[[Record], str | None] = _no_outcome
-    """Returns the outcome that a record leaves its node with; None where it cannot be known."""
+    """Returns the outcome with which a record leaves its node; None if it cannot be known."""
 
 
 EMPTY = Drawing(nodes=(), edges=(), locator=lambda: lambda key, record: None)
-"""The graph of a recipe whose language is unknown."""
+"""The graph of a recipe in an unknown language."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class NodeShown(Node):
     """A node with its state in a run."""
 
     status: StepState | None = None  # State of its latest passage; None if the flow has not reached it.
-    visits: int = 0  # How often the flow came through it; of a loop, its iterations.
+    visits: int = 0  # How often the flow passed it; for a loop, its iterations.
     key: str | None = None  # Its latest step.
 
 
@@ -110,7 +110,7 @@ class NodeShown(Node):
 class EdgeShown(Edge):
     """An edge with its state in a run."""
 
-    taken: bool = False  # Whether the flow went this way.
+    taken: bool = False  # Whether the flow took this edge.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,14 +123,14 @@ class Truncated(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph(shapes.Shape):
-    """The graph of a recipe, with the state of each node where it is that of a run."""
+    """The graph of a recipe; for a run, with the state of each node."""
 
     recipe_id: str  # Id of the recipe.
     dialect: str  # Language of the recipe.
     nodes: Sequence[NodeShown]  # The nodes, in the order of the recipe.
     edges: Sequence[EdgeShown]  # The edges between them.
     truncated: Truncated | None
-    """Size of the whole graph if it has more nodes or edges than an answer holds; None if all are there."""
+    """Size of the whole graph if it has more nodes or edges than an answer can have; None if the answer has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Segment:
     """One part of a key, between two dots."""
 
     name: str  # Name of the step.
-    visit: str  # The key up to here, number of the visit included, without the positions in loops.
+    visit: str  # The key up to here with the number of the visit, without positions in loops.
     position: str | None  # The key up to here with the positions in loops; None if the part has none.
 
 
@@ -146,7 +146,7 @@ _SEGMENT = re.compile(r"([^.#:\[\]]*)(#[0-9]+)?((?:\[[0-9]+\])*)")
 
 
 def segments(key: str) -> Iterator[Segment]:
-    """Cut a key such as `Each#2[0].Ask#3` into its parts."""
+    """Split a key such as `Each#2[0].Ask#3` into its parts."""
     before = ""
     for part in key.split("."):
         matched = _SEGMENT.match(part)
@@ -158,7 +158,7 @@ def segments(key: str) -> Iterator[Segment]:
 
 
 def static(places: Mapping[str, Location]) -> Callable[[], Locate]:
-    """Return the locator of a graph whose steps have one key each."""
+    """Return the locator of a graph in which each step has one key."""
     return lambda: lambda key, record: places.get(key)
 
 

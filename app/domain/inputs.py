@@ -1,4 +1,4 @@
-"""Inputs: values delivered to a run from outside, and what the step of an input or a gate records of a delivery."""
+"""Inputs: values delivered to a run from outside, and the results that the steps of inputs and gates record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.domain.authors import Author
 from app.domain.gates import Answer, OpenGate
 from app.domain.records import Record, Result
 
-SYSTEM = "system"  # Author of what a source gives.
+SYSTEM = "system"  # Author of values that a source supplies.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +31,14 @@ class Delivery:
 
 
 def is_delivered(record: Record) -> bool:
-    """Return whether a journal line holds a delivery."""
+    """Return whether a journal line records a delivery."""
     operation: Any = record.line["operation"]
     # The body of a large operation is not in its line.
     return bool(operation.get("body", operation).get("kind") == operations.Input.kind)
 
 
 def result(gate: OpenGate | None, delivery: Answer | Delivery) -> Result:
-    """Return the result of the step of an input or a gate; a gate's is bound to what was shown."""
+    """Return the result of the step of an input or a gate; the result of a gate is bound to the shown content."""
     if isinstance(delivery, Delivery):
         author = delivery.author
         source = (author.name or author.via if isinstance(author, Author) else author) or "outside"
@@ -49,7 +49,7 @@ def result(gate: OpenGate | None, delivery: Answer | Delivery) -> Result:
 
 
 def refuse_unknown(decision: str, open_gate: OpenGate) -> None:
-    """Make sure that a gate has an option.
+    """Check that a gate has an option.
 
     Raises:
         errors.RequestInvalid: `unknown_decision`.
@@ -63,5 +63,5 @@ def refuse_unknown(decision: str, open_gate: OpenGate) -> None:
 
 
 def lapsed(kind: str, key: str) -> errors.Conflict:
-    """Return the refusal of a delivery for a try that is not the present one."""
+    """Return the error for a delivery to a try that is not the present one."""
     return errors.Conflict(f"the {kind} {key!r} has been asked again since", code=f"{kind}_lapsed", key=key)

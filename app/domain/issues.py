@@ -1,13 +1,13 @@
 """Issues: findings and notes, each one JSON file, and the port of their store."""
 
-# If each run of a check opened issues of its own, three runs would leave three issues of one contradiction, and a
+# If each run of a check opened issues of its own, three runs would leave three issues for one contradiction, and a
 # corrected scene would leave all of them open.
 #
-# So the id of a finding's issue comes from workspace, recipe, kind, file and the words of its message without numbers,
-# case and punctuation. After the definition of done is met, one step closes the open findings of the same recipe and
-# workspace that were not found, if all their files are below the paths given to the tool. Failed or partial runs, and
-# tools that cut their lists, close nothing. The step is one idempotent operation. Price: findings that differ only in a
-# count are one issue.
+# So the id of a finding's issue is derived from workspace, recipe, kind, file and the words of its message, without
+# numbers, case and punctuation. After the definition of done is met, one step closes the open findings of the same
+# recipe and workspace that were not found again, if all their files are below the paths given to the tool. Failed or
+# partial runs, and tools that cut their lists, close no findings. The step is one idempotent operation. Price: findings
+# that differ only in a count are one issue.
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from app import clock, printable
 from app.domain import plain, shapes
 from app.domain.access import Scope
 
-Status = Literal["open", "closed"]  # Whether something is still to be done.
+Status = Literal["open", "closed"]  # Whether work remains to be done.
 
 Severity = Literal["error", "warning", "hint"]
-"""`error`: both cannot be true, or a check failed; `warning`: probably a slip; `hint`: worth a look."""
+"""`error`: both statements cannot be true, or a check failed; `warning`: probably a mistake; `hint`: worth a look."""
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")  # All severities, the worst first.
 NOTES = 1000  # Most notes of an issue.
-KIND = "note"  # Kind of an issue whose record names none.
+KIND = "note"  # Kind of an issue whose record has none.
 
 _TEXTS_OR_NULL = (
     "severity", "recipe_id", "run_id", "session_id", "key", "closed_at", "closed_by", "edited_at", "request_sha256",
@@ -34,10 +34,10 @@ _TEXTS_OR_NULL = (
 _LONG_AGO = "1970-01-01T00:00:00.000Z"
 
 Issue: TypeAlias = Mapping[str, plain.Json]
-"""A record as its file holds it; `whole` makes an `IssueShown` of it."""
+"""A record with the fields of its file; `whole` makes an `IssueShown` of it."""
 
 Change: TypeAlias = Callable[[Issue | None], Issue | None]
-"""Makes a record of the present one, which may not exist; None, or the record itself: it stays as it is."""
+"""Returns the new record for the present one, which may not exist; None, or the same record, leaves it unchanged."""
 
 
 class IssueNote(TypedDict):
@@ -51,16 +51,16 @@ class IssueNote(TypedDict):
 class IssueShown(TypedDict):
     """Everything about an issue."""
 
-    issue_id: str  # Its id; names its file.
+    issue_id: str  # Id of the issue; names its file.
     title: str  # One line.
     body: str  # The description.
     kind: str  # Kind of issue: `dod`, `finding`, or any word that its author chose.
-    severity: Annotated[str, Severity] | None  # How bad it is; None if its author gave none.
+    severity: Annotated[str, Severity] | None  # Severity of the issue; None if its author gave none.
     recipe_id: str | None  # Recipe whose check found it.
     facts: Mapping[str, plain.Json]  # Fields for programs, e.g. the failed check.
-    status: Annotated[str, Status]  # Whether something remains to be done.
-    run_id: str | None  # Run that found it last, or that it is about.
-    session_id: str | None  # Work session that it belongs to.
+    status: Annotated[str, Status]  # Whether work remains to be done.
+    run_id: str | None  # Run that found it last, or that the issue concerns.
+    session_id: str | None  # Work session of the issue.
     key: str | None  # Step that made it.
     receipts: list[str]  # Receipts that prove it.
     created_at: shapes.Instant  # When it was made.
@@ -79,14 +79,14 @@ class IssueSummary(shapes.Shape):
 
     published_as: ClassVar[str] = "IssueListed"
 
-    issue_id: str  # Its id; names its file.
+    issue_id: str  # Id of the issue; names its file.
     title: str  # One line.
-    status: Annotated[str, Status]  # Whether something remains to be done.
+    status: Annotated[str, Status]  # Whether work remains to be done.
     kind: str  # Kind of issue: `dod`, `finding`, or any word that its author chose.
-    severity: Annotated[str, Severity] | None  # How bad it is; None if its author gave none.
+    severity: Annotated[str, Severity] | None  # Severity of the issue; None if its author gave none.
     recipe_id: str | None  # Recipe whose check found it.
-    run_id: str | None  # Run that found it last, or that it is about.
-    session_id: str | None  # Work session that it belongs to.
+    run_id: str | None  # Run that found it last, or that the issue concerns.
+    session_id: str | None  # Work session of the issue.
     key: str | None  # Step that made it.
     created_at: shapes.Instant  # When it was made.
     updated_at: shapes.Instant  # When it was last changed.
@@ -95,40 +95,40 @@ class IssueSummary(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueQuery:
-    """Which issues a list shows, newest first."""
+    """Selects the issues of a list, newest first."""
 
-    status: str | None = None  # Only open or only closed ones.
-    run_id: str | None = None  # Only those of this run.
-    session_id: str | None = None  # Only those of this session.
-    kind: str | None = None  # Only those of this kind.
-    severity: str | None = None  # Only those of this severity.
-    scope: Scope | None = None  # Only those of runs of this scope that are still there; None: of any.
-    recipe_id: str | None = None  # Only those that checks of this recipe found.
+    status: str | None = None  # Only open or only closed issues.
+    run_id: str | None = None  # Only issues of this run.
+    session_id: str | None = None  # Only issues of this session.
+    kind: str | None = None  # Only issues of this kind.
+    severity: str | None = None  # Only issues of this severity.
+    scope: Scope | None = None  # Only issues of runs of this scope that still exist; None: of any.
+    recipe_id: str | None = None  # Only issues that checks of this recipe found.
     limit: int = 100  # Most issues to return, 1 to 1,000.
-    cursor: tuple[str, str] | None = None  # `(created_at, issue_id)` of the last issue of the page before.
+    cursor: tuple[str, str] | None = None  # `(created_at, issue_id)` of the last issue of the previous page.
 
 
 class IssueStore(Protocol):
     """All issues of a data directory."""
 
     async def open(self, issue: Issue) -> None:
-        """Keep what a step has found. If it was found before, what a person has made of it stays.
+        """Store what a step has found. If it was found before, a person's edits are kept.
 
         Raises:
             errors.StorageFault: it could not be made durable.
         """
 
     async def change(self, issue_id: str, change: Change) -> Issue:
-        """Change an issue, or make it, while no one else does; return it once it is durable.
+        """Change or create an issue in one exclusive step, and return it once it is durable.
 
         Raises:
-            errors.NotFound: `issue_not_found`; there is none, and the change makes none.
+            errors.NotFound: `issue_not_found`; the issue does not exist, and the change creates none.
             errors.Conflict: `issue_damaged`; its file cannot be read.
             errors.StorageFault: it could not be made durable.
         """
 
     async def get(self, issue_id: str) -> Issue:
-        """Return an issue as its file has it.
+        """Return an issue with the fields of its file.
 
         Raises:
             errors.NotFound, errors.Conflict: as `change`.
@@ -160,7 +160,7 @@ def made(
     """Return a new record.
 
     Args:
-        request_sha256: Hash of the request under an idempotency key that made it.
+        request_sha256: Hash of the request under an idempotency key that created it.
     """
     made: IssueShown = {
         "issue_id": issue_id,
@@ -188,7 +188,7 @@ def made(
 
 
 def whole(issue: Issue) -> dict[str, plain.Json]:
-    """Return a record with all present fields, even if it was written by hand; invalid fields are dropped."""
+    """Return a record with all present fields, even if it was written by hand; invalid ones get their defaults."""
     at = issue.get("created_at")
     facts = issue.get("facts")
     blank = made(
@@ -211,12 +211,12 @@ def whole(issue: Issue) -> dict[str, plain.Json]:
 
 
 def again(known: Issue, found: Issue) -> Issue:
-    """Return what a record becomes when its step finds the same thing again.
+    """Return the new state of a record after its step has found the same thing again.
 
-    It is open once more. The words of a person stay; unchanged ones are replaced by those of the new finding.
+    The issue is reopened. The edits of a person are kept; unedited fields get the values of the new finding.
     """
     present: dict[str, Any] = whole(known)
-    # What a person has edited stays, whatever a run finds.
+    # A person's edits are kept, whatever a run finds.
     kept = ("title", "body", "severity") if present["edited_at"] is not None else ()
     fresh = ("title", "body", "severity", "kind", "facts", "receipts", "run_id", "session_id", "key")
     changed = present | {name: found[name] for name in fresh if name in found and name not in kept}
@@ -230,8 +230,9 @@ def again(known: Issue, found: Issue) -> Issue:
 
 
 def closed(known: Issue | None, at: str, run_id: str, note: str) -> Issue | None:
-    """Return what a record becomes when a run's check finds nothing any more: closed, with a note;
-    a closed one stays.
+    """Return the new state of a record after a run's check has not found it any more: closed, with a note.
+
+    A closed record stays unchanged.
     """
     if known is None:
         return None
@@ -256,7 +257,7 @@ def _noted(present: Issue, at: str, text: str, status: str) -> list[plain.Json]:
 
 
 def _instant(text: str) -> str:
-    # One form, so that texts sort as times do; what a person has written by hand may be none.
+    # In one form, so that texts sort as times do; a text that a person wrote by hand may not be an instant.
     try:
         return clock.stamp(clock.instant(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""JSON Schemas applied to recipes: a validator's findings as flaws with paths and near names."""
+"""JSON Schemas applied to recipes: turns a validator's findings into flaws with paths and similar names."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 Lenience = Callable[[json_text.Parts, str], bool]
-"""Returns, for a position and a keyword of the schema, whether a breach is ignored."""
+"""Returns, for a position and a keyword of the schema, whether to ignore a violation."""
 
 
 class TooCostly(ValueError):
-    """Applying the schema takes more work than was allowed."""
+    """The application of a schema takes more checks than allowed."""
 
 
 _MAX_FLAWS = 200
@@ -31,10 +31,10 @@ _STANDS_ALONE = ("$ref", "$dynamicRef", "$recursiveRef", "patternProperties")
 
 
 def validator(schema: Mapping[str, plain.Json], most_checks: int | None = None) -> Validator:
-    """Return a validator that fetches nothing, and needs linear time for each `pattern` and `uniqueItems`.
+    """Return a validator that fetches no references, and needs linear time for each `pattern` and `uniqueItems`.
 
     Args:
-        most_checks: Keywords that it applies at most, for schemas that refer to themselves a thousandfold.
+        most_checks: Most keywords that it applies, for schemas that refer to themselves again and again.
     """
     import jsonschema_specifications  # type: ignore[import-untyped]
 
@@ -51,15 +51,15 @@ def flaws(
     most_checks: int | None = None,
     as_first: bool = False,
 ) -> list[errors.Flaw]:
-    """Return how a value breaks a schema, at most two hundred times.
+    """Return the flaws of a value by a schema, at most two hundred.
 
     Args:
         base: Path of the value in its document.
-        most_checks: Keywords that are applied at most.
-        as_first: Whether a driver's first version words them, in prompts that old journals hold.
+        most_checks: Most keywords that are applied.
+        as_first: Whether to word them as a driver's first version does, for prompts in old journals.
 
     Raises:
-        TooCostly: there would be more.
+        TooCostly: more keywords would have to be applied.
     """
     found = (
         flaw
@@ -71,7 +71,7 @@ def flaws(
 
 
 def told(found: Iterable[errors.Flaw]) -> list[errors.Flaw]:
-    """Return the first two hundred flaws, each once; the rest is not even looked for."""
+    """Return the first two hundred flaws, each once, without looking for the rest."""
     return list(dict.fromkeys(itertools.islice(found, _MAX_FLAWS)))
 
 
@@ -90,7 +90,7 @@ def schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.
 
 
 def args_schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.Flaw]:
-    """Return what keeps a schema of a recipe's arguments from being used: it describes each of them by an object."""
+    """Return why a schema of a recipe's arguments cannot be used: it must describe each argument by an object."""
     found = schema_flaws(schema, base)
     if found or not isinstance(schema, dict):
         return found
@@ -100,12 +100,12 @@ def args_schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[er
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the known name that is meant, or at the few that there are; it begins with `; ` unless empty.
+    """Return a hint at the known name that is probably meant, or at the known names; unless empty, it begins with `; `.
 
-    Among very many names none is looked for: a text full of wrong names would take hours.
+    With very many known names the hint is empty: a text full of wrong names would take hours.
     """
     names = sorted(itertools.islice(known, _MAX_HINTED + 1))
-    # Too many to compare with each of them, and to list.
+    # Too many names to list them or to compare each of them.
     if len(names) > _MAX_HINTED:
         return ""
     near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS], names, 1)
@@ -115,7 +115,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def kind_of(value: plain.Json) -> str:
-    """Return what kind of JSON value it is, for people."""
+    """Return the kind of a JSON value, in words for people."""
     match value:
         case None:
             return "null"
@@ -131,7 +131,7 @@ def kind_of(value: plain.Json) -> str:
 
 
 def rule(kind: str, description: str, **limits: plain.Json) -> dict[str, plain.Json]:
-    """Return the schema of a value of one type, with what it is for people."""
+    """Return the schema of a value of one type, with a description for people."""
     return {"type": kind, **limits, "description": description}
 
 
@@ -141,7 +141,7 @@ def closed(*, required: list[str], **properties: plain.Json) -> dict[str, plain.
 
 
 def flaw(parts: json_text.Parts, code: str, message: str) -> errors.Flaw:
-    """Make a flaw at a place."""
+    """Return a flaw at a place."""
     return errors.Flaw(path=json_text.json_path(parts), code=code, message=message[:_MESSAGE_CHARACTERS])
 
 
@@ -156,7 +156,7 @@ def _linear() -> Any:
 def _bounded(most_checks: int) -> Any:
     from jsonschema import validators
 
-    # One count for the whole check: nested keywords must not each get a budget of their own.
+    # One count for the whole check: nested keywords must not each have a budget of their own.
     done = itertools.count(1)
 
     def counted(check: Callable[..., Iterable[ValidationError] | None]) -> Callable[..., Iterator[ValidationError]]:
@@ -186,7 +186,7 @@ def _repetitions(_: object, unique: bool, value: plain.Json, __: object) -> Iter
 
 
 def _unified(value: plain.Json) -> plain.Json:
-    """Return a value in which numbers that are equal are written alike."""
+    """Return a value in which equal numbers have the same form."""
     match value:
         case float() if value.is_integer():
             return int(value)

@@ -1,8 +1,8 @@
-"""JSON texts from outside, parsed strictly: one value, unique names, representable numbers, bounded depth."""
+"""JSON text: parses JSON from outside strictly: one value, unique names, representable numbers, bounded depth."""
 
-# This is the one reader of JSON from people: bodies, arguments, argument files, recipes. Python's own accepts repeated
-# names, and bytes that are not text enter through command lines, folder names and links: both break a command, or every
-# start of a run, far from where they entered.
+# This is the only reader of JSON from people: bodies, arguments, argument files, recipes. Python's own parser accepts
+# repeated names; and bytes that are not text enter through command lines, folder names and links. Both break a command,
+# or every start of a run, far from where they entered.
 #
 # With `exact=True` half of a surrogate pair is an error at its place; agents' replies are read without it. A command
 # line that is not UTF-8 is a usage error. A project, data directory or workspace whose path is not UTF-8 is rejected.
@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 from app import errors
 from app.domain import plain
 
-MAX_CHARACTERS = 1024 * 1024  # Length of a text that is read.
-MAX_DEPTH = 64  # Objects and lists inside one another.
+MAX_CHARACTERS = 1024 * 1024  # Most characters of a text that is read.
+MAX_DEPTH = 64  # Most objects and lists inside one another.
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 _MAX_DIGITS = 64
@@ -32,7 +32,7 @@ _NO_BRACKETS = re.compile(r"[^][{}]++")
 _HALF = re.compile("[\ud800-\udfff]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
-Parts: TypeAlias = tuple[str | int, ...]  # Place in a value: names and positions from its root.
+Parts: TypeAlias = tuple[str | int, ...]  # Place in a value: names and positions, from its root.
 
 _Trail: TypeAlias = "tuple[_Trail, str | int] | None"
 _Items: TypeAlias = Iterator[tuple[Any, plain.Json]]
@@ -51,19 +51,19 @@ class _Misfit:
 
 
 def read(text: str, *, exact: bool = False, most_values: int | None = None) -> plain.Json:
-    """Return the value that a text holds.
+    """Return the value in a JSON text.
 
     Args:
-        exact: Whether half of a surrogate pair is a flaw; otherwise something else is put in its place.
-        most_values: Values that it holds at most; they are counted before any is read.
+        exact: Whether half of a surrogate pair is a flaw; otherwise it is replaced.
+        most_values: Most values in the text; they are counted before parsing.
 
     Raises:
-        errors.InputRefused: with every flaw: `too_large`, `too_many_values`, `syntax`, `too_deep`, `repeated_name`,
+        errors.InputRefused: it has flaws: `too_large`, `too_many_values`, `syntax`, `too_deep`, `repeated_name`,
             `bad_number`, `nul_character`, `lone_surrogate`.
     """
     if len(text) > MAX_CHARACTERS:
         raise _refused(_flaw((), "too_large", f"is longer than {MAX_CHARACTERS} characters"))
-    # Counted on the text, before a parser has made millions of objects of it.
+    # Counted in the text, before a parser has created millions of objects.
     structure = _TEXT.sub("", text)
     if most_values is not None and structure.count(",") + structure.count("[") + structure.count("{") > most_values:
         raise _refused(_flaw((), "too_many_values", f"holds more than {most_values} values"))
@@ -71,7 +71,7 @@ def read(text: str, *, exact: bool = False, most_values: int | None = None) -> p
         sound, value = _quickly(text.removeprefix("\ufeff"))
         if sound:
             return value
-    # Slower, with a place for each flaw; it runs only where a flaw was found.
+    # The slower way, with a place for each flaw; it is only taken if there is a flaw.
     value = _loaded(text.removeprefix("\ufeff"))
     halves = exact and _SURROGATE.search(text) is not None
     flaws = [flaw for flaw, _ in zip(_found(value, halves), range(_MAX_FLAWS), strict=False)]
@@ -81,12 +81,12 @@ def read(text: str, *, exact: bool = False, most_values: int | None = None) -> p
 
 
 def json_path(parts: Parts) -> str:
-    """Write a place as a JSON path: `$.phase_a[0].tool`."""
+    """Return a place as a JSON path: `$.phase_a[0].tool`."""
     return "$" + "".join(map(_written, parts))
 
 
 def texts(value: plain.Json, parts: Parts = ()) -> Iterator[tuple[Parts, str]]:
-    """Return every text inside of a value, with its place; names are none."""
+    """Yield every text inside a value, with its place; names of fields are not included."""
     match value:
         case str():
             yield parts, value
@@ -99,7 +99,7 @@ def texts(value: plain.Json, parts: Parts = ()) -> Iterator[tuple[Parts, str]]:
 
 
 def halves(value: plain.Json, parts: Parts = ()) -> Iterator[Parts]:
-    """Yield the places of texts and names that hold half of a surrogate pair."""
+    """Yield the places of texts and names that contain half of a surrogate pair."""
     match value:
         case str() if _is_half(value):
             yield parts
@@ -114,7 +114,7 @@ def halves(value: plain.Json, parts: Parts = ()) -> Iterator[Parts]:
 
 
 def _is_flat(structure: str) -> bool:
-    # Removing the innermost brackets this often leaves nothing of a text that is not nested too deep.
+    # If the text is not nested too deep, this many removals of the innermost brackets leave an empty text.
     remaining = _NO_BRACKETS.sub("", structure)
     for _ in range(MAX_DEPTH):
         if not remaining:
@@ -126,7 +126,7 @@ def _is_flat(structure: str) -> bool:
 
 
 def _quickly(text: str) -> tuple[bool, plain.Json]:
-    """Return whether a text is without flaws, and its value; where it is not, every flaw has to be looked for."""
+    """Return whether a text is without flaws, and its value; if it is not, the caller has to look for all flaws."""
     unsound = False
 
     def unfit(digits: str) -> _Misfit:
@@ -188,7 +188,7 @@ def _integer(text: str) -> int | _Misfit:
 
 
 def _found(value: plain.Json, halves: bool) -> Iterator[errors.Flaw]:
-    # A place is kept as a trail of single parts: whole paths for each value would let long names use up the memory.
+    # A place is kept as a trail of single parts: whole paths for each value would let long names exhaust the memory.
     opened: list[tuple[_Items, _Trail]] = [(iter([(_ROOT, value)]), None)]
     while opened:
         items, around = opened[-1]
@@ -256,7 +256,7 @@ def inner(value: plain.Json, part: str) -> plain.Json:
     """Return the field or the item of a value that a part of a path names.
 
     Raises:
-        KeyError: the value has none of that name.
+        KeyError: the value has no such field or item.
     """
     match value:
         case Mapping() if part in value:

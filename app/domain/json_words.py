@@ -1,4 +1,4 @@
-"""JSON values and schema violations in words: in terms of JSON, not of Python."""
+"""JSON words: describes JSON values and schema violations in terms of JSON, not of Python."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ _OTHERS = {
 
 
 def shown(value: plain.Json) -> str:
-    """Return a value as messages quote it: a text in quotes, anything else as JSON; what is long is cut."""
+    """Return a value as messages quote it: a text in quotes, any other value as JSON; long values are cut."""
     if isinstance(value, str):
         return repr(_cut(value))
     return _cut(json.dumps(value, ensure_ascii=False))
 
 
 def words(values: Iterable[plain.Json]) -> list[str]:
-    """Return values for a list of them: texts without quotes, anything else as JSON."""
+    """Return values for use in a list: texts without quotes, any other value as JSON."""
     return [value if isinstance(value, str) else shown(value) for value in values]
 
 
 def breach(error: ValidationError) -> str:
-    """Return how a value breaks a keyword of its schema."""
+    """Return a description of how a value violates a keyword of its schema."""
     value: Any = error.instance
     limit: Any = error.validator_value
     keyword = str(error.validator)

@@ -1,4 +1,4 @@
-"""API keys: names of callers, what they may do, and the hashes of their secrets."""
+"""API keys: names of callers, their roles and scopes, and the hashes of their secrets."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from app.domain.authors import Author
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$"  # Form of a key's name.
 NAME_FORM = "must be 1 to 64 letters, digits, '.', '_', '@', '+' and '-', and begin with a letter or digit"
 
-RECIPE_PATTERN = r"[^\x00-\x1f]{1,200}"  # Form of the id of a recipe that a key is limited to.
-LABEL_PATTERN = r"[^\x00-\x1f:]{1,200}:[^\x00-\x1f]{1,200}"  # Form of a label that a key is limited to.
-MOST_KEYS = 1000  # Most keys of a data directory.
+RECIPE_PATTERN = r"[^\x00-\x1f]{1,200}"  # Form of the id of a recipe that a key can be limited to.
+LABEL_PATTERN = r"[^\x00-\x1f:]{1,200}:[^\x00-\x1f]{1,200}"  # Form of a label that a key can be limited to.
+MOST_KEYS = 1000  # Most keys in a data directory.
 MOST_NAMED = 100  # Most recipes, and most labels, that a key can be limited to.
-PREFIX = "crk_"  # Beginning of every secret, so that one that leaks is recognised.
+PREFIX = "crk_"  # Beginning of every secret, so that a leaked one is recognised.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """A secret that opens, as its hash."""
+    """A valid secret, as its hash."""
 
-    sha256: str  # Bare hash of the secret; 256 bits of chance need no slower one.
-    until: str | None = None  # When it stops to count after a rotation; None: it does not by itself.
+    sha256: str  # Bare hash of the secret; with 256 random bits, no slower hash is needed.
+    until: str | None = None  # When a rotation invalidates it; None: no rotation does.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key."""
+    """An API key."""
 
     name: str  # Name of its holder, and author of the orders given with it.
-    role: Role  # What it may do.
-    scope: Scope = access.EVERYTHING  # Runs that it is limited to.
+    role: Role  # Role of the holder.
+    scope: Scope = access.EVERYTHING  # Runs to which it is limited.
     created_at: str  # When it was added.
-    expires_at: str | None = None  # When it stops to count; None: never.
+    expires_at: str | None = None  # When it becomes invalid; None: never.
     secrets: tuple[Secret, ...] = ()  # Its secrets, the newest first.
 
     def is_expired(self, now: datetime) -> bool:
-        """Return whether it has come to its end."""
+        """Return whether the key has expired."""
         return self.expires_at is not None and clock.instant(self.expires_at) <= now
 
     def administers(self, now: datetime) -> bool:
@@ -50,7 +50,7 @@ class Key:
         return self.role is Role.ADMIN and not self.scope.is_limited and not self.is_expired(now)
 
     def caller(self, sha256: str) -> access.Caller:
-        """Return who asks with the secret of a hash."""
+        """Return the caller who uses the secret with a hash."""
         author = Author(name=self.name, claimed=False, via="key")
         limits = self.scope if self.scope.is_limited else None
         return access.Caller(author=author, role=self.role, limits=limits, sha256=sha256)
@@ -61,18 +61,18 @@ class KeyShown(shapes.Shape):
     """A key, without its secret."""
 
     name: str  # Name of its holder, and author of the orders given with it.
-    role: Role  # What it may do; each role includes those before it.
-    recipes: tuple[str, ...]  # Recipes whose runs it is limited to; none: all.
+    role: Role  # Role of the holder; each role includes those before it.
+    recipes: tuple[str, ...]  # Recipes to whose runs it is limited; empty: all.
     labels: tuple[str, ...]
-    """Labels, as `name:value`, that it is limited to: of each name one of the values; none: all runs."""
+    """Labels, as `name:value`, to which it is limited: for each name one of the values; empty: all runs."""
     created_at: shapes.Instant  # When it was added.
-    expires_at: shapes.Instant | None  # When it stops to count; null: never.
+    expires_at: shapes.Instant | None  # When it becomes invalid; null: never.
     rotates_until: shapes.Instant | None
-    """Until when the secret before the last rotation counts; null: it does not."""
+    """Until when the secret before the last rotation is valid; null: it is not valid."""
 
     @classmethod
     def of(cls, key: Key) -> KeyShown:
-        """Return a key as it is listed."""
+        """Return a key in the form of lists."""
         return cls(
             name=key.name,
             role=key.role,
@@ -90,20 +90,20 @@ class NoKeys:
     is_locked = False
 
     def find(self, sha256: str) -> Key | None:
-        """Return no key."""
+        """Return None: there are no keys."""
 
     def caller(self, sha256: str) -> access.Caller | None:
-        """Return no caller."""
+        """Return None: there are no keys."""
 
 
 NONE = NoKeys()  # No keys.
 
 
 def hashed(secret: str) -> str:
-    """Return the hash by which a secret is known."""
+    """Return the hash by which a secret is identified."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
 def labels(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return labels written as `name:value`."""
+    """Return the labels in texts of the form `name:value`."""
     return tuple((name, value) for name, _, value in (text.partition(":") for text in texts))

@@ -1,4 +1,4 @@
-"""What recipes can refer to: tools, agents and prompt templates, as values."""
+"""The library: the tools, agents and prompt templates that recipes can refer to, as values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from app.domain import plain, shapes
 
 Tier = Literal["t1", "t3", "t5"]
-"""Size of an agent: small and fast, middle, capable (execution-modes, tier-based step sizing)."""
+"""Size class of an agent: small and fast, medium, capable (execution-modes, tier-based step sizing)."""
 
 
 MOST_OUTPUT_TOKENS = 1_000_000  # Most tokens that a step or an agent can set as the longest reply.
@@ -22,7 +22,7 @@ class ToolSpec(shapes.Shape):
     published_as: ClassVar[str] = "ToolListed"
 
     name: str  # Id in the registry.
-    description: str  # What it does, in a sentence.
+    description: str  # What the tool does, in one sentence.
     args_schema: Mapping[str, plain.Json]  # JSON Schema of its arguments.
 
 
@@ -32,16 +32,16 @@ class Agent(shapes.Shape):
 
     id: str  # Name, unique among the agents.
     archetype: str  # Role that recipes name: planner, writer, editor, …
-    tier: Tier  # Size, which chooses the prompt variant.
+    tier: Tier  # Size class, which selects the prompt variant.
     backend: str  # Backend of the agent.
     model: str | None = None  # Model or tier name; None: the backend's default.
     role: str = ""  # Role contract, part of every prompt.
-    evidence: str = "none"  # Evidence its replies must bring: none, any, file or receipt.
-    modes: tuple[str, ...] = ()  # Modes it takes part in; empty: all.
+    evidence: str = "none"  # Evidence that its replies must have: none, any, file or receipt.
+    modes: tuple[str, ...] = ()  # Modes in which it takes part; empty: all.
     max_output_tokens: int | None = None
-    """Longest reply, in tokens, where a step sets none; None: the backend's default."""
+    """Longest reply, in tokens, if a step sets none; None: the backend's default."""
     on_cut_off: Annotated[str, Literal["fail", "keep"]] = "fail"
-    """Whether a reply that was cut off fails its step or is kept, unless the step says."""
+    """Whether a reply that was cut off fails its step or is kept, unless the step decides."""
 
     def takes_part_in(self, mode: str) -> bool:
         """Return whether the agent takes part in a mode, e.g. `conference`."""
@@ -53,76 +53,76 @@ class PromptTemplate:
     """A prompt type with its variants by tier (execution-modes, appendix F)."""
 
     prompt_type: str  # Key in the registry.
-    label: str  # What it is for, in a few words.
+    label: str  # Purpose of the prompt, in a few words.
     variants: Mapping[str, str]  # Template text by tier: t1, t3, t5; at least one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """Everything that recipes of a project can refer to."""
+    """All values that recipes of a project can refer to."""
 
     tools: Mapping[str, ToolSpec] = field(default_factory=dict)  # Tools by name.
-    agents: tuple[Agent, ...] = ()  # Agents in order; the first of an archetype is used.
+    agents: tuple[Agent, ...] = ()  # Agents in order; of each archetype the first is used.
     prompts: Mapping[str, PromptTemplate] = field(default_factory=dict)  # Prompt templates by type.
     unread_prompts: Mapping[str, str] = field(default_factory=dict)
-    """Why a file cannot be read now, by the prompt type whose templates it has; by `*` if it lists those of any."""
+    """Why a file cannot be read now, by the prompt type whose templates it contains; by `*` if it can list any."""
     recipes: Mapping[str, Recipe] = field(default_factory=dict)
-    """Recipes of the project by id, for those that lead to another one."""
+    """Recipes of the project by id, for recipes that lead to another one."""
     backends: Mapping[str, Mapping[str, str]] | None = None
-    """Models for haiku, sonnet and opus by backend; None: which backends there are is not known."""
+    """Models for haiku, sonnet and opus by backend; None: the existing backends are not known."""
 
     def agent_of(self, archetype: str, mode: str | None = None) -> Agent | None:
-        """Return the agent that plays an archetype, or None.
+        """Return the agent that fills an archetype, or None.
 
         Args:
-            mode: Mode that it must take part in; None: any.
+            mode: Mode in which it must take part; None: any.
         """
         playing = (agent for agent in self.agents if agent.archetype == archetype)
         return next((agent for agent in playing if mode is None or agent.takes_part_in(mode)), None)
 
 
 NO_OPTIONS: Mapping[str, plain.Json] = {"type": "object", "properties": {}, "additionalProperties": False}
-"""Schema of the options of languages that have none."""
+"""Schema of the options in languages without options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """A parsed recipe of any dialect."""
 
-    recipe_id: str  # Unique id; project recipes shadow bundled ones by it.
-    dialect: str  # Language it is written in.
+    recipe_id: str  # Unique id; a project recipe with this id overrides a bundled one.
+    dialect: str  # Language of the recipe.
     label: str  # Name for people.
     document: Mapping[str, plain.Json]  # The recipe itself, as plain JSON.
-    source_sha256: str = ""  # Bare hash of its text, where the language shows it.
+    source_sha256: str = ""  # Bare hash of its text, if the language shows it.
     args_schema: Mapping[str, plain.Json]  # JSON Schema of its arguments, declared or derived.
     options_schema: Mapping[str, plain.Json] = field(default_factory=lambda: NO_OPTIONS)
-    """JSON Schema of what its runs can be told beside them; strict."""
-    task_patterns: tuple[str, ...] = ()  # Phrases and `/expressions/` that route a task to it.
-    done_when: tuple[str, ...] = ()  # What its definition of done asks for, each in a few words.
-    leaves: tuple[str, ...] = ()  # Slots that its runs fill with a text, as far as the language defines them.
-    writes: tuple[str, ...] = ()  # Those of them that are written to a file.
-    total_steps: int | None = None  # Number of its steps; None where its flow can loop.
-    leads_to: tuple[str, ...] = ()  # Other recipes that a run of it may continue to.
+    """JSON Schema of the options of its runs; strict."""
+    task_patterns: tuple[str, ...] = ()  # Phrases and `/expressions/` by which a task is routed to it.
+    done_when: tuple[str, ...] = ()  # Conditions of its definition of done, each in a few words.
+    leaves: tuple[str, ...] = ()  # Slots that its runs fill with texts, as far as the language defines them.
+    writes: tuple[str, ...] = ()  # Those of the slots that are written to files.
+    total_steps: int | None = None  # Number of its steps; None if its flow can loop.
+    leads_to: tuple[str, ...] = ()  # Other recipes to which a run of it may continue.
     holds_workspace: bool = False  # Whether its runs hold their workspace alone unless a request shares it.
-    path: str = ""  # Path of its file; empty where it has none.
+    path: str = ""  # Path of its file; empty if it has none.
     line_of: Callable[[str], int | None] = field(default=lambda _: None, compare=False, repr=False)
-    """Returns the line of a JSON path in its text; None where the language has no lines."""
+    """Returns the line of a JSON path in its text; None if the language has no lines."""
     speaks_through: str | None = None
-    """Argument that names the backend of its runs; None where it does not choose one by an argument."""
+    """Argument that names the backend of its runs; None if no argument chooses the backend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendUse:
-    """A place of a recipe at which an agent is asked."""
+    """A place in a recipe where an agent is called."""
 
     path: str  # JSON path of the place, e.g. `$.phase_b[0].agent_archetype`.
-    backends: tuple[str, ...]  # Backends in order of preference; the agent can be asked if one of them works.
+    backends: tuple[str, ...]  # Backends in order of preference; the agent can be called if one of them works.
     continues: bool = False  # Whether a later prompt continues the same conversation.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramUse:
-    """A place of a recipe at which a model's program is called by name."""
+    """A place in a recipe where a model's program is called by name."""
 
     path: str  # JSON path of the place, e.g. `$.providers.claude.command[0]`.
     program: str  # Name or path of the program.
@@ -130,14 +130,14 @@ class ProgramUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildUse:
-    """A place of a recipe at which another recipe is run."""
+    """A place in a recipe where another recipe is run."""
 
     path: str  # JSON path of the place.
     recipe_id: str  # The other recipe.
     args: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Arguments that are known before the run; those that are computed are left out."""
-    computed: tuple[str, ...] = ()  # Names of arguments whose values show only in the run.
+    """Arguments that are known before the run, without computed ones."""
+    computed: tuple[str, ...] = ()  # Names of arguments whose values are only known in the run.
 
 
 Use: TypeAlias = BackendUse | ProgramUse | ChildUse
-"""What a run of a recipe needs to be able to ask its agents."""
+"""A requirement that a run of a recipe has for calling its agents."""

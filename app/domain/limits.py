@@ -1,4 +1,4 @@
-"""Limits: what a run, with the runs that it starts, may spend and how long it may take."""
+"""Limits: what a run and the runs that it starts may spend, and how long it may take."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _WHOLE = ("tokens", "calls")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits(shapes.Shape):
-    """What a run and the runs below it may take; a limit that is absent is not set."""
+    """The limits of a run and of the runs below it; an absent limit is not set."""
 
     cost_usd: float | None = shapes.omitted()
-    """Price of the calls of agents in US dollars, told or estimated."""
+    """Price of agent calls in US dollars, reported or estimated."""
     tokens: int | None = shapes.omitted()  # Tokens that agents read and write.
-    calls: int | None = shapes.omitted()  # Calls of agents, repeated ones included.
+    calls: int | None = shapes.omitted()  # Calls of agents, including repeated ones.
     wall_seconds: float | None = shapes.omitted()  # Time since the run began.
     active_seconds: float | None = shapes.omitted()  # Time in which at least one of its own steps is at work.
 
     @classmethod
     def from_json(cls, value: Any) -> RunLimits:
-        """Read limits that were written; unknown fields of a later version are ignored.
+        """Read stored limits; unknown fields of a later version are ignored.
 
         Raises:
-            TypeError: it is not an object, or a limit is not a number in its range.
+            TypeError: the value is not an object, or a limit is not a number in its range.
         """
         if not isinstance(value, dict):
             raise TypeError("limits are not an object")
@@ -49,15 +49,15 @@ class RunLimits(shapes.Shape):
         return limits
 
     def changed(self, given: Mapping[str, float | None]) -> RunLimits:
-        """Return the limits with some set anew; None lifts one."""
+        """Return the limits with some of them replaced; None removes a limit."""
         return dataclasses.replace(self, **given)  # type: ignore[arg-type]
 
 
-NO_LIMITS = RunLimits()  # Limits that limit nothing.
+NO_LIMITS = RunLimits()  # No limit is set.
 
 
 def flaws(limits: RunLimits, path: str = "$.limits") -> list[errors.Flaw]:
-    """Return every limit that is not a number in its range."""
+    """Return a flaw for each limit that is not a number in its range."""
     found = []
     for name, (least, most) in RANGES.items():
         value = getattr(limits, name)
@@ -77,5 +77,5 @@ def _is_within(name: str, value: Any, least: float, most: float) -> bool:
 class CallLimit:
     """The worst case of a run."""
 
-    most: int | None  # Most calls of agents, repeated ones included; None: no limit is known.
-    note: str | None = None  # Why no limit is known.
+    most: int | None  # Most calls of agents, including repeated ones; None: no bound is known.
+    note: str | None = None  # Why no bound is known.

@@ -12,24 +12,24 @@ from app.domain import plain, shapes
 
 Kind: TypeAlias = Literal["waits", "failed", "done", "stalled", "budget"]  # Kind of a message about a run.
 Channel: TypeAlias = Literal["webhook", "email", "command"]  # How an endpoint is reached.
-MOST_DELIVERED = 2000  # Ids of delivered messages that an endpoint remembers.
+MOST_DELIVERED = 2000  # Most ids of delivered messages that an endpoint remembers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message(shapes.Shape):
-    """One message."""
+    """A message about a run."""
 
     published_as: ClassVar[str] = "NotificationMessage"
 
-    message_id: str  # Id of the message; a repetition has the same.
-    kind: Kind  # Its kind.
-    at: shapes.Instant  # When it happened.
+    message_id: str  # Id of the message; a repeated message has the same id.
+    kind: Kind  # Kind of the message.
+    at: shapes.Instant  # When the reported event happened.
     run_id: shapes.RunId  # The run.
     recipe_id: str  # Its recipe.
-    text: str  # It, in one sentence.
+    text: str  # The message in one sentence.
     labels: Mapping[str, str] = field(default_factory=dict)  # Labels of the run.
     data: Mapping[str, plain.Json] = field(default_factory=dict)
-    """More: `gate_id`, `prompt` and `options` of a gate; `error` of a failure; `reason` of a pause."""
+    """Further facts: `gate_id`, `prompt` and `options` of a gate; `error` of a failure; `reason` of a pause."""
 
     def payload(self) -> dict[str, plain.Json]:
         """Return the payload: type, time and facts, as Standard Webhooks defines them."""
@@ -39,19 +39,19 @@ class Message(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedAttempts:
-    """The failed attempts to deliver a message that waits."""
+    """The failed attempts to deliver a waiting message."""
 
     run_id: str = ""  # The run of the message.
     kind: Kind | None = None  # Kind of the message.
-    attempts: int  # How often it was tried.
+    attempts: int  # Number of attempts.
     error: str  # Why the newest attempt failed.
-    at: str  # When that was.
-    next_at: str  # When it is tried again.
+    at: str  # When the newest attempt was made.
+    next_at: str  # When the next attempt is due.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A receiver of messages and its progress; exactly the content of its file."""
+    """A receiver of messages with its progress; exactly the content of its file."""
 
     endpoint_id: str  # Id of the endpoint.
     name: str  # What people call it.
@@ -66,17 +66,17 @@ class Endpoint:
     created_at: str  # When it was added.
     request_sha256: str | None = None
     """Hash that distinguishes a repetition of the request from another request with the same key."""
-    since: str  # Everything before this instant was delivered, or is a dead letter.
+    since: str  # All messages from before this instant were delivered, or are dead letters.
     delivered: tuple[str, ...] = ()
     """Ids of the newest messages that were delivered or given up, oldest first."""
     tried: Mapping[str, FailedAttempts] = field(default_factory=dict)
-    """Failed attempts of the messages that were refused and wait, by their ids."""
+    """Failed attempts of the refused messages that still wait, by message id."""
     given_up: tuple[str, ...] = ()
-    """Those of them that a person has ordered to attempt no more; each becomes a dead letter."""
-    held_until: str | None = None  # Until when the receiver wants no message, as it said; None: it said nothing.
+    """Messages among them for which a person has ordered no further attempt; each becomes a dead letter."""
+    held_until: str | None = None  # Until when the receiver wants no message, as it requested; None: no request.
 
     def wants(self, message: Message) -> bool:
-        """Return whether it receives a message."""
+        """Return whether the endpoint receives a message."""
         name, _, value = (self.label or "").partition(":")
         return (
             (not self.kinds or message.kind in self.kinds)
@@ -85,7 +85,7 @@ class Endpoint:
         )
 
     def to_json(self) -> dict[str, plain.Json]:
-        """Return what the file of the endpoint holds."""
+        """Return the content of the endpoint's file."""
         kept: dict[str, plain.Json] = plain.plain(dataclasses.asdict(self))
         return kept
 
@@ -106,31 +106,31 @@ class EndpointShown(shapes.Shape):
     recipe_id: str | None  # Only runs of this recipe.
     label: str | None  # Only runs with this label, `name:value`.
     created_at: shapes.Instant  # When it was added.
-    waiting: int  # Messages that are not delivered yet.
-    failing: int  # Those of them whose newest attempt failed.
-    attempts: int  # How often the one of them that was tried most was tried; 0: none fails.
-    behind: int  # Messages of their runs that are sent after those, as far as the process that answers knows.
+    waiting: int  # Number of messages that are not delivered yet.
+    failing: int  # Number of them whose newest attempt failed.
+    attempts: int  # Attempts of the one that was tried most often; 0: none is failing.
+    behind: int  # Messages of their runs that are sent after those, as far as the answering process knows.
     last_error: str | None  # Why the newest of these attempts failed.
     next_try_at: shapes.Instant | None  # When the first of them is tried again.
-    dead: int  # Messages that were given up, and can be replayed.
+    dead: int  # Number of messages that were given up and can be replayed.
     signing_secret: str | None = shapes.omitted()
-    """Secret of the signatures, shown only in the answer that adds the endpoint."""
+    """Secret of the signatures, only in the answer that adds the endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingMessage(shapes.Shape):
-    """A message whose newest attempt failed, and that is tried again."""
+    """A message whose newest attempt failed and that will be tried again."""
 
     published_as: ClassVar[str] = "NotificationFailing"
 
     message_id: str  # Id of the message.
     run_id: str  # Its run.
     kind: Kind | None  # Its kind.
-    attempts: int  # How often it was tried.
+    attempts: int  # Number of attempts.
     error: str  # Why the newest attempt failed.
-    tried_at: shapes.Instant  # When that was.
-    next_try_at: shapes.Instant  # When it is tried again.
-    behind: int  # Messages of its run that are sent after it, as far as the process that answers knows.
+    tried_at: shapes.Instant  # When the newest attempt was made.
+    next_try_at: shapes.Instant  # When the next attempt is due.
+    behind: int  # Messages of its run that are sent after it, as far as the answering process knows.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ class DeadLetter(shapes.Shape):
     """A message that was given up."""
 
     message: Message  # The message.
-    attempts: int  # How often it was tried.
+    attempts: int  # Number of attempts.
     error: str  # Why the last attempt failed.
     given_up_at: shapes.Instant  # When it was given up.
     replayed: bool = False  # Whether it is being tried again.
@@ -146,12 +146,12 @@ class DeadLetter(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried(shapes.Shape):
-    """What came of an attempt to deliver."""
+    """The result of an attempt to deliver."""
 
     published_as: ClassVar[str] = "NotificationTried"
 
-    delivered: bool  # Whether the endpoint took it.
-    detail: str  # The answer, or why it failed.
+    delivered: bool  # Whether the endpoint accepted the message.
+    detail: str  # The endpoint's answer, or why the attempt failed.
 
 
 def shown(
@@ -169,7 +169,7 @@ def shown(
     tried = sorted(endpoint.tried.values(), key=lambda each: each.at)
     return EndpointShown(
         **fields,
-        # A process beside the service knows only what the file holds.
+        # A process beside the service has only the content of the file.
         waiting=max(len(waiting), len(tried)),
         failing=len(tried),
         attempts=max((each.attempts for each in tried), default=0),
@@ -182,7 +182,7 @@ def shown(
 
 
 def failing(endpoint: Endpoint, waiting: Iterable[Message]) -> list[FailingMessage]:
-    """Return the messages that are tried again, the one that is tried first at the head.
+    """Return the messages that will be tried again, in the order of their next attempts.
 
     Args:
         waiting: Messages that are not delivered yet.
@@ -210,10 +210,10 @@ def _next_try(endpoint: Endpoint, failed: FailedAttempts) -> str:
 
 
 def endpoint_of(kept: Mapping[str, Any]) -> Endpoint:
-    """Return the endpoint that a file holds; fields of later versions are left out.
+    """Return the endpoint in a file; fields of later versions are omitted.
 
     Raises:
-        TypeError, KeyError: the file holds none.
+        TypeError, KeyError: the file does not contain an endpoint.
     """
     known = {each.name for each in dataclasses.fields(Endpoint)}
     fields: dict[str, Any] = {name: value for name, value in kept.items() if name in known}
@@ -223,9 +223,9 @@ def endpoint_of(kept: Mapping[str, Any]) -> Endpoint:
 
 
 def letter_of(kept: Mapping[str, Any]) -> DeadLetter:
-    """Return the dead letter that a file holds.
+    """Return the dead letter in a file.
 
     Raises:
-        TypeError, KeyError: the file holds none.
+        TypeError, KeyError: the file does not contain a dead letter.
     """
     return DeadLetter(**{**kept, "message": Message(**kept["message"])})

@@ -1,4 +1,4 @@
-"""Operations: what a driver requests, as frozen data that names its performer and contains no code."""
+"""Operations: a driver's requests, as frozen data that names its performer and contains no code."""
 
 from __future__ import annotations
 
@@ -13,91 +13,91 @@ from app.domain import plain
 fingerprint = plain.labelled_sha256
 """Returns the hash by which replay compares operations, from a body in canonical form."""
 
-INLINE_BODY_BYTES = 4096  # Operations up to this size are in the journal line, next to their hash.
+INLINE_BODY_BYTES = 4096  # Operations up to this size are stored in the journal line, next to their hash.
 
 COST_CAP_REACHED = "cost_cap_reached"
-"""Code of a call of an agent that its program ended because it cost as much as it was allowed to."""
+"""Code of an agent call that its program ended because the cost reached the cap."""
 
 OnCutOff = Literal["fail", "keep"]
-"""What happens to a reply that hit the length limit: it fails the try, or counts and makes the run's ending partial."""
+"""What happens to a reply that reached the length limit: it fails the try, or counts and makes the ending partial."""
 
 OnInterrupted = Literal["rerun", "ask", "fail"]
-"""What a restart does with a step that was in flight: run it again, wait for a person, or fail it."""
+"""What a restart does with a step that was open: perform it again, wait for a person, or fail it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """When a failed try is made again; the delays survive a restart."""
+    """When a failed try is repeated; the delays survive a restart."""
 
-    max_attempts: int = 1  # Tries in all, the first included.
-    codes: tuple[str, ...] = ()  # Error codes that are worth another try; empty: every code.
+    max_attempts: int = 1  # Most tries, including the first.
+    codes: tuple[str, ...] = ()  # Error codes after which another try is made; empty: all codes.
     initial_seconds: float = 1.0  # Delay before the second try.
-    factor: float = 2.0  # What each further delay is multiplied by; 1 keeps it level.
+    factor: float = 2.0  # Factor of each further delay; 1 keeps the delay constant.
     added_seconds: float = 0.0
-    """Amount added to each further delay instead of multiplying it; 0: it is multiplied."""
+    """Seconds added to each further delay instead of the multiplication; 0: it is multiplied."""
     max_seconds: float = 300.0  # Longest delay.
-    exit_codes: tuple[int, ...] = ()  # Exit codes of commands that are worth another try, beside `codes`.
-    final_exit_codes: tuple[int, ...] = ()  # Exit codes of commands that never are.
+    exit_codes: tuple[int, ...] = ()  # Exit codes of commands after which another try is made, besides `codes`.
+    final_exit_codes: tuple[int, ...] = ()  # Exit codes of commands after which no other try is made.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """Base of all operations."""
 
-    kind: ClassVar[str]  # Name of the operation in journals; the key under which its performer is registered.
+    kind: ClassVar[str]  # Name of the operation in journals, under which its performer is registered.
     idle: ClassVar[bool] = False
-    """Whether performing it only waits, so that a run with nothing else open holds no slot."""
+    """Whether performing it only waits, so that a run without other open steps holds no capacity."""
     outside: ClassVar[bool] = False
     """Whether it leaves traces that a crash does not undo, so that its `started` line is synced."""
 
     retry: RetryPolicy | None = None  # Further attempts; None: the first attempt is final.
     timeout_seconds: float | None = None  # Wall-clock limit of one try; None: the performer's own.
-    idle_seconds: float | None = None  # Longest silence within one try; None: the performer's own.
-    on_interrupted: OnInterrupted = "rerun"  # What a restart does when it finds the step in flight.
+    idle_seconds: float | None = None  # Longest time without output in one try; None: the performer's own.
+    on_interrupted: OnInterrupted = "rerun"  # What a restart does if the step was open.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall(Operation):
-    """Execute a model-free tool; its output is the payload, and a receipt is written."""
+    """Execute a model-free tool; the output is the payload, and a receipt is written."""
 
     kind: ClassVar[str] = "tool_call"
 
     tool: str  # Id of the tool in the registry.
-    args: Mapping[str, plain.Json]  # Arguments, all references resolved.
+    args: Mapping[str, plain.Json]  # Arguments, with all references resolved.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCall(Operation):
-    """Send one prompt to an agent; its output is the reply's text."""
+    """Send one prompt to an agent; the output is the reply's text."""
 
     kind: ClassVar[str] = "agent_call"
     outside: ClassVar[bool] = True
 
-    agent_id: str  # Configured agent that speaks; the backend's name where a recipe chooses no agent.
-    archetype: str | None = None  # Role the agent was chosen for, where the recipe names a role.
-    backend: str  # Way to reach the agent, by its name in `agents.json`.
+    agent_id: str  # Configured agent that is called; the backend's name if a recipe chooses no agent.
+    archetype: str | None = None  # Role for which the agent was chosen, if the recipe names a role.
+    backend: str  # Backend of the agent, by its name in `agents.json`.
     model: str | None = None  # Model or tier name; None: the backend's default.
     prompt: tuple[plain.Json, ...]
-    """Parts in order: a text, or `{"blob": <blob reference>}` for one kept outside the journal."""
-    system: str | None = None  # Role contract or other standing instruction; programs append it to their own.
+    """Parts in order: a text, or `{"blob": <blob reference>}` for one outside the journal."""
+    system: str | None = None  # Role contract or other system prompt; programs append it to their own.
     tools: bool = False  # Whether the agent may use its own tools.
     agent_session_id: str | None = None
-    """Conversation to speak in, by the id that we gave it; None: one prompt without a past."""
+    """Conversation to use, by Control Room's own id; None: a single prompt without history."""
     session_created: bool = False
-    """Whether that conversation exists already, so that it is resumed and not created."""
+    """Whether that conversation exists already, so that it is resumed instead of created."""
     reply_schema: Mapping[str, plain.Json] | None = None
-    """JSON Schema the reply must fit, for backends that can hold a model to it."""
+    """JSON Schema that the reply must match, for backends that can enforce it."""
     max_tokens: int | None = None  # Longest reply, in tokens; None: the backend's default.
     on_cut_off: OnCutOff = "fail"
-    """What happens to a reply that hit the length limit; with a schema it always fails the try."""
+    """What happens to a reply that reached the length limit; with a schema it always fails the try."""
     may_abstain: bool = False
-    """Whether `ABSTAIN` or `ABSTAIN: reason` is a reply; otherwise it fails the try."""
-    may_be_blank: bool = False  # Whether a reply that says nothing is a reply; otherwise it fails the try.
+    """Whether `ABSTAIN` or `ABSTAIN: reason` is accepted as a reply; otherwise it fails the try."""
+    may_be_blank: bool = False  # Whether a blank reply is accepted; otherwise it fails the try.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check(Operation):
-    """Look at one fact of the workspace; the output is `{"holds": bool, ...}`."""
+    """Check one fact of the workspace; the output is `{"holds": bool, ...}`."""
 
     kind: ClassVar[str] = "check"
 
@@ -107,7 +107,7 @@ class Check(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckEvidence(Operation):
-    """Look whether what a reply names as its evidence is there: words in a file, or a receipt of the run's session.
+    """Verify the evidence that a reply names: words in a file, or a receipt of the run's session.
 
     The output: `{"form": "file", "path", "sha256"}` or `{"form": "receipt", "receipt_id", …}`;
     evidence that does not hold fails the step, with the facts in `detail.evidence`.
@@ -116,10 +116,10 @@ class CheckEvidence(Operation):
     kind: ClassVar[str] = "check_evidence"
 
     quote: str | None = None  # Words that the file must contain; None if a receipt is named.
-    path: str | None = None  # File in the workspace that they are quoted from.
-    receipt_id: str | None = None  # Receipt that must be one of the session's; None where a file is quoted.
+    path: str | None = None  # File in the workspace from which they are quoted.
+    receipt_id: str | None = None  # Receipt that must belong to the session; None if a file is quoted.
     text: str | None = None
-    """Text that the words are quoted from, if `path` does not name a file; None: the file is read."""
+    """Text from which the words are quoted, if `path` does not name a file; None: the file is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,19 +133,19 @@ class CommitFile(Operation):
     text: plain.Json  # The text, or `{"blob": <blob reference>}`.
     overwrite: bool = False  # Whether an existing file is replaced; otherwise it fails the step.
     otherwise: str | None = None
-    """Path that is written where `path` has a file already; None: that fails the step."""
+    """Path that is written if the file at `path` exists already; None: that fails the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """What a command's standard output is read as, and what it must hold."""
+    """How a command's standard output is parsed, and what it must contain."""
 
     mode: Literal["text", "lines", "json"] = "text"  # A text, a list of its lines, or one JSON document.
     allow_parse_error: bool = False
     """Whether output that is not JSON is kept as text instead of failing the step."""
-    schema_file: str | None = None  # Path inside the workspace of a JSON Schema that the JSON must fit.
+    schema_file: str | None = None  # Path in the workspace of a JSON Schema that the JSON must match.
     require: tuple[Mapping[str, plain.Json], ...] = ()
-    """Places of the JSON by JSON Pointer, and what each must contain."""
+    """Places in the JSON by JSON Pointer, with what each must contain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,31 +155,32 @@ class Command(Operation):
     kind: ClassVar[str] = "command"
     outside: ClassVar[bool] = True
 
-    argv: tuple[str, ...]  # The program and its arguments; no shell reads them.
-    cwd: str = "."  # Folder it runs in, relative to the run's working folder and inside it.
+    argv: tuple[str, ...]  # The program and its arguments; they are not passed to a shell.
+    cwd: str = "."  # Folder in which it runs, relative to the run's working folder and inside it.
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Variables set for it, over the service's own environment and the secrets."""
+    """Variables set for it, in addition to the service's own environment and the secrets."""
     secrets: tuple[str, ...] = ()
-    """Names of variables of the service's environment that it must get; their values are masked in what it says."""
-    stdin: plain.Json = None  # What it reads: a text, `{"blob": <blob reference>}`, or None for nothing.
-    output_file: str | None = None  # Path inside the workspace that gets its standard output, byte for byte.
-    exit_codes: tuple[int, ...] = (0,)  # Exit codes that are a success.
+    """Names of variables of the service's environment that it receives; their values are masked in its output."""
+    stdin: plain.Json = None  # Its standard input: a text, `{"blob": <blob reference>}`, or None for an empty one.
+    output_file: str | None = None  # Path in the workspace where its standard output is written, byte for byte.
+    exit_codes: tuple[int, ...] = (0,)  # Exit codes that mean success.
     output_limit_bytes: int = 1024 * 1024
-    """How much of each of its two outputs is held: the beginning of standard output, the end of standard error."""
+    """Bytes kept of each of its two outputs: the beginning of standard output, the end of standard error."""
     capture: Capture | None = None
-    """What standard output is read as. The output then has `captured`, the fields that its beginning became, in place
-    of `stdout`; what cannot be read, or is not as it must be, fails the try with `output_invalid`.
+    """How standard output is parsed. The output then has `captured` instead of `stdout`: the fields parsed from its
+    beginning. Output that cannot be parsed or is not as required fails the try with `output_invalid`.
     """
     provider: str | None = None
     """Name of the program of a model that it runs, as the recipe calls it. Such a command is a call of an agent."""
     log: str | None = None
-    """Name of its logs `{log}.stderr` and, of a cut record, `{log}.stdout`; None: both, named by key and attempt."""
+    """Name of its logs `{log}.stderr` and, for a cut record, `{log}.stdout`; None: both, named by key and attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIssue(Operation):
-    """Make an issue record; its id is derived from run and key, or from what was found, so that a repetition makes no
-    second one. The output is `{"issue_id"}`.
+    """Create an issue record; the output is `{"issue_id"}`.
+
+    The id is derived from run and key, or from the finding, so that a repetition does not create a second one.
     """
 
     kind: ClassVar[str] = "open_issue"
@@ -200,52 +201,52 @@ class CloseFindings(Operation):
 
     kind: ClassVar[str] = "close_findings"
 
-    found: tuple[str, ...]  # Issues of what was found.
+    found: tuple[str, ...]  # Issues of the present findings.
     looked_at: tuple[str, ...]
-    """Files and folders of the workspace that were looked at; other files were not checked."""
+    """Files and folders of the workspace that were checked; others were not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseFailedChecks(Operation):
-    """Close the issues that steps of the run opened for checks that are met now; the output is that of the other."""
+    """Close the issues that steps of the run opened for checks that pass now; the output is that of `CloseFindings`."""
 
     kind: ClassVar[str] = "close_failed_checks"
 
-    keys: tuple[str, ...]  # Steps that opened them, if they did.
+    keys: tuple[str, ...]  # Steps that may have opened them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(Operation):
-    """Record the failure of a step that cannot be asked for, because its input cannot be built; it always fails."""
+    """Record the failure of a step that cannot be requested, because its input cannot be built; it always fails."""
 
     kind: ClassVar[str] = "refusal"
 
-    code: str  # Stable name of why.
+    code: str  # Stable code of the reason.
     message: str  # One sentence for people.
     detail: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)  # Facts for machines.
     tool: str | None = None  # Tool that would have been called.
-    agent_id: str | None = None  # Agent that would have been asked.
-    archetype: str | None = None  # Role that the agent would have been chosen for.
+    agent_id: str | None = None  # Agent that would have been called.
+    archetype: str | None = None  # Role for which the agent would have been chosen.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip(Operation):
-    """Record that a step is passed over by the recipe's own rule; its record is `skipped`, with `detail` as output."""
+    """Record that the recipe's own rule passes over a step; its record is `skipped`, with `detail` as output."""
 
     kind: ClassVar[str] = "skip"
 
-    reason: str  # Why, in a sentence.
+    reason: str  # The reason, in one sentence.
     detail: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)  # Facts for machines.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer(Operation):
-    """Wait for a duration that a restart does not begin anew."""
+    """Wait for a duration; a restart does not begin it anew."""
 
     kind: ClassVar[str] = "timer"
     idle: ClassVar[bool] = True
 
-    seconds: float  # Duration.
+    seconds: float  # The duration in seconds.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +256,7 @@ class Input(Operation):
     kind: ClassVar[str] = "input"
     idle: ClassVar[bool] = True
 
-    name: str = ""  # The awaited input.
+    name: str = ""  # Name of the awaited input.
     shown: plain.Json = None  # Content shown to the sender, so that the delivery is known to refer to it.
 
 
@@ -267,9 +268,9 @@ class Gate(Input):
 
     prompt: str  # The question.
     options: tuple[str, ...] = ("approve", "deny")  # Decisions that can be given.
-    denials: tuple[str, ...] = ("deny",)  # Those of them that are final: no resume ever continues past one.
+    denials: tuple[str, ...] = ("deny",)  # Those of them that are final: no resume continues past one.
     default: str | None = None
-    """Decision taken when time runs out, a denial as final as a person's; None: the gate waits for ever."""
+    """Decision taken when time runs out; a denial is then as final as a person's. None: the gate waits forever."""
     expires_seconds: float | None = None  # Time until the default is taken.
     shown_sha256: str | None = None
     """Bare hash of what the person is shown and decides on; None: that of prompt and options."""
@@ -277,7 +278,7 @@ class Gate(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildRun(Operation):
-    """Start another run by the same door as every run and wait for its end; the output is its ending and slots."""
+    """Start another run by the same entry as every run and wait for its end; the output is its ending and slots."""
 
     kind: ClassVar[str] = "child_run"
     idle: ClassVar[bool] = True
@@ -286,7 +287,7 @@ class ChildRun(Operation):
     args: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)  # Its arguments.
     description: str | None = None  # Its task, as text.
     timeout_seconds: float | None = None
-    """Longest time that it may take, waiting for people included; it is cancelled then. None: no limit."""
+    """Longest time that it may take, including waits for people; then it is cancelled. None: no limit."""
 
 
 def calls_agent(operation: Operation) -> bool:
@@ -295,10 +296,9 @@ def calls_agent(operation: Operation) -> bool:
 
 
 def body(operation: Operation) -> dict[str, plain.Json]:
-    """Return the operation as plain JSON with its kind, without fields at their default, and without its retries: they
-    say how often it is tried, not what is asked.
+    """Return an operation as plain JSON with its kind, without default fields and without its retries.
 
-    Leaving defaults out keeps the hash of an old operation when a later version adds a field.
+    Retries do not change what is requested. Without defaults, an old hash stays valid when a version adds a field.
     """
     present = _present(operation)
     present.pop("retry", None)

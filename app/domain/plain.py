@@ -17,20 +17,20 @@ from app.domain import secret_spellings
 
 Json: TypeAlias = Any  # None, bool, int, float, str, list or dict of these; keys are strings.
 Object: TypeAlias = Mapping[str, Json]  # A JSON object that is only read.
-PREVIEW_CHARACTERS = 200  # Length of a preview.
+PREVIEW_CHARACTERS = 200  # Most characters of a preview.
 
 _MASK = "***"
 _PART = 8
-# Names of our own fields have this form, and drivers read them.
+# Names of Control Room's own fields have this form, and drivers read them.
 _FIELD = re.compile(r"[a-z][a-z_]{0,31}")
-# Made once: what `json.dumps` makes for every call costs as much as encoding a small value.
+# Created once: an encoder per call, as `json.dumps` makes it, costs as much as encoding a small value.
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=lambda value: dataclasses.asdict(value)
 )
 _SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _UNLIKE_JSON = re.compile(rb"null|[0-9](?:\.[0-9]|e[-+0-9])")
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True)
-SHORTEST_SECRET = secret_spellings.SHORTEST  # Characters of the shortest secret that is masked.
+SHORTEST_SECRET = secret_spellings.SHORTEST  # Length of the shortest secret that is masked.
 
 
 def plain(value: object) -> Json:
@@ -39,7 +39,7 @@ def plain(value: object) -> Json:
     Raises:
         errors.InputRefused: a value has no JSON form (a set, a NaN, a key that is not text); `not_plain_json`.
     """
-    # Every value that a run begins with and every output comes this way, part by part.
+    # Every value that a run begins with and every output is converted here, part by part.
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, str):
@@ -60,10 +60,10 @@ def plain(value: object) -> Json:
 
 
 def holds_more(value: Json, most: int, free: Container[str] = ()) -> bool:
-    """Return whether a value holds more than so many values, at no more work than that.
+    """Return whether a value contains more values than `most`, with no more work than that.
 
     Args:
-        free: Names of fields of objects whose contents do not count.
+        free: Names of fields of objects whose contents are not counted.
     """
     waiting, found = [value], 0
     while waiting:
@@ -78,17 +78,17 @@ def holds_more(value: Json, most: int, free: Container[str] = ()) -> bool:
 
 
 def encode(value: Json) -> bytes:
-    """Encode a value compactly in the order of its keys, as journal lines are."""
+    """Encode a value compactly in the order of its keys, as in journal lines."""
     try:
         return orjson.dumps(value)
     except TypeError:
-        # It knows no integers beyond 64 bits.
+        # orjson does not support integers beyond 64 bits.
         return _ENCODER.encode(value).encode()
 
 
 def encode_lines(values: Iterable[Json]) -> bytes:
     """Encode values, or dataclasses of them, as lines."""
-    # The list is made by the interpreter itself, since events of every step come this way.
+    # The interpreter itself builds the list, since the events of every step pass through here.
     try:
         return b"\n".join([*map(orjson.dumps, values), b""])
     except TypeError:
@@ -98,35 +98,35 @@ def encode_lines(values: Iterable[Json]) -> bytes:
 def canonical(value: Json) -> bytes:
     """Encode a value with sorted keys and no spaces, the form that is hashed.
 
-    Numbers are written as Python's `json` does, so that anybody can hash the same value to the same end.
+    Numbers are written as Python's `json` does, so that any program can compute the same hash of the same value.
     """
     try:
         quick = orjson.dumps(value, option=_SORTED)
     except TypeError:
         return _CANONICAL.encode(value).encode()
-    # It writes some floats otherwise, and NaN and infinities as null.
+    # orjson writes some floats in another form, and NaN and infinities as null.
     return quick if _UNLIKE_JSON.search(quick) is None else _CANONICAL.encode(value).encode()
 
 
 def content(value: Json) -> bytes:
-    """Return the bytes of an output: a text itself, anything else in canonical form."""
+    """Return the bytes of an output: of a text the text itself, of any other value the canonical form."""
     return value.encode() if isinstance(value, str) else canonical(value)
 
 
 def sha256(value: bytes) -> str:
-    """Return the bare hexadecimal hash, as slots hold it."""
+    """Return the hexadecimal hash without a label, as in slots."""
     return hashlib.sha256(value).hexdigest()
 
 
 def labelled_sha256(value: bytes) -> str:
-    """Return `sha256:<hex>`, as journal lines hold it."""
+    """Return `sha256:<hex>`, as in journal lines."""
     return f"sha256:{hashlib.sha256(value).hexdigest()}"
 
 
 def derived_id(text: str) -> str:
-    """Return the id of a conversation that is made of a text, in the form of a UUID."""
+    """Return the id of a conversation that is derived from a text, in the form of a UUID."""
     digits = sha256(text.encode())
-    # Programs look at version and variant; 5 is the version of ids that are made of names.
+    # Programs check version and variant; version 5 is for ids that are derived from names.
     version, variant = f"5{digits[13:16]}", f"{int(digits[16], 16) & 0x3 | 0x8:x}{digits[17:20]}"
     return f"{digits[:8]}-{digits[8:12]}-{version}-{variant}-{digits[20:32]}"
 
@@ -138,13 +138,13 @@ def preview(value: Json) -> str:
 
 
 class Masker:
-    """Replace secrets anywhere in a plain value, in every usual spelling."""
+    """Replaces secrets anywhere in a plain value, in every usual spelling."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._prepare(frozenset(), set(secrets))
 
     def hiding(self, secrets: Iterable[str]) -> Masker:
-        """Return one that masks further secrets as well."""
+        """Return a masker that masks further secrets as well."""
         further = {secret for secret in secrets if secret not in self._spellings}
         if not further:
             return self
@@ -153,20 +153,21 @@ class Masker:
         return made
 
     def mask(self, value: Json) -> Json:
-        """Return the value with each secret replaced by `***`, in keys as well.
+        """Return the value with each secret replaced by `***`, also in keys.
 
-        Secrets under four characters are left: masking them would tear ordinary text apart. Where a text that was cut
-        begins or ends with a part of a secret, that part is replaced, too.
+        Secrets under four characters are not masked: that would tear ordinary text apart. If a text that was cut begins
+        or ends with a part of a secret, that part is replaced, too.
         """
         return self._masked(value, anywhere=False) if self._marks and self._concerns(value) else value
 
     def mask_cut(self, value: Json) -> Json:
-        """Return the value with parts of secrets replaced, too, anywhere: messages quote what was cut."""
+        """Return the value with parts of secrets replaced anywhere, too: messages quote texts that were cut."""
         return self._masked(value, anywhere=True) if self._marks and self._concerns(value) else value
 
     def mask_held(self, text: str, *, at_end: bool) -> str:
-        """Return a text without secrets that is the beginning of a longer one, or its end: the part of a secret that
-        crosses the cut is removed, however short.
+        """Return the beginning or the end of a longer text without secrets.
+
+        The part of a secret that crosses the cut is removed, however short.
         """
         most = 0
         for spelling in self._spellings:
@@ -185,7 +186,7 @@ class Masker:
         while moved:
             moved = False
             for spelling in self._spellings:
-                # A secret that crosses the end would be torn.
+                # A secret that crosses the end would be cut apart.
                 at = text.find(spelling, max(end - len(spelling) + 1, 0), end + len(spelling) - 1)
                 if 0 <= at < end:
                     end, moved = at, True
@@ -196,7 +197,7 @@ class Masker:
         self._spellings = dict.fromkeys(sorted(spelled, key=lambda spelling: (-len(spelling), spelling)))
         parted = [spelling for spelling in self._spellings if _has_parts(spelling)]
         self._parts = tuple((spelling[:_PART], spelling[-_PART:], spelling) for spelling in parted)
-        # A text without any of these contains no secret and no part of one; many spellings begin alike.
+        # A text without any of these contains neither a secret nor a part of one; many spellings begin alike.
         begins = {part for begin, end, _ in self._parts for part in (begin, end)}
         self._marks = tuple(begins | {spelling for spelling in self._spellings if not _has_parts(spelling)})
         self._encoded_marks = tuple(encode(mark)[1:-1] for mark in self._marks)
@@ -243,12 +244,12 @@ class Masker:
 
 
 def _has_parts(spelling: str) -> bool:
-    # A path begins like all others of its folder.
+    # The beginning of a path is the same as that of all others in its folder.
     return len(spelling) > _PART and not spelling.startswith(("/", "~"))
 
 
 def _without_begin(text: str, begin: str, spelling: str, *, anywhere: bool) -> str:
-    """Replace what a spelling begins with, where the text ends within it; or `anywhere`."""
+    """Replace the beginning of a spelling, if the text ends within the spelling, or `anywhere`."""
     kept, position = [], 0
     found = text.find(begin) if anywhere else text.rfind(begin, max(len(text) - len(spelling), 0))
     while found >= 0:

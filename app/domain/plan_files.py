@@ -1,6 +1,6 @@
-"""Plan files: session plans read from JSON, written by the service or by hand (execution-modes, appendix G).
+"""Plan files: reads session plans from JSON, written by the service or by hand (execution-modes, appendix G).
 
-Missing or null fields have their defaults, unknown fields stay, and each invalid value is reported with its position.
+Missing or null fields get their defaults, unknown fields are kept, and each invalid value is reported with its place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read(content: bytes) -> Plan:
     """Read a plan from the bytes of its file.
 
     Raises:
-        errors.InputRefused: `plan_damaged`, with every flaw found.
+        errors.InputRefused: `plan_damaged`, with all flaws.
     """
     try:
         value = plain.plain(json.loads(content, parse_constant=_refuse_constant))
@@ -50,7 +50,7 @@ def from_json(value: plain.Json) -> Plan:
         _accepted_fields(Task, each, f"$.tasks[{index}]", flaws, needed=("id", "description"))
         for index, each in enumerate(plan.get("tasks", ()))
     ]
-    # Graphs are looked at only if every task could be read.
+    # The graph is checked only if every task could be read.
     if not flaws:
         nodes = [(task["id"], task.get("deps", ())) for task in found]
         flaws = task_graphs.flaws(
@@ -59,7 +59,7 @@ def from_json(value: plain.Json) -> Plan:
     if flaws:
         raise _damaged(flaws)
     plan = {"created_at": _LONG_AGO, **plan}
-    # A task with a run set by hand has begun once; a plan with a parent is below one run.
+    # A task with a run set by hand has begun one attempt; a plan with a parent is below one run.
     plan = {"updated_at": plan["created_at"], "runs_above": int("parent_run_id" in plan), **plan}
     return Plan(**plan | {"tasks": tuple(Task(**{"attempt": int("run_id" in task), **task}) for task in found)})
 
@@ -68,7 +68,7 @@ def review(value: Any) -> task_reviews.Review:
     """Read a task's review.
 
     Raises:
-        ValueError: it has another form.
+        ValueError: the value has another form.
     """
     found: task_reviews.Review = _shape(task_reviews.Review, value)
     return found
@@ -78,7 +78,7 @@ def proposals(value: Any) -> tuple[task_reviews.Proposal, ...]:
     """Read proposals.
 
     Raises:
-        ValueError: they have another form.
+        ValueError: the value has another form.
     """
     return tuple(_shape(task_reviews.Proposal, each) for each in _list(value))
 
@@ -86,7 +86,7 @@ def proposals(value: Any) -> tuple[task_reviews.Proposal, ...]:
 def _accepted_fields(
     kind: type, value: Any, path: str, flaws: list[errors.Flaw], needed: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return the fields that are given and valid, and unknown ones as `other`; note flaws."""
+    """Return the given fields that are valid, with unknown ones under `other`; add flaws to `flaws`."""
     if not isinstance(value, dict):
         flaws.append(errors.Flaw(path=path, message="must be an object"))
         return {}
@@ -120,7 +120,7 @@ def _readers(kind: type) -> dict[str, _Read]:
 
 
 def _reader(hint: Any, name: str) -> _Read:
-    """Return what reads a field by its type; the notes of a type narrow it, as they do in the OpenAPI document."""
+    """Return the reader of a field by its type; annotations of the type narrow it, as in the OpenAPI document."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint in _READERS:
         return _READERS[hint]
@@ -198,7 +198,7 @@ def _dod(value: Any) -> str | tuple[Mapping[str, Any], ...]:
 
 
 def _instant(value: Any) -> str:
-    # One form, so that texts sort as times do.
+    # In one form, so that texts sort as times do.
     try:
         return clock.stamp(clock.instant(_text(value)))
     except (ValueError, OverflowError):

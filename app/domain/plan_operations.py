@@ -1,4 +1,4 @@
-"""Operations of session plans: what a plan asks for beside its inputs."""
+"""Plan operations: the requests of session plans besides their inputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AskChief(operations.Operation):
     kind: ClassVar[str] = "plan_ask_chief"
     idle: ClassVar[bool] = True
 
-    plan: plain.Json  # The plan, without tasks.
+    plan: plain.Json  # The plan without tasks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,24 +36,24 @@ class TakeTasks(operations.Operation):
     kind: ClassVar[str] = "plan_take_tasks"
     idle: ClassVar[bool] = True
 
-    plan: plain.Json  # The plan, without tasks.
+    plan: plain.Json  # The plan without tasks.
     run_id: str  # The chief's run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckTask(operations.Operation):
-    """Hold a task's checks against its run, which is done; the output is `{"checks", "failed", "message"}`."""
+    """Evaluate a task's checks against its run, which is done; the output is `{"checks", "failed", "message"}`."""
 
     kind: ClassVar[str] = "plan_check_task"
     idle: ClassVar[bool] = True
 
     run_id: str  # The task's run.
-    checks: tuple[Mapping[str, plain.Json], ...]  # Checks as recipes have them.
+    checks: tuple[Mapping[str, plain.Json], ...]  # Checks in the form of recipes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOutputs(operations.Operation):
-    """Read what runs of earlier tasks have left, for the arguments of a task; the output is `{"values"}`, in order."""
+    """Read outputs of earlier tasks' runs, for the arguments of a task; the output is `{"values"}`, in order."""
 
     kind: ClassVar[str] = "plan_read_outputs"
     idle: ClassVar[bool] = True
@@ -73,7 +73,7 @@ class StartReview(operations.Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadReview(operations.Operation):
-    """Read what a review's run has decided; the output is `{"review", "proposals"}`."""
+    """Read the verdict of a review's run; the output is `{"review", "proposals"}`."""
 
     kind: ClassVar[str] = "plan_read_review"
     idle: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Policies: limits and approvals that runs of a recipe get, in any language and from any starter."""
+"""Policies: limits and approvals that every run of a recipe gets, in any language and from any starter."""
 
 # Why: docs/decisions/0355.
 
@@ -15,8 +15,8 @@ from app.domain import limits, shapes
 from app.domain.approvals import MOST, Approvals
 from app.domain.limits import NO_LIMITS, RunLimits
 
-ANY = "*"  # Stands for every recipe.
-MOST_POLICIES = 500  # Most policies of a project.
+ANY = "*"  # Matches every recipe.
+MOST_POLICIES = 500  # Most policies in a project.
 
 _RECIPE_PATTERN = r"^(\*|[A-Za-z0-9][A-Za-z0-9_.:/-]{0,199})$"
 _APPROVALS = {"count": int, "not_starter": bool}
@@ -24,11 +24,11 @@ _APPROVALS = {"count": int, "not_starter": bool}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipePolicy(shapes.Shape):
-    """What runs of a recipe get."""
+    """The limits and approvals that runs of a recipe get."""
 
     recipe_id: str  # The recipe; `*`: every recipe.
-    limits: RunLimits = NO_LIMITS  # Limits of each run, where its start gives no other.
-    approvals: Approvals | None = None  # What its gates need at least; null: one answer decides.
+    limits: RunLimits = NO_LIMITS  # Limits of each run, unless its start sets others.
+    approvals: Approvals | None = None  # Least approvals of its gates; null: one answer decides.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +37,14 @@ class Policies(shapes.Shape):
 
     published_as: ClassVar[str] = "RecipePolicies"
 
-    policies: tuple[RecipePolicy, ...] = ()  # At most one for each recipe.
+    policies: tuple[RecipePolicy, ...] = ()  # At most one policy for each recipe.
 
     @classmethod
     def of(cls, value: Any) -> Policies:
-        """Return the policies that a document holds.
+        """Return the policies in a document.
 
         Raises:
-            errors.RequestInvalid: with every flaw found.
+            errors.RequestInvalid: the document has flaws, all of which are listed.
         """
         found = list(_flaws(value))
         if found:
@@ -52,14 +52,14 @@ class Policies(shapes.Shape):
         return cls(policies=tuple(_policy(each) for each in value["policies"]))
 
     def limits_of(self, recipe_id: str, given: RunLimits) -> RunLimits:
-        """Return the limits of a run: those given, else those of its recipe, else those of every recipe."""
+        """Return the limits of a run: each from its start, else from its recipe's policy, else from that of `*`."""
         named: dict[str, Any] = {}
         for policy in reversed(self._for(recipe_id)):
             named |= policy.limits.to_json()
         return RunLimits(**named | given.to_json()) if named else given
 
     def approvals_of(self, recipe_id: str, given: Approvals | None) -> Approvals | None:
-        """Return what the gates of a run need: the most that it was given, or that a policy asks for."""
+        """Return the approvals that the gates of a run need: the strictest of its own and of its policies."""
         wanted = [each for each in (given, *(policy.approvals for policy in self._for(recipe_id))) if each is not None]
         if not wanted:
             return None
@@ -91,7 +91,7 @@ def _flaws(value: Any) -> Iterator[errors.Flaw]:
         yield errors.Flaw(path="$.policies", message=f"has more than {MOST_POLICIES} items")
         return
     names = set[str]()
-    # Every flaw of the document is reported, since a person edits it as a whole.
+    # All flaws of the document are reported, since a person edits it as a whole.
     for number, each in enumerate(listed):
         path = f"$.policies[{number}]"
         if not isinstance(each, dict):

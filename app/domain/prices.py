@@ -1,4 +1,4 @@
-"""Prices: the prices of models in the price file, for calls without a reported price."""
+"""Prices: prices of models from the price file, for calls without a reported price."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app import errors
 from app.domain import plain, shapes
 from app.domain.records import Usage
 
-MOST_MODELS = 2_000  # Most entries of a price file.
+MOST_MODELS = 2_000  # Most entries in a price file.
 
 _MILLION = 1_000_000
 _FIELDS = ("input_per_million_usd", "output_per_million_usd")
@@ -22,21 +22,21 @@ _MOST_TOKENS = 10**12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price(shapes.Shape):
-    """Price of a model."""
+    """The price of a model."""
 
     input_per_million_usd: float  # US dollars for a million tokens read.
     output_per_million_usd: float  # US dollars for a million tokens written.
     context_tokens: int | None = shapes.omitted()
-    """Most tokens that a request may read and write together, for the worst case of a run."""
-    max_output_tokens: int | None = shapes.omitted()  # Most of them that it may write.
+    """Most tokens that a request may read and write together, for the highest price of a call."""
+    max_output_tokens: int | None = shapes.omitted()  # Most tokens among them that it may write.
 
     def of(self, input_tokens: int, output_tokens: int) -> float:
-        """Return the price of tokens."""
+        """Return the price of a number of tokens."""
         cost = input_tokens * self.input_per_million_usd + output_tokens * self.output_per_million_usd
         return round(cost / _MILLION, 12)
 
     def most(self, output_tokens: int | None) -> float | None:
-        """Return the highest price of a request that writes so many tokens at most; None: it is not known."""
+        """Return the highest price of a request that writes at most this many tokens; None if unknown."""
         if self.context_tokens is None:
             return None
         bounds = (output_tokens, self.max_output_tokens, self.context_tokens)
@@ -46,18 +46,18 @@ class Price(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices(shapes.Shape):
-    """A price file."""
+    """The content of a price file."""
 
-    version: str = ""  # Its version; recorded with each estimate.
+    version: str = ""  # Version of the file; recorded with each estimate.
     models: Mapping[str, Price] = field(default_factory=dict)
     """Prices by model, or by `backend/model`; `*` matches any characters, and the first match counts."""
 
     @classmethod
     def of(cls, value: Any) -> Prices:
-        """Return the prices that a document holds; without a version of its own it gets one made of its content.
+        """Return the prices in a document; without a version, one is derived from the content.
 
         Raises:
-            errors.RequestInvalid: with every flaw found.
+            errors.RequestInvalid: the document has flaws, all of which are listed.
         """
         if not isinstance(value, dict) or not isinstance(value.get("models"), dict):
             raise _refused([errors.Flaw(path="$.models", code="missing", message="must be an object of prices")])
@@ -73,7 +73,7 @@ class Prices(shapes.Shape):
         return cls(version=value.get("version") or plain.sha256(plain.canonical(models))[:12], models=prices)
 
     def price(self, backend: str, model: str | None) -> Price | None:
-        """Return the price of a model; None: the file has none."""
+        """Return the price of a model; None if the file has none."""
         names = [f"{backend}/{model or ''}", *([model] if model else [])]
         for pattern, price in self.models.items():
             if any(fnmatch.fnmatchcase(name, pattern) for name in names):
@@ -81,8 +81,8 @@ class Prices(shapes.Shape):
         return None
 
     def estimated(self, usage: Usage | None, backend: str, model: str | None) -> Usage | None:
-        """Return a usage with an estimated price if none was reported and the file has the model."""
-        # A reported price counts, even if the file has another one.
+        """Return a usage with an estimated price, if it has no reported price and the file has the model."""
+        # A reported price takes precedence, even if the file has another one.
         if usage is None or usage.cost_usd is not None or (usage.input_tokens is None and usage.output_tokens is None):
             return usage
         price = self.price(backend, model)

@@ -1,4 +1,4 @@
-"""Receipts of tool executions, as they are stored and listed."""
+"""Receipts: proofs of tool executions, as they are stored and listed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LISTED = ("receipt_id", "session_id", "run_id", "key", "tool", "sha256", "start
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptQuery:
-    """Which receipts a list shows: those of a session in the order in which they were written."""
+    """Selects the receipts of a list: those of a session in the order in which they were written."""
 
     run_id: str | None = None  # Only receipts of this run, which may be deleted.
     session_id: str | None = None  # Only receipts of this work session.
-    scope: Scope | None = None  # Only receipts of runs of this scope that are still there; None: of any.
+    scope: Scope | None = None  # Only receipts of runs of this scope that still exist; None: of any.
     limit: int = 100  # Most receipts to return, 1 to 1,000.
     cursor: tuple[str, int] | None = None
-    """`(session_id, offset_bytes)` of the last receipt of the page before."""
+    """`(session_id, offset_bytes)` of the last receipt of the previous page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,34 +30,34 @@ class ListedReceipt(shapes.Shape):
 
     published_as: ClassVar[str] = "ReceiptListed"
 
-    receipt_id: str  # Its id.
-    session_id: str  # Work session that it belongs to.
+    receipt_id: str  # Id of the receipt.
+    session_id: str  # Work session of the receipt.
     run_id: str  # Run that executed the tool.
     key: str | None  # Step that it proves.
-    tool: str | None  # The tool.
+    tool: str | None  # Tool that was executed.
     sha256: str | None  # Hash of the payload; None if the tool failed.
     started_at: shapes.Instant | None  # When the execution began.
-    completed_at: shapes.Instant | None  # When it ended.
+    completed_at: shapes.Instant | None  # When the execution ended.
     failed: bool  # Whether the tool failed.
-    position: tuple[str, int] = shapes.internal()  # Its place in the order of lists, for cursors.
+    position: tuple[str, int] = shapes.internal()  # Place in the order of lists, for cursors.
 
 
 @shapes.open_ended
 class Receipt(TypedDict):
     """Proof of a tool execution."""
 
-    receipt_id: str  # Its id.
-    session_id: str  # Work session that it belongs to.
+    receipt_id: str  # Id of the receipt.
+    session_id: str  # Work session of the receipt.
     run_id: str  # Run that executed the tool.
     key: str  # Step that it proves.
-    tool: str | None  # The tool.
+    tool: str | None  # Tool that was executed.
     args: plain.Json  # Arguments of the tool.
     payload: plain.Json  # Result of the tool.
     sha256: str | None  # Hash of the payload; None if the tool failed.
     started_at: shapes.Instant  # When the execution began.
     completed_at: shapes.Instant  # When it ended.
     intact: bool
-    """Whether it matches the journal of its run; if the run was deleted, whether it matches its own hash."""
+    """Whether it matches the journal of its run or, if the run was deleted, its own hash."""
     alteration: str | None  # What differs; None if it is intact.
 
 

@@ -10,21 +10,21 @@ from app.domain import plain, shapes
 from app.domain.states import StepState
 
 ADOPTED = "adopted"
-"""In place of the hash of an operation of an adopted step: what was asked then is not known."""
+"""Replaces the hash of the operation of an adopted step, whose original request is unknown."""
 
-BLOB_BYTES = 64 * 1024  # Outputs above this size are kept as blobs; drivers get a handle.
+BLOB_BYTES = 64 * 1024  # Outputs above this size are stored as blobs; drivers get a handle.
 
 _Amount = TypeVar("_Amount", int, float)
 
 Finish: TypeAlias = Literal["length"]
-"""Why a reply ended, where it did not end by itself: it had reached its longest."""
+"""Why a reply ended, if not by itself: it reached the length limit."""
 
-LENGTH: Finish = "length"  # The reply ended because it had reached its longest.
+LENGTH: Finish = "length"  # The reply ended because it reached the length limit.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobRef(shapes.Shape):
-    """Handle of an output kept outside the journal."""
+    """Handle of an output that is stored outside the journal."""
 
     sha256: str  # Bare hash of the content; names the file in `blobs/`.
     size_bytes: int  # Length of the content.
@@ -32,23 +32,23 @@ class BlobRef(shapes.Shape):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> BlobRef:
-        """Read a handle; keys beside the three are ignored."""
+        """Read a handle; keys besides the three are ignored."""
         return cls(sha256=value["sha256"], size_bytes=value["size_bytes"], text=value["text"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage(shapes.Shape):
-    """What steps cost."""
+    """The cost of steps."""
 
     input_tokens: int | None = 0  # Tokens read; None if not reported.
     output_tokens: int | None = 0  # Tokens written; None if not reported.
     cost_usd: float | None = None  # Price in US dollars; None if not reported.
     cost_estimated_usd: float | None = shapes.omitted()  # Price by the price file, if none was reported.
     prices_version: str | None = shapes.omitted()
-    """Version of the price file that the estimate was made with."""
+    """Version of the price file from which the estimate was made."""
 
     def plus(self, other: Usage) -> Usage:
-        """Add two usages."""
+        """Return the sum of two usages."""
         return Usage(
             input_tokens=total((self.input_tokens, other.input_tokens)),
             output_tokens=total((self.output_tokens, other.output_tokens)),
@@ -58,26 +58,26 @@ class Usage(shapes.Shape):
 
 
 def total(amounts: Iterable[_Amount | None]) -> _Amount | None:
-    """Add up the reported amounts; None if there are none."""
+    """Return the sum of the reported amounts; None if there are none."""
     reported = [amount for amount in amounts if amount is not None]
     return rounded(sum(reported[1:], reported[0])) if reported else None
 
 
 def rounded(amount: _Amount) -> _Amount:
-    """Round a price in US dollars; other amounts are whole."""
+    """Return an amount with a price in US dollars rounded; other amounts are whole numbers."""
     # Sums of floats: three calls at $0.40 would cost $1.2000000000000002.
     return round(amount, 9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepError(shapes.Shape):
-    """Why a step or a run failed."""
+    """The reason why a step or a run failed."""
 
     published_as: ClassVar[str] = "StepFault"
 
     code: str  # Stable name.
     message: str  # One sentence for people.
-    key: str | None = None  # Step it belongs to.
+    key: str | None = None  # Step that the error belongs to.
     detail: Mapping[str, plain.Json] = field(default_factory=dict)  # Facts for programs.
 
 
@@ -86,83 +86,83 @@ Failure = Annotated[Mapping[str, plain.Json], StepError]  # A `StepError` as pla
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Place of a step in its recipe, for people; not part of the operation's identity."""
+    """The place of a step in its recipe, for people; not part of the operation's identity."""
 
     step_id: str  # Name of the step in the recipe.
     step_index: int | None = None
-    """Position in the recipe, from 0; micro-steps share their parent's; None outside it."""
+    """Position in the recipe, from 0; micro-steps share their parent's; None outside the recipe."""
     phase: str | None = None  # `a`, `b` or `dod` in pipelines, None elsewhere.
     output_slot: str | None = None  # Slot that the step fills.
-    input_slot_refs: tuple[str, ...] = ()  # Slots read to build the input.
-    visit: int = 1  # How often the flow has come through this step, this time included.
+    input_slot_refs: tuple[str, ...] = ()  # Slots that are read to build the input.
+    visit: int = 1  # Number of visits of the flow to this step, including this one.
     instructions: str | None = None
-    """A prompt's own words, without filled-in values, to detect a reply that only echoes them; None: not known."""
+    """A prompt's own words, without inserted values, to detect a reply that only repeats them; None: unknown."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """How the operation was made, as texts for the logs of a run that is debugged, each by the ending of its name."""
+    """How the operation was built, as texts for the logs of a debugged run, each by the suffix of its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a performer returns."""
+    """The result that a performer returns."""
 
     status: StepState = StepState.DONE  # `done`, `failed` or `skipped`.
     output: plain.Json = None  # Payload or text; encoded and masked by the engine.
-    summary: str | None = None  # One line about the output; None: its beginning is shown.
+    summary: str | None = None  # One-line summary of the output; None: its beginning is shown.
     error: StepError | None = None  # Set if and only if the try failed.
-    usage: Usage | None = None  # What it cost; None where nothing is metered.
-    agent_session_id: str | None = None  # Conversation that an agent spoke in.
+    usage: Usage | None = None  # Its cost; None if it is not metered.
+    agent_session_id: str | None = None  # Conversation that an agent used.
     finish: Finish | None = None
-    """`length` if an agent's reply reached its longest; None if it ended by itself, or the reason is unknown."""
+    """`length` if an agent's reply reached the length limit; None if it ended by itself, or the reason is unknown."""
     covers: int | None = None
-    """Earlier try of the step, left without a line, whose usage is contained in this one's; None: there is none."""
+    """Earlier try of the step, without a line, whose usage is included in this one's; None: no try."""
 
 
 @shapes.open_ended
 class StepLine(TypedDict):
-    """A line of the journal (steps.jsonl), whole; further fields may follow."""
+    """A complete line of the journal (steps.jsonl); further fields may follow."""
 
     step_index: int | None  # Position in the recipe, from 0.
     step_id: str  # Name of the step in the recipe.
     phase: str | None  # `a`, `b` or `dod` in pipelines.
-    tool: str | None  # Tool that it called.
-    agent_archetype: str | None  # Role that it asked.
-    agent_id: str | None  # Agent that it asked.
+    tool: str | None  # Tool that the step called.
+    agent_archetype: str | None  # Role that the step asked.
+    agent_id: str | None  # Agent that the step asked.
     status: StepState  # State of the step.
-    output_slot: str | None  # Slot that it fills.
+    output_slot: str | None  # Slot that the step fills.
     receipt_id: str | None  # Receipt of the tool execution.
-    input_slot_refs: list[str]  # Slots read to build the step's input.
+    input_slot_refs: list[str]  # Slots that are read to build the step's input.
     output_hash: str | None  # `sha256:` and the hash of the full output.
     output_preview: str | None  # Beginning of the output.
     started_at: shapes.Instant  # When the attempt began.
-    completed_at: shapes.Instant  # When it ended.
-    error: Failure | None  # Why it failed.
+    completed_at: shapes.Instant  # When the attempt ended.
+    error: Failure | None  # Why the step failed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One line of the journal, read."""
+    """One parsed line of the journal."""
 
     position: int  # Number of the line in the journal, from 0.
     key: str  # Name of the step.
-    attempt: int  # Which try it was, from 1.
-    status: StepState  # Its result.
+    attempt: int  # Number of the try, from 1.
+    status: StepState  # Result of the try.
     operation: str  # Hash of the operation performed.
-    branch: str  # Path of the branch that asked; empty for the main one.
-    output: plain.Json  # The output; None where `blob` is set or there is none.
+    branch: str  # Path of the branch that made the request; empty for the main one.
+    output: plain.Json  # The output; None if `blob` is set or there is no output.
     blob: BlobRef | None  # Handle of an output over 64 kB.
     output_sha256: str | None  # Bare hash of the whole output; None without one.
-    summary: str  # One line about the output, at most 200 characters.
-    error: StepError | None  # Why it failed.
-    usage: Usage | None  # What it cost.
+    summary: str  # One-line summary of the output, at most 200 characters.
+    error: StepError | None  # Why the try failed.
+    usage: Usage | None  # Cost of the try.
     receipt_id: str | None  # Receipt of a tool execution.
-    agent_session_id: str | None  # Conversation that an agent spoke in.
-    finish: Finish | None  # `length` if an agent's reply reached its longest.
-    covers: int | None = None  # Earlier try, left without a line, whose usage is contained in this one's.
-    final: bool  # Whether the driver sees it; a try that will be repeated is not final.
+    agent_session_id: str | None  # Conversation that an agent used.
+    finish: Finish | None  # `length` if an agent's reply reached the length limit.
+    covers: int | None = None  # Earlier try, without a line, whose usage is included in this one's.
+    final: bool  # Whether the driver receives it; a try that will be repeated is not final.
     retry_at: str | None  # When the next try is due, for a try that is not final.
     started_at: str  # When the try began.
-    completed_at: str  # When the try was over.
-    line: Mapping[str, plain.Json]  # The whole line, as written.
+    completed_at: str  # When the try ended.
+    line: Mapping[str, plain.Json]  # The complete line, as written.
 
     @property
     def done(self) -> bool:
@@ -171,23 +171,21 @@ class Record:
 
     @property
     def holds(self) -> bool | None:
-        """Return what a check found; None for any other step."""
+        """Return the result of a check; None for any other step."""
         body = self.line["operation"].get("body")
         is_check = isinstance(body, dict) and body.get("kind") == "check" and isinstance(self.output, dict)
         return self.output.get("holds") if is_check else None
 
     @property
     def output_file(self) -> str | None:
-        """Return the file of the workspace that a command's output was written to; None for any other step."""
+        """Return the file of the workspace to which a command's output was written; None for any other step."""
         body = self.line["operation"].get("body")
         is_command = isinstance(body, dict) and body.get("kind") == "command"
         return body.get("output_file") if is_command and self.done else None
 
     @property
     def committed(self) -> dict[str, str]:
-        """Return the file of the workspace that a commit of this run has written, as its SHA-256 by its path; empty
-        for any other step.
-        """
+        """Return the SHA-256 of the file that a commit of this run wrote, by its path; empty for any other step."""
         body = self.line["operation"].get("body")
         is_commit = isinstance(body, dict) and body.get("kind") == "commit_file" and not self.line.get("taken_over")
         match self.output:
@@ -208,7 +206,7 @@ def read(position: int, line: Mapping[str, Any]) -> Record:
     """Read a parsed journal line.
 
     Raises:
-        KeyError, ValueError, TypeError: the line lacks a field or holds a wrong one.
+        KeyError, ValueError, TypeError: the line lacks a field or has a wrong one.
     """
     error, usage, blob = line.get("error"), line.get("usage"), line.get("blob")
     digest, operation = line.get("output_hash"), line["operation"]["hash"]

@@ -1,4 +1,4 @@
-"""Retention: which finished runs are removed, and which are kept."""
+"""Retention: rules for which finished runs are removed and which are kept."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ FINISHED = tuple(state.value for state in RunState if state.finished)  # States 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(shapes.Shape):
-    """Which runs are removed: too old ones, and those for which the newer ones leave no room."""
+    """Selects runs to remove: those that are too old, and those for which newer ones leave no room."""
 
     older_than_seconds: int | None = None
-    """Time since a run ended after which it is removed; null: no age is too old."""
+    """Seconds after its end from which a run is removed; null: at no age."""
     keep_bytes: int | None = None
-    """Bytes that the newest of these runs may have together; older ones are removed. Null: any number."""
-    status: tuple[str, ...] = FINISHED  # States of the runs that the rule is about.
+    """Bytes that the newest of these runs may use together; older ones are removed. Null: unlimited."""
+    status: tuple[str, ...] = FINISHED  # States of the runs to which the rule applies.
     recipe_id: str | None = None  # Only runs of this recipe.
     labels: Mapping[str, str] = field(default_factory=dict)  # Only runs with all these labels.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy(shapes.Shape):
-    """Rules that the service applies once an hour; none: nothing is removed."""
+    """Rules that the service applies once an hour; without rules, no run is removed."""
 
-    rules: tuple[Rule, ...] = ()  # The rules, each by itself.
+    rules: tuple[Rule, ...] = ()  # The rules; each is applied by itself.
 
     @classmethod
     def of(cls, value: Any) -> Policy:
         """Read a policy from plain JSON.
 
         Raises:
-            errors.RequestInvalid: with every flaw found.
+            errors.RequestInvalid: the policy has flaws, all of which are listed.
         """
         rules = value.get("rules") if isinstance(value, dict) else None
         flaws = list(_flaws(rules))

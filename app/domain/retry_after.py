@@ -1,4 +1,4 @@
-"""Retry-After: how long a server asks its callers to wait."""
+"""Retry-After: reads how long a server asks its callers to wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 
 
 def seconds(reported: str, now: datetime) -> float:
-    """Return the seconds that the value of a `Retry-After` asks for, as a number or a date; 0 where it is neither."""
+    """Return the seconds that a `Retry-After` value requests, as a number or a date; 0 if it is neither."""
     try:
         found = float(reported)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Orders to runs: who started, stopped, changed or answered a run, as the lines of its journal name them."""
+"""Run orders: who started, stopped, changed or answered a run, according to the lines of its journal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 def of_decision(run_id: str, start: runs.RunStart, line: int, fields: Mapping[str, Any]) -> RunOrder | None:
-    """Return the order in a control line."""
+    """Return the order that a control line records; None if it records none."""
     author, known = authors.in_line(fields), _ACTIONS.get(fields["kind"])
     if author is None or known is None:
         return None
@@ -35,8 +35,8 @@ def of_decision(run_id: str, start: runs.RunStart, line: int, fields: Mapping[st
 
 
 def of_record(run_id: str, start: runs.RunStart, record: Record) -> RunOrder | None:
-    """Return the order in a journal line: a gate's answer, or an input from outside."""
-    # The lines that a fork took over hold orders to its source.
+    """Return the order that a journal line records: a gate's answer, or an input from outside; None for others."""
+    # Lines that a fork took over record orders to its source.
     if not isinstance(record.output, dict) or "author" not in record.output or record.line.get("taken_over"):
         return None
     author, details = authors.in_line(record.output), {"key": record.key}
@@ -51,7 +51,7 @@ def of_record(run_id: str, start: runs.RunStart, record: Record) -> RunOrder | N
         action = "plan.changed"
         details |= {name: plan[name] for name in ("status", "revision") if name in plan}
     else:
-        # Its deletion is in the audit log.
+        # The deletion of the plan is in the audit log.
         return None
     at = str(record.line.get("completed_at") or record.started_at)
     return None if author is None else _order(run_id, start, STEPS, record.position, at, action, author, details)
@@ -80,7 +80,7 @@ def _order(
     author: Mapping[str, plain.Json],
     details: Mapping[str, plain.Json],
 ) -> RunOrder:
-    # A plan is known by its session, not by the run that carries it out.
+    # A plan is identified by its session, not by the run that carries it out.
     target = start.session_id if clock.is_internal(run_id) else run_id
     return RunOrder(
         run_id=run_id, target=target, file=file, line=line, at=at, action=action, author=author, details=details

@@ -1,4 +1,4 @@
-"""Spellings of secrets: how programs quote, escape and encode them, and where an environment contains them."""
+"""Spellings of secrets: how programs quote, escape and encode secrets, and where an environment contains them."""
 
 # Why: docs/decisions/0265.
 
@@ -13,12 +13,12 @@ import shlex
 import string
 from collections.abc import Iterable, Iterator, Mapping
 
-SHORTEST = 4  # Characters of the shortest secret that is masked.
+SHORTEST = 4  # Length of the shortest secret that is masked.
 
 _SHORTEST_ENCODED = 8
 _MOST_LINES = 2_000
 _WRAPS = (64, 76)
-# Passwords that every machine has: they protect nothing, and masking them would tear ordinary text apart.
+# Passwords that exist on every machine: they protect nothing, and masking them would tear ordinary text apart.
 _NO_SECRETS = frozenset(
     "admin changeme default development example guest local localhost mariadb minio minioadmin mongo mysql none null "
     "pass passwd password postgres production rabbitmq redis root secret test testing true false user".split()
@@ -32,7 +32,7 @@ _APOSTROPHE = str.maketrans({"'": r"\u0027"})
 
 
 def of(secret: str) -> frozenset[str]:
-    """Return how a secret may be written: as it is, escaped, encoded, and each line of a text of several lines."""
+    """Return the spellings of a secret: unchanged, escaped, encoded, and for several lines those of each line."""
     text = _as_read(secret)
     whole = {text, text.strip()}
     lines = {line.strip() for line in text.splitlines()[:_MOST_LINES]} - whole
@@ -41,16 +41,16 @@ def of(secret: str) -> frozenset[str]:
 
 
 def named(names: Iterable[str], patterns: Iterable[str]) -> frozenset[str]:
-    """Return the names that fit a pattern, such as `*_TOKEN`; upper and lower case are the same."""
+    """Return the names that match a pattern, such as `*_TOKEN`, regardless of case."""
     wanted = [pattern.upper() for pattern in patterns]
     return frozenset(name for name in names if any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in wanted))
 
 
 def of_environment(environ: Mapping[str, str], names: Iterable[str]) -> set[str]:
-    """Return the secrets of an environment: values of variables by their names, and passwords within URLs.
+    """Return the secrets of an environment: values of variables with these names, and passwords within URLs.
 
     Args:
-        names: Patterns of names, such as `*_TOKEN`; upper and lower case are the same.
+        names: Patterns of names, such as `*_TOKEN`; case is ignored.
     """
     found = {environ[name] for name in named(environ, names)}
     found |= {password for value in environ.values() for password in _passwords(value)}
@@ -58,12 +58,12 @@ def of_environment(environ: Mapping[str, str], names: Iterable[str]) -> set[str]
 
 
 def with_passwords(environ: Mapping[str, str]) -> frozenset[str]:
-    """Return the names of the variables whose values hold a URL with a password."""
+    """Return the names of the variables whose values contain a URL with a password."""
     return frozenset(name for name, value in environ.items() if any(_passwords(value)))
 
 
 def _as_read(secret: str) -> str:
-    """Return a secret as outputs of programs are read, where bytes that are not UTF-8 are replaced."""
+    """Return a secret in the form in which program output is read: bytes that are not UTF-8 are replaced."""
     try:
         return secret.encode(errors="surrogateescape").decode(errors="replace")
     except UnicodeEncodeError:
@@ -84,7 +84,7 @@ def _written(text: str) -> Iterator[str]:
         for once in (escaped, for_html, for_html.translate(_APOSTROPHE), escaped.replace("/", r"\/")):
             yield once
             yield _UNICODE_ESCAPE.sub(lambda found: rf"\u{found[0][2:].upper()}", once)
-            # Agents report what tools printed as JSON inside of JSON.
+            # Agents report tool output as JSON inside JSON.
             yield json.dumps(once, ensure_ascii=is_ascii)[1:-1]
     yield from (repr(text)[1:-1], ascii(text)[1:-1], repr(text.encode(errors="replace"))[2:-1])
     yield from (shlex.quote(text).removeprefix("'").removesuffix("'"), text.replace("'", r"'\''"))
@@ -109,12 +109,10 @@ def _percent_decoded(text: str) -> str:
 
 
 def _in_base64(text: str) -> Iterator[str]:
-    """Yield the part of a secret's encoding that does not depend on its surroundings, and the lines it is wrapped
-    in.
-    """
+    """Yield the part of a secret's encoding that does not depend on its surroundings, and its wrapped lines."""
     content = text.encode(errors="replace")
     if len(content) < _SHORTEST_ENCODED:
-        # A short secret would be found in ordinary words, and mask them.
+        # A short secret would occur in ordinary words and mask them.
         return
     alone = base64.b64encode(content).decode()
     lines = [alone[at : at + wrap] for wrap in _WRAPS if len(alone) > wrap for at in range(0, len(alone), wrap)]
@@ -128,5 +126,5 @@ def _inner(content: bytes, before: int) -> str:
     encoded = base64.b64encode(bytes(before) + content).decode()
     first = (0, 2, 3)[before]
     whole = (before + len(content)) // 3 * 4
-    # Of a last group that is not whole, the bits that the next byte adds to are in its last character.
+    # In an incomplete last group, the last character also depends on the next byte.
     return encoded[first : whole + (0, 1, 2)[(before + len(content)) % 3]]

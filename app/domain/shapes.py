@@ -1,16 +1,16 @@
-"""Shapes: values that are published, each with one definition of its fields, its JSON and its schema."""
+"""Shapes: published values, each with one definition of its fields, its JSON and its schema."""
 
-# A dataclass, its `to_json` and a pydantic model for the OpenAPI document drift apart in their descriptions, and
-# building the models takes part of every start. FastAPI can publish dataclasses, but it makes a validator for each, and
-# pydantic is not allowed in `app/domain`.
+# A dataclass, its `to_json` and a pydantic model for the OpenAPI document diverge in their descriptions, and
+# building the models takes part of every start. FastAPI can publish dataclasses, but it creates a validator for each,
+# and pydantic is not allowed in `app/domain`.
 #
-# So a published value is a frozen dataclass that derives from `Shape`, which encodes it, or a `TypedDict` where a file
-# holds the value. `app/api/schemas.py` makes the JSON Schema from the type hints and the texts beside the fields, and
-# only when the document is asked for. Pydantic checks requests only. What is written for every step (journal lines,
-# events, slots) keeps its own encoder.
+# So a published value is a frozen dataclass that derives from `Shape`, which encodes it, or a `TypedDict` if a file
+# contains the value. `app/api/schemas.py` builds the JSON Schema from the type hints and the comments at the fields,
+# and only when the document is requested. Pydantic only checks requests. Values written for every step (journal lines,
+# events, slots) have their own encoders.
 #
-# Price: the generator knows the types that answers use, about a dozen; another one needs a line there. Descriptions
-# come from the source, so an installation without it has none.
+# Price: the generator supports the types that answers use, about a dozen; another type needs a line there. Descriptions
+# come from the source, so an installation without source has none.
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _Class = TypeVar("_Class", bound=type)
 
 
 class Shape:
-    """A dataclass whose JSON is its fields; the comments beside them describe them in the OpenAPI document."""
+    """A dataclass whose JSON is its fields; the comments at the fields describe them in the OpenAPI document."""
 
     __slots__ = ()
 
     def to_json(self) -> dict[str, plain.Json]:
-        """Return the fields as plain JSON, without internal ones and those that may be omitted at their default."""
+        """Return the fields as plain JSON, without internal ones and without omittable ones at their default."""
         return all_json((self,))[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keywords:
-    """Further keywords of the schema of a field, as a note in its type."""
+    """Further keywords of the schema of a field, as an annotation of its type."""
 
     keywords: Mapping[str, Any]  # Keywords of JSON Schema.
 
@@ -51,7 +51,7 @@ RunId = Annotated[str, Keywords({"examples": ["20260210T143000Z-k3x9af"]})]  # I
 
 
 def all_json(shapes: Iterable[Shape]) -> list[dict[str, plain.Json]]:
-    """Return the JSON of several shapes, at the price of one call: a poll shows hundreds of steps."""
+    """Return the JSON of several shapes at the cost of one call: a poll shows hundreds of steps."""
     made = []
     for shape in shapes:
         shown: dict[str, plain.Json] = {}
@@ -73,7 +73,7 @@ def omitted(default: Any = None) -> Any:
 
 
 def shared(**how: Any) -> Any:
-    """Return a field of plain JSON that was read from JSON, so that nothing has to be made of it: no copy is."""
+    """Return a field of plain JSON that was read from JSON, so that it needs neither conversion nor copy."""
     return field(metadata={"shared": True}, **how)
 
 
@@ -89,12 +89,12 @@ def open_ended(shape: _Class) -> _Class:
 
 
 def published(shape: type) -> list[dataclasses.Field[Any]]:
-    """Return the fields of a dataclass that its JSON has."""
+    """Return the fields of a dataclass that are in its JSON."""
     return [each for each in dataclasses.fields(shape) if _is_published(each)]
 
 
 def is_omitted(each: dataclasses.Field[Any]) -> bool:
-    """Return whether a field is left out while it has its default."""
+    """Return whether a field is omitted while it has its default."""
     return bool(each.metadata.get("omitted"))
 
 

@@ -1,4 +1,4 @@
-"""Slots: the named outputs of a run, as cache.json holds them (execution-modes, appendix A)."""
+"""Slots: the named outputs of a run, in the form of cache.json (execution-modes, appendix A)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class Slot:
     """A named output: a pointer to a receipt, or an artifact with its text."""
 
     type: Literal["pointer", "artifact"]
-    """`pointer`: the payload is in a receipt; `artifact`: the text is here."""
+    """`pointer`: the payload is in a receipt; `artifact`: the slot contains the text."""
     sha256: str  # Bare hash of the payload or text.
-    summary: str  # One line about it.
+    summary: str  # One-line summary.
     key: str  # Step that filled it.
     receipt_id: str | None = None  # Receipt of a pointer.
     agent_id: str | None = None  # Agent that wrote an artifact.
-    text: str | None = None  # Text of an artifact; None for a pointer, and where `blob` holds it.
+    text: str | None = None  # Text of an artifact; None for a pointer, and if `blob` refers to it.
     blob: BlobRef | None = None  # Handle of an artifact's text over 64 kB.
 
     def to_json(self) -> dict[str, plain.Json]:
-        """Return the slot as cache.json shows it."""
+        """Return the slot in the form of cache.json."""
         return snapshot({"": self})[""]
 
 
 def snapshot(filled: Mapping[str, Slot]) -> dict[str, dict[str, plain.Json]]:
-    """Return slots as cache.json shows them (execution-modes, appendix A)."""
+    """Return slots in the form of cache.json (execution-modes, appendix A)."""
     shown: dict[str, dict[str, plain.Json]] = {}
     for name, slot in filled.items():
         proof = {"sha256": slot.sha256, "summary": slot.summary}
@@ -53,7 +53,7 @@ class PointerSlot(shapes.Shape):
     type: Literal["pointer"]  # `pointer`.
     receipt_id: str | None  # The receipt.
     sha256: str  # Hash of the payload.
-    summary: str  # One line about the payload.
+    summary: str  # One-line summary of the payload.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +65,11 @@ class ArtifactSlot(shapes.Shape):
     agent_id: str | None  # Agent that wrote the text.
     text: str | None  # The text.
     sha256: str  # Hash of the text.
-    summary: str  # One line about the text.
+    summary: str  # One-line summary of the text.
 
 
 def pointer(record: Record) -> Slot:
-    """Return the slot that a tool call fills, which points at its receipt."""
+    """Return the slot that a tool call fills, which refers to its receipt."""
     return Slot(
         type="pointer",
         receipt_id=record.receipt_id,
@@ -94,33 +94,33 @@ def artifact(record: Record, agent_id: str) -> Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far the driver says its run is."""
+    """The progress of a run according to its driver."""
 
     phase: str | None = None  # `a`, `b` or `dod` in pipelines.
     finished_steps: int = 0  # Number of finished steps; `current_step_index` in run.json.
-    total_steps: int | None = None  # Steps of the recipe, None where its flow can loop.
+    total_steps: int | None = None  # Number of steps of the recipe; None if its flow can loop.
     machine: Mapping[str, plain.Json] | None = None
-    """State of a recipe that is a state machine; None for others."""
+    """State of a recipe that is a state machine; None for other recipes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownState:
-    """Facts about a run that its driver does not know and its files in the run folder show."""
+    """Facts about a run that its driver does not know but its files in the run folder show."""
 
     status: RunState  # State of the run.
     updated_at: str  # When it last changed.
 
 
 Projection: TypeAlias = Callable[[ShownState], Mapping[str, plain.Json]]
-"""Makes further files of the run folder, by name, from what the driver has seen; free of effects."""
+"""Makes further files of the run folder, by name, from what the driver has seen; without side effects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """What the driver shows of its run; made anew by every replay, so never trusted from disk."""
+    """What the driver shows of its run; rebuilt by every replay, so never trusted from disk."""
 
-    progress: Progress = field(default_factory=Progress)  # How far it is.
+    progress: Progress = field(default_factory=Progress)  # The progress of the run.
     slots: Mapping[str, Slot] = field(default_factory=dict)
-    """Its named outputs, in the order they were filled."""
+    """Its named outputs, in the order in which they were filled."""
     files: Mapping[str, plain.Json] = field(default_factory=dict)
     """Further projections by file name, e.g. `state.json`."""

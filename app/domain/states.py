@@ -1,4 +1,4 @@
-"""The states of a run and of a step, and who moves a run out of each."""
+"""States: the states of a run and of a step, and what moves a run out of each."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ class RunState(StrEnum):
     PENDING = "pending"
     """Accepted and queued, at its creation or by a resume.
 
-    The pool takes it when it has capacity (to running); a person may cancel it. A crash here loses nothing: the next
-    start queues it again.
+    The pool moves it out when it has capacity (to running); a person may cancel it. A crash here loses nothing: the
+    next start queues it again.
     """
     RUNNING = "running"
-    """Occupies capacity of the pool and performs steps.
+    """Holds capacity of the pool and performs steps.
 
-    Its runner takes it out: settled (to done, failed, cancelled), waiting, or paused. A crash here leaves it running
-    on disk: recovery queues it and replay continues behind its last line.
+    Its runner moves it out: at its end (to done, failed, cancelled), to waiting, or to paused. A crash here leaves it
+    running on disk: recovery queues it, and replay continues after its last line.
     """
     WAITING = "waiting"
-    """Every open step only waits, at least one for an answer; the run occupies no capacity.
+    """Every open step only waits, at least one for an answer; the run holds no capacity.
 
-    An answer or a gate's expiry takes it out (to running), a cancel ends it. A crash here changes nothing: replay
+    An answer or a gate's expiry moves it out (to running), a cancel ends it. A crash here changes nothing: replay
     asks for the same gates.
     """
     PAUSED = "paused"
     """Stopped at a step boundary by a person, or parked by a fault that its `error` names.
 
-    A person takes it out (unpause to running by way of the queue, or cancel); a storage fault also ends by itself
-    once there is room. A crash here changes nothing where the pause is a control line: by a person, a limit or missing
+    A person moves it out (an unpause to running, through the queue, or a cancel); a storage fault also ends by itself
+    once there is space. A crash here changes nothing if the pause is a control line: by a person, a limit or missing
     lines. A run parked by any other fault has no such line, and the next start tries it again.
     """
     DONE = "done"  # Ended well; `ending.partial` reports failures that the recipe tolerated. Final.
     FAILED = "failed"
-    """Ended badly, or its journal is damaged; `error` says how.
+    """Ended badly, or its journal is damaged; `error` has the reason.
 
-    Only a person takes it out, by resume (to pending). A crash here changes nothing.
+    Only a person moves it out, by a resume (to pending). A crash here changes nothing.
     """
     CANCELLED = "cancelled"
-    """Ended because a person asked, or by its recipe's own exit.
+    """Ended by a person's order, or by its recipe's own exit.
 
-    Only a person takes it out, by resume (to pending). A crash here changes nothing.
+    Only a person moves it out, by a resume (to pending). A crash here changes nothing.
     """
 
     finished: bool
@@ -63,8 +63,8 @@ MOVES: Mapping[RunState, frozenset[RunState]] = {
     RunState.FAILED: frozenset({RunState.PENDING}),
     RunState.CANCELLED: frozenset({RunState.PENDING}),
 }
-"""Every move a run can make; `docs/reference/states.md` draws it. Only `repair`, which writes the folder anew, goes
-beyond them: it leaves a failed run paused.
+"""Every move of a run; `docs/reference/states.md` draws them. Only `repair`, which rewrites the folder, goes beyond
+them: it leaves a failed run paused.
 """
 
 
@@ -77,4 +77,4 @@ class StepState(StrEnum):
     """Begun, but waiting for its backend, which answers one prompt at a time; never written to the journal."""
     DONE = "done"  # Performed and recorded.
     FAILED = "failed"  # Performed without success and recorded; final unless `retry_at` is set.
-    SKIPPED = "skipped"  # Passed over by the recipe's own rule and recorded.
+    SKIPPED = "skipped"  # Skipped by the recipe's own rule and recorded.

@@ -1,4 +1,4 @@
-"""Reasons of paused runs: what each means, and the command that sends the run on."""
+"""Stop reasons: why paused runs rest, and the commands that let them continue."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 from app.domain import decisions
 
-BY_PERSON = decisions.PAUSED_BY_PERSON  # A person asked for the pause.
+BY_PERSON = decisions.PAUSED_BY_PERSON  # A person ordered the pause.
 
 
 @dataclass(frozen=True, slots=True)
 class StopReason:
-    """Why a run rests, and what to do."""
+    """Why a run rests, and what a person can do."""
 
-    text: str  # What it means, where the run has no error that says so.
-    act: str | None = "control-room runs unpause {run_id}"  # Command that sends it on.
+    text: str  # Explanation, if the run has no error with one.
+    act: str | None = "control-room runs unpause {run_id}"  # Command that lets it continue.
 
 
 _REPAIRED = StopReason("a repair cut the run back to its intact lines")
 _LIMITED = StopReason("a time limit was reached", "control-room runs limits {run_id} --max-time 2h")
 _SPENT = StopReason("no room is left in a limit or budget", "control-room runs limits {run_id}")
-_NOT_ALLOWED = StopReason("the folder that the run works in is not allowed", None)  # Only another setting sends it on.
+_NOT_ALLOWED = StopReason("the folder that the run works in is not allowed", None)  # Only another setting continues it.
 _KNOWN = {
     decisions.REPAIRED: _REPAIRED,
     decisions.TIME_LIMIT: _LIMITED,
@@ -39,25 +39,25 @@ def of(reason: str) -> StopReason:
 
 
 def act(run_id: str, reason: str, error: Mapping[str, Any] | None) -> str | None:
-    """Return the command that sends a paused run on; None: no command alone does.
+    """Return the command that lets a paused run continue; None if no single command does.
 
     Args:
-        error: What parked it.
+        error: The error that parked it.
     """
     detail = (error or {}).get("detail") or {}
     if reason == decisions.BUDGET_EXHAUSTED and (account := detail.get("budget")):
         return raising(account, detail.get("limit", "cost_usd"))
-    # A run is parked with one that waits for it, too; the limit is that run's.
+    # A run is also parked by the limit of a run that waits for it; then the limit of that run must be raised.
     limited = detail.get("run_id", run_id) if reason == decisions.TIME_LIMIT else run_id
     command = of(reason).act
     return command.format(run_id=limited) if command else None
 
 
 def until(error: Mapping[str, Any] | None) -> str | None:
-    """Return when a paused run continues by itself if there is room then; None: a person has to send it on.
+    """Return when a paused run continues by itself if there is room then; None if a person has to let it continue.
 
     Args:
-        error: What parked it.
+        error: The error that parked it.
     """
     turns_at = ((error or {}).get("detail") or {}).get("turns_at")
     return turns_at if isinstance(turns_at, str) else None

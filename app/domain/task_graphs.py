@@ -1,4 +1,4 @@
-"""Task graphs: which dependencies of tasks cannot be, each told at its place; and the order that they leave."""
+"""Task graphs: reports invalid dependencies of tasks, each at its place, and orders tasks by their dependencies."""
 
 from __future__ import annotations
 
@@ -11,31 +11,34 @@ from app import errors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A task as far as its dependencies go."""
+    """The dependencies of a task."""
 
-    id: int  # Its number.
+    id: int  # Number of the task.
     deps: Sequence[int]  # Numbers of the tasks that it depends on.
-    path: str  # Its position in the input, e.g. `$.tasks[2]`.
+    path: str  # Position of the task in the input, e.g. `$.tasks[2]`.
 
 
 def flaws(nodes: Sequence[Node], *, told_at: int | None = None) -> list[errors.Flaw]:
-    """Return everything wrong with a graph: `duplicate_task`, `unknown_dependency`, `self_dependency`,
-    `repeated_dependency`, and for each knot of tasks that wait for one another one `dependency_cycle`.
+    """Return all flaws of a graph.
+
+    These are `duplicate_task`, `unknown_dependency`, `self_dependency`, `repeated_dependency`, and for each group of
+    tasks that wait for one another one `dependency_cycle`.
 
     Args:
-        told_at: Task at which a cycle through it is reported; otherwise, and if None, at its smallest number.
+        told_at: Task at which a cycle through it is reported; any other cycle is reported at its smallest number.
     """
     found = [*_repeated(nodes), *_wrong(nodes)]
     return found + [_cycle_told(nodes, _from(told_at, cycle)) for cycle in cycles(nodes)]
 
 
 def cycles(nodes: Sequence[Node]) -> list[list[int]]:
-    """Return cycles that share no task, at least one of each knot, each in the order of waiting, from its smallest
-    number on.
+    """Return cycles that share no task, at least one for each group of tasks that wait for one another.
+
+    Each cycle is in the order of waiting, from its smallest number.
     """
     left = _graph(nodes)
     found: list[list[int]] = []
-    # Cycles are taken out as they are found: a knot of many would otherwise be reported in every combination.
+    # Cycles are removed as they are found: a group with many would otherwise be reported in every combination.
     while (cycle := _cycle(left)) is not None:
         found.append(_from(min(cycle), cycle))
         left = {each: [dep for dep in deps if dep not in cycle] for each, deps in left.items() if each not in cycle}
@@ -43,12 +46,12 @@ def cycles(nodes: Sequence[Node]) -> list[list[int]]:
 
 
 def dependents(nodes: Sequence[Node], task_id: int) -> list[int]:
-    """Return the tasks that depend on a task directly."""
+    """Return the tasks that directly depend on a task."""
     return [node.id for node in nodes if task_id in node.deps]
 
 
 def in_order(nodes: Sequence[Node]) -> list[int]:
-    """Return the tasks of a sound graph with none before one that it depends on, otherwise in the order given."""
+    """Return the tasks of a valid graph, each after those it depends on, otherwise in the order given."""
     waiting, placed = {node.id: node.deps for node in nodes}, list[int]()
     while waiting:
         ready = next(each for each, deps in waiting.items() if not any(dep in waiting for dep in deps))
@@ -69,7 +72,7 @@ def _cycle(graph: Mapping[int, Sequence[int]]) -> list[int] | None:
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
-        # Told from what comes first to what needs it, with the first once more at the end.
+        # graphlib lists a task before those that need it, and repeats the first at the end.
         return list(reversed(error.args[1][:-1]))
     return None
 
@@ -103,7 +106,7 @@ def _wrong(nodes: Sequence[Node]) -> Iterator[errors.Flaw]:
 
 def _cycle_told(nodes: Sequence[Node], cycle: Sequence[int]) -> errors.Flaw:
     waits_for = cycle[1]
-    # Of a number that is given twice only one task may have the dependency.
+    # If a number is used twice, only one of the tasks may have the dependency.
     first = next(node for node in nodes if node.id == cycle[0] and waits_for in node.deps)
     path = f"{first.path}.deps[{list(first.deps).index(waits_for)}]"
     trail = " → ".join(str(each) for each in (*cycle, cycle[0]))

@@ -1,4 +1,4 @@
-"""Outputs of tasks as arguments of later tasks: `{"$task": 1, "output": "edited_draft"}`."""
+"""Task outputs: outputs of tasks as arguments of later tasks: `{"$task": 1, "output": "edited_draft"}`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "$task"  # Field that makes an object a reference; its value is the task:
 OUTPUT = "output"
 """Field that names a slot of the task's run, or a place inside one: `discovery.matches[0].path`."""
 
-PATH = "path"  # Field that names a slot in place of that: the file that its text was written to.
+PATH = "path"  # Field that names a slot instead, for the file to which its text was written.
 MAX_CHARACTERS = 500  # Longest name of an output.
 
 _FORM = f'a reference has the form {{"{NAME}": 1, "{OUTPUT}": "slot"}} or {{"{NAME}": 1, "{PATH}": "slot"}}'
@@ -23,7 +23,7 @@ _TASK = re.compile(r"t?([1-9][0-9]{0,5})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A reference, read."""
+    """A parsed reference."""
 
     task: int  # Number of the task.
     field: str  # `output` or `path`.
@@ -35,19 +35,19 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """A task as far as references go."""
+    """The facts of a task that references need."""
 
-    id: int  # Its number.
+    id: int  # Number of the task.
     deps: Sequence[int]  # Tasks that it depends on.
-    args: Mapping[str, plain.Json]  # Its arguments.
-    path: str  # Its position in the input, e.g. `$.tasks[2]`.
+    args: Mapping[str, plain.Json]  # Arguments of the task.
+    path: str  # Position of the task in the input, e.g. `$.tasks[2]`.
 
 
 def read(value: plain.Object) -> Reference:
     """Read a reference.
 
     Raises:
-        ValueError: it does not have the form; the message names the flaw.
+        ValueError: the object does not have the form of one; the message names the flaw.
     """
     task, names = value[NAME], value.keys() - {NAME}
     found = None if isinstance(task, bool) else _TASK.fullmatch(str(task) if isinstance(task, int | str) else "")
@@ -63,7 +63,7 @@ def read(value: plain.Object) -> Reference:
 
 
 def found_in(value: plain.Json, place: json_text.Parts = ()) -> Iterator[tuple[json_text.Parts, plain.Object]]:
-    """Yield every object inside a value that is meant as a reference, with its place."""
+    """Yield every object inside a value that has the field of a reference, with its place."""
     if isinstance(value, dict):
         if NAME in value:
             yield place, value
@@ -76,7 +76,7 @@ def found_in(value: plain.Json, place: json_text.Parts = ()) -> Iterator[tuple[j
 
 
 def named(args: Mapping[str, plain.Json]) -> frozenset[str]:
-    """Return the arguments that hold references, whose values are therefore not known yet."""
+    """Return the arguments that contain references, whose values are therefore not known yet."""
     return frozenset(name for name, value in args.items() if next(found_in(value), None) is not None)
 
 
@@ -92,10 +92,10 @@ def replaced(value: plain.Json, values: Mapping[Reference, plain.Json]) -> plain
 
 
 def references(args: Mapping[str, plain.Json]) -> list[Reference]:
-    """Return the references of arguments, each once.
+    """Return the references in arguments, each once.
 
     Raises:
-        ValueError: one of them does not have the form.
+        ValueError: one of them does not have the required form.
     """
     return list(dict.fromkeys(read(value) for _, value in found_in(dict(args))))
 
@@ -104,12 +104,12 @@ def flaws(users: Sequence[User]) -> list[errors.Flaw]:
     """Return the flaws of the references of tasks: `invalid`, `unknown_task`, `not_a_dependency`.
 
     Args:
-        users: All tasks of a plan, without cycles; a dependency on none of them is passed over.
+        users: All tasks of a plan, without cycles; a dependency on an unknown task is ignored.
     """
     needed: dict[int, frozenset[int]] = {}
     deps = {user.id: user.deps for user in users}
     nodes = [task_graphs.Node(id=user.id, deps=user.deps, path=user.path) for user in users]
-    # In this order every dependency is known when its dependents are looked at.
+    # In this order, the dependencies of each task are known before the task itself.
     for task_id in task_graphs.in_order(nodes):
         needed[task_id] = frozenset(deps[task_id]).union(*(needed.get(dep, ()) for dep in deps[task_id]))
     return [flaw for user in users for flaw in _flaws(user, needed)]

@@ -1,4 +1,4 @@
-"""Task patterns: the phrases and `/expressions/` of a recipe that route a task to it."""
+"""Task patterns: phrases and `/expressions/` of a recipe by which a task is routed to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import re2
 
-MAX_CHARACTERS = 500  # Length of a pattern.
+MAX_CHARACTERS = 500  # Most characters of a pattern.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,23 +17,23 @@ class Match:
     """An occurrence of a pattern in a text."""
 
     length: int  # Characters that the pattern covers.
-    parts: Mapping[str, str]  # What an expression's named groups cover.
+    parts: Mapping[str, str]  # Text that the expression's named groups match.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """A pattern, ready to be used; matching takes time linear in the text."""
+    """A compiled pattern; matching takes time linear in the text."""
 
-    source: str  # The pattern as the recipe has it.
+    source: str  # The pattern as written in the recipe.
     expression: Any = field(default=None, repr=False)  # Compiled expression; None for a phrase.
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Return the names that an expression gives to parts of the text."""
+        """Return the names of an expression's groups."""
         return tuple(self.expression.groupindex) if self.expression is not None else ()
 
     def match(self, text: str) -> Match | None:
-        """Return the first occurrence in a text, whatever the case of its letters, or None."""
+        """Return the first occurrence in a text, regardless of case, or None."""
         if self.expression is None:
             occurs = self.source.casefold() in text.casefold()
             return Match(length=len(self.source), parts={}) if occurs else None
@@ -46,10 +46,10 @@ class Pattern:
 
 @functools.lru_cache(maxsize=1024)
 def read(source: str) -> Pattern:
-    """Read a pattern: `/…/` is a regular expression in the syntax of RE2, anything else a phrase.
+    """Read a pattern: `/…/` is a regular expression in the syntax of RE2, any other text a phrase.
 
     Raises:
-        ValueError: it is blank, too long, or not an expression; the message says which.
+        ValueError: it is blank, too long, or not an expression; the message has the reason.
     """
     if len(source) > MAX_CHARACTERS:
         raise ValueError(f"is longer than {MAX_CHARACTERS} characters")
@@ -58,7 +58,7 @@ def read(source: str) -> Pattern:
             raise ValueError("is blank, so it would match every task")
         return Pattern(source=source)
     compiled = expression(source[1:-1], letter_case=False)
-    # A pattern that matches nothing in particular would take every task.
+    # A pattern that matches the empty text would match every task.
     if compiled.search("") is not None:
         raise ValueError("matches an empty text, so it would match every task")
     return Pattern(source=source, expression=compiled)
@@ -68,7 +68,7 @@ def expression(source: str, *, letter_case: bool = True) -> Any:
     """Compile a regular expression in the syntax of RE2.
 
     Raises:
-        ValueError: it is none; the message says why.
+        ValueError: it is not an expression; the message has the reason.
     """
     options = re2.Options()
     options.case_sensitive = letter_case

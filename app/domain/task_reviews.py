@@ -1,4 +1,4 @@
-"""Reviews: what the chief or a person says of a finished task, and changes of the plan that the chief proposes."""
+"""Task reviews: verdicts of the chief or a person on finished tasks, and plan changes that the chief proposes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ReviewState(StrEnum):
     PENDING = "pending"  # A person has retried the task; its next review starts.
     RUNNING = "running"  # Its run is accepted and has not ended.
     WAITING = "waiting"  # A gate of its run asks a person.
-    DONE = "done"  # It has a verdict. Final, unless that is `not_met` and the task is retried.
+    DONE = "done"  # It has a verdict. Final, unless the verdict is `not_met` and the task is retried.
     FAILED = "failed"
     """Its run failed, was cancelled or deleted, or could not be started; a retry of the task starts another review."""
 
@@ -39,7 +39,7 @@ class Verdict(StrEnum):
     """Result of a review."""
 
     MET = "met"  # The task is done.
-    NOT_MET = "not_met"  # The task is not done, and has failed.
+    NOT_MET = "not_met"  # The task is not done, and fails.
     UNSURE = "unsure"  # The chief is unsure, so a person is asked.
 
 
@@ -49,15 +49,15 @@ class ProposalState(StrEnum):
     OPEN = "open"  # A person accepts or dismisses it.
     ACCEPTED = "accepted"  # A person accepted it, and the plan was changed.
     DISMISSED = "dismissed"  # A person dismissed it.
-    REFUSED = "refused"  # It cannot be made, for the reason in `problem`.
+    REFUSED = "refused"  # The change cannot be made, for the reason in `problem`.
 
 
 class ProposalKind(StrEnum):
-    """Change that is proposed."""
+    """Kind of a proposed change."""
 
     ADD_TASK = "add_task"  # A further task.
     EDIT_TASK = "edit_task"  # Other fields of a task that has not begun, or has failed.
-    REMOVE_TASK = "remove_task"  # One task less.
+    REMOVE_TASK = "remove_task"  # The removal of a task.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +67,10 @@ class Review(shapes.Shape):
     published_as: ClassVar[str] = "ReviewShown"
 
     status: ReviewState  # State of the review.
-    number: int = 1  # Which review of the task's present run, from 1.
+    number: int = 1  # Number of the review of the task's present run, from 1.
     run_id: str | None = None  # Run of the review; None before it starts.
     gate_id: str | None = None  # Gate at which a person is asked, while it is open.
-    verdict: Verdict | None = None  # `met` or `not_met`; None before that is decided.
+    verdict: Verdict | None = None  # `met` or `not_met`; None before the decision.
     by: str | None = None  # Who decided: `chief` or `person`.
     why: str | None = None  # Reason, in one sentence or in the words of the person.
     evidence: str | None = None  # The chief's line of evidence, which was verified.
@@ -86,7 +86,7 @@ class Reviewer(shapes.Shape):
 
     by: Annotated[str, Literal["chief", "person"]]
     """`chief`, or `person`: a gate opens after each of the tasks."""
-    agent_id: str | None = None  # Agent that is the chief.
+    agent_id: str | None = None  # Agent that fills the role of the chief.
     why: str | None = None  # Why a person is asked.
     tasks: tuple[int, ...] = ()  # Tasks whose definition of done is in words.
 
@@ -109,17 +109,17 @@ class Proposal(shapes.Shape):
 
 
 def after_retry(review: Review | None) -> Review | None:
-    """Return the review that a retried task waits for."""
+    """Return the review for which a retried task waits."""
     return None if review is None else Review(status=ReviewState.PENDING, number=review.number + 1)
 
 
 def with_proposal(known: tuple[Proposal, ...], changed: Proposal) -> tuple[Proposal, ...]:
-    """Return proposals with one in place of that of its number."""
+    """Return proposals with a changed one in place of that with the same number."""
     return tuple(changed if each.id == changed.id else each for each in known)
 
 
 def numbered(known: tuple[Proposal, ...], new: tuple[Proposal, ...], most: int) -> tuple[Proposal, ...]:
-    """Return proposals with new ones behind them, each with the next number; of too many, decided ones are left out."""
+    """Return proposals followed by new ones with the next numbers; if there are too many, decided ones are omitted."""
     first = max((each.id for each in known), default=0) + 1
     found = [*known, *(dataclasses.replace(each, id=first + at) for at, each in enumerate(new))]
     surplus = len(found) - most

@@ -1,4 +1,4 @@
-"""Files that cannot be read now, whose content is unknown until they can."""
+"""Unreadable files: files that cannot be read now, whose content is unknown until they can."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from app.domain import plain, shapes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable(shapes.Shape):
-    """A file of a run that cannot be read now; it is not known to be damaged, and nothing was changed."""
+    """A file of a run that cannot be read now; it is not known to be damaged, and was not changed."""
 
     published_as: ClassVar[str] = "UnreadableShown"
 
     file: Annotated[str, shapes.Keywords({"examples": ["start.json"]})]
     """File within the run's folder, `.` for the folder itself."""
     errno: Annotated[str, shapes.Keywords({"examples": ["EIO"]})]  # Name of the system's error.
-    since: shapes.Instant  # When reading it failed first.
-    next_try_at: shapes.Instant  # When it is read again.
+    since: shapes.Instant  # When a read first failed.
+    next_try_at: shapes.Instant  # When the next read is due.
 
     @classmethod
     def of(cls, detail: Mapping[str, plain.Json]) -> Unreadable:
@@ -29,20 +29,20 @@ class Unreadable(shapes.Shape):
 
 
 class Readable(Protocol):
-    """A store whose files may not all be readable now."""
+    """A store in which some files may be unreadable now."""
 
     def unreadable(self, run_id: str) -> Unreadable | None:
-        """Return the file of a run that cannot be read now, if reading it was tried."""
+        """Return the file of a run that cannot be read now, if a read was attempted."""
 
     async def until_readable(self, run_id: str) -> None:
-        """Wait until every file of a run that could not be read can be; each is tried again with growing waits."""
+        """Wait until all unreadable files of a run can be read; each is tried again with growing waits."""
 
     def lags(self, run_id: str) -> bool:
-        """Return whether a run has ended though its row does not say so yet; it is shown as ended, and to be opened."""
+        """Return whether a run has ended but its row does not show that yet; it is shown as ended, and to be opened."""
 
 
 class Waiting(Protocol):
     """A log whose run may wait for a file."""
 
     def wait_for(self, fault: errors.Unreadable) -> None:
-        """Show the file that the run waits for, be it another's, until that can be read."""
+        """Show the file for which the run waits, even one of another run, until it can be read."""

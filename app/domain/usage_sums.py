@@ -1,4 +1,4 @@
-"""Sums of usage: what calls of agents cost, by agent, model and quarter of an hour."""
+"""Usage sums: the cost of agent calls, by agent, model and quarter of an hour."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from app.domain.records import Record, Usage, total
 
 QUARTER_MINUTES = 15
-"""Length of a period; the offset of every time zone is a multiple of it, so that days of each can be added up."""
+"""Length of a period; every time zone's offset is a multiple of it, so that local days can be added up."""
 
 _MINUTES = slice(14, 16)
 _MOST = 2**53
@@ -21,41 +21,41 @@ class UsageSum:
     """Calls of one agent with one model that ended in one period."""
 
     quarter: str  # Instant at which the period of 15 minutes begins, in the form of instants in the index.
-    agent_id: str  # Agent; empty where the journal names none.
-    model: str  # Model or tier as it was asked for; empty for the backend's default.
+    agent_id: str  # Agent; empty if the journal names none.
+    model: str  # Requested model or tier; empty for the backend's default.
     calls: int  # Calls that reported their usage.
     input_tokens: int  # Tokens read.
     output_tokens: int  # Tokens written.
     cost_usd: float | None  # Sum of the reported prices; None if there are none.
     calls_without_price: int  # Calls without a reported price.
-    cost_estimated_usd: float | None = None  # Sum of the estimates for those calls; None where there is none.
-    calls_silent: int = 0  # Further calls, which reported nothing; those that were cut off among them.
-    tokens_reserved: int = 0  # Tokens that were reserved for calls that told of none.
+    cost_estimated_usd: float | None = None  # Sum of the estimates for those calls; None if there are none.
+    calls_silent: int = 0  # Further calls, which reported no usage, including those that were cut off.
+    tokens_reserved: int = 0  # Tokens reserved for calls that reported none.
     cost_reserved_usd: float = 0.0
-    """Price that was reserved for calls whose price is neither told nor estimated."""
+    """Price reserved for calls whose price is neither reported nor estimated."""
 
     def plus(self, other: UsageSum) -> UsageSum:
-        """Add the amounts of another sum."""
+        """Return the sum of both amounts."""
         amounts: dict[str, Any] = {name: total((getattr(self, name), getattr(other, name))) for name in _AMOUNTS}
         return dataclasses.replace(self, **amounts)
 
     def alone(self, quarter: str) -> UsageSum:
-        """Return the amounts of a period, whatever the agent and the model."""
+        """Return the amounts as those of a period, without agent and model."""
         return dataclasses.replace(self, quarter=quarter, agent_id="", model="")
 
 
 _COLUMNS = tuple(field.name for field in dataclasses.fields(UsageSum))
 _AMOUNTS = _COLUMNS[3:]
-# Positions in a list of amounts: each step of each run is added there, and a value would be made anew for each.
+# Positions in a list of amounts: each step of each run is added there, without a new value for each.
 _CALLS, _INPUT, _OUTPUT, _PRICE, _UNPRICED, _ESTIMATE, _SILENT, _TOKENS, _COST = range(len(_AMOUNTS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """What was reserved for a call of an agent before it began; it counts until the call leaves a line."""
+    """The amounts reserved for an agent call before it began; they count until the call leaves a line."""
 
-    at: str  # When.
-    tokens: int | None = None  # Tokens; None: the number is unknown.
+    at: str  # When they were reserved.
+    tokens: int | None = None  # Tokens; None: unknown.
     cost_usd: float | None = None  # Price; None: unknown.
 
     @classmethod
@@ -66,7 +66,7 @@ class Reserved:
         return cls(at=at, tokens=tokens, cost_usd=cost)
 
     def as_sum(self) -> UsageSum:
-        """Return the amount that the call counts for if its cost is never reported."""
+        """Return the amount that counts for the call if its cost is never reported."""
         return UsageSum(
             quarter=quarter_of(self.at),
             agent_id="",
@@ -84,33 +84,33 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What the journals of a run add up to, for its row."""
+    """The sums of a run's journals, for its row."""
 
-    started_at: str | None = None  # When a process took it up for the first time; None: not yet.
-    usage: Usage  # What it cost in all.
-    sums: tuple[UsageSum, ...] = ()  # What it cost in parts.
+    started_at: str | None = None  # When a process first took it up; None: not yet.
+    usage: Usage  # Its total cost.
+    sums: tuple[UsageSum, ...] = ()  # Its cost in parts.
 
 
 class UsageTally:
-    """Add up the usage of a run, line by line."""
+    """Adds up the usage of a run, line by line."""
 
     def __init__(
         self, records: Iterable[Record] = (), reserved: Mapping[tuple[str, int], Reserved] | None = None
     ) -> None:
         self.total = Usage()
-        """Usage of all lines; dead ones and repeated attempts were paid too."""
+        """Usage of all lines; dead lines and repeated attempts cost money too."""
         self._sums: dict[tuple[str, str, str], list[Any]] = {}
         for record in records:
             self.add(record, reserved.get((record.key, record.attempt)) if reserved else None)
 
     def add(self, record: Record, reserved: Reserved | None = None) -> None:
-        """Count one more line; a value that is not an amount, in a file written by hand, counts as not reported.
+        """Add one more line; a value that is not an amount, e.g. in a file written by hand, counts as not reported.
 
         Args:
-            reserved: Amounts reserved for it; they count where the line reports nothing.
+            reserved: Amounts reserved for it; they count if the line reports none.
         """
         reported = record.usage
-        # A call that reported nothing was made all the same, and counts as silent.
+        # A call that reported no usage was made nevertheless, and counts as silent.
         if reported is None:
             if _is_call(record):
                 sums = self._part(record)
@@ -143,10 +143,10 @@ class UsageTally:
         )
 
     def facts(self, started_at: str | None, reserved: Iterable[Reserved] = ()) -> RunFacts:
-        """Return what a run's row shows of it.
+        """Return the sums for a run's row.
 
         Args:
-            reserved: What was reserved for calls that left no line.
+            reserved: Amounts reserved for calls that left no line.
         """
         parts = [*(self.sums() if self._sums else ()), *[each.as_sum() for each in reserved]]
         return RunFacts(started_at=started_at, usage=self.total, sums=merged(parts) if parts else ())
@@ -166,7 +166,7 @@ def _add_reserved(sums: list[Any], reserved: Reserved | None, usage: Usage) -> N
 
 
 def merged(parts: Iterable[UsageSum]) -> tuple[UsageSum, ...]:
-    """Add up parts of the same period, agent and model."""
+    """Return sums of the parts with the same period, agent and model."""
     found: dict[tuple[str, str, str], UsageSum] = {}
     for part in parts:
         place = part.quarter, part.agent_id, part.model
@@ -180,8 +180,8 @@ def _amount(given: Any, *kinds: type) -> Any:
 
 
 def quarter_of(at: str) -> str:
-    """Return the beginning of the period that an instant is in."""
-    # Instants of journal lines have one form, `2026-02-10T14:38:07.123Z`; another one is counted where it sorts.
+    """Return the beginning of the period of an instant."""
+    # Instants in journal lines have one form, `2026-02-10T14:38:07.123Z`; any other is counted where it sorts.
     minutes = at[_MINUTES]
     if len(at) < 20 or not minutes.isdecimal():
         return at[:24]
@@ -189,7 +189,7 @@ def quarter_of(at: str) -> str:
 
 
 def total_usage(records: Iterable[Record]) -> Usage:
-    """Add up what all lines cost; dead ones and repeated attempts were paid too."""
+    """Return the total usage of all lines; dead lines and repeated attempts cost money too."""
     added = Usage()
     for record in records:
         added = added.plus(record.usage) if record.usage else added

@@ -1,4 +1,4 @@
-"""Views: a run as people and polls see it, made from its authority alone."""
+"""Views: a run as people and polls see it, derived from its authority alone."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from app.domain.states import RunState, StepState
 from app.domain.unreadable import Unreadable
 from app.domain.usage_sums import UsageSum
 
-NEWEST_STEPS = 200  # Steps that a run's consolidated answer lists at most; the whole log has its own address.
-MOST_ATTEMPTS = 20  # Earlier attempts of a step that an answer lists at most, the newest ones.
+NEWEST_STEPS = 200  # Most steps in a run's consolidated answer; the whole log has its own address.
+MOST_ATTEMPTS = 20  # Most earlier attempts of a step in an answer; the newest are listed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,21 +30,21 @@ class Queued(shapes.Shape):
     """The place of a step in the queue of its backend."""
 
     place: int  # Place, from 1.
-    of: int  # Number of steps that wait, of all runs.
+    of: int  # Number of waiting steps, of all runs.
     backend: str  # Name of the backend.
     until: shapes.Instant | None = shapes.omitted()
-    """Until when its service wants no prompt, as it said with a 429."""
+    """Until when its service wants no prompt, as requested by an answer 429."""
     limit: str | None = shapes.omitted()
-    """Setting of the backend that it waits for, with its value: `max_per_minute: 5` or `max_parallel: 2`."""
+    """Setting of the backend for which it waits, with its value: `max_per_minute: 5` or `max_parallel: 2`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stalled(shapes.Shape):
-    """A step whose agent or program says nothing."""
+    """A step whose agent or program produces no output."""
 
-    key: str  # Step.
+    key: str  # Key of the step.
     agent_id: str | None  # Agent that is silent; None for a program.
-    since: shapes.Instant  # When its newest output came, or the step began.
+    since: shapes.Instant  # When its newest output arrived, or the step began.
     silent_seconds: int  # How long it had been silent when this was reported.
 
 
@@ -52,7 +52,7 @@ class Stalled(shapes.Shape):
 class AttemptShown(shapes.Shape):
     """An attempt of a step that was not its last."""
 
-    attempt: int  # Which attempt, from 1.
+    attempt: int  # Number of the attempt, from 1.
     started_at: shapes.Instant  # When it began.
     completed_at: shapes.Instant  # When it ended.
     status: StepState  # Its result.
@@ -63,45 +63,45 @@ class AttemptShown(shapes.Shape):
 class OpenStep:
     """A step that is being performed."""
 
-    key: str  # Step.
-    attempt: int  # Which try.
+    key: str  # Key of the step.
+    attempt: int  # Number of the try.
     kind: str  # Kind of its operation.
-    place: Place  # Its state in the recipe.
+    place: Place  # Its place in the recipe.
     facts: Mapping[str, plain.Json]  # `tool`, or `agent_archetype` and `agent_id`.
     started_at: str  # When the try began.
-    tools: bool = False  # Whether an agent that speaks in it may use tools of its own.
-    output_at: str | None = None  # When its newest output came, to the second; None before the first.
+    tools: bool = False  # Whether its agent may use tools of its own.
+    output_at: str | None = None  # When its newest output arrived, to the second; None before the first.
     queued: Queued | None = None  # Its place in the queue of its backend; None while it does not wait there.
-    stalled: Stalled | None = None  # Its present silence, once that has been told.
+    stalled: Stalled | None = None  # Its present silence, once reported.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """One run at one moment."""
 
-    start: RunStart  # What it began with.
+    start: RunStart  # The facts that the run began with.
     status: RunState  # Its state.
     reason: str | None = None
-    """Why it is in this state, e.g. `workspace_busy` of a pending run or `paused_by_person`."""
+    """Why it is in this state, e.g. `workspace_busy` for a pending run or `paused_by_person`."""
     board: Board = field(default_factory=Board)  # Progress and slots.
     records: Sequence[Record] = ()  # All journal lines.
     dead: AbstractSet[int] = frozenset()  # Positions of lines that a resume declared dead.
     counted: Sequence[Record] | None = None
-    """The records that count, if the maker of the view has them already."""
+    """The records that count, if the maker of the view already has them."""
     open: Sequence[OpenStep] = ()  # Steps being performed.
-    usage: Usage = field(default_factory=Usage)  # What the run cost so far, dead and repeated attempts included.
+    usage: Usage = field(default_factory=Usage)  # Cost of the run so far, including dead and repeated attempts.
     usage_sums: Callable[[], tuple[UsageSum, ...]] = tuple
-    """Returns its cost in parts; empty for a run at rest, whose row has it."""
+    """Returns its cost in parts; empty for a run at rest, whose row contains it."""
     error: Mapping[str, plain.Json] | None = None  # Error of a failed or parked run.
     ending: Mapping[str, plain.Json] | None = None  # `{reason, partial, failed_steps}` of an ended run.
-    limits: RunLimits = NO_LIMITS  # What it may take by now.
+    limits: RunLimits = NO_LIMITS  # Its present limits.
     updated_at: str = ""  # When it last changed.
-    paused_at: str | None = None  # When its pause began, if its journal says so.
+    paused_at: str | None = None  # When its pause began, if its journal records that.
     started_at: str | None = None  # When a worker first took it; None before.
     completed_at: str | None = None  # When it ended.
     unreadable: Unreadable | None = None
-    """File of it that cannot be read now; the last known state is shown then."""
-    replaying: bool = False  # Whether its driver has not shown yet what the journal holds: `board` lacks it.
+    """File that cannot be read now; meanwhile the last known state is shown."""
+    replaying: bool = False  # Whether its driver has not replayed the whole journal yet: `board` is incomplete.
 
     def living(self) -> Sequence[Record]:
         """Return the records that count: not dead, and final."""
@@ -112,40 +112,41 @@ class RunView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(shapes.Shape):
-    """What a run is asked to do."""
+    """The task of a run."""
 
     description: str  # The task, as text.
-    session_plan_task_id: int | None  # Task of the session plan that asks.
+    session_plan_task_id: int | None  # Task of the session plan that started the run.
     initial_args: Mapping[str, plain.Json]  # Arguments of the run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest(shapes.Shape):
-    """A run, as run.json holds it (execution-modes, appendix A)."""
+    """A run in the form of run.json (execution-modes, appendix A)."""
 
     run_id: shapes.RunId  # Id of the run.
-    recipe_id: str  # Recipe it executes.
-    session_id: str  # Work session that its receipts belong to.
+    recipe_id: str  # Recipe of the run.
+    session_id: str  # Work session of its receipts.
     status: RunState  # State of the run.
     created_at: shapes.Instant  # When it was accepted.
     updated_at: shapes.Instant  # When it last changed.
     completed_at: shapes.Instant | None  # When it ended.
-    task: Task  # What it is asked to do.
+    task: Task  # Its task.
     current_step_index: int  # Number of finished steps.
     total_steps: int | None  # Steps of the recipe; None if its flow can loop.
     phase: str | None  # `a`, `b` or `dod` while a pipeline runs.
     error: Failure | None  # Why it failed, or was parked.
     reason: str | None
-    """Why it is in this state, e.g. `paused_by_person`; `denied` of a failed run whose approval a person denied,
-    `partial` of a run that is done in part only."""
+    """Why it is in this state, e.g. `paused_by_person`; `denied` for a failed run whose approval a person denied,
+    `partial` for a run that is only partly done.
+    """
     dialect: str  # Language of the recipe.
     working_dir: str  # Workspace, as an absolute path.
     started_by: authors.Shown | None = shapes.omitted()
-    """Author of the request that started it; absent where Control Room did, and in runs of earlier releases."""
-    labels: Mapping[str, str]  # Labels for finding it again.
-    pinned: bool = shapes.omitted(default=False)  # Whether retention keeps it whatever its age.
+    """Author of the request that started it; absent if Control Room started it, and in runs of earlier releases."""
+    labels: Mapping[str, str]  # Labels by which it is found again.
+    pinned: bool = shapes.omitted(default=False)  # Whether retention keeps it at any age.
     priority: int  # -100 to 100; higher starts first.
-    usage: Usage  # What its steps cost, repeated attempts included.
+    usage: Usage  # Cost of its steps, including repeated attempts.
     ending: Annotated[Mapping[str, plain.Json], Ending] | None  # How it ended.
     recipe_sha256: str  # Hash of the expanded recipe.
     parent_run_id: str | None  # Run that started it.
@@ -161,27 +162,27 @@ class StepShown(shapes.Shape):
     step_id: str | None = shapes.omitted()  # Name of the step in the recipe.
     phase: str | None = shapes.omitted()  # `a`, `b` or `dod` in pipelines.
     status: StepState  # State of the step.
-    tool: str | None = shapes.omitted()  # Tool that it calls.
-    agent_archetype: str | None = shapes.omitted()  # Role that it asks.
-    agent_id: str | None = shapes.omitted()  # Agent that it asks.
-    output_slot: str | None = shapes.omitted()  # Slot that it fills.
+    tool: str | None = shapes.omitted()  # Tool that the step calls.
+    agent_archetype: str | None = shapes.omitted()  # Role that the step asks.
+    agent_id: str | None = shapes.omitted()  # Agent that the step asks.
+    output_slot: str | None = shapes.omitted()  # Slot that the step fills.
     output_preview: str | None = shapes.omitted()  # Beginning of its output.
     output_file: str | None = shapes.omitted()
-    """File that the output of its command was written to, relative to the workspace."""
+    """File to which the output of its command was written, relative to the workspace."""
     finish: Finish | None = shapes.omitted()  # `length`: the reply was cut off at its maximum length.
-    gate_id: str | None = shapes.omitted()  # Gate that it waits at.
-    key: str  # Name of the step within its run; it never changes.
-    attempt: int  # Which attempt, from 1.
+    gate_id: str | None = shapes.omitted()  # Gate at which it waits.
+    key: str  # Permanent name of the step within its run.
+    attempt: int  # Number of the attempt, from 1.
     started_at: shapes.Instant  # When the attempt began.
     completed_at: shapes.Instant | None = shapes.omitted()  # When it ended.
     error: StepError | None = shapes.omitted()  # Why it failed.
-    holds: bool | None = shapes.omitted()  # What a check found: false, what it demands is not so.
+    holds: bool | None = shapes.omitted()  # Result of a check; false: its condition is not met.
     duration_ms: float | None = shapes.omitted()  # How long the attempt took.
-    usage: Usage | None = shapes.omitted()  # What the attempt cost; absent where nothing is metered.
+    usage: Usage | None = shapes.omitted()  # Cost of the attempt; absent if it is not metered.
     attempts: Sequence[AttemptShown] = shapes.omitted(default=())
-    """Earlier attempts, the newest 20: repeated ones, and those set aside by a resume."""
+    """Earlier attempts, the newest 20: repeated ones, and those declared dead by a resume."""
     output_at: shapes.Instant | None = shapes.omitted()
-    """When the newest output of a running step came, to the second."""
+    """When the newest output of a running step arrived, to the second."""
     queued: Queued | None = shapes.omitted()
     """Its place in the queue of its backend, while its status is `queued`."""
 
@@ -196,31 +197,32 @@ class SlotShown(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail(Manifest):
-    """Everything about a run that a poll needs (the newest 200 steps)."""
+    """Everything about a run that a poll needs, with the newest 200 steps."""
 
-    # It is never built: `RunResponseCache.encoded` writes these fields as bytes. A new one belongs there, too, and into
+    # It is never built: `RunResponseCache.encoded` writes these fields as bytes. Add a new field there too, and to
     # `_signs` beside it if it changes without a change number of the run.
 
     started_at: shapes.Instant | None  # When a worker first took it, as lists show it; None before.
-    duration_ms: int | None  # Time from its start to its end, pauses included; None until it has ended.
+    duration_ms: int | None  # Time from its start to its end, including pauses; None until it has ended.
     steps: Sequence[StepShown]  # The newest steps, in order.
-    steps_total: int  # Number of steps, those left out of the list included.
+    steps_total: int  # Number of steps, including those omitted from the list.
     cache_summary: Mapping[str, SlotShown]  # Its slots, by name.
-    holder: str | None  # Run that holds the workspace that this one waits for.
+    holder: str | None  # Run that holds the workspace for which this one waits.
     stalled: Stalled | None = shapes.omitted()
     """A step whose agent or program has been silent for longer than `CONTROL_ROOM_STALLED_AFTER_SECONDS`."""
     unreadable: Unreadable | None
-    """File that cannot be read now, None if all can; until it can, the last known state is shown."""
+    """File that cannot be read now, None if all can; meanwhile the last known state is shown."""
     orders: Mapping[str, str | None]
-    """Each order, with why the run refuses it now; null: it takes the order. Of `pause`, `unpause`, `cancel`, `resume`,
-    `fork` and `delete`.
+    """Each order, with the reason why the run refuses it now; null: the run accepts it.
+
+    The orders are `pause`, `unpause`, `cancel`, `resume`, `fork` and `delete`.
     """
     budget: BudgetState | None = shapes.omitted()
-    """How its limits stand, the runs that it started included; absent where it has none."""
+    """State of its limits, including the runs that it started; absent if it has none."""
 
 
 def manifest(view: RunView) -> dict[str, plain.Json]:
-    """Return run.json (execution-modes, appendix A)."""
+    """Return the content of run.json (execution-modes, appendix A)."""
     start, progress = view.start, view.board.progress
     task = Task(description=start.description, session_plan_task_id=start.session_plan_task_id, initial_args=start.args)
     return Manifest(
@@ -260,7 +262,7 @@ def _machine(start: RunStart, machine: Mapping[str, plain.Json] | None) -> Mappi
 
 
 Attempts: TypeAlias = Mapping[str, Sequence[Record]]
-"""Attempts by step that were not its last: repeated ones, and those that a resume declared dead."""
+"""Attempts by step that were not its last one: repeated ones, and those that a resume declared dead."""
 
 
 _NO_ATTEMPTS: Attempts = {}
@@ -268,7 +270,7 @@ _DENIED = StepError(code=APPROVAL_DENIED, message="denied; nothing continues pas
 
 
 def earlier_attempts(attempts: Attempts, key: str, before: int) -> tuple[AttemptShown, ...]:
-    """Return the newest attempts of a step that were made before an attempt."""
+    """Return the newest attempts of a step before a given attempt."""
     earlier = [record for record in attempts.get(key, ()) if record.attempt < before]
     return tuple(
         AttemptShown(
@@ -283,10 +285,10 @@ def earlier_attempts(attempts: Attempts, key: str, before: int) -> tuple[Attempt
 
 
 def finished_steps(records: Iterable[Record], attempts: Attempts = _NO_ATTEMPTS) -> list[dict[str, plain.Json]]:
-    """Return steps as the consolidated answer shows them (execution-modes, appendix D)."""
+    """Return steps in the form of the consolidated answer (execution-modes, appendix D)."""
     shown = []
     for record in records:
-        # Polls show each step of a run, and most outputs are texts.
+        # Polls show each step of a run, and most outputs are texts, which cannot be denials.
         line, denied = record.line, isinstance(record.output, dict) and is_denial(record)
         step = StepShown(
             step_id=line.get("step_id"),
@@ -314,7 +316,7 @@ def finished_steps(records: Iterable[Record], attempts: Attempts = _NO_ATTEMPTS)
 
 
 def open_step(step: OpenStep, run_id: str, attempts: Attempts = _NO_ATTEMPTS) -> dict[str, plain.Json]:
-    """Return a step that is being performed as that answer shows it."""
+    """Return an open step in the form of that answer."""
     return StepShown(
         step_id=step.place.step_id,
         phase=step.place.phase,
@@ -332,18 +334,18 @@ def open_step(step: OpenStep, run_id: str, attempts: Attempts = _NO_ATTEMPTS) ->
 
 
 def duration_ms(started_at: str | None, completed_at: str | None) -> int | None:
-    """Return the time from a run's start to its end, pauses included; None unless both are known."""
+    """Return the time from a run's start to its end, including pauses; None unless both are known."""
     if started_at is None or completed_at is None:
         return None
     try:
         took = clock.instant(completed_at) - clock.instant(started_at)
     except ValueError:
-        # A folder that was written by hand may hold any text.
+        # A folder that was written by hand may contain any text.
         return None
     # Clocks of two machines may disagree by some milliseconds.
     return max(0, round(took.total_seconds() * 1000))
 
 
 def on_board(view: RunView, board: Board) -> RunView:
-    """Put a board under a view."""
+    """Return a view with another board."""
     return dataclasses.replace(view, board=board)

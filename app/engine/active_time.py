@@ -1,4 +1,4 @@
-"""Active time: how long at least one step of a run has been at work."""
+"""Active time: measures how long at least one step of a run has been at work."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ _WAITING = frozenset(
 
 
 class ActiveTime:
-    """How long at least one step of a run has been at work."""
+    """The time during which at least one step of a run was at work."""
 
     def __init__(self) -> None:
         self._spans: list[tuple[float, float]] = []
         self._total = 0.0
         self._read = 0
         self.recorded = 0.0
-        """Seconds that the lines read so far have."""
+        """Active seconds according to the journal lines read so far."""
 
     def read(self, lines: Sequence[records.Record]) -> None:
-        """Add the lines of the journal that are new."""
+        """Add the journal lines that have not been read yet."""
         for record in lines[self._read :]:
             if not _only_waits(record):
                 self._add(clock.instant(record.started_at).timestamp(), clock.instant(record.completed_at).timestamp())
         self._read, self.recorded = len(lines), self._total
 
     def add(self, spans: Iterable[tuple[float, float]]) -> None:
-        """Add attempts without a line; call it after `read`."""
+        """Add attempts that left no journal line; call it after `read`."""
         for start, end in spans:
             self._add(start, end)
 
     def until(self, now: float, oldest_start: float | None) -> float:
-        """Return the seconds until now.
+        """Return the active seconds until now.
 
         Args:
-            oldest_start: When the oldest step that is at work began; None: none is.
+            oldest_start: When the oldest step that is at work now began; None: no step is at work.
         """
         if oldest_start is None:
             return self._total
@@ -75,18 +75,18 @@ class ActiveTime:
 
 
 class WithoutLine:
-    """The attempts at work since a run was taken up that have left no journal line.
+    """The attempts at work, since a process took the run up, that have left no journal line.
 
     Args:
         tries: Attempts begun, by step.
-        asks: What its driver asks for behind the last line.
+        asks: The driver's open requests after the last line.
     """
 
     def __init__(self, loaded: Loaded, tries: Mapping[str, Sequence[Started]], asks: Mapping[str, Ask]) -> None:
         self.cut_off: list[tuple[float, float]] = []
-        """When those began and were over that a further attempt has followed."""
+        """Start and end of each attempt that was cut off; its end is the start of the next attempt of the same step."""
         self.begun: float | None = None
-        """When the oldest began that is the newest of its step; None: there is none."""
+        """When the oldest of the attempts that are still the newest of their step began; None: there is none."""
         since = loaded.decisions.taken_at
         if since is None or not tries:
             return
@@ -104,10 +104,10 @@ class WithoutLine:
 
 
 def taken_facts(loaded: Loaded, asks: Mapping[str, Ask], now: str) -> dict[str, plain.Json]:
-    """Return the fields of the line by which a process takes a run up: the active time of attempts left without a line.
+    """Return the fields of the `taken` line: the active time of attempts that have left no line.
 
-    A process that stopped has written when it let them go. After a kill they count until now, since no file says when
-    it happened.
+    If a pause or a stop released them, they count until that line. After a kill they count until now, since no file
+    records when the process died.
     """
     until, tries = loaded.decisions.let_go or (now, loaded.decisions.attempts)
     left = WithoutLine(loaded, tries, asks)
@@ -123,7 +123,7 @@ def taken_facts(loaded: Loaded, asks: Mapping[str, Ask], now: str) -> dict[str, 
 def _only_waits(record: records.Record) -> bool:
     operation = record.line["operation"]
     body = operation.get("body") or {}
-    # Of operations too large for a line, only gates and calls of tools are kept in files of their own.
+    # Of the operations too large for a line, only those of gates and tool calls are kept in blobs.
     return (operation.get("kind") or body.get("kind")) in _WAITING or (
         "blob" in operation and record.line.get("tool") is None
     )

@@ -15,17 +15,17 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class LightEvent:
-    """An `asyncio.Event` of a tenth of its size; thousands of runs that wait have one each."""
+    """An `asyncio.Event` at a tenth of the size; each of the thousands of waiting runs has one."""
 
     _is_set: bool = False
     _waiting: Sequence[asyncio.Future[None]] = ()
 
     def is_set(self) -> bool:
-        """Return whether it is set."""
+        """Return whether the event is set."""
         return self._is_set
 
     def set(self) -> None:
-        """Set it, and wake all who wait."""
+        """Set the event, and wake all waiters."""
         self._is_set = True
         waiters, self._waiting = self._waiting, ()
         for waiter in waiters:
@@ -33,22 +33,22 @@ class LightEvent:
                 waiter.set_result(None)
 
     def clear(self) -> None:
-        """Reset it."""
+        """Reset the event."""
         self._is_set = False
 
     def wait(self) -> asyncio.Future[None]:
-        """Return a future that is done once it is set."""
+        """Return a future that is done once the event is set."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._is_set:
             woken.set_result(None)
         else:
-            # Those that were cancelled go here: a loop that waits with a timeout would leave one behind each time.
+            # Cancelled waiters are dropped here: a loop that waits with a timeout would leave one behind in each round.
             self._waiting = (*(other for other in self._waiting if not other.done()), woken)
         return woken
 
 
 class KeyedLock:
-    """A fair lock for each key; it exists only while a caller holds it or waits for it."""
+    """A fair lock for each key; a lock exists only while a caller holds it or waits for it."""
 
     def __init__(self) -> None:
         self._locks: dict[Hashable, asyncio.Lock] = {}
@@ -56,9 +56,9 @@ class KeyedLock:
 
     @asynccontextmanager
     async def of(self, key: Hashable) -> AsyncIterator[None]:
-        """Hold the lock of a key for the block."""
-        # Counted: between a release and the turn of the next waiter the lock itself looks free, and a new one in its
-        # place would let two callers in.
+        """Hold the lock of a key during the block."""
+        # The waiters are counted: between a release and the turn of the next waiter the lock itself looks free, and
+        # a new lock in its place would let two callers in.
         lock = self._locks.setdefault(key, asyncio.Lock())
         self._wanted[key] = self._wanted.get(key, 0) + 1
         try:
@@ -71,7 +71,7 @@ class KeyedLock:
 
 
 class BackgroundTasks:
-    """Tasks that continue although their caller may be cancelled; none is lost, and failures are reported."""
+    """Tasks that continue even if their caller is cancelled; each runs to its end, and failures are reported."""
 
     def __init__(self, failed: Callable[[BaseException], None] | None = None) -> None:
         self._failed = failed
@@ -79,7 +79,7 @@ class BackgroundTasks:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def begin(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Start a task."""
+        """Start a task, and return it."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._over)
@@ -106,7 +106,7 @@ class BackgroundTasks:
 
 
 class GracePeriod:
-    """The time that a stop waits for open steps; it can be cut short while it runs."""
+    """The time for which a stop waits for open steps; a caller can shorten it while it runs."""
 
     def __init__(self, time: clock.Clock) -> None:
         self._clock = time

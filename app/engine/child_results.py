@@ -1,4 +1,4 @@
-"""Child results: what the step of a parent records once its child has ended."""
+"""Child results: makes the result that the step of a parent records once its child has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completion: ends, parks, pauses or releases a run, and writes what shows it."""
+"""Completion: ends, parks, pauses or releases a run, and updates its projections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CANCELLED = Ending(status=RunState.CANCELLED, reason="cancelled")
 
 
 class Completion:
-    """Bring one run to rest."""
+    """Brings one run to rest."""
 
     def __init__(self, log: RunLog, projection: RunProjection, durability: SpaceRetry, equipment: Equipment) -> None:
         self._run_log = log
@@ -34,11 +34,11 @@ class Completion:
         self._masker = equipment.masker
         self._reach = equipment.probes.reach
         self._run_id = log.loaded.start.run_id
-        # A pause that was in the journal before has its event since the run was loaded, at the latest.
+        # A pause that was in the journal when the run was loaded has its event already.
         self._pause_is_told = log.loaded.decisions.paused is not None
 
     async def end(self, scheduler: DriverScheduler) -> RunState:
-        """End the run as its driver did, unless a cancel was written first."""
+        """End the run with the ending of its driver, unless a cancel was written first."""
         ending, failure = _outcome(scheduler)
         ending = ending.with_cut_off(self._cut_off())
         causes = failure.causes if isinstance(failure, errors.RunFailed) else ()
@@ -52,7 +52,7 @@ class Completion:
         return await self._end(dataclasses.replace(_CANCELLED, superseded_by=superseded_by), None, [])
 
     async def pause(self, parked: Parked | None) -> RunState:
-        """Pause the run until a person unpauses it; a pause that a person ordered is in the journal already."""
+        """Pause the run until a person unpauses it; the journal already contains a pause that a person ordered."""
         if parked is None:
             decisions = self._run_log.loaded.decisions
             return await self._show_pause(decisions.paused, decisions.pause_error)
@@ -82,13 +82,13 @@ class Completion:
 
     async def park(self, fault: errors.Fault) -> RunState:
         """Park the run because of a fault that another version or a repair may fix; the journal is left unchanged."""
-        # A line of this version in the journal could keep the version that began the run from continuing it.
+        # If this version added a line to the journal, the version that began the run might not be able to continue it.
         error = self._masked(fault)
         _log.error("run parked: %s", error["message"], extra={"run_id": self._run_id, "code": fault.code})
         return await self._show_pause(fault.code, error)
 
     async def rest_again(self) -> RunState:
-        """Update the projections of a run whose ending or pause is in the journal already."""
+        """Update the projections of a run whose ending or pause is already in the journal."""
         decisions = self._run_log.loaded.decisions
         if decisions.ended is None:
             return await self._show_pause(decisions.paused, decisions.pause_error)
@@ -96,7 +96,7 @@ class Completion:
         return decisions.ended.status
 
     async def declare_corrupt(self, error: errors.JournalCorrupt) -> RunState:
-        """Show the run as failed because of its damaged journal; nothing is written to it."""
+        """Show the run as failed because its journal is damaged; the journal is not changed."""
         self._run_log.add_event(EventType.RECOVERY_CORRUPT, None, error.detail)
         self._projection.rest(RunState.FAILED, None, error.to_json())
         await self._projection.move(Transition.end(self._run_id, RunState.FAILED, self._projection.now(), error.code))
@@ -106,8 +106,8 @@ class Completion:
         self._reach("run.before_ended")
         ending_json = ending.to_json()
         facts = {"status": ending.status.value, "causes": causes, "error": error, "ending": ending_json}
-        # Of `ended` and `cancel_requested` the first line wins. Where a cancel was synced before this line, it has been
-        # answered already, and the run must not end as done.
+        # Of `ended` and `cancel_requested` the first line wins. If a cancel was synced before this line, its caller has
+        # been answered already, and the run must not end as done.
         if not await self._durability.commit(lambda: self._run_log.decide(DecisionKind.ENDED, facts)):
             return await self.cancel()
         self._reach("run.after_ended")
@@ -119,8 +119,8 @@ class Completion:
         self, status: RunState, error: Mapping[str, plain.Json] | None, ending: Mapping[str, plain.Json] | None
     ) -> None:
         code = str(error["code"]) if error else None
-        # The snapshots first, the index row last: a row may show an ended run as unfinished for a moment, and recovery
-        # then reads its journal. A finished row over older snapshots would never be looked at again.
+        # The snapshots are written first, the index row last. A row may show an ended run as unfinished for a moment:
+        # recovery then reads its journal. Recovery would never look at a finished row over outdated snapshots again.
         self._projection.touch()
         await self._durability.commit(self._run_log.flush)
         end_line = self._run_log.loaded.decisions.ended
@@ -139,7 +139,7 @@ class Completion:
         return RunState.PAUSED
 
     def _masked(self, error: errors.ControlRoomError | errors.Fault) -> dict[str, plain.Json]:
-        # The message quotes the driver's request, which can contain secrets from texts of the recipe.
+        # The message quotes the driver's request, which can contain secrets from the texts of the recipe.
         masked: dict[str, plain.Json] = self._masker.mask_cut(plain.plain(error.to_json()))
         return masked
 
@@ -157,7 +157,7 @@ class Completion:
 
 
 def noter(log: RunLog) -> Callable[[str, Mapping[str, plain.Json]], None]:
-    """Return what writes a driver's notes as events, each once in the life of its run."""
+    """Return a function that writes a driver's notes as events, each note once in the life of its run."""
 
     def note(key: str, facts: Mapping[str, plain.Json]) -> None:
         if key not in log.loaded.emitted:

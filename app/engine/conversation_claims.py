@@ -13,14 +13,14 @@ from app import errors
 from app.domain import agent_sessions, runs
 from app.engine import dry_replay, ports, stores
 
-ARGUMENT = "agent_session_id"  # Argument of a run that names the conversation which it continues.
+ARGUMENT = "agent_session_id"  # Argument of a run that names the conversation to continue.
 
 
 class ConversationClaims:
-    """Decide which run may use a conversation (agent-recipes, 3.3).
+    """Decides which run may use a conversation (agent-recipes, 3.3).
 
-    A run has a conversation from its claim until it has ended or speaks in another one. The claim is a file, and the
-    run's journals show whether it still counts, so that no crash and no other process is passed over.
+    A run owns a conversation from its claim until the run has ended or uses another one. The claim is a file, and the
+    run's journals show whether it is still valid, so the decision accounts for crashes and other processes.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ConversationClaims:
 
     @asynccontextmanager
     async def claimed(self, agent_session_id: str, run_id: str) -> AsyncIterator[None]:
-        """Hold a conversation for the block, and let a run have it from now on.
+        """Hold a conversation during the block, and claim it for a run.
 
         Raises:
             errors.Conflict: `session_locked`; `detail` names the `holder`.
@@ -43,28 +43,28 @@ class ConversationClaims:
             errors.AgentFailed: `agent_session_damaged`.
             errors.StorageFault: the claim could not be made durable.
         """
-        # A refused run must not hold it even briefly, or the run that owns it would be refused.
+        # A refused run must not hold the conversation even briefly: the run that owns it would be refused meanwhile.
         await self._claimant(agent_session_id, run_id)
         async with self._sessions.hold(agent_session_id, run_id):
-            # Again, now that it is held: another run may have claimed it since.
+            # The claim is checked again under the lock: another run may have claimed the conversation since.
             if await self._claimant(agent_session_id, run_id) != run_id:
                 await self._sessions.claim(agent_session_id, run_id)
             yield
 
     async def begin_again(self, fresh: agent_sessions.AgentSession, order: str) -> agent_sessions.AgentSession:
-        """Restart a conversation by order of a person, and return it; an order that was carried out changes nothing.
+        """Restart a conversation by order of a person, and return it; a repeated order changes nothing.
 
         Args:
             fresh: The conversation in its initial state.
             order: Name of the order.
 
         Raises:
-            errors.StorageFault: it could not be made durable.
+            errors.StorageFault: the restart could not be made durable.
         """
         try:
             session = await self._sessions.find(fresh.agent_session_id)
         except errors.AgentFailed:
-            # The person wants to leave the damaged conversation.
+            # The order of the person abandons the damaged conversation.
             session = None
         if session is not None and order in session.orders:
             return session
@@ -74,17 +74,17 @@ class ConversationClaims:
         return renewed
 
     async def has_begun(self, agent_session_id: str) -> None:
-        """Note that a conversation has had a reply.
+        """Record that a conversation has had a reply.
 
         Raises:
-            errors.StorageFault: it could not be made durable.
+            errors.StorageFault: the record could not be made durable.
         """
         session = await self._sessions.find(agent_session_id)
         if session is not None and not session.created:
             await self._sessions.keep(dataclasses.replace(session, created=True))
 
     async def holder(self, agent_session_id: str) -> str | None:
-        """Return the run that has a conversation; None if none has.
+        """Return the run that owns a conversation; None if no run does.
 
         Raises:
             errors.InputRefused, errors.AgentFailed: as `claimed`.
@@ -115,6 +115,6 @@ class ConversationClaims:
 
 
 def continued(start: runs.RunStart) -> str | None:
-    """Return the conversation that a run is to continue; None if it begins one of its own."""
+    """Return the conversation that a run continues; None if the run begins one of its own."""
     named = start.args.get(ARGUMENT)
     return named if isinstance(named, str) else None

@@ -1,4 +1,4 @@
-"""The port of documents: JSON objects in files of a folder, each replaced as a whole and durable before the answer."""
+"""Documents: the port of JSON objects in files of a folder, each replaced as a whole and durable before the answer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a folder of documents holds."""
+    """The content of a folder of documents."""
 
     documents: Mapping[str, dict[str, Any]]  # Documents by their names.
-    damaged: tuple[str, ...] = ()  # Names of files that hold no JSON object.
+    damaged: tuple[str, ...] = ()  # Names of files that do not contain a JSON object.
 
 
 class Documents(Protocol):
@@ -26,16 +26,15 @@ class Documents(Protocol):
         """
 
     async def put(self, name: str, document: Mapping[str, Any]) -> None:
-        """Make or replace a document; it is durable afterwards, and once begun that ends, whatever becomes of the
-        caller.
+        """Create or replace a document durably; once begun, the write completes even if the caller is cancelled.
 
         Raises:
-            errors.StorageFault: it could not be written.
+            errors.StorageFault: the document could not be written.
         """
 
     async def remove(self, name: str) -> None:
-        """Remove a document durably; nothing if it does not exist.
+        """Remove a document durably, if it exists.
 
         Raises:
-            errors.StorageFault: it could not be removed.
+            errors.StorageFault: the document could not be removed.
         """

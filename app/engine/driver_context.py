@@ -1,4 +1,4 @@
-"""The driver's context: it turns calls into requests for the driver scheduler, and holds what the driver shows."""
+"""The driver's context: turns calls into requests to the driver scheduler, and keeps what the driver shows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DriverContext:
         return await driver_scheduler.Read(blob=blob)
 
     def fill(self, name: str, slot: Slot) -> None:
-        # A record is masked as text; decoded as JSON it can contain a secret that was escaped there.
+        # A record is masked as text; once decoded as JSON, it can contain a secret that was escaped in the text.
         text = self._masker.mask(slot.text)
         self._slots[name] = slot if text is slot.text or text == slot.text else self._without_secrets(slot, text)
 
@@ -67,7 +67,7 @@ class DriverContext:
         self._progress = progress
 
     def emit(self, key: str, facts: Mapping[str, plain.Json]) -> None:
-        """Report something once."""
+        """Report a note to the engine."""
         self._tell(key, self._masker.mask(plain.plain(facts)))
 
     def project(self, projection: Projection) -> None:
@@ -78,7 +78,7 @@ class DriverContext:
         return Board(progress=self._progress, slots=self._slots)
 
     def files(self, standing: ShownState) -> dict[str, plain.Json]:
-        """Make the further files of the run folder."""
+        """Return the contents of the further files of the run folder, by name."""
         contents: dict[str, plain.Json] = {}
         for projection in self._projections:
             contents.update(projection(standing))
@@ -97,6 +97,6 @@ def _replaced(
     replacement = fields.get(key)
     if replacement is None or not isinstance(operation, operations.AgentCall):
         return operation
-    # JSON has no tuples.
+    # JSON has no tuples, so its lists become tuples again.
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in replacement.items()}
     return dataclasses.replace(operation, **values)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """The driver scheduler: steps a driver's branches, one at a time and always in the same order, until all are blocked.
 
-It knows nothing of journals, performers or event loops. A driver's awaitables yield requests; the scheduler collects
-them, and its owner hands the answers back. Given the same answers in the same order, everything repeats.
+The scheduler does not use journals, performers or event loops. A driver's awaitables yield requests; the scheduler
+collects them, and its owner supplies the answers. The same answers in the same order give the same execution.
 """
 
 # Why: docs/decisions/0006.
@@ -43,9 +43,9 @@ class Ask(_Request):
     operation: operations.Operation  # The requested operation.
     place: Place  # Position of the step in the recipe.
     body: Mapping[str, plain.Json] = field(init=False)  # The operation as plain JSON.
-    encoded: bytes = field(init=False)  # The body in the form that is hashed.
+    encoded: bytes = field(init=False)  # The encoded body, which is hashed.
     fingerprint: str = field(init=False)  # Hash of the body.
-    branch: str = ""  # Path of the branch that asks.
+    branch: str = ""  # Path of the branch that makes the request.
     asker: _Branch | None = None  # The branch itself.
 
     def forget_body(self) -> None:
@@ -64,7 +64,7 @@ class Read(_Request):
     """A driver's request for the content behind a handle."""
 
     blob: BlobRef  # The handle.
-    branch: _Branch | None = None  # Branch that asks.
+    branch: _Branch | None = None  # Branch that makes the request.
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -72,7 +72,7 @@ class Fork(_Request):
     """A driver's request to run branches in parallel."""
 
     branches: Mapping[str, Running]  # Coroutines by name.
-    limit: int | None  # Most branches that run at a time.
+    limit: int | None  # Most branches that run at the same time.
     fail_fast: bool  # Whether the first failure cancels the others.
 
 
@@ -93,7 +93,7 @@ class _Join:
     owner: _Branch
     request: Fork
     waiting: deque[_Branch]
-    # Emptied at the end: each child holds its join, and the cycle would keep all results until a collection.
+    # Cleared at the end: each child refers to its join, and the cycle would keep all results until a collection.
     children: dict[str, _Branch] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
 
@@ -103,39 +103,39 @@ class _Join:
 
 
 class DriverScheduler:
-    """Step a driver and the branches it forks."""
+    """Steps a driver and the branches that the driver forks."""
 
     def __init__(self, drive: Callable[[], Running], delivered: Callable[[Ask, Record], None] | None = None) -> None:
         self._drive = drive
         self._delivered = delivered
         self._main: _Branch | None = None
         self.ready: deque[tuple[_Branch, Any, BaseException | None]] = deque()
-        """Branches that can continue, with what they get; nothing is delivered before they have."""
+        """Branches that can continue, with their answers; the owner delivers no record until they have continued."""
         self._used: set[str] = set()
         self._cancelled: frozenset[str] = _NONE
         self.asks: dict[str, Ask] = {}
-        """Open requests by key, in the order of asking."""
+        """Open requests by key, in the order in which they were made."""
         self.unopened: dict[str, Ask] = {}
-        """Those of them that the owner has not opened yet."""
+        """The open requests that the owner has not opened yet."""
         self.dropped: list[str] = []
-        """Keys of requests whose branch was cancelled since the owner looked last."""
+        """Keys of requests whose branch was cancelled since the owner last looked."""
         self.reads: list[Read] = []
         """Open requests for contents; they are answered before the next record is delivered."""
         self.finished = False
         """Whether the driver has finished."""
         self.result: Any = None
-        """What it returned."""
+        """The value that the driver returned."""
         self.failure: Exception | None = None
-        """What it raised."""
+        """The error that the driver raised."""
 
     def start(self) -> None:
-        """Run the driver up to its first requests, as far as `advance` does."""
+        """Start the driver, and advance it toward its first requests."""
         self._main = _Branch("", self._drive())
         self.ready.append((self._main, None, None))
         self.advance()
 
     def deliver(self, record: Record) -> None:
-        """Give a record to the branch that requested its key, and advance."""
+        """Deliver a record to the branch that requested its key, and advance."""
         ask = self.asks.pop(record.key)
         self.unopened.pop(record.key, None)
         assert ask.asker is not None
@@ -146,7 +146,7 @@ class DriverScheduler:
         self.advance()
 
     def answer(self, request: Read, content: plain.Json) -> None:
-        """Give the content behind a handle to the branch that requested it, unless that was cancelled meanwhile."""
+        """Deliver the content behind a handle to the branch that requested it, unless the branch was cancelled."""
         if request in self.reads:
             self.reads.remove(request)
         if request.branch is not None and not request.branch.over:
@@ -154,10 +154,10 @@ class DriverScheduler:
             self.advance()
 
     def start_waiting(self, path: str) -> bool:
-        """Start a branch that waits for its turn, and those that wait before it, though others have not ended yet.
+        """Start a branch that waits for its turn, and those queued before it, though other branches have not ended.
 
         Returns:
-            Whether that branch, or one above it, waited.
+            Whether that branch, or a branch above it, was waiting.
         """
         join = self._waiting_at(path)
         if join is None:
@@ -169,9 +169,9 @@ class DriverScheduler:
         return True
 
     def advance(self) -> None:
-        """Step the ready branches in order until all are blocked or a portion is done."""
-        # A driver may loop for long without a request. The portion returns control to the owner's event loop, so
-        # that one recipe with thousands of branches cannot delay other runs. Replay takes the same portions; they do
+        """Step the ready branches in order until all are blocked or the portion is used up."""
+        # A driver may loop for long without a request. Each portion returns control to the owner's event loop,
+        # so that one recipe with thousands of branches cannot delay other runs. Replay uses the same portions; they do
         # not change the order of branches.
         for _ in range(STEPS_AT_ONCE):
             if not self.ready:
@@ -185,12 +185,12 @@ class DriverScheduler:
         return any(_holds(path, branch) for path in self._cancelled)
 
     def close(self) -> None:
-        """Close the driver wherever it is."""
+        """Close the driver, wherever it is blocked."""
         if self._main is not None:
             try:
                 self._drop(self._main)
             except errors.DriverFault as fault:
-                # The result of the run is decided, and an error while closing must not replace it.
+                # The result of the run is already decided, and an error during the close must not replace it.
                 _log.warning("%s", fault.message)
 
     def _step(self, branch: _Branch, value: Any, error: BaseException | None) -> None:
@@ -200,8 +200,8 @@ class DriverScheduler:
             self._finish(branch, stop.value)
         except Exception as failure:  # noqa: BLE001 - whatever a driver raises ends its branch
             # Storage faults and cancellations derive from BaseException: they pass through here and never become a
-            # failure that a driver could handle. This frame leaves the traceback: it holds this scheduler, which keeps
-            # the failure.
+            # failure that a driver could handle. This frame is removed from the traceback: it refers to this scheduler,
+            # which keeps the failure.
             self._fail(branch, failure.with_traceback(failure.__traceback__ and failure.__traceback__.tb_next))
         else:
             if isinstance(request, Ask):
@@ -222,7 +222,7 @@ class DriverScheduler:
     def _ask(self, branch: _Branch, ask: Ask) -> None:
         if not _KEY.fullmatch(ask.key):
             raise errors.DriverFault(f"{ask.key!r:.80} is not a key", code="bad_key", key=ask.key[:300])
-        # A key names one step of the whole run. With two requests under one key, replay could not tell which of them
+        # A key names one step of the whole run. With two requests under one key, replay could not decide which of them
         # a journal line answers.
         if ask.key in self._used:
             raise errors.DriverFault(f"the key {ask.key!r} was asked for twice", code="key_repeated", key=ask.key)
@@ -240,7 +240,7 @@ class DriverScheduler:
             join.children[name] = child
             join.waiting.append(child)
         for _ in range(min(fork.limit or len(join.waiting), len(join.waiting))):
-            # A fork without branches is complete before any of them has ended.
+            # A fork without branches skips this loop, and is complete at once.
             self.ready.append((join.waiting.popleft(), None, None))
         self._close_if_complete(join)
 
@@ -283,7 +283,7 @@ class DriverScheduler:
     def _close_if_complete(self, join: _Join) -> None:
         if len(join.results) == len(join.children):
             join.owner.join = None
-            # In the given order, whichever ended first.
+            # The results keep the order of the branches, not the order in which these ended.
             self.ready.append((join.owner, {name: join.results[name] for name in join.children}, None))
             join.children.clear()
 

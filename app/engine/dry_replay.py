@@ -1,4 +1,4 @@
-"""Dry replay: shows a run at rest by replaying its driver over its journal without performing anything."""
+"""Dry replay: replays the driver of a run at rest over its journal to show the run, without performing anything."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from app.engine.stores import Loaded
 
 
 class DryReplays:
-    """Drivers of unfinished runs that were shown: of one that has grown since, only the new lines are replayed."""
+    """Drivers of unfinished runs that were shown; if a run has grown since, only its new lines are replayed."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._kept: OrderedDict[str, _DryReplay] = OrderedDict()
-        # A branch that has not begun must be closed before it is collected.
+        # A branch that has not begun must be closed before it is garbage-collected.
         weakref.finalize(self, _close_all, self._kept)
 
     def pop(self, loaded: Loaded) -> _DryReplay | None:
-        """Remove and return the driver of a run whose further lines it can be given."""
-        # Taken out while it is in use, so that two reviews at a time never step the same driver.
+        """Remove and return the kept driver of a run, if it can take the run's further lines."""
+        # Removed while it is in use, so that two concurrent reviews never step the same driver.
         kept = self._kept.pop(loaded.start.run_id, None)
         if kept is not None and not kept.fits(loaded):
             kept.scheduler.close()
@@ -40,7 +40,7 @@ class DryReplays:
         return kept
 
     def keep(self, dry_replay: _DryReplay) -> None:
-        """Keep a driver until its run is shown again, or until others were shown later."""
+        """Keep a driver until its run is shown again, or until enough other runs were shown later."""
         run_id = dry_replay.start.run_id
         if (former := self._kept.pop(run_id, None)) is not None:
             former.scheduler.close()
@@ -57,12 +57,12 @@ async def review(
     elsewhere: bool = False,
     dry_replays: DryReplays | None = None,
 ) -> views.RunView:
-    """Return a run by its authority.
+    """Return the view of a run from its authority.
 
-    Where the present driver does not fit the journal, the board shows only how many steps the journal holds.
+    If the present driver does not fit the journal, the board shows only how many steps the journal contains.
 
     Args:
-        elsewhere: Whether another process may be executing it, so that its open steps are shown.
+        elsewhere: Whether another process may be executing the run, so that its open steps are shown.
         dry_replays: Keeps the driver for the next review of the run.
 
     Raises:
@@ -82,7 +82,7 @@ async def review(
 
 
 async def replays(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> None:
-    """Check that a driver requests the operations of the living lines.
+    """Check that a driver requests the operations that the living lines record.
 
     Raises:
         errors.NondeterminismFault, errors.DriverFault: it does not.
@@ -93,7 +93,7 @@ async def replays(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> 
 async def asked(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> list[OpenGate]:
     """Return the gates at which a run without an executing process waits for an answer.
 
-    Empty if the present driver does not fit the journal.
+    The list is empty if the present driver does not fit the journal.
     """
     decided, recorded = loaded.decisions, {(record.key, record.attempt) for record in loaded.records}
     asks = await open_asks(loaded, driver, read_blob)
@@ -106,8 +106,9 @@ async def asked(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> li
 
 
 async def open_asks(loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob) -> Mapping[str, Ask]:
-    """Return what the driver of an unfinished run asks for behind the last line, by step; nothing where the present
-    driver does not fit the journal.
+    """Return the open requests of an unfinished run's driver after the last line, by step.
+
+    The result is empty if the present driver does not fit the journal.
     """
     if loaded.decisions.ended is not None:
         return {}
@@ -129,7 +130,7 @@ class _DryReplay:
     last: Record | None = None
 
     def fits(self, loaded: Loaded) -> bool:
-        # Lines that were read once stay the same values as long as only new ones are read.
+        # Lines read once stay the same objects as long as only new ones are read.
         known = loaded.records[self.handed_out - 1 : self.handed_out] if self.handed_out else [None]
         same = self.start == loaded.start and self.dead == loaded.decisions.dead
         return same and len(known) == 1 and known[0] is self.last
@@ -148,7 +149,7 @@ async def _replayed(
     loaded: Loaded, driver: ports.Driver, read_blob: ReadBlob, dry_replays: DryReplays | None = None
 ) -> tuple[Board, Mapping[str, Ask]]:
     dry_replay = (dry_replays and dry_replays.pop(loaded)) or _begun(loaded, driver)
-    # An error leaves a driver between two lines, where no later review can continue.
+    # An error leaves a driver between two lines, from where no later review can continue.
     is_kept = False
     try:
         await dry_replay.advance(loaded, read_blob)

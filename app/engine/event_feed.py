@@ -1,6 +1,6 @@
-"""The feed: the newest events of all runs for followers, and change numbers for polls."""
+"""The feed: keeps the newest events of all runs for followers, and change numbers for polls."""
 
-# A run pays one call for each write of its events, and one test for each event. Events are written out earlier than
+# A run pays one call for each write of its events, and one check for each event. Events are written earlier than
 # usual only while a client follows.
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Protocol
 from app import clock
 from app.domain.events import Event
 
-KEPT_EVENTS = 10_000  # Most events that are kept.
-KEPT_BYTES = 16 * 2**20  # Most bytes of events that are kept.
+KEPT_EVENTS = 10_000  # Largest number of events that are kept.
+KEPT_BYTES = 16 * 2**20  # Largest size of the events that are kept.
 KEPT_SECONDS = 3600.0  # Longest time that an event is kept.
-STIR_SECONDS = 0.1  # Time that events wait for others before they are written out for followers.
+STIR_SECONDS = 0.1  # Time for which events wait for others before they are written for followers.
 
 _NUMBERS_KEPT = 10_000
 
@@ -26,31 +26,31 @@ class Source(Protocol):
     """A run whose events wait to be written."""
 
     async def write_events(self) -> None:
-        """Write them now; what cannot be written waits."""
+        """Write the waiting events now; those that cannot be written continue to wait."""
 
 
 class Run(Protocol):
-    """The run of some events, as far as followers ask for it."""
+    """The run that events belong to, with the fields by which followers select it."""
 
     @property
     def run_id(self) -> str:
-        """Return its id."""
+        """Return the id of the run."""
 
     @property
     def recipe_id(self) -> str:
-        """Return its recipe."""
+        """Return the id of the run's recipe."""
 
     @property
     def session_id(self) -> str:
-        """Return its work session."""
+        """Return the id of the run's work session."""
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Return its labels."""
+        """Return the labels of the run."""
 
 
 class CommitListener(Protocol):
-    """Announcements of what other processes write to a shared store."""
+    """Listens to announcements of what other processes write to a shared store."""
 
     on_begun: Callable[[str], Awaitable[None]] | None
     """Called with each run that another process has begun or resumed."""
@@ -60,23 +60,23 @@ class CommitListener(Protocol):
         """Return whether all writes are announced at present; if not, callers must poll."""
 
     def start(self, on_write: Callable[[str | None], None]) -> None:
-        """Begin to listen, and to publish events of others in the feed.
+        """Begin to listen, and to publish the events of other processes in the feed.
 
         Args:
-            on_write: Called with each run that was written to; with None if something may have been missed.
+            on_write: Called with the id of each run that was written to; with None if one may have been missed.
         """
 
     async def stop(self) -> None:
-        """Stop, and wait for it."""
+        """Stop listening, and wait until that is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
     """Events of one run that were written together."""
 
-    first: int  # Place of the first of them among all events of this process, from 1.
+    first: int  # Place of the first event among all events of this process, from 1.
     events: Sequence[Event]  # The events.
-    size_bytes: int  # Their length.
+    size_bytes: int  # Their size.
     written_at: float  # When they were written, in seconds of a clock that never runs backwards.
     recipe_id: str  # Recipe of the run.
     session_id: str  # Its work session.
@@ -89,7 +89,7 @@ class Portion:
 
 
 class EventFeed:
-    """Keep the newest written events of all runs, within bounds."""
+    """Keeps the newest written events of all runs, within bounds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -100,22 +100,22 @@ class EventFeed:
         self._writing: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self.followers = 0
-        """Number of followers; without one, events are written when it suits their run."""
+        """Number of followers; without followers, each run chooses when it writes its events."""
         self.listeners = 0
-        """Number of listeners, which wait for written events without hurrying them."""
+        """Number of listeners, which wait for written events without hurrying the writes."""
         self.last = 0
         """Place of the newest event."""
         self.interrupted = 0
-        """Place at which events may have been missed the last time."""
+        """Place of the newest gap, at which events may have been missed."""
 
     @property
     def first(self) -> int:
-        """Return the place of the oldest event that is kept, or the next place."""
+        """Return the place of the oldest kept event; if none is kept, the place of the next one."""
         self._trim(self._monotonic())
         return self._kept[0].first if self._kept else self.last + 1
 
     def publish(self, run: Run, events: Sequence[Event], size_bytes: int) -> None:
-        """Keep written events, and wake the followers."""
+        """Keep events that were written, and wake the followers."""
         if not events or clock.is_internal(run.run_id):
             return
         now = self._monotonic()
@@ -137,16 +137,16 @@ class EventFeed:
             self._wake()
 
     def interrupt(self) -> None:
-        """Note that events may have been missed, so that followers read their lists again."""
+        """Record that events may have been missed, so that followers read their lists again."""
         self._kept.clear()
         self._count = self._bytes = 0
-        # The gap has a place of its own, so that a follower who has had everything before it notices it, too.
+        # The gap has a place of its own, so that even a follower that has every earlier event notices it.
         self.last += 1
         self.interrupted = self.last
         self._wake()
 
     def stir(self, source: Source) -> None:
-        """Have a run write its events soon, since a client follows."""
+        """Schedule a run to write its events soon, since a client follows."""
         self._stirred[source] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(STIR_SECONDS, self._write_out)
@@ -166,7 +166,7 @@ class EventFeed:
 
     def _wake(self) -> None:
         self._news.set()
-        # A follower that begins to wait now waits for the next publication, even before those of this one have run.
+        # A follower that begins to wait now waits for the next publication, even before those woken here have run.
         self._news = asyncio.Event()
 
     def _write_out(self) -> None:
@@ -188,7 +188,7 @@ class EventFeed:
 
 
 class RunVersions:
-    """Give each change of a run a number; numbers rise over all runs and live as long as the process."""
+    """Numbers each change of a run; numbers rise over all runs and live as long as the process."""
 
     def __init__(self, kept: int = _NUMBERS_KEPT) -> None:
         self._kept = kept
@@ -203,17 +203,17 @@ class RunVersions:
         self._numbers[run_id] = self._latest
         self._numbers.move_to_end(run_id)
         if len(self._numbers) > self._kept:
-            # No lower than the number of any run that was dropped: such a run may look changed, never unchanged.
+            # The floor is the highest number of any dropped run: a dropped run may look changed, but never unchanged.
             _, self._floor = self._numbers.popitem(last=False)
         if run_id in self._waiting:
             _wake(self._waiting[run_id])
 
     def number(self, run_id: str) -> int:
-        """Return a run's present number; a run whose number was dropped may seem changed once more, never unchanged."""
+        """Return a run's present number; after its number was dropped, a run may look changed, but never unchanged."""
         return self._numbers.get(run_id, self._floor)
 
     async def differs(self, run_id: str, since: int) -> int:
-        """Wait until a run's number is another one than `since`, and return it."""
+        """Wait until a run's number differs from `since`, and return the number."""
         while (number := self.number(run_id)) == since:
             await self._next(run_id)
         return number

@@ -1,4 +1,4 @@
-"""Evicted runs: what remains in memory of a waiting run whose runner and folder are closed."""
+"""Evicted runs: keeps what remains in memory of a waiting run whose runner and folder are closed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from app.engine.step_executor import StepExecutor
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class EvictedRun:
-    """The open steps of a run, each with its performer, and what is shown beside its folder."""
+    """The open steps of a run, each with its performer, and the fields that views need beside the run's folder."""
 
     executor: StepExecutor
-    """Executes its steps; one that comes to its end waits there until the run is loaded."""
+    """Executes the steps; a step that finishes waits there until the run is loaded."""
     steps: dict[str, StepAttempt]  # Open steps by key.
     status: RunState  # The run's state.
     updated_at: str  # When it last changed.
@@ -31,11 +31,11 @@ class EvictedRun:
 
     @property
     def wanted(self) -> bool:
-        """Return whether it is to be loaded."""
+        """Return whether the run is to be loaded."""
         return self.executor.writer.wanted
 
     def want(self) -> None:
-        """Request that it is loaded, even while its folder is still being closed."""
+        """Request that the run is loaded, even while its folder is still being closed."""
         self.executor.writer.wanted = True
 
     @property
@@ -48,17 +48,17 @@ class EvictedRun:
         return [open_steps.shown(step) for step in self.steps.values()]
 
     def waits(self) -> list[open_steps.StepWait]:
-        """Return what the open steps wait for; when they are due is in the folder."""
+        """Return what the open steps wait for; only the folder records when they are due."""
         return open_steps.waits(self.steps.values(), {})
 
     def give_up(self) -> list[asyncio.Task[None]]:
-        """Cancel every open step and return their tasks; no runner continues from here."""
+        """Cancel every open step and return their tasks; no runner will continue this run."""
         self.executor.writer.abandon()
         return [*self._cut()]
 
     def _cut(self) -> Iterator[asyncio.Task[None]]:
         for step in self.steps.values():
-            # The cancelled task keeps its frames, and these keep the step: together they would be a cycle.
+            # The cancelled task keeps its frames, and these refer to the step: together they would form a cycle.
             task, step.task = step.task, None
             if task is not None:
                 task.cancel()
@@ -69,14 +69,14 @@ class EvictedRun:
 class RestingInput:
     """An input at which a run rests."""
 
-    key: str  # Step.
-    attempt: int  # Which attempt.
-    operation: operations.Input  # What is awaited.
+    key: str  # Key of the step.
+    attempt: int  # Number of the attempt.
+    operation: operations.Input  # The awaited input.
     place: Place  # Position of the step in the recipe.
-    asked_at: str  # When it was asked first.
+    asked_at: str  # When the run first asked for it.
 
     def shown(self) -> views.OpenStep:
-        """Return it as views show it."""
+        """Return the input as views show it."""
         return views.OpenStep(
             key=self.key,
             attempt=self.attempt,
@@ -89,20 +89,20 @@ class RestingInput:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RestingRun:
-    """A run that only awaits inputs without a deadline: it has no task, and only what views show remains of it."""
+    """A run that only awaits inputs without a deadline: it has no task, and only what views show remains in memory."""
 
-    start: RunStart  # What it began with.
-    inputs: tuple[RestingInput, ...]  # What it awaits.
+    start: RunStart  # The facts that the run began with.
+    inputs: tuple[RestingInput, ...]  # The inputs that the run awaits.
     updated_at: str  # When it last changed.
-    taken: bool  # Whether this process has executed it; if not, it was only read.
-    wanted: bool = False  # Whether it is to be loaded.
+    taken: bool  # Whether this process has executed the run; if not, it has only read it.
+    wanted: bool = False  # Whether the run is to be loaded.
 
     status: ClassVar[RunState] = RunState.WAITING
     idle: ClassVar[bool] = True
     executor: ClassVar[None] = None
 
     def want(self) -> None:
-        """Request that it is loaded, even while its folder is still being closed."""
+        """Request that the run is loaded, even while its folder is still being closed."""
         self.wanted = True
 
     def open(self) -> list[views.OpenStep]:
@@ -130,8 +130,8 @@ class RestingRun:
         ]
 
     def give_up(self) -> list[asyncio.Task[None]]:
-        """Return nothing: it has no tasks."""
+        """Return an empty list: a resting run has no tasks."""
         return []
 
 
-Evicted: TypeAlias = EvictedRun | RestingRun  # A run without a runner that its next one continues.
+Evicted: TypeAlias = EvictedRun | RestingRun  # A run without a runner, which its next runner continues.

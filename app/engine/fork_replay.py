@@ -1,4 +1,4 @@
-"""Forking: which steps of a run a new run can take over, decided by a replay of the new run's driver."""
+"""Fork replay: decides which steps of a run a new run can take over, by a replay of the new run's driver."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _CHAIN = ("event", "batch", "prev", "crc32")
 class Replayed:
     """How far the steps of a source fit a new run."""
 
-    kept: tuple[records.Record, ...]  # Steps that it asks for exactly as the source performed them.
+    kept: tuple[records.Record, ...]  # Steps that the new run requests exactly as the source performed them.
     differs: errors.NondeterminismFault | None  # Why the next one does not fit; None if all fit.
-    asks: Mapping[str, Ask]  # What it asks for after them.
-    conversations: tuple[str, ...]  # Conversations that the kept steps spoke in, as the driver names them.
-    finished: bool  # Whether nothing is left to perform.
+    asks: Mapping[str, Ask]  # The open requests of the new run after them.
+    conversations: tuple[str, ...]  # Conversations that the kept steps used, as the driver names them.
+    finished: bool  # Whether the new run has nothing left to perform.
 
 
 async def replayed(
@@ -36,12 +36,12 @@ async def replayed(
     *,
     asks_again: bool = False,
 ) -> Replayed:
-    """Replay steps of a source with the driver of a new run, up to the first that it would perform differently.
+    """Replay steps of a source with the driver of a new run, up to the first that the run would perform differently.
 
     Args:
         candidates: Finished steps of the source in order.
         read_blob: Reads a blob of the source.
-        asks_again: Whether gates are asked anew, so that nothing behind the first of them is kept.
+        asks_again: Whether gates are asked anew, so that no step from the first gate on is kept.
 
     Raises:
         errors.JournalCorrupt: a blob is missing or damaged.
@@ -93,7 +93,7 @@ def _refuse_gate(scheduler: DriverScheduler, record: records.Record) -> None:
 async def _hand_out(
     scheduler: DriverScheduler, record: records.Record, loaded: stores.Loaded, read_blob: replay.ReadBlob
 ) -> None:
-    # Omitted steps may have let a waiting branch start.
+    # Steps that are omitted here may have let a waiting branch start in the source.
     if record.key not in scheduler.asks and scheduler.start_waiting(record.branch):
         await replay.satisfy(scheduler, read_blob)
     replay.hand_out(scheduler, record, loaded)
@@ -106,11 +106,11 @@ def living(source: stores.Loaded) -> list[records.Record]:
 
 
 def line(record: records.Record) -> dict[str, plain.Json]:
-    """Return a step's journal line as a fork contains it: without usage, since the fork paid nothing."""
+    """Return a step's journal line as a fork contains it: without usage, since the fork did not pay for it."""
     fields = {name: value for name, value in record.line.items() if name not in _CHAIN}
     return fields | {"taken_over": True, "usage": None}
 
 
 def source_hash(steps: Sequence[records.Record]) -> str:
-    """Return the bare hash of the journal lines of a source's steps."""
+    """Return the hash of the journal lines of a source's steps, without a label."""
     return plain.sha256(b"\n".join(plain.canonical(record.line) for record in steps))

@@ -1,4 +1,4 @@
-"""Journal lines: one finished try of a step in steps.jsonl (execution-modes, appendix A, with fields of our own)."""
+"""Journal lines: builds the line of one finished try of a step in steps.jsonl (execution-modes, appendix A)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_FACTS: Mapping[str, plain.Json] = {"tool": None, "agent_archetype": None, "a
 
 
 def receipt_id(run_id: str, key: str, attempt: int) -> str:
-    """Return the id of a tool execution's receipt; it is the same however often the receipt is written."""
+    """Return the id of a tool execution's receipt; it stays the same however often the receipt is written."""
     return "rcpt_" + plain.sha256(f"{run_id}:{key}:{attempt}".encode())[:_RECEIPT_DIGITS]
 
 
@@ -34,12 +34,12 @@ def facts_of(operation: Operation) -> dict[str, plain.Json]:
 def line(
     run_id: str, attempt: StepAttempt, encoded: bytes, *, blob: BlobRef | None, operation: Mapping[str, plain.Json]
 ) -> dict[str, plain.Json]:
-    """Make the line of one try; `batch`, `prev` and the checksum are added where it is appended.
+    """Return the line of one try; `batch`, `prev` and the checksum are added when the line is appended.
 
     Args:
-        encoded: Bytes of the output: a text itself, else canonical JSON.
-        blob: Where an output over 64 kB is kept.
-        operation: `{hash}` with `body`, or `blob` for a large one.
+        encoded: Bytes of the output: of a text the text itself, otherwise canonical JSON.
+        blob: Handle of an output over 64 kB.
+        operation: `{hash}` with `body`, or with `blob` for a large operation.
     """
     ask, result = attempt.ask, attempt.result
     place, performed, output = ask.place, ask.operation, result.output
@@ -49,7 +49,7 @@ def line(
         "step_id": place.step_id,
         "phase": place.phase,
         **(facts_of(performed) if tool or isinstance(performed, Refusal | AgentCall) else _NO_FACTS),
-        # `value` of an enum is a property written in Python, and every step would call it.
+        # `value` of an enum is a property implemented in Python, and every step would call it.
         "status": result.status._value_,
         "output_slot": place.output_slot,
         "receipt_id": receipt_id(run_id, ask.key, attempt.attempt)
@@ -75,7 +75,7 @@ def line(
         "retry_at": attempt.retry_at,
     }
     if isinstance(performed, AgentCall) and performed.model is not None and "body" not in operation:
-        # A long prompt is not kept here, and sums of usage are grouped by model.
+        # A long prompt is not stored in the line, but sums of usage are grouped by model.
         fields["model"] = performed.model
     if isinstance(performed, Command) and performed.provider is not None:
         fields["provider"] = performed.provider
@@ -89,7 +89,7 @@ def line(
 
 
 def events(run_id: str, record: Record, number: int) -> list[Event]:
-    """Return the events of a step's line, the first with a number that the line has reserved; 0: none has one."""
+    """Return the events of a step's line, the first with the number that the line has reserved; 0: no numbers."""
     line, at = record.line, record.completed_at
     facts: dict[str, plain.Json] = {
         "position": record.position,

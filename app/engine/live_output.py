@@ -1,4 +1,4 @@
-"""Live output: what a step writes while it is performed, masked and appended to its log."""
+"""Live output: masks what a step writes while it is performed, and appends it to the step's log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.domain import plain
 from app.engine.live_steps import LiveStep
 
 MOST_CHARACTERS = 32 * 1024 * 1024
-"""Most output of one try that is appended; the rest is omitted, and the log says so."""
+"""Most characters of output of one try that are appended; the rest is left out, which the log states."""
 
 PAUSE_SECONDS = 0.25  # Shortest time between two writes to one log.
 
@@ -26,7 +26,7 @@ _CLOCK = clock.SystemClock()
 _log = logging.getLogger(__name__)
 
 AppendLog: TypeAlias = Callable[[str, str], Awaitable[bool]]
-"""Append a text (name, text) to a log; False while the run's folder cannot be written, so that the text is held."""
+"""Appends a text (name, text) to a log; False while the run's folder cannot be written, so that the text is held."""
 
 
 async def not_kept(_name: str, _text: str) -> bool:
@@ -35,9 +35,9 @@ async def not_kept(_name: str, _text: str) -> bool:
 
 
 class LiveOutput:
-    """One output of one attempt. The step never waits for it; a log that cannot be written is abandoned."""
+    """One output of one attempt. The step never waits for it; after a failed write, the rest is discarded."""
 
-    # Thousands of attempts are under way at a time, and most of them say nothing for long.
+    # Thousands of attempts are under way at the same time, and most of them write nothing for long.
     __slots__ = (
         "_append", "_decoder", "_held", "_is_over", "_is_torn", "_masker", "_name", "_pending", "_size", "_step",
         "_turn", "_writing", "_written",
@@ -62,7 +62,7 @@ class LiveOutput:
         if self._size > _MOST_PENDING:
             self._leave_out(_MOST_HELD)
         if self._is_torn:
-            # The rest of a torn line may be the end of a secret.
+            # The rest of a torn line may contain the end of a secret.
             _, newline, text = text.partition("\n")
             self._is_torn = not newline
         if self._is_over or not text:
@@ -77,7 +77,7 @@ class LiveOutput:
         """Add a piece of output that may end within a character.
 
         Args:
-            skipped_bytes: Bytes before it that were left out.
+            skipped_bytes: Number of bytes left out before this piece.
         """
         if self._decoder is None or skipped_bytes:
             self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -86,7 +86,7 @@ class LiveOutput:
         self.hear(self._decoder.decode(content))
 
     async def close(self) -> None:
-        """Write the rest."""
+        """Write the remaining output."""
         if self._turn is None:
             self._is_over = True
             return
@@ -117,8 +117,8 @@ class LiveOutput:
         if self._written + len(masked) > MOST_CHARACTERS:
             masked, self._is_over = masked[: MOST_CHARACTERS - self._written] + _FULL, True
         try:
-            # Begun, it ends, although its step may be cancelled: half of a text would be appended again by the next
-            # write.
+            # Once begun, the append completes even if its step is cancelled: otherwise the next write would append
+            # part of the text again.
             if await asyncio.shield(asyncio.ensure_future(self._append(self._name, masked))):
                 self._written += len(masked)
             else:
@@ -128,12 +128,12 @@ class LiveOutput:
             self._is_over = True
 
     def _leave_out(self, most: int | None = None) -> None:
-        """Keep the complete unwritten lines, and drop the text up to the next line."""
+        """Keep the complete unwritten lines and drop the other text, up to the next line."""
         text = (self._held + "".join(self._pending))[:most]
         whole_lines = text[: text.rfind("\n") + 1] + _LEFT_OUT
         self._pending, self._held, self._size, self._is_torn = [whole_lines], "", len(whole_lines), True
 
     def _end_of_whole(self, text: str) -> int:
-        """Return where a text can be cut without cutting a secret: behind a line or, in a long one, between them."""
+        """Return where a text can be cut without cutting a secret: after a line or, in a long line, between secrets."""
         end = text.rfind("\n") + 1
         return self._masker.safe_end(text) if len(text) - end > _MOST_HELD else end

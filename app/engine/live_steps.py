@@ -1,4 +1,4 @@
-"""Live steps: what a step shows while its performer is at work, kept in memory alone."""
+"""Live steps: keeps, in memory only, the signs of life of a step while its performer is at work."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class LiveStep:
     """The signs of life of one step."""
 
     output_at: datetime | None = None
-    """When the newest output of its present attempt came; None before the first."""
-    stalled: Stalled | None = None  # Its present silence, once it was reported.
-    queue: BackendQueue | None = None  # Queue of its backend that it waits in; None while it does not.
+    """When the newest output of the present attempt arrived; None before the first."""
+    stalled: Stalled | None = None  # The present silence of the step, once reported.
+    queue: BackendQueue | None = None  # Queue of the backend in which the step waits; None while it does not wait.
     refused_until: datetime | None = None
-    """When its prompt is sent again after the service refused it as too early; None: it was not refused."""
+    """When the prompt is sent again after the service refused it as too early; None: the service did not refuse it."""
 
 
 class BackendQueue:
@@ -34,17 +34,17 @@ class BackendQueue:
 
     @property
     def until(self) -> datetime | None:
-        """Return until when no prompt begins, if that is known."""
+        """Return the time until which no prompt begins, if that is known."""
         return None
 
     @property
     def limit(self) -> str | None:
-        """Return the setting that lets no prompt begin now, with its value."""
+        """Return the setting that keeps every prompt from beginning now, with its value."""
         return None
 
     @asynccontextmanager
     async def waiting(self, step: LiveStep) -> AsyncIterator[None]:
-        """Show a step as waiting during the block; one step at a time is at the head."""
+        """Show a step as waiting until the block ends; the block begins once the step is at the head of the queue."""
         self._waiting[step] = None
         step.queue = self
         try:
@@ -55,7 +55,7 @@ class BackendQueue:
             step.queue = None
 
     def turn(self, step: LiveStep) -> AbstractAsyncContextManager[None]:
-        """Wait for the step's turn, and keep it during the block."""
+        """Wait for the step's turn, and hold the turn during the block."""
         return self._held(step)
 
     @asynccontextmanager
@@ -68,5 +68,5 @@ class BackendQueue:
             self._turn.release()
 
     def place_of(self, step: LiveStep) -> tuple[int, int]:
-        """Return the place of a step that waits, from 1, and how many wait."""
+        """Return the place of a waiting step, from 1, and the number of waiting steps."""
         return list(self._waiting).index(step) + 1, len(self._waiting)

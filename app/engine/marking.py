@@ -1,4 +1,4 @@
-"""Marking: changes of a run's labels, pin and limits, and votes at its gates, in whatever state it is."""
+"""Marking: changes a run's labels, pin and limits, and records votes at its gates, in any state of the run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from app.engine import run_engine, spending, stores
 async def mark(
     log: stores.RunLog, marks: run_engine.Marks, author: authors.Author | None, reach: Callable[[str], None]
 ) -> bool:
-    """Record new labels, pin or vote of a run, and return whether that changed anything.
+    """Record new labels, a new pin or a vote of a run, and return whether that changed anything.
 
     Raises:
-        errors.RequestInvalid: it would have too many labels.
-        errors.StorageFault: it could not be made durable.
+        errors.RequestInvalid: the run would have too many labels.
+        errors.StorageFault: the change could not be made durable.
     """
     if marks.vote is not None:
         return await _vote(log, marks.vote, author, reach)
@@ -46,8 +46,8 @@ async def limit(
     """Record new limits of an unfinished run, and apply them.
 
     Raises:
-        errors.WrongState: it has ended, or will.
-        errors.StorageFault: it could not be made durable.
+        errors.WrongState: the run has ended or is being cancelled.
+        errors.StorageFault: the change could not be made durable.
     """
     decided, run_id = log.loaded.decisions, log.loaded.start.run_id
     if decided.ended or decided.cancel_requested_at:
@@ -81,7 +81,7 @@ async def _decide(
     try:
         await log.decide(kind, facts)
     except errors.StorageFault:
-        # It may be the first write after a failed one.
+        # This may be the first write after a failed one.
         await log.heal()
         await log.decide(kind, facts)
     reach(f"pool.after_{point}")

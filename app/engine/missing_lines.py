@@ -1,4 +1,4 @@
-"""Missing lines: a run whose journal has lost lines waits for a person, or its steps would run again."""
+"""Missing lines: a run whose journal has lost lines waits for a person, since its steps would run again otherwise."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingLines:
-    """Journal lines that something other than the journal proves."""
+    """Journal lines that are gone, as a source other than the journal itself proves."""
 
     file: str  # The journal.
-    lines: int  # Lines that it has.
-    known_lines: int  # Lines that it had; as many as it has where it is not known how many more.
-    told_by: str  # What knows of them.
+    lines: int  # Number of lines that the journal has.
+    known_lines: int  # Number of lines that it had; equal to `lines` if it is unknown how many more there were.
+    told_by: str  # Source that proves the missing lines.
 
     def error(self, run_id: str) -> errors.StepError:
-        """Return the error that parks the run, with the place and what to do."""
+        """Return the error that parks the run, with the file and what a person can do."""
         of = f" of {self.known_lines}" if self.known_lines > self.lines else ""
         message = (
             f"run {run_id}: {self.file} has {self.lines}{of} lines, {self.told_by} shows more; steps whose lines are"

@@ -1,4 +1,4 @@
-"""Open steps: how views show them, and what each waits for, made when it is asked for."""
+"""Open steps: returns how views show them and what each waits for, computed on request."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from app.engine.live_steps import BackendQueue
 from app.engine.step_attempt import StepAttempt
 from app.engine.stores import Loaded
 
-MOST = 200  # Open steps of a run that are looked at.
+MOST = 200  # Most open steps of a run that are examined.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepWait:
-    """An open step, and what it waits for."""
+    """An open step, with its obstacle."""
 
-    key: str  # Step.
+    key: str  # Key of the step.
     operation: operations.Operation  # The operation.
-    attempt: int  # Which attempt; 0 before the first.
-    since: str | None  # When the attempt began, or a gate was asked first.
+    attempt: int  # Number of the attempt; 0 before the first.
+    since: str | None  # When the attempt began, or when the run first asked a gate.
     due_at: str | None = None  # When a timer or a gate's default is due.
-    performing: bool = True  # Whether its performer has it now.
-    failed: Record | None = None  # The attempt before, after which it waits for the next one.
-    output_at: str | None = None  # When its newest output came, if that is known.
-    step: StepAttempt | None = None  # The step itself, where it is in memory.
+    performing: bool = True  # Whether the performer is at work on it.
+    failed: Record | None = None  # The previous attempt, which failed, while the step waits for the next one.
+    output_at: str | None = None  # When its newest output arrived, if known.
+    step: StepAttempt | None = None  # The step itself, if it is in memory.
     queued: views.Queued | None = None  # Its place in the queue of its backend.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformedStep:
-    """A step that another process performs, as that reports it."""
+    """A step that another process performs, as that process reports it."""
 
     key: str  # Name of the step within its run.
     step_id: str  # Name of the step in the recipe.
     started_at: str  # When the attempt began.
-    output_at: str | None  # When its newest output came, to the second; None before the first.
+    output_at: str | None  # When its newest output arrived, to the second; None before the first.
 
 
 def shown(step: StepAttempt) -> views.OpenStep:
-    """Return an open step as views show it."""
+    """Return an open step in the form that views show."""
     operation = step.ask.operation
     return views.OpenStep(
         key=step.ask.key,
@@ -70,15 +70,15 @@ def _queued(step: StepAttempt, queue: BackendQueue) -> views.Queued:
 
 
 def waits(steps: Iterable[StepAttempt], due: Mapping[str, str]) -> list[StepWait]:
-    """Return what the open steps of a run that is loaded or evicted wait for."""
+    """Return what the open steps of a loaded or evicted run wait for."""
     return [_of_step(step, due) for step in itertools.islice(steps, MOST)]
 
 
 def waits_at_rest(loaded: Loaded, asks: Mapping[str, Ask]) -> list[StepWait]:
-    """Return what the open steps of a run wait for, from its folder alone.
+    """Return what the open steps of a run wait for, from the run's folder alone.
 
     Args:
-        asks: What its driver asks for behind the last line.
+        asks: The driver's open requests after the last line.
     """
     history = retried(loaded.records)
     return [_of_ask(loaded, ask, history.get(ask.key, ())) for ask in itertools.islice(asks.values(), MOST)]

@@ -1,4 +1,4 @@
-"""Ports: what the engine needs of the outside world, and what drivers need of the engine."""
+"""Ports: what the engine needs from the outside world, and what drivers need from the engine."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _NO_SECRETS = plain.Masker()
 
 
 class Context(Protocol):
-    """The one door between a driver and the world. A driver awaits nothing else."""
+    """The only connection between a driver and the world. A driver awaits nothing else."""
 
     @property
     def run(self) -> RunStart:
-        """Return the facts of the run, the overrides of its last resume included."""
+        """Return the facts of the run, including the overrides of its last resume."""
 
     async def perform(self, key: str, operation: Operation, place: Place | None = None) -> Record:
-        """Return the final record of an operation, persisted, from the journal or performed now.
+        """Return the final record of an operation, persisted: from the journal, or performed now.
 
         Args:
-            key: Name of the step for ever; unique within the run.
+            key: Permanent name of the step, unique within the run.
         """
 
     async def gather(
@@ -54,10 +54,10 @@ class Context(Protocol):
         """
 
     async def gate(self, key: str, gate: Gate, place: Place | None = None) -> Record:
-        """Ask a person."""
+        """Ask a person, and return the record of the answer."""
 
     async def timer(self, key: str, seconds: float) -> Record:
-        """Wait."""
+        """Wait for this many seconds."""
 
     async def read(self, blob: BlobRef) -> plain.Json:
         """Return the content behind a handle."""
@@ -69,26 +69,26 @@ class Context(Protocol):
         """Put the run's progress on the board."""
 
     def emit(self, key: str, facts: Mapping[str, plain.Json]) -> None:
-        """Report something, once in the life of the run, as an event `recipe.note`."""
+        """Report a note, once in the life of the run, as an event `recipe.note`."""
 
     def project(self, projection: Projection) -> None:
-        """Register what makes further files of the run folder, as often as its snapshots are written."""
+        """Register a function that makes further files of the run folder; called whenever snapshots are written."""
 
 
 class Driver(Protocol):
-    """What executes runs of one kind."""
+    """The behaviour of a dialect, which executes its runs."""
 
     name: str  # `control_room`, `agent_recipes`, …; `conference`, `prompt`, …
-    driver_version: int  # Raised when the driver asks for other operations than before.
+    driver_version: int  # Raised when the driver requests other operations than before.
 
     def check(self, recipe: Recipe, library: Library) -> list[errors.Flaw]:
-        """Return every flaw that shows only beside the tools, agents and prompts of the project."""
+        """Return the flaws that only show in combination with the tools, agents and prompts of the project."""
 
     def freeze(self, recipe: Recipe, library: Library) -> dict[str, plain.Json]:
-        """Return what the driver will need beside the recipe, as plain JSON."""
+        """Return what the driver needs besides the recipe, as plain JSON."""
 
     async def drive(self, ctx: Context) -> Ending:
-        """Execute the recipe frozen in `ctx.run`; deterministic.
+        """Execute the recipe frozen in `ctx.run` deterministically.
 
         Raises:
             errors.RunFailed: the run failed.
@@ -98,22 +98,23 @@ class Driver(Protocol):
 class Dialect(Driver, Protocol):
     """One recipe language, with the driver of its runs."""
 
-    file_suffixes: tuple[str, ...]  # Endings of its recipe files, e.g. `.json`.
+    file_suffixes: tuple[str, ...]  # Suffixes of its recipe files, e.g. `.json`.
 
     def parse(self, source: str, stem: str) -> Recipe:
         """Read a recipe file.
 
         Args:
             source: Text of the file.
-            stem: Its name without ending; the id where the recipe names none.
+            stem: Name of the file without suffix; the id of a recipe that names none.
 
         Raises:
-            errors.RecipeInvalid: with every flaw found.
+            errors.RecipeInvalid: the recipe has flaws; the error lists all of them.
         """
 
     def flaws(self, source: str, stem: str, library: Library) -> list[errors.Flaw]:
-        """Return everything wrong with a recipe's text at once: what `parse` refuses and, as far as the text can be
-        understood, what `check` finds.
+        """Return all flaws of a recipe's text at once.
+
+        These are the flaws for which `parse` refuses the text and, as far as it can be understood, those of `check`.
         """
 
     def json_schema(self) -> dict[str, plain.Json]:
@@ -122,9 +123,9 @@ class Dialect(Driver, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition:
-    """A recipe's text with the parts inserted that it takes from other files."""
+    """A recipe's text, with the parts from other files inserted."""
 
-    source: str  # The text; a part that could not be inserted is still a reference.
+    source: str  # The text; a part that could not be inserted remains a reference.
     flaws: tuple[errors.Flaw, ...] = ()  # Parts that could not be inserted, at the places of their references.
 
 
@@ -136,8 +137,8 @@ class ComposingDialect(Protocol):
         """Insert the parts before the recipe is parsed.
 
         Args:
-            read: Returns the text of a file by its path from the folder of the recipes; raises `errors.InputRefused`
-                if there is none, or if it is outside.
+            read: Returns the text of a file by its path relative to the folder of the recipes; raises
+                `errors.InputRefused` if the file does not exist or is outside that folder.
         """
 
 
@@ -146,7 +147,7 @@ class AskingDriver(Protocol):
     """A driver whose runs ask agents."""
 
     def uses(self, recipe: Recipe, library: Library, args: Mapping[str, plain.Json]) -> Iterable[Use]:
-        """Return every backend, program of a model and other recipe that a run with these arguments could need."""
+        """Return each backend, program of a model and other recipe that a run with these arguments could need."""
 
 
 @runtime_checkable
@@ -154,20 +155,20 @@ class GraphedDriver(Protocol):
     """A driver whose recipes have a graph."""
 
     def graph(self, document: Mapping[str, plain.Json], frozen: Mapping[str, plain.Json]) -> graphs.Drawing:
-        """Return the graph of a recipe, and how the steps of its runs find their places in it.
+        """Return the graph of a recipe, and how the steps of its runs are located in it.
 
         Args:
             document: The recipe.
-            frozen: What `freeze` returned for it; empty for a recipe that cannot be frozen.
+            frozen: What `freeze` returned for the recipe; empty for a recipe that cannot be frozen.
         """
 
 
 @runtime_checkable
 class BoundedDriver(Protocol):
-    """A driver that can bound how often its runs ask agents."""
+    """A driver that can compute an upper bound of its runs' calls of agents."""
 
     def call_limit(self, start: RunStart) -> limits.CallLimit:
-        """Return the worst case of a run."""
+        """Return the largest number of calls that a run can make."""
 
 
 @runtime_checkable
@@ -175,11 +176,10 @@ class PathArgsDialect(Protocol):
     """A language whose recipes show which arguments name files."""
 
     declares_paths: bool
-    """Whether no other argument names a file; otherwise their texts go into prompts and commands, which may read any.
-    """
+    """Whether no other argument names a file; otherwise their texts reach prompts and commands, which may read any."""
 
     def path_args(self, document: Mapping[str, plain.Json]) -> Mapping[str, bool]:
-        """Return the arguments that name files of the workspace, and whether a step reads each."""
+        """Return the arguments that name files of the workspace, with whether a step reads the file."""
 
 
 @runtime_checkable
@@ -187,50 +187,50 @@ class SecretiveDialect(Protocol):
     """A language whose recipes name secrets."""
 
     def secrets(self, document: Mapping[str, plain.Json]) -> Secrets:
-        """Return what must be masked in everything that a run of the recipe records."""
+        """Return the secrets that must be masked in all records of a run of the recipe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
     """The secrets of a recipe."""
 
-    names: frozenset[str] = frozenset()  # Variables of the service's environment whose values are secret.
-    texts: frozenset[str] = frozenset()  # Secret texts that the recipe itself holds.
+    names: frozenset[str] = frozenset()  # Variables of the service's environment that contain secrets.
+    texts: frozenset[str] = frozenset()  # Secret texts that the recipe itself contains.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One try of an operation, as its performer sees it."""
 
-    run: RunStart  # Facts of the run.
-    key: str  # Step.
-    attempt: int  # Which attempt, from 1.
+    run: RunStart  # The facts that the run began with.
+    key: str  # Key of the step.
+    attempt: int  # Number of the attempt, from 1.
     operation: Operation  # The requested operation.
     place: Place  # Position of the step in the recipe.
-    due_at: str | None  # When a timer, a gate or a wait is over; the same after a restart.
-    read_blob: Callable[[BlobRef], Awaitable[plain.Json]]  # Read the content behind a handle.
-    write_log: Callable[[str, str], Awaitable[None]]  # Keep a text (name, text) under `logs/`, masked.
-    asked_at: str | None = None  # When a gate was asked first; the same after a restart.
+    due_at: str | None  # When a timer, a gate or a wait ends; the same after a restart.
+    read_blob: Callable[[BlobRef], Awaitable[plain.Json]]  # Reads the content behind a handle.
+    write_log: Callable[[str, str], Awaitable[None]]  # Writes a text (name, text) to `logs/`, masked.
+    asked_at: str | None = None  # When the run first asked a gate; the same after a restart.
     retry_until_space: RetryUntilSpace = write_once
-    """Write the files kept outside the run's folder, however long it takes."""
-    append_log: AppendLog = not_kept  # Append a masked text (name, text) to a log during the attempt.
+    """Repeats a write of a file outside the run's folder until it succeeds."""
+    append_log: AppendLog = not_kept  # Appends a text (name, text), masked, to a log during the attempt.
     live: LiveStep = field(default_factory=LiveStep)  # What the step shows during the attempt.
     masker: plain.Masker = _NO_SECRETS
-    """Hides secrets in output that is cut or parsed before the engine sees it."""
+    """Hides secrets in output that is cut or parsed before it reaches the engine."""
     recorded: tuple[int, ...] = ()  # Earlier attempts of the step that left a line in the journal.
     committed: Mapping[str, str] = field(default_factory=dict)
-    """Files of the workspace that earlier attempts of the step have written: the SHA-256 of each by its path."""
+    """Files of the workspace that earlier attempts of the step have written: SHA-256 by path."""
     exchanges: tuple[Exchange, ...] = ()
-    """What the run has said so far in the step's conversation, where a person had that begun again; else nothing."""
-    cap_usd: float | None = None  # Most that a call of an agent may cost; None: no limit.
+    """The run's exchanges so far in the step's conversation, if a person had it begun again; otherwise empty."""
+    cap_usd: float | None = None  # Most that a call of an agent may cost; None: unlimited.
 
 
 Source: TypeAlias = Callable[[Call], Awaitable[plain.Json]]
-"""Gives an input its value from within, unless a delivery comes first; the input is open while this waits."""
+"""Supplies an input's value from within the service, unless a delivery arrives first; the input is open meanwhile."""
 
 
 class Interrupted(BaseException):
-    """The process of an attempt was killed while the service continued: as after a crash, a further attempt is made."""
+    """The process of an attempt was killed while the service continued: as after a crash, another attempt is made."""
 
     def __init__(self, cause: errors.ControlRoomError) -> None:
         super().__init__(cause.message)
@@ -238,7 +238,7 @@ class Interrupted(BaseException):
 
 
 class Performer(Protocol):
-    """Perform operations of one kind."""
+    """Performs operations of one kind."""
 
     async def perform(self, call: Call) -> Result:
         """Perform one try.
@@ -249,19 +249,20 @@ class Performer(Protocol):
 
 
 class Capacity(Protocol):
-    """A run's hold on the pool's bounded capacity."""
+    """A run's share of the pool's bounded capacity."""
 
     @property
     def holders(self) -> Container[str]:
         """Return the ids of the runs that hold capacity now."""
 
     async def enter(self) -> None:
-        """Wait until a place is free and take it; at once if one is held. Several steps of the run
-        may wait together.
+        """Wait until capacity is free and take it; return at once if the run holds it already.
+
+        Several steps of the run may wait at the same time.
         """
 
     def leave(self) -> None:
-        """Release the capacity; nothing if the run holds none."""
+        """Release the capacity, if the run holds any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,11 +270,11 @@ class ToolOutput:
     """What a tool returns."""
 
     payload: dict[str, plain.Json]  # The full result.
-    summary: str  # One line about it, at most two hundred characters.
+    summary: str  # One-line summary, at most two hundred characters.
 
 
 def driver_of(drivers: Mapping[str, Driver], start: RunStart) -> Driver:
-    """Return the driver of a run; a driver executes runs of its earlier versions, too.
+    """Return the driver of a run; a driver also executes runs of its earlier versions.
 
     Raises:
         errors.DriverFault: `unknown_dialect`, `driver_newer`.

@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class Probes(Protocol):
-    """Receive the names of the points passed."""
+    """Receives the names of the points that the code passes."""
 
     def reach(self, point: str) -> None:
-        """Note that a point was passed, e.g. `step.before_append`; runs on the thread that passes it."""
+        """Record that the code passed a point, e.g. `step.before_append`; called on the thread that passes it."""
 
 
 class NoProbes:
-    """Ignore every point."""
+    """Ignores all points."""
 
     reach: Callable[[str], None] = staticmethod(bool)  # type: ignore[assignment]
-    """A built-in, which costs a fraction of a function: each step passes a dozen points."""
+    """A built-in function, which costs a fraction of a Python function: each step passes a dozen points."""

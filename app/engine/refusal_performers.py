@@ -1,7 +1,7 @@
-"""Refusals and skips: steps without an operation, recorded like all others."""
+"""Refusals and skips: perform steps without an operation, which are recorded like all others."""
 
-# A reference to null fails before anything could be requested. Without a journal line the step would be missing
-# from the list of steps, and a resume would have nothing to repeat and fail at the same place.
+# A reference to null fails before an operation can be requested. Without a journal line the step would be missing
+# from the list of steps, and a resume would find nothing to repeat and fail at the same place.
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from app.engine import ports, step_decisions
 
 
 class RefusalPerformer:
-    """Perform `refusal`: fail as the operation says."""
+    """Performs `refusal`: the step fails as the operation specifies."""
 
     async def perform(self, call: ports.Call) -> Result:
-        """Return the failure."""
+        """Return the failure that the operation specifies."""
         refusal = cast("operations.Refusal", call.operation)
         return step_decisions.failed(refusal.code, refusal.message, refusal.detail)
 
 
 class SkipPerformer:
-    """Perform `skip`: be passed over as the operation says."""
+    """Performs `skip`: the step is skipped as the operation specifies."""
 
     async def perform(self, call: ports.Call) -> Result:
-        """Return the facts of the operation."""
+        """Return the result of a skipped step, with the facts of the operation."""
         skip = cast("operations.Skip", call.operation)
         return Result(status=StepState.SKIPPED, output=dict(skip.detail), summary=plain.preview(skip.reason))

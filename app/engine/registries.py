@@ -1,4 +1,4 @@
-"""Registries: values by name, imported and created on first use."""
+"""Registries: map names to values that are imported and created on first use."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from app.engine.driver_scheduler import Ask, DriverScheduler
 from app.engine.stores import Loaded
 
 ADOPTED = "adopted"
-"""Stands for an operation's hash in an adopted run that was written by hand: any operation matches."""
+"""Replaces an operation's hash in the lines of an adopted run that was written by hand: any operation matches."""
 
 _LINES_BETWEEN_BREATHS = 64
 
@@ -22,10 +22,10 @@ ReadBlob = Callable[[BlobRef], Awaitable[plain.Json]]
 
 
 async def replay(scheduler: DriverScheduler, loaded: Loaded, read_blob: ReadBlob) -> None:
-    """Start a driver and give it every living final line; nothing is performed.
+    """Start a driver and give it every living final line, without performing anything.
 
     Raises:
-        errors.NondeterminismFault: the driver does not ask for what a line holds.
+        errors.NondeterminismFault: the driver does not request what a line records.
     """
     scheduler.start()
     await satisfy(scheduler, read_blob)
@@ -35,14 +35,14 @@ async def replay(scheduler: DriverScheduler, loaded: Loaded, read_blob: ReadBlob
 async def hand_out_all(
     scheduler: DriverScheduler, lines: Iterable[Record], loaded: Loaded, read_blob: ReadBlob
 ) -> None:
-    """Give a driver the living final ones among the next lines of its run.
+    """Give a driver the living, final lines among further lines of its run.
 
     Raises:
-        errors.NondeterminismFault: the driver does not ask for what a line holds.
+        errors.NondeterminismFault: the driver does not request what a line records.
     """
     for count, record in enumerate(lines):
         if record.position not in loaded.decisions.dead:
-            # If lines are dead, a branch may have started after one that had ended then and has not ended now.
+            # Once lines are dead, a branch may have to start although the branch that made way for it has not ended.
             if loaded.decisions.dead and record.key not in scheduler.asks and scheduler.start_waiting(record.branch):
                 await satisfy(scheduler, read_blob)
             hand_out(scheduler, record, loaded)
@@ -63,14 +63,14 @@ async def satisfy(scheduler: DriverScheduler, read_blob: ReadBlob) -> None:
 
 
 def hand_out(scheduler: DriverScheduler, record: Record, loaded: Loaded) -> None:
-    """Give one line to the branch that asks for its key; an attempt that is not final is only compared.
+    """Give one line to the branch that requests its key; a line that is not final is only compared.
 
     Raises:
-        errors.NondeterminismFault: no operation matches it, or another operation has its key.
+        errors.NondeterminismFault: no request matches it, or another operation has its key.
     """
     ask = scheduler.asks.get(record.key)
     if ask is None:
-        # A line that no branch requests means that the driver diverged from the recorded run. Only a line
+        # A line that no branch requests shows that the driver diverged from the recorded run. Only a line
         # of a branch that a failing sibling has cancelled is expected here.
         if not scheduler.was_cancelled(record.branch):
             raise _unasked(scheduler, record, loaded)
@@ -83,19 +83,19 @@ def hand_out(scheduler: DriverScheduler, record: Record, loaded: Loaded) -> None
 
 
 class Exchanges:
-    """Collect prompts and replies while a run's lines are handed to its driver."""
+    """Collects prompts and replies while a run's lines are given to its driver."""
 
     def __init__(self, agent_session_ids: Iterable[str]) -> None:
         self._said: dict[str, list[ports.Exchange]] = {name: [] for name in agent_session_ids}
 
     def note(self, ask: Ask, record: Record) -> None:
-        """Add a line; a prompt without a reply is not part of a conversation."""
+        """Add a line; a prompt without a reply does not belong to a conversation."""
         exchanges = self._of(ask)
         if exchanges is not None and record.done and isinstance(ask.operation, operations.AgentCall):
             exchanges.append(ports.Exchange(prompt=ask.operation.prompt, reply=record.output, blob=record.blob))
 
     def before(self, ask: Ask) -> tuple[ports.Exchange, ...]:
-        """Return what was said in the conversation that an open step speaks in."""
+        """Return the earlier exchanges of the conversation that an open step uses."""
         return tuple(self._of(ask) or ())
 
     def _of(self, ask: Ask) -> list[ports.Exchange] | None:

@@ -1,4 +1,4 @@
-"""Resuming: the lines written when a stopped run is resumed, and the checks before that."""
+"""Resuming: writes the lines by which a stopped run is resumed, after checking the request."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _log = logging.getLogger(__name__)
 
 
 async def resume(log: stores.RunLog, how: run_engine.Resume, drivers: Drivers, equipment: Equipment) -> None:
-    """Record that a run is resumed; its row says unfinished before the line is durable.
+    """Record that a run is resumed; its row shows it as unfinished before the line is durable.
 
     Raises:
-        errors.RequestInvalid: there is no such step; `recipe_differs`, the steps it keeps do not fit the overrides.
-        errors.StorageFault: it could not be made durable.
+        errors.RequestInvalid: there is no such step; `recipe_differs`: the kept steps do not fit the overrides.
+        errors.StorageFault: the resume could not be made durable.
     """
     dead = step_decisions.dead_positions(log.loaded, how.from_key)
     sent_on = _sent_on(log.loaded, dead, how.overrides)
@@ -36,7 +36,7 @@ async def resume(log: stores.RunLog, how: run_engine.Resume, drivers: Drivers, e
 
 
 async def queue(log: stores.RunLog, drivers: Drivers, at: str) -> None:
-    """Show a run as queued after its journal says that it continues."""
+    """Show a run as queued after its journal records that it continues."""
     try:
         await log.move(runs.Transition.queue(log.loaded.start.run_id, at))
     except errors.StorageFault as fault:
@@ -45,7 +45,7 @@ async def queue(log: stores.RunLog, drivers: Drivers, at: str) -> None:
 
 
 async def show(log: stores.RunLog, loaded: stores.Loaded, drivers: Drivers) -> None:
-    """Update the snapshots of a run that waits in the queue from now on."""
+    """Update the snapshots of a run that now waits in the queue."""
     try:
         view = await dry_replay.review(loaded, drivers.get(loaded.start.dialect), log.get_blob)
     except (errors.ControlRoomError, errors.StorageFault) as fault:
@@ -55,7 +55,7 @@ async def show(log: stores.RunLog, loaded: stores.Loaded, drivers: Drivers) -> N
 
 
 def _say_outdated(log: stores.RunLog, fault: errors.ControlRoomError | errors.StorageFault) -> None:
-    # The command is durable. If it failed here, its caller would not queue the run.
+    # The order is durable. If it failed here, its caller would not queue the run.
     run_id = log.loaded.start.run_id
     _log.warning("shown as it was before: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
 
@@ -79,7 +79,7 @@ async def _make_sure_it_replays(
     try:
         await dry_replay.replays(sent_on, driver, log.get_blob)
     except (errors.NondeterminismFault, errors.DriverFault) as fault:
-        # The old recipe may name other secrets than the new one, and messages quote the lines of both.
+        # The old recipe may name other secrets than the new one, and messages quote lines of both.
         hiding = equipment.hiding_for(driver, log.loaded.start.recipe).hiding_for(driver, sent_on.start.recipe)
         masked = hiding.masker.mask_cut(plain.plain(fault.to_json()))
         raise errors.RequestInvalid(
@@ -92,8 +92,8 @@ async def _make_sure_it_replays(
 
 async def _decide(log: stores.RunLog, facts: dict[str, plain.Json], at: str) -> None:
     run_id, end_line = log.loaded.start.run_id, log.loaded.decisions.ended
-    # The row first: recovery reads the journal of a run that its row calls unfinished, and never of one that it calls
-    # ended. The line may therefore be missing after a crash, never the row.
+    # The row is written first: recovery reads the journal of a run that its row shows as unfinished, but not of one
+    # that it shows as ended. After a crash the line may therefore be missing, but not the row.
     await log.move(runs.Transition.queue(run_id, at))
     try:
         await log.decide(decisions.DecisionKind.RESUMED, facts)

@@ -27,43 +27,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStatus:
-    """How busy the engine is."""
+    """The load of the engine."""
 
     running: int  # Runs that hold capacity.
-    queued: int  # Runs that wait for one.
+    queued: int  # Runs that wait for capacity.
     resting: int  # Runs that only wait, loaded or evicted, and those that a fault parked.
     limit: int  # Most runs that execute at a time.
     stopping: bool  # Whether it is shutting down.
-    stalled: int = 0  # Steps whose agent or program has been silent for long.
+    stalled: int = 0  # Steps whose agent or program has been silent for too long.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """How an ended run is continued."""
+    """How to continue an ended run."""
 
     from_key: str | None = None  # Step to go back to; None: the causes of the ending.
     overrides: Mapping[str, plain.Json] = field(default_factory=dict)
     """Fields that replace the frozen ones of the run's start: `args`, `recipe`, `frozen`, …"""
-    author: Author | None = None  # Who asks for it; None: Control Room itself.
+    author: Author | None = None  # Who requests it; None: Control Room itself.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """What a person changes about a run, whatever its state."""
+    """Changes that a person makes to a run, in any state of it."""
 
-    labels: Mapping[str, str | None] = field(default_factory=dict)  # Labels to set; None for one that goes.
-    pinned: bool | None = None  # Whether retention keeps the run; None: as before.
-    vote: Vote | None = None  # A decision at a gate that needs several keys; it changes nothing else.
+    labels: Mapping[str, str | None] = field(default_factory=dict)  # Labels to set; None: remove the label.
+    pinned: bool | None = None  # Whether retention keeps the run; None: unchanged.
+    vote: Vote | None = None  # A decision at a gate that needs several keys; it excludes other changes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
-    """What a key decides at a gate that needs several."""
+    """The decision of a key at a gate that needs several."""
 
     gate_id: str  # The gate.
     decision: str  # One of its options.
-    message: str  # Text added to it.
-    shown_sha256: str  # Bare hash of what was shown.
+    message: str  # Text that the key adds to it.
+    shown_sha256: str  # Hash, without a label, of what the key was shown.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +71,11 @@ class Standing:
     """The state of a run that is not loaded: queued, or evicted while its open steps only wait."""
 
     status: RunState
-    """`pending`; `running` while it has capacity and is being loaded; of an evicted one, its state at the eviction."""
-    reason: str | None = None  # Why later runs pass it: `workspace_busy`, `concurrency`, `recovering`.
+    """`pending`; `running` while the run has capacity and is being loaded; its earlier state if it was evicted."""
+    reason: str | None = None  # Why later runs overtake it: `workspace_busy`, `concurrency`, `recovering`.
     holder: str | None = None  # Run that holds its workspace or its key.
     open: Sequence[OpenStep] = ()  # Open steps of an evicted run.
-    updated_at: str | None = None  # When an evicted run last changed; None: its folder has it.
+    updated_at: str | None = None  # When an evicted run last changed; None: its folder records it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,82 +83,82 @@ class QueuePlace:
     """The place of a run in the queue for capacity."""
 
     place: int  # Place, from 1.
-    of: int  # Runs that wait.
-    limit: int  # Runs that execute at a time.
+    of: int  # Number of runs that wait.
+    limit: int  # Most runs that execute at a time.
     holders: tuple[str, ...]  # Some of the runs that execute.
 
 
 class RunAdmission(Protocol):
-    """Bring runs in, and into memory."""
+    """Accepts runs, and loads them into memory."""
 
     def expect(self, run_id: str) -> None:
-        """Note a run that is about to be created, so that recovery does not take it for one of an earlier process."""
+        """Announce a run that is about to be created, so that recovery does not take it for an earlier process's."""
 
     async def submit(self, run_id: str, fresh: RunSummary | None = None) -> RunState:
-        """Queue an accepted run; return whether it has capacity at once (`running`) or waits (`pending`).
+        """Queue an accepted run, and return `running` if it has capacity at once, otherwise `pending`.
 
         Args:
-            fresh: The run as its creation left it; None: its row says what it is.
+            fresh: The run as its creation left it; None: read the run's row.
         """
 
     async def wake(self, run_id: str) -> None:
-        """Load an unfinished run that only waits, without capacity; a loaded one repeats failed writes and reads now.
+        """Load an unfinished run that only waits, without capacity; a loaded run repeats failed writes and reads now.
 
         Raises:
-            errors.StorageFault, errors.Conflict: it cannot be loaded now.
+            errors.StorageFault, errors.Conflict: the run cannot be loaded now.
         """
 
     async def reload(self, run_id: str) -> None:
-        """Load a run that is queued or evicted, because its folder was changed; one that cannot be loaded leaves."""
+        """Load a queued or evicted run, because its folder was changed; a run that cannot be loaded leaves."""
 
 
 class RunOrders(Protocol):
-    """Change runs by order of a person or a rule; each order is durable before it is answered."""
+    """Changes runs by order of a person or a rule; each order is durable before it is answered."""
 
     async def cancel(self, run_id: str, author: Author | None = None) -> RunState:
-        """Cancel a run; answered once the request is durable. The run never ends as done after that.
+        """Cancel a run; return once the request is durable. From then on the run cannot end as done.
 
         Raises:
-            errors.NotFound, errors.WrongState: it has ended.
+            errors.NotFound, errors.WrongState: the run has ended.
         """
 
     async def pause(self, run_id: str, author: Author | None = None, *, interrupt: bool = False) -> RunState:
-        """Stop a run at its next step boundary; answered once the request is durable.
+        """Stop a run at its next step boundary; return once the request is durable.
 
         Args:
-            interrupt: Cut the steps in flight off, as a stop of the service does; they run again as their next attempt.
+            interrupt: Whether to cut off open steps, as a stop of the service does; they run again as new attempts.
 
         Raises:
-            errors.NotFound, errors.WrongState: it has ended or is paused.
+            errors.NotFound, errors.WrongState: the run has ended or is paused.
         """
 
     async def unpause(self, run_id: str, author: Author | None = None) -> RunState:
         """Continue a paused or parked run, through the queue.
 
         Raises:
-            errors.NotFound, errors.WrongState: it is not paused.
+            errors.NotFound, errors.WrongState: the run is not paused.
         """
 
     async def limit(self, run_id: str, limits: RunLimits, author: Author | None = None) -> None:
-        """Change the limits of an unfinished run; answered once they are durable.
+        """Change the limits of an unfinished run; return once they are durable.
 
         Raises:
-            errors.NotFound, errors.WrongState: it has ended.
+            errors.NotFound, errors.WrongState: the run has ended.
         """
 
     async def resume(self, run_id: str, how: Resume) -> RunState:
         """Continue a failed or cancelled run, through the queue.
 
         Raises:
-            errors.NotFound, errors.WrongState: it is neither failed nor cancelled.
+            errors.NotFound, errors.WrongState: the run is neither failed nor cancelled.
             errors.RequestInvalid: `from_key` names no step of the run; the living lines do not fit the overrides.
         """
 
     async def mark(self, run_id: str, marks: Marks, author: Author | None = None) -> RunStart:
-        """Change a run's labels and its pin, whatever its state; answered once that is durable.
+        """Change a run's labels and its pin, whatever its state; return once that is durable.
 
         Returns:
-            What the run began with, its present labels and pin in place.
+            The facts that the run began with, with its present labels and pin.
 
         Raises:
             errors.NotFound: there is no such run.
@@ -166,9 +166,9 @@ class RunOrders(Protocol):
         """
 
     async def deliver(self, run_id: str, key: str, delivery: Answer | Delivery, attempt: int | None = None) -> Record:
-        """Answer an open gate, or deliver another open input; done once its line is durable.
+        """Answer an open gate, or deliver to another open input; return once its line is durable.
 
-        A run that waits in the queue is loaded for it.
+        A run that waits in the queue is loaded for the delivery.
 
         Args:
             attempt: Which attempt of the step the delivery is for; None: the present one.
@@ -177,19 +177,19 @@ class RunOrders(Protocol):
             The line of the step.
 
         Raises:
-            errors.NotFound: `gate_not_found`, `input_not_found`, the run has no such open step.
-            errors.Conflict: `gate_decided`, `input_decided`, another delivery was first, or the time is over;
-                `gate_lapsed`, `input_lapsed`, it was asked anew since; `not_recorded`, the run came to rest before the
+            errors.NotFound: `gate_not_found`, `input_not_found`: the run has no such open step.
+            errors.Conflict: `gate_decided`, `input_decided`: another delivery was first, or its time is over;
+                `gate_lapsed`, `input_lapsed`: it was asked anew since; `not_recorded`: the run came to rest before the
                 delivery counted. The same value under the same idempotency key is not a conflict at an input.
-            errors.WrongState: the run is not this engine's.
-            errors.RequestInvalid: `unknown_decision`, the gate has no such option.
-            errors.DiskFull: the delivery cannot be written now; it counts as soon as it can.
+            errors.WrongState: another engine executes the run.
+            errors.RequestInvalid: `unknown_decision`: the gate has no such option.
+            errors.DiskFull: the delivery cannot be written now; it counts once it is written.
             errors.Unavailable: the engine stops.
         """
 
 
 class RunViews(Protocol):
-    """Show where runs are, and what they wait for."""
+    """Shows where runs are, and what they wait for."""
 
     @property
     def elsewhere(self) -> bool:
@@ -199,45 +199,41 @@ class RunViews(Protocol):
         """Return the view of a loaded run; None if it is not loaded."""
 
     def standing(self, run_id: str) -> Standing | None:
-        """Return the state of a run that is queued or evicted; None for one that is loaded, or that the engine does not
-        have.
-        """
+        """Return the state of a queued or evicted run; None if the run is loaded, or unknown to the engine."""
 
     def executing(self) -> list[RunView]:
-        """Return the views of runs that hold capacity and are loaded."""
+        """Return the views of the loaded runs that hold capacity."""
 
     def open_gates(self, run_id: str | None = None) -> list[OpenGate]:
-        """Return the gates that wait for an answer, of one run or of all that are loaded or evicted, in the order of
-        asking.
-        """
+        """Return the gates that wait for an answer, of one run or of all in memory, in the order of asking."""
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
-        """Return the fault of the data directory because of which a run waits now, loaded or not."""
+        """Return the fault of the data directory for whose end a run waits now, loaded or not."""
 
     def waits(self, run_id: str) -> Sequence[StepWait] | None:
-        """Return what the open steps of a run wait for; None for one that is neither loaded nor evicted."""
+        """Return what the open steps of a run wait for; None if the run is neither loaded nor evicted."""
 
     async def lacks(self, run_id: str, asked: Sequence[Operation]) -> Mapping[str, str]:
-        """Return why steps of a run cannot be performed now, by the capability that they need; empty where all can."""
+        """Return why steps of a run cannot be performed now, by the capability that they need; empty if all can."""
 
     async def outputs(self, run_id: str) -> Mapping[str, str]:
-        """Return when the open steps of a run that another process executes had output last, by step."""
+        """Return, by step, when the open steps of a run that another process executes last had output."""
 
     async def performed(self) -> Mapping[str, PerformedStep]:
-        """Return, by run, the newest step of each that other processes perform."""
+        """Return, by run, the newest of the steps that other processes perform."""
 
     async def held_up(self, run_id: str) -> Standing | None:
-        """Return what keeps a pending run from beginning, where other processes execute runs; None if nothing does."""
+        """Return what keeps a pending run from beginning, if other processes execute runs; None if nothing does."""
 
     def queue_place(self, run_id: str) -> QueuePlace | None:
         """Return the place of a run in the queue for capacity; None if it does not wait there."""
 
     def status(self) -> EngineStatus:
-        """Return how busy the engine is."""
+        """Return the load of the engine."""
 
 
 class RunChanges(Protocol):
-    """Wait for runs to change, to leave and to end."""
+    """Waits for runs to change, to leave and to end."""
 
     async def changed(self, run_id: str, since: int) -> int:
         """Wait until a run's change number differs from `since`, and return it; numbers live as long as the process."""
@@ -246,20 +242,18 @@ class RunChanges(Protocol):
         """Return a run's present change number."""
 
     async def left(self, run_id: str) -> RunView | None:
-        """Wait until a run that is queued or loaded has left, and return it as it stood then; None if it was not
-        loaded.
-        """
+        """Wait until a queued or loaded run has left, and return its last view; None if the run was not loaded."""
 
     async def ended(self, run_id: str) -> RunState:
-        """Wait until a run that was submitted has ended, and return how."""
+        """Wait until a submitted run has ended, and return its final state."""
 
 
 class RunEngine(RunAdmission, RunOrders, RunViews, RunChanges, Protocol):
-    """Execute runs; the pool and the engine on Temporal do."""
+    """Executes runs; implemented by the pool and by the engine on Temporal."""
 
     @property
     def spending(self) -> Spending | None:
-        """Return what keeps calls of agents within limits and budgets; None: nothing does."""
+        """Return the service that keeps calls of agents within limits and budgets; None: calls are not limited."""
 
 
 FOREIGN = "it is from another data directory, and a resume takes it over"
@@ -273,14 +267,14 @@ _TAKES = {
 
 
 def wrong_state(run_id: str, state: str, order: str, why: str = "") -> errors.WrongState:
-    """Return the refusal of an order that does not fit the state of its run.
+    """Return the error for an order that does not fit the state of its run.
 
     Args:
-        why: Reason where the state does not explain it.
+        why: Reason, if the state does not explain it.
     """
     return errors.WrongState(f"run {run_id} is {state}; {why or _TAKES[order]}", detail={"status": str(state)})
 
 
 def cancelling(decided: Decisions) -> str:
-    """Return why a run takes no order during its cancellation; empty without one, or after it."""
+    """Return why a run refuses orders during its cancellation; empty if the run is not being cancelled."""
     return "it is being cancelled" if decided.cancel_requested_at and not decided.ended else ""

@@ -1,4 +1,4 @@
-"""Equipment: what every run of a process shares, and the fault that parks a run."""
+"""Equipment: the parts that all runs of a process share, and the fault that parks a run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from app.engine.spending import Spending
 _log = logging.getLogger(__name__)
 
 
-KEPT_RECIPES = 64  # Recipes of which a copy is kept for the next run.
+KEPT_RECIPES = 64  # Number of recipes of which a copy is kept for later runs.
 
 
 class Interner:
-    """The frozen recipes of the newest runs, shared by runs that have the same."""
+    """The frozen recipes of the newest runs, shared by runs with equal ones."""
 
     def __init__(self, kept: int = KEPT_RECIPES) -> None:
         self._kept = kept
@@ -44,7 +44,7 @@ class Interner:
         return start
 
     def compact(self, start: RunStart) -> RunStart:
-        """Return the same facts, sharing all of them that are equal with another run of the recipe."""
+        """Return the same facts, sharing all of them that equal those of another run of the recipe."""
         if (other := self._newest.get(start.recipe_sha256)) is None or other is start:
             return start
         facts = ((name, getattr(other, name), getattr(start, name)) for name in RunStart.__slots__)
@@ -53,42 +53,43 @@ class Interner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipment:
-    """What every run of a process shares."""
+    """The parts that all runs of a process share."""
 
     performers: dict[str, ports.Performer]  # Performers by kind of operation.
     clock: clock.Clock  # The time.
-    masker: plain.Masker  # Hides secrets before anything is encoded.
+    masker: plain.Masker  # Hides secrets before a value is encoded.
     probes: probes.Probes  # Named points for tests.
     copies: Interner = field(default_factory=Interner)  # Frozen facts that runs share.
     sources: Mapping[str, ports.Source] = field(default_factory=dict)
-    """Sources that give inputs their values, by the names of the inputs."""
+    """Sources that supply values to inputs, by the names of the inputs."""
     looks: Mapping[str, ports.Source] = field(default_factory=dict)
-    """The same on an engine without memory of its runs: each returns a value that is there now, or None."""
-    environ: Mapping[str, str] = field(default_factory=dict)  # Environment that recipes can name secrets of.
+    """The same for an engine without memory of its runs: each returns the value that is available now, or None."""
+    environ: Mapping[str, str] = field(default_factory=dict)  # Environment whose variables recipes can name as secrets.
     fair_label: str | None = None
-    """Label between whose values the queue takes turns; None: runs go by arrival."""
+    """Label whose values share the queue in turns; None: runs are served in the order of arrival."""
     stalled_after_seconds: float | None = None
-    """Silence after which a step at work counts as stalled; None: it is not watched."""
+    """Silence after which a step at work counts as stalled; None: steps are not watched."""
     spending: Spending | None = None
-    """Keeps calls of agents within limits and budgets; None: nothing is limited."""
+    """Keeps calls of agents within limits and budgets; None: calls are not limited."""
     folder_fault: Callable[[RunStart, bool], errors.Fault | None] | None = None
-    """Returns the fault that parks a run whose working folder cannot be used here; if asked to, it looks at the disk,
-    which is meant for a thread.
+    """Returns the fault that parks a run whose working folder cannot be used here.
+
+    If the flag is set, it also examines the disk, which may block: call it on a thread.
     """
     capabilities: Callable[[], Mapping[str, str | None]] = dict
-    """Returns what steps can need, by name, with what this process lacks for it; None where it lacks nothing."""
+    """Returns the capabilities that steps can need, by name, each with the reason why it is missing here, or None."""
     services: frozenset[str] = frozenset()  # Backends that are models behind HTTP, which need no workspace.
     observe: Callable[[str, str, float], None] | None = None
-    """Counts a performed try by the kind of its operation, its status and its seconds; not those that only wait."""
+    """Records the kind, the status and the seconds of each performed try, except for operations that only wait."""
 
     def hiding_for(self, driver: ports.Driver, recipe: Mapping[str, plain.Json]) -> Equipment:
-        """Return it with the secrets masked that a recipe names."""
+        """Return equipment that also masks the secrets that a recipe names."""
         if not _is_secretive(type(driver)):
             return self
         return self.hiding(cast(ports.SecretiveDialect, driver).secrets(recipe))
 
     def hiding(self, secrets: ports.Secrets) -> Equipment:
-        """Return it with further secrets masked."""
+        """Return equipment that also masks further secrets."""
         values = {self.environ[name] for name in secrets.names if name in self.environ} | secrets.texts
         if short := self._too_short(secrets):
             _log.warning("secrets too short to be masked: %s", ", ".join(short))
@@ -100,15 +101,15 @@ class Equipment:
 
 @functools.cache
 def _is_secretive(driver: type[ports.Driver]) -> bool:
-    # Asking an instance costs a hundred calls.
+    # The check of an instance costs as much as a hundred calls.
     return issubclass(driver, ports.SecretiveDialect)
 
 
 class Parked(BaseException):
-    """The step cannot be performed now, and its run waits for a person.
+    """Raised when a step cannot be performed now, so that its run waits for a person.
 
     Args:
-        facts: Fields of the control line beside reason and error, e.g. `cut_seconds`.
+        facts: Fields of the control line besides reason and error, e.g. `cut_seconds`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The projection of a loaded run: what its views, its snapshots and its row in the index show."""
+"""The projection of a loaded run: computes what its views, its snapshots and its row in the index show."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
 from app.engine.stores import RunLog
 
-PAUSING = "pausing"  # Reason shown of a run that will pause when its open steps end.
+PAUSING = "pausing"  # Reason shown for a run that will pause when its open steps end.
 
 CANCELLING = "cancelling"
-"""Reason shown of a run that will end as cancelled when its open steps are cut off."""
+"""Reason shown for a run that will end as cancelled once its open steps are cut off."""
 
 
 class RunProjection:
-    """Keep the visible state of a run current."""
+    """Keeps the visible state of a run current."""
 
     def __init__(self, log: RunLog, context: DriverContext, time: clock.Clock, changed: Callable[[], None]) -> None:
         loaded = log.loaded
@@ -54,18 +54,18 @@ class RunProjection:
         loaded.decisions.reserved = uncharged(loaded.decisions.reserved, loaded.records)
         dead = loaded.decisions.dead
         self.counted = [record for record in self.records if record.final and record.position not in dead]
-        """Those that count: final ones that no resume declared dead."""
+        """The records that count: final ones that no resume declared dead."""
         self.steps: dict[str, StepAttempt] = {}
         """Open steps by key."""
         self.resting: dict[str, RestingInput] = {}
-        """Inputs at which the run rested, by step, until they are open again."""
+        """Inputs at which the run rested, by step, until they are opened again."""
         self.replaying = True
         """Whether the driver is still replaying the journal."""
         self.durability: SpaceRetry | None = None
         """Guard of the writes; a fault there shows the run as parked."""
 
     def wake(self, evicted: Evicted) -> None:
-        """Show the run as it was shown while it was evicted."""
+        """Restore the state that was shown while the run was evicted."""
         self.status = evicted.status
         self._updated_at = evicted.updated_at
         if isinstance(evicted, EvictedRun):
@@ -82,7 +82,7 @@ class RunProjection:
         return rested is not None
 
     def view(self) -> views.RunView:
-        """Return the run's present state; it shares growing collections, so read it at once."""
+        """Return the run's present state; the view shares growing collections, so read it at once."""
         fault = self.durability.fault if self.durability else None
         decided = self._log.loaded.decisions
         return views.RunView(
@@ -112,7 +112,7 @@ class RunProjection:
         return open_steps.waits(self.steps.values(), self._log.loaded.decisions.due)
 
     def add(self, record: Record) -> None:
-        """Show one more line."""
+        """Show one more journal line."""
         self.records.append(record)
         # Lines are declared dead only while no runner has the run.
         if record.final:
@@ -125,7 +125,7 @@ class RunProjection:
                 reserved.pop((record.key, record.covers), None)
 
     def touch(self) -> None:
-        """Say that something changed."""
+        """Announce a change, and mark the snapshots as outdated."""
         self._updated_at = self._clock.now()
         self._log.refresh(self._snapshots)
         self._changed()
@@ -138,19 +138,19 @@ class RunProjection:
         return rested
 
     def tell(self, at: datetime | None = None) -> None:
-        """Note a change that no snapshot holds, as when an attempt begins."""
+        """Announce a change that no snapshot contains, e.g. the begin of an attempt."""
         self._updated_at = at or self._clock.now()
         self._changed()
 
     async def move(self, transition: Transition) -> None:
-        """Show another state, here and in the index."""
+        """Show a new state, in views and in the index."""
         self.status = transition.to
         self.resting = {}
         self.touch()
         await self.note(transition)
 
     async def note(self, transition: Transition) -> None:
-        """Write a move to the index, with the present sums of the journals."""
+        """Write a transition to the index, with the present sums of the journals."""
         decided = self._log.loaded.decisions
         facts = self._tally.facts(decided.first_taken_at, decided.reserved.values())
         await self._log.move(dataclasses.replace(transition, facts=facts))
@@ -158,7 +158,7 @@ class RunProjection:
     async def show_waiting(self) -> None:
         """Show the run as waiting while its open steps only wait and one of them awaits an input."""
         inputs = list(self._awaited())
-        # A reader who sees that the run waits may at once ask what for.
+        # A reader who sees that the run waits may at once ask for what, so each step must have begun.
         waits = bool(inputs) and all(step.idle and step.begun for step in self.steps.values())
         if waits and self.status is RunState.RUNNING:
             self._log.add_event(EventType.RUN_WAITING, None, {"keys": inputs})
@@ -167,7 +167,7 @@ class RunProjection:
             await self.move(Transition.begin(self._start.run_id, self.now()))
 
     def rest(self, status: RunState, reason: str | None, error: Mapping[str, plain.Json] | None) -> None:
-        """Show why the run rests."""
+        """Show the state in which the run rests, with the reason."""
         self.status = status
         self.resting = {}
         self._reason = reason
@@ -184,7 +184,7 @@ class RunProjection:
         self.rest(status, None, error)
 
     def now(self) -> str:
-        """Return the present instant as JSON holds it."""
+        """Return the present instant in the form of JSON."""
         return clock.stamp(self._clock.now())
 
     def moved_at(self) -> str:
@@ -194,7 +194,7 @@ class RunProjection:
         return self._updated_at
 
     def _shown_status(self) -> RunState:
-        # The answer of the last open input is shown before the run has moved on.
+        # The answer of the last open input is shown before the run leaves the state `waiting`.
         if self.status is RunState.WAITING and not any(self._awaited()):
             return RunState.RUNNING
         return self.status

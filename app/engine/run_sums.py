@@ -1,4 +1,4 @@
-"""Sums over runs: how many there are, and what they cost; questions and answers of the store."""
+"""Sums over runs: queries and results of the store for the number of runs and their cost."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from app.engine.stores import RunQuery
 By: TypeAlias = Literal["recipe", "agent", "model", "label", "day"]
 """Dimension by which sums of usage are grouped."""
 
-MOST_ROWS = 1000  # Most rows of sums, those of the largest first; the total covers all.
-MOST_DAYS = 366  # Most days, the newest.
+MOST_ROWS = 1000  # Most rows of sums; those with the largest sums are kept, and the total covers all.
+MOST_DAYS = 366  # Most days; the newest are kept.
 Live: TypeAlias = Mapping[str, tuple[UsageSum, ...]]  # Sums of runs that execute now, whose rows lag behind.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageQuery:
-    """Which sums of usage are asked for."""
+    """Selects and groups sums of usage."""
 
     by: By = "recipe"  # Dimension by which they are grouped.
-    label_key: str | None = None  # Label by whose values they are grouped.
+    label_key: str | None = None  # Label by whose values they are grouped, if `by` is `label`.
     offset_minutes: int = 0  # Offset of local time from UTC, which days follow.
     runs: RunQuery = field(default_factory=RunQuery)
-    """Runs whose usage counts; the limit and the cursor do not."""
+    """Runs whose usage counts; the limit and the cursor are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageAmounts(shapes.Shape):
-    """Calls of agents, added up."""
+    """Sums over calls of agents."""
 
     runs: int = 0  # Runs with such calls, session plans included.
     calls: int = 0  # Calls that reported their usage.
@@ -42,10 +42,10 @@ class UsageAmounts(shapes.Shape):
     cost_usd: float | None = None  # Sum of the reported prices; None if there are none.
     calls_without_price: int = 0  # Calls without a reported price; `cost_usd` does not contain them.
     cost_estimated_usd: float | None = None
-    """Sum of the estimates for those, by the price file; None where there is none."""
+    """Sum of the estimates for calls without a reported price, by the price file; None without estimates."""
 
     def plus(self, other: UsageAmounts) -> UsageAmounts:
-        """Add two sums of different runs."""
+        """Return the sum of two sums of different runs."""
         return UsageAmounts(
             runs=self.runs + other.runs,
             calls=self.calls + other.calls,
@@ -58,7 +58,7 @@ class UsageAmounts(shapes.Shape):
 
     @classmethod
     def of(cls, usage: UsageSum, runs: int) -> UsageAmounts:
-        """Return one sum of a run."""
+        """Return the sum of a run's usage as amounts."""
         return cls(
             runs=runs,
             calls=usage.calls,
@@ -70,7 +70,7 @@ class UsageAmounts(shapes.Shape):
         )
 
 
-Sums: TypeAlias = dict[str | None, UsageAmounts]  # Sums by name; None: what has none.
+Sums: TypeAlias = dict[str | None, UsageAmounts]  # Sums by name; None: runs without one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,23 +90,23 @@ class Totals:
     parked: int  # Paused runs that a fault stopped.
     failed: int  # Runs that failed since the given instant.
     created: int  # Runs that were created since the given instant.
-    usage: UsageAmounts  # Calls that ended since then; runs that execute now left out.
+    usage: UsageAmounts  # Calls that ended since then, without runs that execute now.
 
 
 class SummingStore(Protocol):
-    """Add up what all runs of a data directory cost."""
+    """Adds up the cost of all runs of a data directory."""
 
     @property
     def changes(self) -> int:
         """Return a number that rises whenever this process writes rows of runs."""
 
     async def totals(self, since: Since, aside: Sequence[str]) -> Totals:
-        """Count runs, and add usage up but that of the runs that are aside."""
+        """Count runs, and add up usage except for that of the runs in `aside`."""
 
     async def sum_usage(self, query: UsageQuery, live: Live) -> tuple[Sums, UsageAmounts]:
-        """Return sums of usage by name, and the total, with those of runs that execute now in place of their rows'."""
+        """Return sums of usage by name, and the total; for runs that execute now, `live` replaces the rows' sums."""
 
 
 def merged(sums: Sums, more: Sums) -> Sums:
-    """Add sums of different runs."""
+    """Return the sums of two sets of different runs."""
     return {name: sums.get(name, UsageAmounts()).plus(more.get(name, UsageAmounts())) for name in {**sums, **more}}

@@ -1,7 +1,7 @@
 """The run writer: open steps write through it, so that they can outlive the runner that began them.
 
-While a run is evicted its writer is detached: a step that has come to its end, or that writes a log, asks for its run
-and waits until a new runner attaches itself.
+While a run is evicted, its writer is detached: a step that has finished, or that writes a log, requests its run and
+waits until a new runner attaches itself.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from app.engine.stores import RunLog
 class StepOwner(Protocol):
     """The runner of a run, as its steps see it."""
 
-    log: RunLog  # The run's folder.
-    durability: SpaceRetry  # Repeats writes of it that fail.
-    capacity: ports.Capacity  # The run's place in the pool.
+    log: RunLog  # Log of the run's folder.
+    durability: SpaceRetry  # Repeats failed writes to it.
+    capacity: ports.Capacity  # The run's capacity in the pool.
 
     def began(self, attempt: StepAttempt) -> None:
         """Note that an attempt has begun."""
@@ -33,11 +33,11 @@ class StepOwner(Protocol):
         """Accept a durable record."""
 
     def failed(self, attempt: StepAttempt, failure: BaseException) -> None:
-        """Note that a step could not be executed."""
+        """Report that a step could not be executed."""
 
 
 class RunWriter:
-    """The runner that has the run now, if any."""
+    """Connects the steps of a run to the runner that has the run now, if one has."""
 
     __slots__ = ("_abandoned", "_call", "_failures", "_run_id", "_users", "_waiting", "owner", "wanted")
 
@@ -51,7 +51,7 @@ class RunWriter:
         self.owner: StepOwner | None = None
         """The runner; None while the run is evicted."""
         self.wanted = False
-        """Whether a step has asked for its run since it was evicted."""
+        """Whether a step has requested its run since the run was evicted."""
 
     def attach(self, owner: StepOwner) -> None:
         """Let steps that wait for the run continue with this runner."""
@@ -67,33 +67,33 @@ class RunWriter:
         """Make steps that need the run wait from now on.
 
         Args:
-            call: Called with the run's id when a step needs it.
+            call: Called with the run's id when a step needs the run.
         """
         self.owner = None
         self._call = call
 
     def abandon(self) -> None:
-        """End the waiting of steps with an `InterruptionFault`, since no runner will attach."""
+        """End the waits of steps with an `InterruptionFault`, since no runner will attach itself."""
         self._abandoned = True
         self._wake()
 
     def end(self) -> None:
-        """Let go of the runner, whose steps have all ended: what it holds leaves memory without a collection."""
+        """Release the runner, whose steps have all ended, so that its memory is freed without a garbage collection."""
         self.owner = None
         self.abandon()
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether no step uses the log on its performer's behalf."""
+        """Return whether no step uses the log on behalf of its performer."""
         return not self._users
 
     async def reach(self) -> StepOwner:
-        """Wait until a runner has the run, and return it.
+        """Wait until a runner has the run, and return the runner.
 
         Raises:
             errors.InterruptionFault: the run was abandoned.
         """
-        # A loop: the run may be evicted again before a step that was woken has its turn.
+        # A loop is needed: the run may be evicted again before a step that was woken has its turn.
         while self.owner is None and not self._abandoned:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
@@ -109,7 +109,7 @@ class RunWriter:
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[StepOwner]:
-        """Use the log while a performer is at work; the run is not evicted meanwhile.
+        """Lend the log to a performer at work; the run is not evicted during the block.
 
         Raises:
             errors.InterruptionFault: the run was abandoned.
@@ -122,7 +122,7 @@ class RunWriter:
             self._users -= 1
 
     async def append_log(self, name: str, text: str) -> bool:
-        """Append to a log; False while the run is evicted, which is not loaded for it."""
+        """Append to a log; return False while the run is evicted, since a log alone does not load it."""
         if self.owner is None:
             return False
         async with self.use() as owner:
@@ -130,7 +130,7 @@ class RunWriter:
         return True
 
     def report(self, attempt: StepAttempt, failure: BaseException) -> None:
-        """Report to the attached runner, or the next one, that a step could not be executed."""
+        """Report to the attached runner, or to the next one, that a step could not be executed."""
         if self._abandoned:
             return
         if self.owner is not None:

@@ -1,4 +1,4 @@
-"""The runner: one run from its journal to its rest, in the phases of `Runner.run`."""
+"""The runner: executes one run from its journal to its rest, in the phases of `Runner.run`."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from app.engine.stores import RunLog
 _log = logging.getLogger(__name__)
 
 STEPS_AT_ONCE = 16
-"""Steps that a run begins in one turn of the event loop, so that a run of many branches lets others go first."""
+"""Steps that a run begins in one turn of the event loop, so that a run with many branches does not delay others."""
 
-RECORDS_AT_ONCE = 16  # Records that it hands to its driver in one turn, for the same reason.
+RECORDS_AT_ONCE = 16  # Records given to the driver in one turn, for the same reason.
 
 
 class Runner:
-    """Execute one run, loaded once: the `StepOwner` of its steps.
+    """Executes one run, loaded once, as the `StepOwner` of its steps.
 
-    After a crash at any point the next runner replays the journal; nothing here is stored elsewhere.
+    After a crash at any point the next runner replays the journal: the runner's own state is not stored elsewhere.
     """
 
     def __init__(
@@ -108,14 +108,14 @@ class Runner:
             self._scheduler.close()
 
     def cancel(self) -> None:
-        """Cut off every open step and end as cancelled; the request is durable already."""
+        """Cut off every open step and end as cancelled; the request is already durable."""
         self._stop.cancelled = True
         self.durability.cancel()
         self._projection.tell()
         self._wake()
 
     def pause(self, *, interrupt: bool = False, parked: Parked | None = None) -> None:
-        """Begin no further step, and cut open ones off if `interrupt`; a person's request is durable already."""
+        """Begin no further step, and cut off open ones if `interrupt`; a person's request is already durable."""
         self._stop.parked = self._stop.parked or parked
         self._halt_at_boundary("pause")
         if interrupt:
@@ -131,14 +131,14 @@ class Runner:
         self._halt_at_boundary("stop")
 
     def interrupt(self) -> None:
-        """Cut off open steps after `stop`; they leave no record and run again at the next start."""
+        """Cut off open steps after `stop`; they leave no record, and are performed again at the next start."""
         self._stop.halt = "stop"
         self._cut_all()
         self.durability.abandon()
         self._wake()
 
     def may_be_evicted(self) -> bool:
-        """Return whether every open step is with its performer, and nothing else is under way or asked for."""
+        """Return whether every open step is with its performer, and no other work is under way or requested."""
         asked_to = self._stop.halt or self._stop.cancelled or self._stop.evicted or self.log.loaded.decisions.paused
         closing = any(not task.done() for task in self._steps.closing)
         pending = closing or self._reports.records or self._reports.failures or self.durability.fault
@@ -154,7 +154,7 @@ class Runner:
         """Release a run that may be evicted; `run` returns, and another runner continues from the returned state.
 
         Args:
-            call: Called with the run's id when one of its steps needs it.
+            call: Called with the run's id when one of its steps needs the run.
         """
         self._stop.evicted = True
         steps, self._steps.by_key = self._steps.by_key, {}
@@ -236,7 +236,7 @@ class Runner:
                 self._cut(key)
         unopened, self._scheduler.unopened = self._scheduler.unopened, {}
         for count, ask in enumerate(unopened.values(), 1):
-            # It may have been dropped during the pause below.
+            # It may have been dropped while this loop yielded below.
             if self._stop.halt is None and not self._stop.cancelled and self._scheduler.asks.get(ask.key) is ask:
                 self._open(ask)
             if count % STEPS_AT_ONCE == 0:
@@ -283,7 +283,7 @@ class Runner:
         self._wake()
 
     def failed(self, attempt: StepAttempt, failure: BaseException) -> None:
-        """Note that a step could not be executed."""
+        """Report that a step could not be executed."""
         if self._steps.by_key.get(attempt.ask.key) is attempt:
             self._remove(attempt.ask.key)
         self._reports.failures.append(failure)
@@ -298,7 +298,7 @@ class Runner:
 
     async def _record(self) -> None:
         count = 0
-        # Lines become durable in any order; the driver gets them in journal order, as in a replay.
+        # Lines become durable in any order; the driver receives them in journal order, as in a replay.
         while (record := self._reports.records.pop(len(self._projection.records), None)) is not None:
             self._projection.add(record)
             await self._hand_out(record)
@@ -362,7 +362,7 @@ class Runner:
         return await self._completion.cancel()
 
     async def _close_steps(self) -> None:
-        # No other runner will attach itself, so steps that wait for one would never end.
+        # No other runner will attach itself, so steps that wait for one would wait forever.
         if self._executor.writer.owner is None:
             self._executor.writer.abandon()
         self._cut_all()

@@ -1,4 +1,4 @@
-"""Turns: the port by which several processes that share a store decide one after another."""
+"""Shared turns: the port by which several processes that share a store decide one after another."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Protocol
 
 
 class Lock(Protocol):
-    """What keeps others out."""
+    """A lock that keeps other processes from deciding."""
 
     def release(self) -> None:
-        """Let the others in."""
+        """Release the lock."""
 
 
 class SharedTurns(Protocol):
-    """What several processes need that decide by what is in the journals of many runs."""
+    """Coordinates processes whose decisions depend on the journals of many runs."""
 
     async def turn(self) -> Lock:
-        """Wait until no other process decides, and keep the others from it."""
+        """Wait until no other process decides, and return the lock that keeps the others out."""
 
     async def versions(self, run_ids: Sequence[str]) -> Mapping[str, object]:
-        """Return what differs for each run as soon as its journals have."""
+        """Return a version of each run, which differs as soon as the run's journals have changed."""

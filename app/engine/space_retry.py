@@ -1,8 +1,8 @@
-"""Retry until there is space: a failed write is repeated, while its result waits in memory."""
+"""Retry until there is space: repeats a failed write while the result waits in memory."""
 
-# Only steps without effects outside are attempted again after a storage fault; an issue's id follows from run and
-# key, and a lookup changes nothing. Agents, commands, commits and moves may have been paid for or be visible, so a
-# person decides. Of an agent's step only the writes are repeated.
+# Only steps without effects outside are attempted again after a storage fault: an issue's id follows from run and
+# key, and a lookup changes nothing. Agents, commands, commits and moves may have cost money or be visible, so a
+# person decides. Of an agent's step, only the writes are repeated.
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class SpaceRetry:
-    """Guard the writes of one run."""
+    """Guards the writes of one run."""
 
     def __init__(self, log: RunLog, time: clock.Clock, changed: Callable[[], None]) -> None:
         self._log = log
@@ -35,16 +35,16 @@ class SpaceRetry:
         self._cancelled = LightEvent()
         self._hurried = LightEvent()
         self.fault: errors.StorageFault | None = None
-        """The write failure for whose end the run waits."""
+        """The failed write for whose repair the run waits."""
         self._unreadable: errors.Unreadable | None = None
 
     @property
     def obstacle(self) -> errors.StorageFault | None:
-        """Return the failed write or read for whose end the run waits."""
+        """Return the failed write or read for whose repair the run waits."""
         return self._unreadable if isinstance(self.fault, errors.WorkspaceFault) else self.fault or self._unreadable
 
     async def retry(self, fault: errors.StorageFault, write: Callable[[], Awaitable[T]]) -> T:
-        """Heal and write again after a write that failed, for as long as it takes."""
+        """Heal and write again after a failed write, for as long as it takes."""
         await self.heal(fault)
         return await self.commit(write)
 
@@ -62,35 +62,35 @@ class SpaceRetry:
                 self._changed()
 
     async def heal(self, fault: errors.StorageFault) -> None:
-        """Wait for room after a failed write, or for a while after a failed read.
+        """Wait for space after a failed write, or for a while after a failed read.
 
         Raises:
-            errors.Unreadable: the run is cancelled, and so waits for no file any more.
+            errors.Unreadable: the run is cancelled, and so does not wait for files any more.
             errors.LeaseLost: another process writes the run.
         """
-        # No waiting helps, and a further write would follow lines that another process has written since.
+        # A wait does not help, and a further write would follow lines that another process has written since.
         if isinstance(fault, errors.LeaseLost):
             raise fault
         if isinstance(fault, errors.Unreadable):
             await self._outwait_read(fault)
             return
-        # Created when the first write fails, which few runs ever see.
+        # Created at the first failed write: few runs ever need it.
         self._healing = self._healing or asyncio.Lock()
         async with self._healing:
             self._tell(fault)
             try:
                 await self._outwait()
             except BaseException:
-                # A cancelled waiter stops waiting; the remaining ones report by themselves.
+                # A cancelled waiter stops waiting; the remaining waiters report the fault themselves.
                 self.fault = None
                 self._changed()
                 raise
 
     async def postpone(self, fault: errors.WorkspaceFault, times: int) -> None:
-        """Wait, longer each time, before a step is repeated that had no effect.
+        """Wait, longer each time, before a step without effects is repeated.
 
         Args:
-            times: How often the step has waited already.
+            times: How often the step has already waited.
         """
         if times == 0:
             self._log.add_event(EventType.STORAGE_FAILED, fault.key, {"error": fault.to_json()})
@@ -103,11 +103,11 @@ class SpaceRetry:
             self._changed()
 
     async def get_blob(self, blob: BlobRef) -> plain.Json:
-        """Return a blob, as soon as it can be read."""
+        """Return a blob as soon as it can be read."""
         return await self.commit(lambda: self._log.get_blob(blob))
 
     def abandon(self) -> None:
-        """Give up waiting for space, since the process stops; waiters get an `InterruptionFault`."""
+        """Give up the wait for space, since the process stops; waiters get an `InterruptionFault`."""
         self._abandoned.set()
 
     def retry_now(self) -> None:
@@ -115,15 +115,15 @@ class SpaceRetry:
         self._hurried.set()
 
     def cancel(self) -> None:
-        """Give up waiting for files that cannot be read, since nothing of the run will be performed any more."""
+        """Give up the wait for unreadable files, since the run performs nothing any more."""
         self._cancelled.set()
 
     def let_go(self) -> None:
-        """Stop reporting changes: the run was unloaded, and nothing must keep its runner alive."""
+        """Stop reporting changes: the run was unloaded, and its runner must not be kept in memory."""
         self._changed = _ignored
 
     async def _outwait_read(self, fault: errors.Unreadable) -> None:
-        # Nothing is written: an unreadable file is shown beside the run, not in its folder.
+        # The folder is not written: an unreadable file is shown beside the run, not in its folder.
         if not self._cancelled.is_set():
             self._log.wait_for(fault)
             self._unreadable = fault
@@ -172,4 +172,4 @@ class SpaceRetry:
 
 
 def _ignored() -> None:
-    """Report to no one."""
+    """Ignore a change."""

@@ -1,4 +1,4 @@
-"""Spending: the port by which calls of agents are reserved and charged, and the sums that it starts from."""
+"""Spending: the port that reserves and charges calls of agents, and the sums from which it starts."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from app.engine.stores import Loaded, RunQuery, RunStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpentQuery:
-    """Which runs are added up."""
+    """Selects the runs whose spending is added up."""
 
     runs: RunQuery = field(default_factory=RunQuery)
-    """Filters of the runs; those that they have started count with them. The limit and the cursor do not count."""
+    """Filters of the runs; the runs that they started are included. The limit and the cursor are ignored."""
     since: str | None = None  # Only calls that ended in this period of 15 minutes or later.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What the rows of runs say that they spent."""
+    """What runs have spent according to their rows."""
 
     finished: tuple[UsageSum, ...]  # Sums of the runs that have ended, by period.
     unfinished: Mapping[str, tuple[UsageSum, ...]]
-    """Sums of each other run, which its journal may be ahead of."""
+    """Sums of each other run, by run; the run's journal may contain more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """What a call of an agent may take, as far as that is known before it is made."""
+    """The expected tokens and cost of an agent call, as far as they are known before the call."""
 
     tokens: int | None = None  # Tokens read and written; None: unknown.
     cost_usd: float | None = None  # Price; None: unknown.
@@ -44,21 +44,21 @@ class Quote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """A call under way that another one waits for."""
+    """A call under way for whose end another call waits."""
 
-    run_id: str  # Run whose call it is.
-    key: str  # Its step.
+    run_id: str  # Run that makes the call.
+    key: str  # Step that makes the call.
     since: str  # When it was reserved.
-    limit: str  # Limit that both count in: `tokens`, `cost_usd` or `calls`.
+    limit: str  # Limit that applies to both: `tokens`, `cost_usd` or `calls`.
     of: str  # Name of the run or budget that has the limit.
-    is_unknown: bool  # Whether the calls wait for each other because their amounts are not known before.
+    is_unknown: bool  # Whether the calls wait for each other because their amounts are unknown in advance.
 
 
 class SpendingStore(RunStore, Protocol):
-    """Add up what runs have spent."""
+    """Adds up what runs have spent."""
 
     async def spent(self, query: SpentQuery) -> Spent:
-        """Return what runs have spent, as one moment shows it."""
+        """Return what runs have spent, from one consistent read."""
 
 
 class Reservation(Protocol):
@@ -66,27 +66,27 @@ class Reservation(Protocol):
 
     @property
     def cap_usd(self) -> float | None:
-        """Return the most that the call may cost, for programs with a cap of their own; None: no limit."""
+        """Return the most that the call may cost, for programs with a cap of their own; None: unlimited."""
 
     def ended_by_limit(self, result: Result) -> bool:
-        """Return whether a program ended the call because it cost all that was left."""
+        """Return whether a program ended the call because the call used up its cap."""
 
     def begin(self, attempt: int) -> Mapping[str, plain.Json]:
-        """Keep the reservation until the call leaves a line; return the fields for its `started` line."""
+        """Keep the reservation until the call leaves a line, and return the fields for its `started` line."""
 
     @property
     def release(self) -> Callable[[], None] | None:
         """Return what lets other processes reserve once the `started` line is durable; None: they need not wait."""
 
     def charge(self, record: Record) -> None:
-        """Replace the reservation by what the call took."""
+        """Replace the reservation by the usage that the call reported."""
 
     def close(self) -> None:
-        """Note that the call is over; without a line its reservation continues to count."""
+        """Note that the call is over; without a line, its reservation continues to count."""
 
 
 class Spending(Protocol):
-    """Keep the calls of agents within the limits of runs and the budgets of the project."""
+    """Keeps the calls of agents within the limits of runs and the budgets of the project."""
 
     def forget(self, run_id: str) -> None:
         """Drop a run that has ended."""
@@ -98,16 +98,16 @@ class Spending(Protocol):
         """Wait until a call fits beside those under way, and reserve; `Parked` is raised if it never will."""
 
     def ahead(self, run_id: str, key: str) -> Ahead | None:
-        """Return the oldest call under way that the call of a step waits for, if this process knows it."""
+        """Return the oldest call under way for which the call of a step waits, if this process knows it."""
 
     def set_budgets(self, new_budgets: Iterable[Budget]) -> None:
         """Replace all budgets."""
 
     async def has_room(self, loaded: Loaded) -> bool:
-        """Return whether the call that a parked run waits for fits by now."""
+        """Return whether the call for which a parked run waits fits now."""
 
     def shown(self, run_id: str) -> BudgetState | None:
-        """Return the state of a run's limits, if it is in memory."""
+        """Return the state of a run's limits, if the run is in memory."""
 
     async def counted(self, run_id: str, limits: RunLimits) -> BudgetState:
         """Return the state of a run's limits."""

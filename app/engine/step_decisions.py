@@ -1,7 +1,7 @@
-"""Decisions about steps: rescue, retry, and the lines that a resume sets aside; testable without a journal."""
+"""Step decisions: rescue, retry, and the lines that a resume declares dead; testable without a journal."""
 
-# A graceful stop writes `released`, and attempts that were open then do not count as interrupted: three upgrades in
-# a day are not a crash loop. A person's `unpaused` forgives attempts in the same way.
+# A graceful stop writes `released`, so attempts that were open then do not count as interrupted: three upgrades in
+# a day are not a crash loop. A person's `unpaused` clears earlier attempts in the same way.
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rescue(Enum):
 
 
 def rescue(operation: Operation, attempts: Sequence[Started], recorded: Collection[int]) -> Rescue:
-    """Decide about a step from the attempts begun and the attempts that left a line."""
+    """Decide about a step by its begun attempts and those that left a line."""
     interrupted = sum(attempt.attempt not in recorded for attempt in attempts)
     if interrupted == 0 or operation.idle:
         return Rescue.PERFORM
@@ -41,10 +41,10 @@ def rescue(operation: Operation, attempts: Sequence[Started], recorded: Collecti
 
 
 def retry_delay_seconds(policy: RetryPolicy | None, result: Result, attempts: int) -> float | None:
-    """Decide whether a failed attempt is retried, and after how long; None: it is final.
+    """Return the seconds after which a failed attempt is retried; None if the attempt is final.
 
     Args:
-        attempts: Attempts recorded so far, this one included.
+        attempts: Number of attempts recorded so far, including this one.
     """
     if result.status is not StepState.FAILED or policy is None or attempts >= policy.max_attempts:
         return None
@@ -76,7 +76,7 @@ def _worth_another(policy: RetryPolicy, error: StepError | None) -> bool:
 
 
 def unsound(result: Result) -> Result:
-    """Return the failure of a performer that broke its contract: an error if and only if the attempt failed."""
+    """Return the failure for a performer that broke its contract: a result has an error exactly if it failed."""
     return failed("bad_result", f"the performer returned {result.status.value} with error {result.error}")
 
 
@@ -96,18 +96,18 @@ def due_seconds(operation: Operation) -> float | None:
     return None
 
 
-# A check of a slot performs nothing, so no line of its own could be set aside: the cause of its failure is the step
+# A check of a slot performs nothing, so it has no line to declare dead: the cause of its failure is the step
 # that filled the slot. The cause of a failed file check is the check itself, so that a file fixed by hand is
-# checked again. A denial is never set aside: a resume that would begin at it or before it is rejected.
+# checked again. A denial is never declared dead: a resume from it or from an earlier step is rejected.
 def dead_positions(loaded: Loaded, from_key: str | None) -> set[int]:
-    """Return the positions of the lines that a resume declares dead, beside those that are dead already.
+    """Return the positions of the lines that a resume declares dead, besides those that are dead already.
 
-    Dead are the causes of the ending, or the step named, and every later line that is not in a sibling branch. Never
-    among them is a denial: whatever would let the run come by its gate once more is refused.
+    These are the causes of the ending, or the named step, and every later line that is not in a sibling branch. A
+    denial is never among them: a resume that would let the run pass its gate again is refused.
 
     Raises:
         errors.Conflict: `gate_denied`.
-        errors.RequestInvalid: `unknown_step`; no living line has that key, `detail.steps` names those that have.
+        errors.RequestInvalid: `unknown_step`: no living line has that key; `detail.steps` lists the existing keys.
     """
     living, dying = _living_and_dying(loaded, from_key)
     _refuse_denied(dying if from_key is not None else [*dying, *_ended_by(loaded, living)])
@@ -115,7 +115,7 @@ def dead_positions(loaded: Loaded, from_key: str | None) -> set[int]:
 
 
 def lasting(loaded: Loaded, from_key: str | None) -> list[Record]:
-    """Return the finished steps that a run which begins anew at a step, or at the causes of the ending, can keep.
+    """Return the finished steps that are kept if a run begins anew at a step, or at the causes of its ending.
 
     Raises:
         errors.RequestInvalid: `unknown_step`, as `dead_positions`.
@@ -145,7 +145,7 @@ def _causes(loaded: Loaded, living: list[Record]) -> list[Record]:
 
 
 def _ended_by(loaded: Loaded, living: list[Record]) -> list[Record]:
-    # A recipe can end by a denial without naming it as a cause; a resume would only end the same way again.
+    # A recipe can end by a denial without naming it as a cause; a resume would only end in the same way again.
     end_line = loaded.decisions.ended
     key = end_line.error.get("key") if end_line and end_line.error else None
     return [record for record in living if record.key == key]
@@ -170,7 +170,7 @@ def _related(one: str, other: str) -> bool:
 
 
 def cut_off(key: str, code: str, what: str, attempts: int) -> errors.StepError:
-    """Return why a run is parked at a step that was cut off."""
+    """Return the error that parks a run at a step that was cut off."""
     message = f"the step {key!r} {what}; let the run continue to try again"
     # Clients of 0.1.0 read `tries`.
     detail = {"attempts": attempts, "tries": attempts}

@@ -1,4 +1,4 @@
-"""The step executor: one step from its `started` line to its final journal line, in visible phases."""
+"""The step executor: takes one step from its `started` line to its final journal line, in visible phases."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 class StepExecutor:
-    """Execute the steps of one run, each in its own task.
+    """Executes the steps of one run, each in its own task.
 
-    A step passes its phases in the order of `execute`. It counts once its line is on disk: a crash before that
-    repeats it as its next attempt, a crash after that finds the line.
+    A step passes its phases in the order of `execute`. It counts once its line is on disk: after a crash before that
+    the step is repeated as its next attempt, after a crash later its line is found.
     """
 
     def __init__(self, start: RunStart, equipment: Equipment) -> None:
@@ -44,10 +44,10 @@ class StepExecutor:
         self._recorded: dict[str, tuple[int, ...]] = {}
         self._committed: dict[str, dict[str, str]] = {}
         self.writer = RunWriter(start.run_id)
-        """The attached runner; steps of an evicted run wait for one."""
+        """Reaches the attached runner; steps of an evicted run wait for one."""
 
     def remember(self, records: Iterable[Record]) -> None:
-        """Replace the known attempts that left a line, and the files that they have committed."""
+        """Replace the known attempts that left a line, and the files that they committed."""
         self._recorded = {}
         self._committed = {}
         for record in records:
@@ -56,7 +56,7 @@ class StepExecutor:
                 self._committed.setdefault(record.key, {}).update(committed)
 
     async def execute(self, attempt: StepAttempt) -> None:
-        """Execute a step until one of its attempts is final; the runner gets each record, and any failure."""
+        """Execute a step until one of its attempts is final; the runner receives each record and any failure."""
         try:
             owner = self.writer.owner or await self.writer.reach()
             decided = self._claim(attempt, owner) if attempt.ask.key in owner.log.loaded.decisions.attempts else None
@@ -68,7 +68,7 @@ class StepExecutor:
                     await self.reserve(attempt, owner)
                 await self.announce(attempt, owner)
                 call = self.call(attempt, owner)
-                # The run may be evicted while the step is with its performer, so nothing here holds its runner then.
+                # The run may be evicted while the performer is at work, so this frame must not refer to its runner.
                 del owner
                 result = decided or await self._perform(attempt, call)
                 if result is not None:
@@ -103,7 +103,7 @@ class StepExecutor:
         return None
 
     def _claim_again(self, attempt: StepAttempt, owner: StepOwner) -> Result | None:
-        # As after a kill of the service, this is a further attempt, so that the journal shows the one before.
+        # As after a kill of the service, a further attempt is made, so that the journal shows the previous one.
         owner.log.add_event(EventType.STEP_INTERRUPTED, attempt.ask.key, {"attempt": attempt.attempt})
         return self._claim(attempt, owner)
 
@@ -131,7 +131,7 @@ class StepExecutor:
     # -- announce: the `started` line, synced where a power cut must not forget it
 
     async def announce(self, attempt: StepAttempt, owner: StepOwner) -> None:
-        """Begin an attempt: write its `started` line, unless it continues to wait."""
+        """Begin an attempt, and write its `started` line unless the step continues an earlier wait."""
         self._reach("step.before_started")
         attempt.performing, attempt.output_at = not attempt.idle, None
         rested = attempt.begun and not attempt.attempt
@@ -146,8 +146,8 @@ class StepExecutor:
         owner.began(attempt)
 
     def _continues_waiting(self, attempt: StepAttempt, owner: StepOwner) -> bool:
-        # After a restart a wait is the attempt that it was, due when it was due: another `started` line would give it
-        # its whole time again.
+        # After a restart, a wait continues as the same attempt with the same due time: another `started` line would
+        # give it its whole time again.
         key, decisions = attempt.ask.key, owner.log.loaded.decisions
         highest = decisions.highest_attempt.get(key, 0)
         if highest == 0 or highest in self._recorded.get(key, ()):
@@ -159,7 +159,7 @@ class StepExecutor:
 
     async def _write_started(self, attempt: StepAttempt, owner: StepOwner) -> None:
         ask, operation, at = attempt.ask, attempt.ask.operation, attempt.announced_at
-        # After a power cut an unsynced `started` line may be gone although the line of its step is there.
+        # After a power cut an unsynced `started` line may be gone although the line of its step is present.
         tried = (owner.log.loaded.decisions.highest_attempt.get(ask.key, 0), *self._recorded.get(ask.key, ()))
         attempt.attempt = max(tried) + 1
         facts: dict[str, plain.Json] = {"key": ask.key, "attempt": attempt.attempt, "operation": ask.fingerprint}
@@ -187,7 +187,7 @@ class StepExecutor:
         self, attempt: StepAttempt, awaited: operations.Input, owner: StepOwner, *, announced: bool
     ) -> None:
         log, key = owner.log, attempt.ask.key
-        # Its time began when it was asked first, perhaps in an earlier process.
+        # Its time began when the run first asked it, perhaps in an earlier process.
         attempt.started_at = clock.instant(log.loaded.decisions.asked[key])
         attempt.announced_at = clock.stamp(attempt.started_at)
         if isinstance(awaited, operations.Gate) and not announced:
@@ -216,7 +216,7 @@ class StepExecutor:
                 result = step_decisions.unsound(result)
             return journal_lines.masked(self._masker, result)
         except ports.Interrupted as cut:
-            # No record: a failure would be replayed for ever, although only its process was killed.
+            # No record is written: a failure would be replayed forever, although only its process was killed.
             _log.warning("the step %s of %s was cut off: %s", attempt.ask.key, run_id, cut.cause.message)
             return None
         except Exception as error:  # noqa: BLE001 - a broken performer fails its step, not the engine
@@ -242,7 +242,7 @@ class StepExecutor:
             elif attempt.ask.operation.outside:
                 raise fault
             else:
-                # Files stored outside the folder, such as issues, wait for space too.
+                # A write of files outside the folder, such as issues, waits for space too.
                 await self._heal(fault)
             try:
                 result = await performer.perform(call)
@@ -288,7 +288,7 @@ class StepExecutor:
         )
 
     async def _write_log(self, name: str, text: str) -> None:
-        # A reply that was paid for must not be lost because its log cannot be written now.
+        # A reply that has cost money must not be lost because its log cannot be written now.
         async with self.writer.use() as owner:
             await owner.durability.commit(lambda: owner.log.write_log(name, self._masker.mask(text)))
 
@@ -296,12 +296,12 @@ class StepExecutor:
         try:
             return await write()
         except errors.StorageFault as fault:
-            # The run has to be loaded only now.
+            # Only at this point does the run have to be loaded.
             async with self.writer.use() as owner:
                 return await owner.durability.retry(fault, write)
 
     async def _read_blob(self, blob: BlobRef) -> plain.Json:
-        # An evicted run is loaded for it.
+        # An evicted run is loaded for this read.
         async with self.writer.use() as owner:
             return await owner.durability.get_blob(blob)
 
@@ -312,15 +312,15 @@ class StepExecutor:
         return content
 
     async def _update_snapshots(self) -> None:
-        # A program that knows the run's folder may read it.
+        # A program that knows the run's folder may read the snapshots there.
         async with self.writer.use() as owner:
             await owner.durability.commit(owner.log.flush)
 
     # -- record: seal the line, append it, project it, hand the record over
 
     async def record(self, attempt: StepAttempt, result: Result) -> Record | None:
-        """Make a result durable; None for a delivery that could not be written, whose input is then open again."""
-        # From here on an interruption lets the record be written, even while the run is evicted.
+        """Make a result durable; return None for a delivery that could not be written, whose input is open again."""
+        # From here on, an interruption lets the record be written, even while the run is evicted.
         attempt.committing = True
         delivery = attempt.ask.operation.kind == operations.Input.kind
         try:
@@ -337,7 +337,7 @@ class StepExecutor:
             self._recorded[record.key] = (*self._recorded.get(record.key, ()), attempt.attempt)
             attempt.history.append(record)
             if attempt.reservation is not None:
-                # After the line: after a crash the ledger is rebuilt from the journal.
+                # Only after the line is written: after a crash the ledger is rebuilt from the journal.
                 attempt.reservation.charge(record)
             if record.receipt_id is not None:
                 await self._prove(owner, record)
@@ -346,7 +346,7 @@ class StepExecutor:
         except errors.StorageFault as fault:
             if not delivery:
                 raise
-            # A delivery that cannot be written now was refused, and must not count later.
+            # A delivery that cannot be written now was refused to its sender, and must not count later.
             await self._heal(fault)
             return None
         finally:
@@ -361,7 +361,7 @@ class StepExecutor:
             if delay is not None:
                 attempt.retry_at = clock.stamp(attempt.completed_at + timedelta(seconds=delay))
         if attempt.reservation is not None and attempt.reservation.ended_by_limit(result):
-            # Its next attempt parks the run, and begins once the limit is raised.
+            # The next attempt parks the run, and begins once the limit is raised.
             attempt.retry_at = clock.stamp(attempt.completed_at)
         output, ask = result.output, attempt.ask
         encoded = output.encode() if isinstance(output, str) else b"" if output is None else plain.content(output)

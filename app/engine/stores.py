@@ -1,4 +1,4 @@
-"""The storage port: one run's log, and all runs of a data directory."""
+"""The storage port: the log of one run, and all runs of a data directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from app.engine.missing_lines import MissingLines
 if TYPE_CHECKING:
     from app.domain import audit
 
-PAGE = 1000  # Most runs of a page.
+PAGE = 1000  # Most runs on a page.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,40 +33,40 @@ class LogPart:
     """A part of a log."""
 
     content: bytes  # The bytes.
-    offset: int  # Where they begin.
+    offset: int  # Offset of the first byte.
     size_bytes: int  # Size of the whole log.
     version: str  # Version of the log, which changes when it grows or is replaced.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A run's authority, read and repaired."""
+    """A run's authority, after reading and repair."""
 
     start: RunStart  # start.json, with the overrides of the last resume.
-    records: Sequence[Record]  # All lines of steps.jsonl in order, dead and non-final ones included.
-    decisions: Decisions  # What control.jsonl adds up to; kept current by the log.
-    emitted: frozenset[str]  # Keys of `recipe.note` events written already.
+    records: Sequence[Record]  # All lines of steps.jsonl in order, including dead and non-final ones.
+    decisions: Decisions  # The state that results from control.jsonl; kept current by the log.
+    emitted: frozenset[str]  # Keys of the `recipe.note` events written so far.
     missing: MissingLines | None = None
-    """Journal lines that are known to be gone; until a person has decided, nothing executes."""
+    """Journal lines that are known to be gone; the run does not execute until a person decides."""
 
     @property
     def limits(self) -> RunLimits:
-        """Return what the run may take by now."""
+        """Return the present limits of the run."""
         return self.start.limits if self.decisions.limits is None else self.decisions.limits
 
 
 class RunLog(Waiting, Protocol):
     """One run's folder, held by its only writer."""
 
-    loaded: Loaded  # What was found when it was opened; `decisions` is kept current.
+    loaded: Loaded  # The content of the folder when it was opened; `decisions` is kept current.
 
     def append_step(self, line: Mapping[str, plain.Json]) -> Awaitable[Record]:
         """Append a journal line and return its record once it is synced.
 
-        `prev` and `batch` are added here. Concurrent callers share a sync; their futures are resolved in line order.
+        The log adds `prev` and `batch`. Concurrent callers share a sync; their futures are resolved in line order.
 
         Raises:
-            errors.StorageFault: it could not be made durable; the same line may be appended again later.
+            errors.StorageFault: the line could not be made durable; the same line may be appended again later.
         """
 
     async def decide(
@@ -74,7 +74,7 @@ class RunLog(Waiting, Protocol):
     ) -> bool:
         """Append a control line and fold it into `loaded.decisions`.
 
-        `prev` is added here, `at` where it is None, and to `ended` the number of step lines and the hash of the last
+        The log adds `prev`, `at` if it is None, and to `ended` the number of step lines and the hash of the last one
         (`lines`, `head`). Of `cancel_requested` and `ended` the first wins: after a cancel only an ending as
         `cancelled` is written, after an ending no cancel. An unsynced `taken` is durable before its events are shown.
 
@@ -82,27 +82,27 @@ class RunLog(Waiting, Protocol):
             Whether the line was written.
 
         Raises:
-            errors.StorageFault: it could not be made durable.
+            errors.StorageFault: the line could not be made durable.
         """
 
     async def put_blob(self, content: bytes, *, text: bool) -> BlobRef:
-        """Store an output in `blobs/`, synced with its folder."""
+        """Store an output in `blobs/`, and sync it and its folder."""
 
     async def get_blob(self, blob: BlobRef) -> plain.Json:
         """Return a blob's text or JSON.
 
         Raises:
-            errors.JournalCorrupt: it is missing or does not match its hash.
+            errors.JournalCorrupt: the blob is missing or does not match its hash.
         """
 
     async def add_receipt(self, record: Record) -> None:
-        """Write the receipt of a tool execution, completed from its record; once."""
+        """Write the receipt of a tool execution once, completed from its record."""
 
     async def write_log(self, name: str, text: str) -> None:
-        """Keep a text under `logs/`."""
+        """Write a text to `logs/`."""
 
     async def append_log(self, name: str, text: str) -> None:
-        """Append to a text under `logs/`."""
+        """Append to a text in `logs/`."""
 
     def add_event(
         self,
@@ -111,37 +111,37 @@ class RunLog(Waiting, Protocol):
         data: Mapping[str, plain.Json] | None = None,
         at: str | None = None,
     ) -> Event:
-        """Number an event and queue it for events.jsonl; it is streamed once it is written.
+        """Number an event and queue it for events.jsonl; the event is streamed once it is written.
 
         Args:
             at: When it happened; None: now.
         """
 
     def refresh(self, files: Callable[[], Mapping[str, plain.Json]]) -> None:
-        """Mark the snapshots (run.json, cache.json, projections) as outdated, and pass what makes them."""
+        """Mark the snapshots (run.json, cache.json, projections) as outdated, and register what makes them."""
 
     async def flush(self) -> None:
-        """Write snapshots and events out now."""
+        """Write pending snapshots and events now."""
 
     async def move(self, transition: Transition) -> None:
-        """Apply a move to the index, perhaps a moment later; it counts only from an expected state."""
+        """Apply a transition to the index, possibly with a delay; it has an effect only from an expected state."""
 
     @property
     def has_pending_move(self) -> bool:
-        """Return whether a move could not be written to the row."""
+        """Return whether the row still lacks a transition that could not be written."""
 
     async def heal(self) -> None:
         """Continue each failed file from a fresh copy of its confirmed prefix.
 
         Raises:
-            errors.StorageFault: there is still no room.
+            errors.StorageFault: there is still no space.
         """
 
     async def close(self) -> None:
-        """Write everything out and close the files."""
+        """Write all pending data and close the files."""
 
     async def set_aside(self) -> None:
-        """Close a run that this process owns and will continue: opened again, it is as if it had stayed open."""
+        """Close a run that this process owns and will continue; when reopened, the run is as if it had stayed open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ class TakenOver:
     """Steps that a new run takes over from another one."""
 
     source: str  # Run that performed them.
-    lines: Sequence[Mapping[str, plain.Json]]  # Their journal lines, without the chain.
+    lines: Sequence[Mapping[str, plain.Json]]  # Their journal lines, without the fields of the chain.
     blobs: Sequence[BlobRef]  # Outputs that the lines refer to.
 
 
@@ -158,9 +158,9 @@ class Created:
     """Result of a request for a new run."""
 
     run_id: str  # The new run, or the one that the idempotency key found.
-    existed: bool  # Whether it was there before.
+    existed: bool  # Whether the run existed before the request.
     summary: RunSummary | None = field(default=None, compare=False)
-    """The new run as lists show it; None of one that was there before."""
+    """The new run as lists show it; None for a run that existed before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class RunSummary(shapes.Shape):
     updated_at: shapes.Instant  # When its state last changed.
     completed_at: shapes.Instant | None  # When it ended.
     description: str  # Its task, as text.
-    labels: Mapping[str, str]  # Labels for finding it again.
+    labels: Mapping[str, str]  # Labels by which the run is found again.
     priority: int  # -100 to 100; higher starts first.
     session_id: str  # Work session that its receipts belong to.
     parent_run_id: str | None  # Run that started it.
@@ -186,30 +186,31 @@ class RunSummary(shapes.Shape):
     exclusive_workspace: bool = False  # Whether it holds its workspace alone from start to end.
     concurrency_key: str | None = shapes.omitted()  # Key that limits how many runs of it are under way.
     concurrency_limit: int | None = shapes.omitted()
-    """How many runs of the key may be under way when it begins."""
+    """Most runs of the key that may be under way when it begins."""
     concurrency_policy: str | None = shapes.omitted()  # What happens at that limit.
-    started_at: shapes.Instant | None = None  # When a process took it up for the first time.
+    started_at: shapes.Instant | None = None  # When a process first took the run up.
     reason: str | None = None
-    """Why it is in this state, e.g. `paused_by_person`; `denied` of a failed run whose approval a person denied,
-    `partial` of a run that is done in part only."""
-    usage: Usage = field(default_factory=Usage)  # What its steps cost, repeated attempts included.
+    """Why it is in this state, e.g. `paused_by_person`; `denied` for a failed run whose approval a person denied,
+    `partial` for a run that is only partly done.
+    """
+    usage: Usage = field(default_factory=Usage)  # What its steps cost, including repeated attempts.
     pinned: bool = False  # Whether it is never pruned.
-    started_by: Shown | None = shapes.omitted()  # Who started it; absent if Control Room did, for another run.
+    started_by: Shown | None = shapes.omitted()  # Who started it; absent if Control Room started it for another run.
     unreadable: Unreadable | None = None
-    """File that cannot be read now, None if all can; until it can, the last known state is shown."""
+    """File that cannot be read now, None if all can; meanwhile the last known state is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """How far a run has come, as its manifest has it."""
+    """The progress of a run according to its manifest."""
 
-    finished_steps: int  # Steps that are finished.
-    total_steps: int | None  # Steps of the recipe; None where its flow can loop.
+    finished_steps: int  # Number of finished steps.
+    total_steps: int | None  # Number of steps of the recipe; None if its flow can loop.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which runs a list shows, newest first."""
+    """Selects the runs of a list, newest first."""
 
     status: str | tuple[str, ...] | None = None  # Only this state, or one of these.
     recipe_id: str | None = None  # Only runs of this recipe.
@@ -220,17 +221,17 @@ class RunQuery:
     parent_run_id: str | None = None  # Only runs that this run started.
     concurrency_key: str | None = None  # Only runs with this concurrency key.
     session_id: str | None = None  # Only runs of this work session.
-    started_by: str | None = None  # Only runs of this author: a name, or without one the way in.
+    started_by: str | None = None  # Only runs started by this author: a name or, without a name, the way in.
     q: str | None = None
     """Only runs with this text in their id, recipe, description, session or the value of a label, whatever its case."""
     scope: Scope | None = None  # Only runs of this scope; None: of any.
-    internal: bool = False  # Whether to show the runs that are plans, and only those.
+    internal: bool = False  # Whether to show only the runs that are session plans, which are hidden otherwise.
     limit: int = 100  # Most runs to return, 1 to 1,000.
-    cursor: tuple[str, str] | None = None  # `(created_at, run_id)` of the last run of the page before.
+    cursor: tuple[str, str] | None = None  # `(created_at, run_id)` of the last run of the previous page.
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Return the states that are asked for; none: all."""
+        """Return the requested states; empty: all."""
         if self.status is None:
             return ()
         return (self.status,) if isinstance(self.status, str) else tuple(dict.fromkeys(self.status))
@@ -247,7 +248,7 @@ class RunStore(Readable, KeptUp, Protocol):
         """Make an accepted run durable: key look-up, `exclusive` and creation are one critical section.
 
         Args:
-            taken_over: Steps that it begins with; they become durable together with it, or not at all.
+            taken_over: Steps that the run begins with; they become durable together with it, or not at all.
 
         Raises:
             errors.Conflict: `idempotency_conflict`, or `recipe_busy` with the unfinished run's id.
@@ -264,7 +265,7 @@ class RunStore(Readable, KeptUp, Protocol):
         """
 
     async def unfinished_under(self, key_prefix: str) -> list[str]:
-        """Return the unfinished runs that were made under keys with this beginning, oldest first.
+        """Return the unfinished runs whose idempotency keys begin with this prefix, oldest first.
 
         Raises:
             errors.Unreadable: a run cannot be read now.
@@ -287,25 +288,25 @@ class RunStore(Readable, KeptUp, Protocol):
         """
 
     async def read_lines(self, run_id: str, first: int, count: int) -> list[Record]:
-        """Return lines of a run's steps by their position, fewer where they cannot be read without the others."""
+        """Return lines of a run's steps by their position; fewer if they cannot be read without the others."""
 
     async def read_sound(self, run_ids: Sequence[str]) -> list[Loaded]:
-        """Read runs together; left out are those that a repair, a person or a lost event of a gate concerns."""
+        """Read several runs; omit those that are affected by a repair, a person's order or a lost event of a gate."""
 
     async def read_blob(self, run_id: str, blob: BlobRef) -> plain.Json:
         """Return a blob of a run that is not open."""
 
     async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[Event]:
-        """Return the events numbered above `after` that are written, at most `most`; earlier ones are not read."""
+        """Return the written events with numbers above `after`, at most `most`; earlier ones are not read."""
 
     async def read_log(self, run_id: str, name: str) -> bytes:
-        """Return a file under `logs/`."""
+        """Return the content of a file in `logs/`."""
 
     async def read_log_part(self, run_id: str, name: str, offset: int, most: int) -> LogPart:
-        """Return a part of a file under `logs/`.
+        """Return a part of a file in `logs/`.
 
         Args:
-            offset: Where it begins; negative: so many bytes before the end.
+            offset: Where it begins; negative: this many bytes before the end.
             most: Most bytes.
 
         Raises:
@@ -313,13 +314,13 @@ class RunStore(Readable, KeptUp, Protocol):
         """
 
     async def list_logs(self, run_id: str) -> list[str]:
-        """Return the names under `logs/`."""
+        """Return the names of the files in `logs/`."""
 
     async def read_snapshots(self, run_id: str) -> dict[str, plain.Json]:
-        """Return run.json and cache.json unverified; unreadable ones are left out."""
+        """Return run.json and cache.json without verification; unreadable ones are omitted."""
 
     async def read_progress(self, run_ids: Sequence[str]) -> dict[str, RunProgress]:
-        """Return the progress of runs from their run.json, unverified; unreadable ones are left out."""
+        """Return the progress of runs from their run.json, without verification; unreadable ones are omitted."""
 
     async def summary(self, run_id: str) -> RunSummary:
         """Return a run's row.
@@ -332,16 +333,16 @@ class RunStore(Readable, KeptUp, Protocol):
         """Return runs, newest first."""
 
     async def count_by_status(self) -> dict[str, int]:
-        """Return how many runs are in each state; states without a run may be left out."""
+        """Return the number of runs in each state; states without a run may be omitted."""
 
     async def list_unfinished(self) -> list[RunSummary]:
-        """Return the runs that this service must continue, oldest first; rows and folders are compared first."""
+        """Return the runs that this service must continue, oldest first, after comparing rows with folders."""
 
     async def delete(self, run_id: str, *, spare_pinned: bool = False) -> None:
-        """Move a finished run into the trash.
+        """Move a finished run to the trash.
 
         Args:
-            spare_pinned: Whether a pinned run is refused.
+            spare_pinned: Whether to refuse a pinned run.
 
         Raises:
             errors.Conflict: `run_pinned`.
@@ -349,26 +350,25 @@ class RunStore(Readable, KeptUp, Protocol):
         """
 
     async def find_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
-        """Return a receipt; `errors.NotFound` where there is none of that id."""
+        """Return a receipt; raise `errors.NotFound` if no receipt has that id."""
 
     async def list_receipts(self, query: ReceiptQuery) -> list[ListedReceipt]:
-        """Return receipts in the order in which their sessions' files hold them."""
+        """Return receipts in the order of their sessions' files."""
 
     async def prove_receipt(self, receipt_id: str) -> dict[str, plain.Json]:
-        """Return a receipt that is as its run has written it: by the run's journal, or by its hash where the run is
-        gone.
+        """Return a receipt after verifying it against its run's journal, or against its hash if the run is gone.
 
         Raises:
-            errors.NotFound: there is none of that id.
-            errors.Conflict: `receipt_altered`, its line has been changed since.
+            errors.NotFound: no receipt has that id.
+            errors.Conflict: `receipt_altered`, its line was changed.
         """
 
     async def write_fault(self) -> errors.StorageFault | None:
-        """Return why new runs are refused, after another try to write; None: they are accepted."""
+        """Return why new runs are refused, after another attempt to write; None if they are accepted."""
 
 
 async def ancestors(store: RunStore, run_id: str | None) -> frozenset[str]:
-    """Return a run, the run that started it, and so on; one that was deleted ends the line."""
+    """Return a run, the run that started it, and so on; the chain ends at a run that was deleted."""
     above: set[str] = set()
     while run_id is not None and run_id not in above:
         above.add(run_id)
@@ -380,7 +380,7 @@ async def ancestors(store: RunStore, run_id: str | None) -> frozenset[str]:
 
 
 async def every_run(store: RunStore, query: RunQuery) -> AsyncIterator[RunSummary]:
-    """Yield all runs that match a query, newest first, page by page; its limit is ignored."""
+    """Yield all runs that match a query, newest first, page by page; the query's limit is ignored."""
     page_query = dataclasses.replace(query, limit=PAGE)
     while True:
         page = await store.list_runs(page_query)

@@ -1,4 +1,4 @@
-"""Superseding: which earlier runs of a concurrency key a newer one cancels."""
+"""Superseding: decides which earlier runs of a concurrency key a newer one cancels."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _log = logging.getLogger(__name__)
 async def cancelled_by(
     store: stores.RunStore, newer: runs.RunStart, earlier: Iterable[str], *, again: bool = False
 ) -> list[str]:
-    """Return those of the earlier runs that a newer one cancels, sorted.
+    """Return the earlier runs that a newer one cancels, sorted.
 
     Args:
-        again: Whether another process may have cancelled them before; those that a person resumed since are left out.
+        again: Whether another process may have cancelled them before; those that a person resumed since are omitted.
 
     Raises:
-        errors.StorageFault: one cannot be read now.
+        errors.StorageFault: a run cannot be read now.
     """
     scope = None if newer.concurrency is None else newer.concurrency.within
     chosen = []
@@ -37,18 +37,18 @@ async def cancelled_by(
 
 
 def newer_one(newer: runs.RunStart) -> runs.Superseded:
-    """Return what the runs that a newer one cancels say of it."""
+    """Return the reference to a newer run that the runs cancelled by it record."""
     return runs.Superseded(run_id=newer.run_id, key=newer.concurrency.key if newer.concurrency is not None else "")
 
 
 async def is_resumed_since(store: stores.RunStore, run_id: str, instant: str) -> bool:
-    """Return whether a person resumed a run later, and so overruled what had cancelled it."""
+    """Return whether a person resumed a run after an instant, and so overruled its cancellation."""
     resumed_at = (await store.read(run_id)).decisions.resumed_at
     return resumed_at is not None and resumed_at > instant
 
 
 async def _is_covered(store: stores.RunStore, run_id: str, scope: access.Scope | None) -> bool:
-    # A caller must not cancel by a start what an order of its own could not cancel. Its scope was compared before
+    # A start must not cancel a run that its caller could not cancel by an order. The caller's scope was compared before
     # the run was created; a run that came or was resumed since, or whose labels changed, is compared here.
     if scope is None:
         return True

@@ -1,7 +1,7 @@
-"""Taken time: how long a run has taken, and which of its time limits it has reached."""
+"""Taken time: computes how long a run has taken, and which of its time limits it has reached."""
 
-# Wall time counts from the first `taken` line of the run. Active time is the time in which at least one of its steps
-# was at work. Work that a stop or a kill of the service cut off is counted by the next `taken` line.
+# Wall time counts from the first `taken` line of the run. Active time is the time during which at least one of its
+# steps was at work. Work that a stop or a kill of the service cut off is counted by the next `taken` line.
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from app.domain import decisions, plain
 from app.domain.limits import RunLimits
 from app.engine import active_time, run_equipment
 
-NAMES = ("wall_seconds", "active_seconds")  # The limits of time.
+NAMES = ("wall_seconds", "active_seconds")  # The limits on time.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A limit that a run has reached."""
+    """A time limit that a run has reached."""
 
-    limit: str  # Its name.
-    limit_seconds: float  # What it allows.
-    used_seconds: float  # What the run has taken.
-    cut_seconds: float  # Part of that which no journal line has.
+    limit: str  # Name of the limit.
+    limit_seconds: float  # Seconds that the limit allows.
+    used_seconds: float  # Seconds that the run has used.
+    cut_seconds: float  # Seconds of them that no journal line records.
 
     def parked(self, run_id: str) -> run_equipment.Parked:
-        """Return what parks the run, or one that it waits for."""
+        """Return the exception that parks the run, or a run for which it waits."""
         name = {"wall_seconds": "wall-clock", "active_seconds": "active"}[self.limit]
         message = (
             f"the run {run_id} has reached its limit of {self.limit_seconds:g} s of {name} time; raise it to continue"
@@ -43,11 +43,11 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenTime:
-    """What a run has taken until an instant."""
+    """The time that a run has taken until an instant."""
 
     wall_seconds: float  # Since a process first took it up.
-    active_seconds: float  # In which at least one of its steps was at work.
-    cut_seconds: float  # Part of that which no line has yet.
+    active_seconds: float  # Time during which at least one of its steps was at work.
+    cut_seconds: float  # Part of the active time that no line records yet.
 
     @classmethod
     def of(
@@ -61,19 +61,19 @@ class TakenTime:
         """Add up what a run has taken.
 
         Args:
-            begun: When the oldest step that is at work began; None: none is.
-            cut_seconds: What control lines have of attempts without a line.
+            begun: When the oldest step that is at work now began; None: no step is at work.
+            cut_seconds: Seconds that control lines record for attempts without a line.
         """
         until = active.until(now.timestamp(), begun)
         return cls(
             wall_seconds=0.0 if first_taken_at is None else (now - clock.instant(first_taken_at)).total_seconds(),
             active_seconds=cut_seconds + until,
-            # A wall clock that was set back could make it negative.
+            # A wall clock that was set back could make this negative.
             cut_seconds=max(until - active.recorded, 0.0),
         )
 
     def reached(self, limits: RunLimits) -> Reached | None:
-        """Return the first limit that it reaches; None: none."""
+        """Return the first limit that the run has reached; None if it has reached none."""
         for name, left in self.left(limits).items():
             if left <= 0:
                 limit, used = getattr(limits, name), getattr(self, name)
@@ -81,7 +81,7 @@ class TakenTime:
         return None
 
     def left(self, limits: RunLimits) -> dict[str, float]:
-        """Return what each time limit that is set leaves."""
+        """Return, for each time limit that is set, the seconds that are left."""
         found = ((name, getattr(limits, name), getattr(self, name)) for name in NAMES)
         return {name: limit - used for name, limit, used in found if limit is not None}
 

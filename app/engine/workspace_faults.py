@@ -1,4 +1,4 @@
-"""Workspace faults: temporary refusals of the system, separated from permanent ones."""
+"""Workspace faults: separates temporary refusals of the operating system from permanent ones."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def passes(number: int | None, *, reading: bool = False) -> bool:
     """Return whether an error concerns the disk or the machine's resources, and not the request.
 
     Args:
-        reading: Whether a user's file was read, which only the step can recognise as broken.
+        reading: Whether the failed access read a user's file, which only the step can recognise as broken.
     """
     return number in (_SHORT if reading else _PASSING)
 
 
 def waits(path: str, error: OSError) -> errors.WorkspaceFault:
-    """Return the fault because of which a step without effects so far waits.
+    """Return the fault that makes a step wait, as long as the step has had no effect.
 
     Args:
-        path: What could not be read or written; empty if only the machine's resources are exhausted.
+        path: File that could not be read or written; empty if only the machine's resources are exhausted.
     """
     return errors.WorkspaceFault(_message(path, error), detail=facts(path, error))
 
@@ -70,12 +70,12 @@ def shortage(error: BaseException | None) -> OSError | None:
 
 
 def reason_of(error: OSError) -> str:
-    """Say in a sentence what the system refused."""
+    """Return a sentence that describes what the system refused."""
     return _message(_path_of(error), error)
 
 
 def facts(path: str, error: OSError) -> dict[str, plain.Json]:
-    """Return path and reason as JSON."""
+    """Return the path and the reason as JSON."""
     return {"file": path or None, "errno": name(error.errno), "error": _reason(error)}
 
 

@@ -1,8 +1,9 @@
-"""The file in which a launcher registers its running commands, so that the next start can find leftovers of a crash.
+"""The command register: the file of a launcher's running commands, so that the next start finds leftovers of a crash.
 
-The first line holds the boot id, the owner and the launcher. Each further line is a place for one command, written
-before the command exists: its number and run, then its process too. Lines have one length and are overwritten in
-place. Nothing is synced: after a reboot no process is left. The launcher locks the file while it lives.
+The first line has the boot id, the owner and the launcher. Each further line is a place for one command: the launcher
+writes its number and run before the command exists, and adds its process later. All lines have the same length and
+are overwritten in place. They are not synced: after a reboot no process is left. The launcher locks the file while it
+runs.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ _FREE = b" "
 
 
 class Owner(NamedTuple):
-    """The first line."""
+    """The first line of a register."""
 
     boot_id: str  # Id of the boot.
     owner_pid: int  # Process id of the service.
-    owner_started: int  # When the service started, in ticks.
+    owner_started: int  # When the service started, in clock ticks.
     launcher_pid: int  # Process id of the launcher.
-    launcher_started: int  # When the launcher started, in ticks.
+    launcher_started: int  # When the launcher started, in clock ticks.
     pid_namespace: int = 0  # Namespace in which processes have these ids; 0: the reader's.
 
 
 class Entry(NamedTuple):
-    """A command that had not ended."""
+    """A command that has not ended."""
 
-    number: int  # Its number at its launcher.
+    number: int  # Number of the command at its launcher.
     run_id: str  # Run that it belongs to.
     pid: int  # Its first process; 0 if it was about to be started.
-    started_by: int  # Time by which that process had started, in ticks.
+    started_by: int  # Time by which that process had started, in clock ticks.
 
 
 class Register:
-    """A launcher's own register."""
+    """The register of this launcher."""
 
     def __init__(self, folder: str, series: int, owner: Owner) -> None:
         self._path = os.path.join(folder, name_of(series))
@@ -52,19 +53,19 @@ class Register:
         self._free: list[int] = []
         self._lines = 1
         self._grow(_FIRST_LINES)
-        # The owner's line says of which boot the process ids in the others are.
+        # The owner's line identifies the boot to which the process ids in the other lines belong.
         self._put(0, " ".join(str(fact) for fact in owner))
-        # It gets its name when it is locked and has its first line: a sweep must not take the register of a living
-        # launcher for that of a dead one.
+        # The file gets its name only once it is locked and has its first line: a sweep must not take the register of a
+        # living launcher for that of a dead one.
         os.rename(fresh, self._path)
 
     def announce(self, number: int, run_id: str) -> int:
         """Register a command that is about to start, and return its place.
 
         Raises:
-            OSError: there is no room.
+            OSError: the disk has no space.
         """
-        # Doubled: a thousand commands at a time need ten growths.
+        # The size doubles: a thousand commands at the same time need only a few growths.
         if not self._free:
             self._grow(self._lines)
         place = self._free.pop()
@@ -76,21 +77,21 @@ class Register:
         return place
 
     def complete(self, place: int, entry: Entry) -> None:
-        """Add the process of a registered command."""
+        """Add the process of a registered command to its line."""
         self._put(place, " ".join(str(fact) for fact in entry))
 
     def release(self, place: int) -> None:
-        """Clear the place of a command that has ended."""
+        """Free the place of a command that has ended."""
         self._put(place, "")
         self._free.append(place)
 
     def discard(self) -> None:
-        """Remove the file once no command is left."""
+        """Remove the file, once all commands have ended."""
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 
     def _grow(self, by: int) -> None:
-        # Written, not just reserved: writing to a place must not fail for lack of space later.
+        # The lines are written, not just reserved: a later write to a place must not fail for lack of space.
         os.pwrite(self._file, (_FREE * (_LINE_BYTES - 1) + b"\n") * by, self._lines * _LINE_BYTES)
         self._free += range(self._lines, self._lines + by)
         self._lines += by
@@ -110,10 +111,10 @@ def series_of(path: str) -> int:
 
 
 def list_registers(folder: str) -> list[str]:
-    """Return the registers in a folder.
+    """Return the paths of the registers in a folder.
 
     Raises:
-        OSError: it cannot be listed now.
+        OSError: the folder cannot be listed now.
     """
     try:
         names = sorted(os.listdir(folder))
@@ -123,22 +124,22 @@ def list_registers(folder: str) -> list[str]:
 
 
 def read(path: str) -> tuple[Owner | None, list[Entry]]:
-    """Read a register; None where its first line was never finished.
+    """Read a register; the owner is None if its first line was never completed.
 
     Raises:
-        OSError: it cannot be read now.
+        OSError: the register cannot be read now.
     """
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             lines = file.read().splitlines()
     except FileNotFoundError:
         return None, []
-    # A killed launcher may have left half a line anywhere.
+    # A killed launcher may have left an incomplete line anywhere.
     return _owner(lines[0]) if lines else None, [entry for line in lines[1:] if (entry := _entry(line)) is not None]
 
 
 def current(owner_pid: int) -> Owner:
-    """Return the first line for this process as the launcher of another one."""
+    """Return the first line for this process, as the launcher of another one."""
     launcher_pid = os.getpid()
     started = process_tree.started(owner_pid), process_tree.started(launcher_pid)
     return Owner(process_tree.boot_id(), owner_pid, started[0], launcher_pid, started[1], process_tree.pid_namespace())

@@ -1,8 +1,8 @@
-"""Hide this process's secrets from its children and from other processes of the same user.
+"""Concealment: hides this process's secrets from its children and from other processes of the same user.
 
-Linux shows the environment that a process was started with in `/proc/PID/environ`, whatever the process changes later.
-So secrets are moved to another place in memory and overwritten where they were. Marking the process as not dumpable
-protects that memory from the same user; root can always read it.
+Linux shows the environment with which a process was started in `/proc/PID/environ`, even if the process changes it
+later. So secrets are moved to another place in memory, and overwritten at the old place. Marking the process as not
+dumpable protects that memory from the same user; root can always read it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, MutableMapping
 
 _SET_DUMPABLE = 4
 _MOST_BYTES = 16 * 1024 * 1024
-# Fields of /proc/self/stat behind the name of the program: where the first environment begins and ends.
+# Fields of /proc/self/stat after the name of the program: where the initial environment begins and ends.
 _BEGIN, _END = 47, 48
 
 
@@ -22,12 +22,12 @@ def conceal(environ: MutableMapping[str, str], names: Collection[str]) -> None:
     """Remove variables from this process's `/proc/PID/environ`, keep them in `environ`, and protect its memory.
 
     Args:
-        environ: Its environment.
-        names: Variables that hold secrets.
+        environ: Environment of this process.
+        names: Variables that contain secrets.
     """
     for name in names:
         if name in environ:
-            # Setting a variable again copies its text to another place; the old one is not read any more.
+            # Setting a variable again copies its text to another place; the old copy is not read any more.
             environ[name] = environ[name]
     if sys.platform == "linux":
         for address, size in _values(names):
@@ -36,7 +36,7 @@ def conceal(environ: MutableMapping[str, str], names: Collection[str]) -> None:
 
 
 def _values(names: Collection[str]) -> Iterator[tuple[int, int]]:
-    """Yield address and length of the variables' values in the initial environment."""
+    """Yield the addresses and lengths of the variables' values in the initial environment."""
     begin, end = _bounds()
     position = begin
     for entry in ctypes.string_at(begin, end - begin).split(b"\0") if begin else ():

@@ -1,6 +1,6 @@
-"""Connections: which command holds the other end of a connection to this machine.
+"""Connections: find the command at the other end of a connection to this machine.
 
-Read from /proc on Linux; elsewhere no command is found.
+This uses /proc on Linux; on other systems no command is found.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _LOCAL, _REMOTE, _INODE = 1, 2, 9
 
 
 def marker_behind(own: Address, other: Address, series: int) -> int | None:
-    """Return the marker of the command that holds the other end of a connection; None: no command of this series does.
+    """Return the marker of the command at the other end of a connection; None if no command of this series holds it.
 
     Args:
-        own: This end.
-        other: The other end.
-        series: Number of the launcher whose commands are meant.
+        own: Address of this end.
+        other: Address of the other end.
+        series: Number of the launcher whose commands are searched.
     """
     inode = _inode(other, own) if process_tree.LINUX else None
     if inode is None:
         return None
     wanted = f"socket:[{inode}]"
-    # The kernel does not say who holds a socket: the descriptors of each process are looked through.
+    # The kernel does not report who holds a socket: the descriptors of each process have to be searched.
     for name in filter(str.isdigit, os.listdir("/proc")):
         marker = process_markers.inherited(int(name))
         if marker is not None and process_markers.series_of(marker) == series and wanted in _files(name):
@@ -49,7 +49,7 @@ def _inode(local: Address, remote: Address) -> str | None:
         return None
     version = ends[0][0].version
     for path in _TABLES[version]:
-        # A socket of IPv6 may speak to an address of IPv4, at either end.
+        # At either end, an IPv6 socket may be connected to an IPv4 address.
         prefix = _MAPPED if version == 4 and path.endswith("6") else b""
         wanted = [f"{_hexadecimal(prefix + address.packed)}:{port:04X}" for address, port in ends]
         try:
@@ -57,7 +57,7 @@ def _inode(local: Address, remote: Address) -> str | None:
                 rows = (line.split() for line in table)
                 return next(row[_INODE] for row in rows if [row[_LOCAL], row[_REMOTE]] == wanted)
         except (OSError, StopIteration):
-            # Without IPv6 its table is missing.
+            # On a system without IPv6, its table does not exist.
             continue
     return None
 
@@ -69,15 +69,15 @@ def _plain(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def _hexadecimal(packed: bytes) -> str:
-    # The kernel prints each word as the number that it is on this machine.
+    # The kernel prints each word as a number in the byte order of this machine.
     words = (packed[at : at + _WORD_BYTES] for at in range(0, len(packed), _WORD_BYTES))
     return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
 
 
 def _files(pid: str) -> set[str]:
-    """Return what the descriptors of a process lead to."""
+    """Return the targets of the descriptors of a process."""
     folder, found = f"/proc/{pid}/fd", set()
-    # Its files, and the process itself, may be gone by now.
+    # The files, and the process itself, may be gone by now.
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             with contextlib.suppress(OSError):

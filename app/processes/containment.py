@@ -1,4 +1,4 @@
-"""Which containment works on this machine, for diagnostics before an agent runs."""
+"""Containment: finds out which containment works on this machine, for diagnostics before an agent runs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _PROBE_SECONDS = 10.0
 class Examined:
     """The containment that works here."""
 
-    containment: str  # `namespace`, `user_namespace` (without rights over the machine) or `guard`.
-    reason: str = ""  # Why there is no namespace; empty if there is one.
+    containment: str  # `namespace`, `user_namespace` (without root rights) or `guard`.
+    reason: str = ""  # Why no namespace is possible; empty if one is.
 
 
 def examine(wanted: str = namespace_init.AUTO) -> Examined:
-    """Try a containment in a separate process, and return the one that is used for this setting."""
+    """Try containments in a separate process, and return the one that is used for this setting."""
     if wanted == namespace_init.GUARD:
         return Examined(containment=namespace_init.GUARD, reason="the setting says so")
     try:
         probe = subprocess.run(  # noqa: S603 - this very program
-            # In a process of its own, as namespaces can be made only by one without threads.
+            # In a process of its own, as only a process without threads can create namespaces.
             [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT, wanted],
             capture_output=True,
             text=True,

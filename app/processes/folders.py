@@ -1,4 +1,4 @@
-"""Folders, opened from the root of the disk down, so that no folder on the way can be replaced by a link."""
+"""Folders: opens a folder step by step from the root, so that no folder on the path can be replaced by a link."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _BY_NAME = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Passing through a folder, or working in it, does not need the right to list it.
+# Passing through a folder, or working in it, does not need the permission to list it.
 _THROUGH = _BY_NAME | getattr(os, "O_PATH", os.O_RDONLY)
 
 
@@ -15,14 +15,14 @@ def opened(folder: Path, seen: Callable[[int, int], object] = lambda _, __: None
     """Return the descriptor of a folder to work in, by its absolute path without links.
 
     Args:
-        seen: Called with depth and descriptor of each folder on the way and of the last; an exception ends the walk.
+        seen: Called with depth and descriptor of each folder on the path and of the last; an exception ends the walk.
 
     Raises:
-        OSError: one of them is missing, or is not a folder, as a link is.
+        OSError: one of them is missing, or is not a folder; a link is not one.
     """
     reached = os.open("/", _THROUGH)
     try:
-        # Step by step from the root: a link put in place of a folder meanwhile is not followed.
+        # Step by step from the root: a link that has replaced a folder meanwhile is not followed.
         for depth, name in enumerate(folder.parts[1:], 1):
             above, reached = reached, os.open(name, _THROUGH, dir_fd=reached)
             os.close(above)

@@ -1,7 +1,7 @@
-"""Helper processes of our own that answer one JSON line with another, one request at a time.
+"""Helper processes: programs of Control Room that answer JSON lines, one request at a time.
 
-A helper isolates native code: it can be killed in the middle of a computation, and its crash is not the service's. It
-dies with the service (`process_tree.die_with_parent`).
+A helper isolates native code: the service can kill it in the middle of a computation, and its crash does not end the
+service. It dies with the service (`process_tree.die_with_parent`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class HelperProcessLost(errors.ControlRoomError):
 
 
 class HelperProcess:
-    """A running child process."""
+    """A running helper process."""
 
     def __init__(self, process: asyncio.subprocess.Process, stderr: IO[bytes]) -> None:
         self._process = process
@@ -53,7 +53,7 @@ class HelperProcess:
                 stderr=stderr,
                 env=_environment(),
                 cwd="/",
-                start_new_session=True,  # a Ctrl-C at the terminal is the service's to judge
+                start_new_session=True,  # a Ctrl-C at the terminal must only reach the service
                 limit=_ANSWER_BYTES,
             )
         except BaseException:
@@ -63,12 +63,12 @@ class HelperProcess:
 
     @property
     def pid(self) -> int:
-        """Return the id of the process."""
+        """Return the process id of the helper."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Return whether the process has not ended yet."""
+        """Return whether the helper is still running."""
         if self._handle is None:
             return self._process.returncode is None
         ends = select.poll()
@@ -79,11 +79,11 @@ class HelperProcess:
         """Return the next line of the helper.
 
         Raises:
-            HelperProcessLost: it ended instead.
+            HelperProcessLost: the helper ended instead.
         """
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
-        # Half a line is all that is left of a helper that has ended.
+        # An incomplete line is the last output of a helper that has ended.
         if not line.endswith(b"\n"):
             raise await self._lost()
         answer: dict[str, plain.Json] = json.loads(line)
@@ -95,17 +95,17 @@ class HelperProcess:
         A caller that stops waiting must end the helper: its late answer would be taken for that of the next request.
 
         Raises:
-            HelperProcessLost: it ended before it answered.
+            HelperProcessLost: the helper ended before it answered.
         """
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(question).encode() + b"\n")
-        # The helper has ended: the read below says how.
+        # The helper has ended: the read below raises the error with the reason.
         with suppress(ConnectionError):
             await self._process.stdin.drain()
         return await self.read()
 
     def kill(self) -> None:
-        """Kill the process, whatever it is doing."""
+        """Kill the helper, whatever it is doing."""
         with suppress(ProcessLookupError):
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
@@ -113,7 +113,7 @@ class HelperProcess:
                 self._process.kill()
 
     async def end(self) -> None:
-        """Kill the process and wait until it is gone."""
+        """Kill the helper and wait until it is gone."""
         self.kill()
         await self._process.wait()
         self._release()
@@ -132,7 +132,7 @@ class HelperProcess:
 
 
 def _handle(pid: int) -> int | None:
-    """Return a pidfd; None if the process is gone, or where the system has none."""
+    """Return a pidfd; None if the process is gone, or if the system has no pidfds."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):

@@ -1,6 +1,6 @@
-"""Commands as their launcher sees them, from their start until none of their processes runs."""
+"""Jobs: the commands of a launcher, from their start until none of their processes runs."""
 
-# A command is over when its processes are: whatever else belongs to it is ended when its first process ends.
+# A command has ended when all its processes have: when its first process ends, all others are ended.
 # Leftovers would change the workspace while the next step reads it, and after a crash it would be unknown whether
 # to wait for them.
 
@@ -23,11 +23,11 @@ _NO_REPORT = namespace_init.Report("", 0, 0, 0.0, 0, False)
 
 
 class Child(NamedTuple):
-    """A process that was started."""
+    """A started process."""
 
     pid: int  # Its id.
-    flags: int | None  # Flags of its namespaces if it is a namespace init.
-    reports: int | None  # Descriptor that its report is read from if it is one.
+    flags: int | None  # Namespace flags, if it is a namespace init.
+    reports: int | None  # Descriptor from which its report is read, if it is a namespace init.
 
 
 class Job:
@@ -52,17 +52,17 @@ class Job:
         self.marker = marker
         self.pid, self.flags, self.reports = child
         self.stdout, self.stderr = outputs
-        # Not read from /proc: that waits until the new process has finished its exec.
+        # Not read from /proc, since that would wait until the new process has finished its exec.
         self.started_by = process_tree.ticks()
-        """Time by which it had started, in ticks."""
+        """Time by which the command had started, in clock ticks."""
         self.place = 0
-        """Its line in the register."""
+        """Its place in the register."""
         self.report: namespace_init.Report | None = None
-        """How its first process ended; None while it runs."""
+        """The report on the end of its first process; None while that runs."""
         self.cause: launcher_protocol.Cause = ""
         """Why it is being ended; empty if it ends by itself."""
         self.next_signal_at: float | None = None
-        """When its processes get their next signal; None while it may run."""
+        """When its processes get their next signal; None while it may continue."""
         self.signals_sent = self.leftovers = self.members = 0
         self.last_output_at = now
         self.deadline_at = math.inf if request.timeout_seconds is None else now + request.timeout_seconds
@@ -71,17 +71,17 @@ class Job:
 
     @property
     def has_leftovers(self) -> bool:
-        """Return whether its namespace init reported that it ended and left other processes."""
+        """Return whether its namespace init reported that the command left other processes."""
         return self.report is not None and self.report.has_leftovers
 
     def read_report(self) -> None:
-        """Read how it ended, if its namespace init has reported it."""
+        """Read the report of its namespace init, if there is one to read."""
         if self.reports is not None and self.report is None:
             self.report = namespace_init.read_report(self.reports)
 
     def record_exit(self, status: int, usage: resource.struct_rusage) -> None:
-        """Record the exit of its first process; the report of a namespace init, if there is one, wins."""
-        # An init reports the command's own end; its own exit status says less.
+        """Record the exit of its first process; the report of a namespace init takes precedence."""
+        # An init reports how the command itself ended, which the init's own exit status does not show.
         self.read_report()
         if self.report is None:
             fault: Literal["", "containment"] = (
@@ -91,15 +91,15 @@ class Job:
             self.report = namespace_init.Report(fault, 0, status, usage.ru_utime + usage.ru_stime, peak_bytes, False)
 
     def end(self, cause: launcher_protocol.Cause, now: float) -> None:
-        """Begin to end it, unless that has begun already."""
+        """Begin to end the command, unless that has begun already."""
         if self.next_signal_at is None:
             self.cause = cause
             self.next_signal_at = now
 
     def check_output(self, now: float) -> launcher_protocol.Cause:
-        """Return the limit that its outputs exceed, `idle` or `output`; empty if none."""
+        """Return the limit that its output exceeds, `idle` or `output`; empty if none."""
         sizes = self.stdout.size_bytes(), self.stderr.size_bytes()
-        # Compared by size: a program that writes shows that it works, whatever it writes.
+        # Sizes are compared: any output shows that a program is working.
         if sizes != (self.stdout.seen_bytes, self.stderr.seen_bytes):
             (self.stdout.seen_bytes, self.stderr.seen_bytes), self.last_output_at = sizes, now
         idle = self.request.idle_seconds if self.stdout.is_held else None
@@ -109,11 +109,11 @@ class Job:
 
     @property
     def has_passed_output(self) -> bool:
-        """Return whether something that it wrote was passed on while it ran, so that the rest is to follow."""
+        """Return whether a part of its output was passed on while it ran, so that the rest must follow."""
         return bool(self.stdout.passed_bytes or self.stderr.passed_bytes)
 
     def news(self) -> list[launcher_protocol.Message]:
-        """Return what it has written since the last time, for a service that hears it."""
+        """Return its output since the last call, if the service listens to it."""
         found: list[launcher_protocol.Message] = []
         for stream, output in ((1, self.stdout), (2, self.stderr)) if self.request.passes_output else ():
             content, skipped = output.news()
@@ -123,14 +123,14 @@ class Job:
 
     def send_next_signal(self, members: set[int], table: process_tree.Table, now: float) -> None:
         """Send its processes the next signal: SIGTERM first, then SIGKILL until none is left."""
-        # The first signal is a request; processes that do not heed it in time are killed.
+        # The first signal is a request; processes that do not obey in time are killed.
         number = signal.SIGTERM if self.signals_sent == 0 else signal.SIGKILL
         for pid in members:
             process_tree.send_signal(pid, table[pid].started, number)
         if not process_tree.LINUX:
             process_tree.signal_group(self.pid, number)
         self.members = len(members - {self.pid})
-        # Of a command that is ended on request, what lives is a part and no leftover.
+        # If the command is ended on request, its living processes are parts of it and not leftovers.
         if not self.cause:
             self.leftovers = max(self.leftovers, self.members)
         self.signals_sent += 1
@@ -138,7 +138,7 @@ class Job:
         self.next_signal_at = now + (GRACE_SECONDS if self.signals_sent == 1 else _KILL_AGAIN_SECONDS)
 
     def is_unkillable(self, now: float) -> bool:
-        """Return whether SIGKILL has had no effect for so long that waiting is useless."""
+        """Return whether SIGKILL has had no effect for so long that it is useless to wait."""
         return self.signals_sent > 1 and now > self.first_kill_at + _KILL_SECONDS
 
     def reply(self, survivors: int) -> tuple[launcher_protocol.Ended | launcher_protocol.Refused, list[int]]:

@@ -1,7 +1,7 @@
 """The launcher: a small process that starts and ends commands for a service, and ends them if the service dies.
 
-It runs in an isolated interpreter and imports only this package and the standard library. As a subreaper it adopts
-orphans, so every process of a command descends from it. One thread, one loop: receive, reap, supervise, reply.
+It runs in an isolated interpreter and only imports this package and the standard library. As a subreaper it adopts
+orphans, so every process of a command descends from it. One thread runs one loop: receive, reap, supervise, reply.
 """
 
 # Why: docs/decisions/0060.
@@ -35,8 +35,8 @@ def main(arguments: list[str]) -> NoReturn:
     """Run commands until the service is gone.
 
     Args:
-        arguments: Descriptor of the connection, process id of the service, series, files that a command may open, how
-            commands are contained, folders of registers and of outputs.
+        arguments: Descriptor of the connection, process id of the service, series, number of files that a command may
+            open, containment of commands, folder of registers, folder of outputs.
     """
     connection, owner, series, files = (int(argument) for argument in arguments[:4])
     containment, folder, temporary = arguments[4:]
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 class Launcher:
-    """The commands of one service."""
+    """Starts and ends the commands of one service."""
 
     def __init__(
         self,
@@ -88,14 +88,14 @@ class Launcher:
     def run(self) -> None:
         """Start and end commands on request; end all of them once the service is gone."""
         while not self._is_detached or self._jobs or self._adopted:
-            # One round, in a fixed order: exits are reaped before orphans are adopted and leftovers judged, so that a
-            # command has only ended when nothing of it is left. Replies go last, with all that the round has found.
+            # One round has a fixed order: exits are reaped before orphans are adopted and leftovers judged, so that a
+            # command has only ended when none of its processes is left. Replies come last, with the round's results.
             ready = {file for file, _ in self._poll.poll(self._poll_timeout_ms())}
             if self._wakeup.fileno() in ready:
                 self._drain_wakeup()
-            # The end of the connection does not always show that the service is gone: a process that has inherited
-            # its end keeps it open. Then the kernel's SIGTERM (`become_subreaper`) wakes the poll, and the parent is
-            # another one.
+            # The end of the connection does not always show that the service is gone: a process that has inherited the
+            # service's end keeps it open. Then the kernel's SIGTERM (`become_subreaper`) wakes the poll, and the
+            # launcher has another parent.
             if not self._is_detached and (self._socket.fileno() in ready or os.getppid() != self._owner):
                 self._receive()
             for job in [job for file, job in self._reporting.items() if file in ready]:
@@ -126,7 +126,7 @@ class Launcher:
 
     def _receive(self) -> None:
         received = self._receiver.receive()
-        # The end of the connection and the death of the parent are one: whichever shows first.
+        # The end of the connection and the death of the parent mean the same, whichever shows first.
         if received is None or os.getppid() != self._owner:
             self._detach()
             return
@@ -136,7 +136,7 @@ class Launcher:
             elif isinstance(message, launcher_protocol.End) and message.number in self._jobs:
                 self._end(self._jobs[message.number], "asked", time.monotonic())
             if count % _FULL_ROUND == 0:
-                # Commands that ended meanwhile are answered before the rest of a long list is read.
+                # Commands that have ended meanwhile are answered before the rest of a long list is read.
                 self._reap()
                 self._supervise()
                 self._send_replies()
@@ -155,8 +155,8 @@ class Launcher:
 
     def _add(self, request: launcher_protocol.Start, files: list[int]) -> None:
         now = time.monotonic()
-        # Announced before it exists: a launcher that is killed in between leaves the run's name to the next sweep,
-        # and a full disk refuses the command while nothing has happened yet.
+        # Registered before it exists: if the launcher is killed in between, the next sweep finds the run's name, and
+        # a full disk refuses the command before it is started.
         place = self._register.announce(request.number, request.run_id)
         try:
             job = self._spawner.start(request, process_markers.marker(self._series, request.number), files, now)
@@ -165,7 +165,7 @@ class Launcher:
             raise
         job.place = place
         self._register.complete(place, command_register.Entry(job.number, request.run_id, job.pid, job.started_by))
-        # Without commands nothing is looked at: the launcher sleeps.
+        # Without commands there is nothing to check: the launcher sleeps.
         if not self._jobs:
             self._look_at = self._check_at = now + _LOOK_SECONDS
         self._jobs[job.number] = self._by_pid[job.pid] = job
@@ -191,7 +191,7 @@ class Launcher:
     # -- reap
 
     def _read_report(self, job: jobs.Job) -> None:
-        """Read the one report of a command's namespace init."""
+        """Read the only report of a command's namespace init."""
         job.read_report()
         self._unwatch(job)
         if job.has_leftovers:
@@ -204,7 +204,7 @@ class Launcher:
     def _reap(self) -> None:
         while True:
             try:
-                # Each waiting child at once: a signal may stand for several of them.
+                # All waiting children are reaped at once: one signal may announce several of them.
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
@@ -231,13 +231,13 @@ class Launcher:
                 self._end(job, "", now)
             else:
                 self._release(job)
-        # A process in the kernel's deepest sleep dies when the kernel lets it; the step does not wait for that.
+        # A process in an uninterruptible sleep dies when the kernel lets it; the step does not wait for that.
         for job in [job for job in self._ending.values() if job.is_unkillable(now)]:
             self._release(job, survivors=job.members)
         self._send_signals(now)
 
     def _check_limits(self, now: float) -> None:
-        """End commands over their time limit; once a second, check outputs and orphans too."""
+        """End commands over their time limit; once a second, also check outputs and orphans."""
         is_due = now >= self._look_at
         if is_due:
             self._has_changed = True
@@ -277,7 +277,7 @@ class Launcher:
         for job in wanted:
             roots = {pid for pid, marker in self._adopted.items() if marker == job.marker} | {job.pid}
             job.send_next_signal(process_tree.descendants(table, roots), table, now)
-        # No running command owns them: leftovers of leftovers, or of a killed launcher further down.
+        # No running command owns these: they are leftovers of leftovers, or of a killed launcher further down.
         for pid in process_tree.descendants(table, unowned):
             process_tree.send_signal(pid, table[pid].started, signal.SIGKILL)
 
@@ -289,11 +289,11 @@ class Launcher:
         self._by_pid.pop(job.pid, None)
         self._unwatch(job)
         self._register.release(job.place)
-        # What was written since the last look precedes the result.
+        # Output since the last check precedes the result.
         if job.has_passed_output:
             self._replies += job.news()
         ended, files = job.reply(survivors)
-        # In order: descriptors belong to the message that they come with.
+        # In order: descriptors belong to the message with which they are sent.
         if files:
             self._send_replies()
             self._send(launcher_protocol.frame([ended], len(files)), files)
@@ -335,4 +335,4 @@ def _writable(connection: socket.socket) -> None:
 
 
 def _interrupt(number: int, frame: object) -> None:
-    """Interrupt the poll; the loop then looks for what has changed."""
+    """Interrupt the poll; the loop then checks what has changed."""

@@ -1,4 +1,4 @@
-"""The service's end of the connection to its launcher."""
+"""The launcher client: the service's end of the connection to its launcher."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _STDERR_BYTES = 2_000
 _END_SECONDS = 10.0
 
 OutputListener = Callable[[int, bytes, int], None]
-"""Takes in what a running command writes: the stream, 1 or 2, a part of it, and how many bytes were left out before."""
+"""Receives output of a running command: the stream, 1 or 2, a part of it, and how many bytes before were omitted."""
 
 Reply = tuple[launcher_protocol.Ended | launcher_protocol.Refused, list[int]]
 """The result of a command, with the descriptors of its long outputs."""
 
 
 class LauncherClient:
-    """A running launcher."""
+    """A running launcher, as the service uses it."""
 
     def __init__(
         self,
@@ -67,20 +67,20 @@ class LauncherClient:
         """Start a launcher for this process.
 
         Args:
-            arguments: Series, files that a command may open, containment, folder of registers, folder of outputs.
-            environ: What commands inherit.
-            on_lost: Called at once when it has ended.
-            sweep: Ends what is left of its commands; blocks.
+            arguments: Series, most files that a command may open, containment, folder of registers, folder of outputs.
+            environ: Variables that commands inherit.
+            on_lost: Called as soon as the launcher has ended.
+            sweep: Ends the remaining processes of its commands; blocks.
 
         Raises:
-            OSError: it cannot be started.
+            OSError: the launcher cannot be started.
         """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the launcher
         try:
-            # Isolated (-I, -S): neither the environment nor site-packages can put code into the process that ends all
-            # others.
+            # Isolated (-I, -S): neither the environment nor site-packages can inject code into the process that ends
+            # all others.
             process = subprocess.Popen(  # noqa: S603 - this very program
                 [sys.executable, "-I", "-S", "-c", _PROGRAM, _ROOT, str(theirs.fileno()), str(os.getpid()), *arguments],
                 stdin=subprocess.DEVNULL,
@@ -89,30 +89,30 @@ class LauncherClient:
                 env=environ,
                 cwd="/",
                 pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # a Ctrl-C at the terminal is the service's to judge
+                start_new_session=True,  # a Ctrl-C at the terminal must only reach the service
             )
         except BaseException:
             ours.close()
             stderr.close()
             raise
         finally:
-            # Ours alone from now on, so that its end shows in the launcher.
+            # From now on only the launcher has this end, so that its close is noticed.
             theirs.close()
         return cls(process, ours, stderr, on_lost, sweep)
 
     @property
     def pid(self) -> int:
-        """Return the id of the launcher's process."""
+        """Return the process id of the launcher."""
         return self._process.pid
 
     async def run(
         self, start: launcher_protocol.Start, files: Sequence[int], on_output: OutputListener | None = None
     ) -> Reply:
-        """Run a command; a cancellation first ends it and every process that it has started.
+        """Run a command; a cancellation first ends the command and every process that it has started.
 
         Args:
-            files: Open files that go with it; they are closed.
-            on_output: Called with what it writes while it runs, about once a second.
+            files: Open files that are sent with it; the client closes them.
+            on_output: Called about once a second with its output while it runs.
 
         Raises:
             commands.LauncherLost: the launcher ended before the command had.
@@ -125,10 +125,10 @@ class LauncherClient:
         try:
             return await reply
         except asyncio.CancelledError:
-            # The command is still running: this returns only when nothing of it is left, because the engine closes
+            # The command is still running: this only returns when none of its processes is left, as the engine closes
             # the step, and the next one may use the same workspace at once. Or the result, or the loss of the launcher,
-            # came together with the cancellation: then the files have no reader any more, and the loss must not be
-            # raised in place of the cancellation, or the step that was cancelled would be tried again.
+            # arrived together with the cancellation: then the files have no other reader, and the loss must not replace
+            # the cancellation, or the cancelled step would be tried again.
             if reply.cancelled():
                 if start.number in self._waiting:
                     await self._ended(start.number)
@@ -139,9 +139,9 @@ class LauncherClient:
             self._listeners.pop(start.number, None)
 
     async def close(self) -> None:
-        """Have it end every command, and then itself."""
+        """Make the launcher end every command and then itself."""
         if self._exit_task is None:
-            # Half closed: the answers to commands that are being ended still come.
+            # Half closed: the answers to commands that are being ended still arrive.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
         try:
@@ -152,14 +152,14 @@ class LauncherClient:
             await self._exited.wait()
 
     async def _ended(self, number: int) -> None:
-        """End a command and wait for it, whatever is cancelled meanwhile.
+        """End a command and wait for its end, even if the wait is cancelled.
 
-        A launcher that does not end it in time is killed, and its commands with it.
+        A launcher that does not end it in time is killed, together with its commands.
         """
         reply = self._waiting[number] = self._loop.create_future()
         self._queue(launcher_protocol.End(number), ())
         overdue = self._loop.call_later(_END_SECONDS, self._process.kill)
-        # A second cancellation (a hurried stop, a time limit) must not leave the command to itself.
+        # A second cancellation (a hurried stop, a time limit) must not leave the command running unattended.
         while not reply.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([reply])
@@ -170,14 +170,14 @@ class LauncherClient:
     # -- send
 
     def _queue(self, message: launcher_protocol.Message, files: Sequence[int]) -> None:
-        # Messages before it go first: their order is the order of the calls.
+        # Earlier messages go first: messages are sent in the order of the calls.
         if files:
             self._frame_messages()
             self._frames.append((memoryview(launcher_protocol.frame([message], len(files))), files))
         else:
             self._messages.append(message)
         if not self._scheduled:
-            # Messages of one turn of the loop share one frame.
+            # Messages of one turn of the event loop share one frame.
             self._scheduled = True
             self._loop.call_soon(self._send)
 
@@ -205,10 +205,10 @@ class LauncherClient:
         except BlockingIOError:
             return False
         except OSError:
-            # The launcher is gone; the receiver notices.
+            # The launcher is gone; the receiver will notice.
             self._drop_queued()
             return False
-        # Sent once: the rest of the frame goes without them.
+        # The files are sent once: the rest of the frame is sent without them.
         _close(files)
         if sent < len(rest):
             self._frames[0] = (rest[sent:], ())
@@ -235,7 +235,7 @@ class LauncherClient:
                 continue
             assert isinstance(message, launcher_protocol.Ended | launcher_protocol.Refused)
             reply = self._waiting.pop(message.number)
-            # Its caller has gone, and nothing else would close these.
+            # The caller is gone, and no other code would close these.
             if reply.cancelled():
                 _close(files)
             else:
@@ -253,8 +253,8 @@ class LauncherClient:
     async def _collect_exit(self) -> None:
         try:
             code = await asyncio.to_thread(self._wait_for_exit)
-            # A launcher that was killed has left its commands running. They are killed before their steps learn of
-            # it, or a next attempt would work beside them.
+            # A killed launcher has left its commands running. They are killed before their steps learn of it;
+            # otherwise a next attempt would run beside them.
             if code != 0:
                 await asyncio.to_thread(self._sweep)
         finally:

@@ -1,6 +1,6 @@
-"""Messages between the service and its launcher, over a socket that also passes open files.
+"""The launcher protocol: messages between the service and its launcher, over a socket that also passes open files.
 
-Both ends are the same version of the same program, so marshal is enough; it carries bytes unchanged.
+Both ends are the same version of the same program, so marshal is sufficient; it transmits bytes unchanged.
 """
 
 from __future__ import annotations
@@ -25,67 +25,67 @@ Cause = Literal["", "asked", "timeout", "idle", "output"]
 
 
 class Start(NamedTuple):
-    """Start a command."""
+    """The request to start a command."""
 
-    number: int  # Which one; not used before.
+    number: int  # Number of the command; not used before.
     run_id: str  # Run that it belongs to.
     argv: list[bytes]  # The program and its arguments.
-    cwd: bytes | None  # Folder that it runs in; None: the open folder passed along, the first file.
-    env: dict[bytes, bytes | None]  # Variables to set, and to leave out where the value is None.
-    inherits: bool  # Whether they are set over the launcher's own.
+    cwd: bytes | None  # Folder in which it runs; None: the open folder that is passed along, the first file.
+    env: dict[bytes, bytes | None]  # Variables to set; None removes a variable.
+    inherits: bool  # Whether they override the launcher's own variables.
     stdin: bytes | None  # Its standard input.
-    reads_from_file: bool  # Whether it reads from an open file passed along, the one after the folder.
+    reads_from_file: bool  # Whether it reads from an open file that is passed along, the one after the folder.
     timeout_seconds: float | None  # Wall-clock limit.
     idle_seconds: float | None  # Longest time without output.
     cap_bytes: int  # Size of either output at which it is ended.
-    contained: bool  # Whether it gets a namespace of its own where the system allows it.
-    writes_to_file: bool  # Whether its standard output goes to the open file passed along, the last one.
-    passes_output: bool  # Whether what it writes is passed on while it runs.
+    contained: bool  # Whether it gets a namespace of its own if the system allows that.
+    writes_to_file: bool  # Whether its standard output is written to an open file that is passed along, the last one.
+    passes_output: bool  # Whether its output is passed on while it runs.
 
 
 class End(NamedTuple):
-    """End a command, with every process that belongs to it."""
+    """The request to end a command, with every process that belongs to it."""
 
-    number: int  # Which one.
+    number: int  # Number of the command.
 
 
 class Ended(NamedTuple):
-    """A command has ended, and none of its processes is left."""
+    """The report that a command has ended, and that none of its processes is left."""
 
-    number: int  # Which one.
+    number: int  # Number of the command.
     pid: int  # Its first process.
     status: int  # Wait status of that process.
     cause: Cause  # Why it was ended.
-    stdout: bytes | None  # Its standard output; None: too long, the open file is passed.
-    stderr: bytes | None  # The same for standard error; that file comes last.
+    stdout: bytes | None  # Its standard output; None: it is too long, and the open file is passed.
+    stderr: bytes | None  # The same for standard error, whose file comes last.
     leftovers: int  # Processes that it left running and that were ended after it.
     survivors: int  # Processes that could not be ended.
-    cpu_seconds: float  # Processor time of it and its children.
-    peak_bytes: int  # Most memory that one of its processes held.
+    cpu_seconds: float  # Processor time of the command and its children.
+    peak_bytes: int  # Most memory used by one of its processes.
     containment: str  # How it was contained.
 
 
 class Written(NamedTuple):
-    """A command that still runs has written something."""
+    """Output of a command that is still running."""
 
-    number: int  # Which one.
+    number: int  # Number of the command.
     stream: int  # 1 for standard output, 2 for standard error.
-    content: bytes  # A part of what it wrote since the last message.
-    skipped_bytes: int  # Bytes before the content that were left out because there were too many.
+    content: bytes  # A part of its output since the last message.
+    skipped_bytes: int  # Bytes before the content that were omitted because there were too many.
 
 
 class Refused(NamedTuple):
-    """A command could not be started."""
+    """The report that a command could not be started."""
 
-    number: int  # Which one.
+    number: int  # Number of the command.
     what: str  # The cause: `program`, `cwd`, `output` or `containment`.
-    errno: int  # The system's reason.
+    errno: int  # Error number of the system.
 
 
 Message = Start | End | Ended | Refused | Written  # Any message.
 
 Received = tuple[Message, list[int]]
-"""A message, and the descriptors of the open files that came with it, now the receiver's."""
+"""A message with the descriptors of the open files that came with it, which the receiver now owns."""
 
 _KINDS: tuple[type[Message], ...] = (Start, End, Ended, Refused, Written)
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
@@ -95,14 +95,14 @@ def frame(messages: Sequence[Message], files: int = 0) -> bytes:
     """Return messages as one frame.
 
     Args:
-        files: Open files that go with them; they are the last message's.
+        files: Number of open files that are sent with them; they belong to the last message.
     """
     content = marshal.dumps((files, [(_NUMBERS[type(message)], *message) for message in messages]))
     return _LENGTH.pack(len(content)) + content
 
 
 def send(connection: socket.socket, content: bytes | memoryview, files: Iterable[int] = ()) -> int:
-    """Send a part of a frame, its files with the first part of it; return the number of bytes sent."""
+    """Send a part of a frame, with its files in the first part; return the number of bytes sent."""
     descriptors = array.array("i", files)
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)] if descriptors else []
     return connection.sendmsg([content], ancillary)
@@ -126,11 +126,11 @@ class Receiver:
             return []
         except OSError:
             return None
-        # Before the content: files belong to the messages of this portion or of the next ones.
+        # Before the content: the files belong to the messages of this portion or of the next ones.
         for level, kind, passed in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._files.extend(array.array("i", passed))
-        # A socket that is closed in order returns nothing.
+        # A properly closed socket returns an empty portion.
         if not content:
             return None
         self._unread += content
@@ -147,7 +147,7 @@ class Receiver:
         while len(self._unread) >= begin + _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._unread, begin)
             end = begin + _LENGTH.size + length
-            # The rest of a long message comes with the next portion.
+            # The rest of a long message arrives with the next portion.
             if len(self._unread) < end:
                 break
             received += self._unpacked(self._unread[begin + _LENGTH.size : end])

@@ -1,12 +1,12 @@
-"""Init processes of the pid namespaces in which commands are contained.
+"""Namespace init: the init processes of the pid namespaces in which commands are contained.
 
 An init starts one command, reaps every process of its namespace, and reports through a pipe how the command ended. It
-exits when no other process is left; if it or its launcher dies earlier, the kernel kills them all.
+exits when no other process is left; if it or its launcher dies earlier, the kernel kills all of them.
 """
 
-# `unshare … tini` would cost 9 ms and three processes, need two programs, and turn a death by signal into an exit
+# `unshare … tini` would take 9 ms and three processes, need two programs, and turn a death by signal into an exit
 # code. Process ids inside begin at this process's id outside: with equal small ids, agents that share lock files in
-# one home folder would take each other for themselves. The launcher's environment is wiped from memory first, since
+# one home folder would mistake each other for themselves. The launcher's environment is wiped from memory first, since
 # an agent can read `/proc/1/environ`.
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from app.processes import namespaces
 AUTO, GUARD = "auto", "guard"
 NAMESPACE, USER_NAMESPACE = namespaces.NAMES.values()
 WANTED = (AUTO, NAMESPACE, USER_NAMESPACE, GUARD)
-"""Values of the setting: a namespace where possible, a namespace in any case, one with its own users, or none."""
+"""Values of the setting: a namespace if possible, always a namespace, one with its own users, or none."""
 
 _REPORT_BYTES = 4096
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
@@ -33,28 +33,28 @@ _FIRST_FREE = 3
 
 
 class Report(NamedTuple):
-    """What an init reports, once."""
+    """The report that an init sends once."""
 
-    fault: Literal["", "program", "containment"]  # What kept the command from being started; empty if it was.
-    errno: int  # The system's reason.
+    fault: Literal["", "program", "containment"]  # What kept the command from starting; empty if it started.
+    errno: int  # Error number of the system.
     status: int  # Wait status of the command's first process.
     cpu_seconds: float  # Processor time of that process and its children.
-    peak_bytes: int  # Most memory that one of them held.
+    peak_bytes: int  # Most memory used by one of them.
     has_leftovers: bool  # Whether other processes are left.
 
 
 class Containment:
-    """How commands are contained on this machine."""
+    """Chooses how commands are contained on this machine."""
 
     def __init__(self, wanted: str) -> None:
         self._wanted = wanted
         self._probed: tuple[int | None, int] | None = None
 
     def flags(self) -> int | None:
-        """Return the flags of a new namespace; None: the launcher alone contains the command.
+        """Return the flags of a new namespace; None: only the launcher contains the command.
 
         Raises:
-            OSError: a namespace is required, and none is possible.
+            OSError: a namespace is required, but not possible.
         """
         if self._wanted == GUARD:
             return None
@@ -64,23 +64,23 @@ class Containment:
         return flags
 
     def probe(self) -> tuple[int | None, int]:
-        """Return the flags that work here, or None and the errno; they are tried once."""
+        """Return the flags that work here, or None and the error number; they are only tried once."""
         if self._probed is None:
             self._probed = _first_that_works(_candidates(self._wanted))
         return self._probed
 
 
 def start(flags: int, spawn: Callable[[], int], kept: Sequence[int]) -> tuple[int, int]:
-    """Start an init; return its process id and the descriptor that its report is read from.
+    """Start an init; return its process id and the descriptor of its report.
 
     Args:
         spawn: Starts the command.
         kept: Open files that `spawn` needs.
 
     Raises:
-        OSError: there can be no namespace.
+        OSError: a namespace is not possible.
     """
-    # Read by the launcher's loop, which waits for nothing else.
+    # The launcher's loop reads it, and must never block.
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     origin = namespaces.origin()
@@ -97,7 +97,7 @@ def start(flags: int, spawn: Callable[[], int], kept: Sequence[int]) -> tuple[in
 
 
 def main(wanted: str) -> None:
-    """Print the containment that works here: a namespace's name, or the guard and the reason."""
+    """Print the containment that works here: the name of a namespace, or the guard and the reason."""
     flags, number = Containment(wanted).probe()
     sys.stdout.write(f"{GUARD} {os.strerror(number)}" if flags is None else namespaces.NAMES[flags])
 
@@ -112,7 +112,7 @@ def read_report(reader: int) -> Report | None:
 
 
 def _candidates(wanted: str) -> list[int]:
-    """Return the flags to try; in a user namespace root would lose its rights over the files of others."""
+    """Return the flags to try; in a user namespace, root would lose its rights over files of other users."""
     if wanted == USER_NAMESPACE:
         return [namespaces.WITH_USERS]
     return [namespaces.PRIVILEGED] if os.geteuid() == 0 else [*namespaces.NAMES]
@@ -144,13 +144,13 @@ def _spawn_nothing() -> int:
 
 
 def _run(flags: int, origin: namespaces.Origin, spawn: Callable[[], int], kept: Sequence[int], writer: int) -> NoReturn:
-    """Be an init; from outside its namespace only SIGKILL reaches it."""
+    """Run as an init; from outside its namespace only SIGKILL reaches it."""
     try:
         signal.set_wakeup_fd(-1)
         for number in _HANDLED:
             signal.signal(number, signal.SIG_DFL)
-        # A fork has copies of all of the launcher's files. While it holds the connection, the service would never see
-        # that the launcher has ended; nor would a reader see the end of another command's pipe.
+        # A fork has copies of all files of the launcher. While it held the connection, the service would never see that
+        # the launcher has ended; nor would a reader see the end of another command's pipe.
         _close_all_but({*kept, writer})
         main = _spawn_inside(flags, origin, spawn, writer)
         for file in kept:
@@ -177,8 +177,8 @@ def _wait_for_all(main: int, writer: int) -> None:
     # Orphans inside become its children, and are reaped as well.
     while pid != main:
         pid, status, usage = os.wait4(-1, 0)
-    # Reported as soon as the command itself has ended. The launcher then ends what is left, and this init waits for
-    # it.
+    # The report is sent as soon as the command itself has ended. The launcher then ends the remaining processes, and
+    # this init waits for them.
     has_leftovers = not _is_alone(os.WNOHANG)
     _send_report(writer, Report("", 0, status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, has_leftovers))
     _is_alone(0)

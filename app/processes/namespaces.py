@@ -1,6 +1,6 @@
-"""Pid namespaces: when the first process of one ends, the kernel kills all others.
+"""Pid namespaces: when the first process of a namespace ends, the kernel kills all others.
 
-No process can leave its namespace. A user without rights over the machine creates one inside a user namespace that
+No process can leave its namespace. A user without root rights creates a pid namespace inside a user namespace that
 maps the user's own id.
 """
 
@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 _NEW_MOUNTS, _NEW_USERS, _NEW_PIDS = 0x0002_0000, 0x1000_0000, 0x2000_0000
 
-PRIVILEGED = _NEW_PIDS | _NEW_MOUNTS  # Flags for a user with rights over the machine.
-WITH_USERS = PRIVILEGED | _NEW_USERS  # Flags for any user, where the system allows user namespaces.
-NAMES = {PRIVILEGED: "namespace", WITH_USERS: "user_namespace"}  # Names of the flags, the cheaper ones first.
+PRIVILEGED = _NEW_PIDS | _NEW_MOUNTS  # Flags for a user with root rights.
+WITH_USERS = PRIVILEGED | _NEW_USERS  # Flags for any user, if the system allows user namespaces.
+NAMES = {PRIVILEGED: "namespace", WITH_USERS: "user_namespace"}  # Names of the flags, the cheapest first.
 
 _SYS_CLONE3 = 435
 _CLONE_ARGS = struct.Struct("8Q")
@@ -34,8 +34,8 @@ class Origin(NamedTuple):
     """The process that creates a namespace."""
 
     pid: int  # Its process id.
-    user: int  # Its effective user.
-    group: int  # Its effective group.
+    user: int  # Its effective user id.
+    group: int  # Its effective group id.
 
 
 def origin() -> Origin:
@@ -44,7 +44,7 @@ def origin() -> Origin:
 
 
 def fork_into(flags: int) -> int:
-    """Fork; the child, which gets 0, is the first process of new namespaces. Not for programs with threads.
+    """Fork; the child, which gets 0, is the first process of new namespaces. Not usable in programs with threads.
 
     Raises:
         OSError: the system does not allow it.
@@ -53,7 +53,7 @@ def fork_into(flags: int) -> int:
         raise OSError(0, "only Linux has namespaces")
     arguments = _CLONE_ARGS.pack(flags, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
     libc, interpreter = ctypes.PyDLL(None, use_errno=True), ctypes.pythonapi
-    # As `os.fork` does it: locks and the interpreter's state are put in order on both sides.
+    # As in `os.fork`: the interpreter prepares its locks and state on both sides.
     interpreter.PyOS_BeforeFork()
     pid: int = libc.syscall(_SYS_CLONE3, arguments, len(arguments))
     code = ctypes.get_errno()
@@ -67,23 +67,23 @@ def fork_into(flags: int) -> int:
 
 
 def set_up(flags: int, origin: Origin) -> None:
-    """Set up new namespaces, as their first process: it dies with its creator, and /proc shows them alone.
+    """Set up new namespaces as their first process: it dies with its creator, and /proc only shows the namespace.
 
     Raises:
         OSError: the system does not allow it.
     """
     libc = ctypes.PyDLL(None, use_errno=True)
-    # Before anything else: a creator that dies in between would leave this process behind.
+    # First of all: a creator that died before this call would leave this process behind.
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     outer_pid, facts = os.readlink("/proc/self"), _facts()
-    # It has died before the call above.
+    # The creator died before the call above.
     if int(facts[_PARENT]) != origin.pid:
         os._exit(1)
     if flags & _NEW_USERS:
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{origin.user} {origin.user} 1")
         _write("/proc/self/gid_map", f"{origin.group} {origin.group} 1")
-    # Later mounts outside are seen inside too, but not the other way round.
+    # Later mounts outside are visible inside too, but not the other way round.
     _mount(libc, b"none", b"/", None, _MS_REC | _MS_SLAVE)
     _mount(libc, b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     # Pid files of programs in different namespaces must not all contain the same few small numbers.

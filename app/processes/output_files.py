@@ -1,11 +1,11 @@
-"""Unnamed files that take a command's output in place of pipes, which would have to be read all the time.
+"""Output files: unnamed files for a command's output, instead of pipes, which would have to be read all the time.
 
-Without a name they are gone after a crash.
+Without a name, they are gone after a crash.
 """
 
-# A pipe must be read all the time, and stays open as long as any descendant of the command has it. A file in the
-# run's folder would contain secrets until it is masked. Of standard output the beginning is kept, of standard error
-# the end, where a program says why it failed.
+# A pipe must be read all the time, and stays open as long as any descendant of the command holds it. A file in the
+# run's folder would contain secrets until it is masked. Of standard output the beginning is kept; of standard error
+# the end, where a program reports why it failed.
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import os
 import stat
 from itertools import count
 
-INLINE_BYTES = 32 * 1024  # Content up to this size travels in a message; more is read from the file.
-NEWS_BYTES = 128 * 1024  # Most that is passed on at a time of what a running command writes.
+INLINE_BYTES = 32 * 1024  # Content up to this size is sent in a message; more is read from the file.
+NEWS_BYTES = 128 * 1024  # Most bytes of a running command's output that are passed on at a time.
 
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _NAMES = count()
@@ -23,42 +23,42 @@ _UNSUPPORTED = frozenset({errno.EISDIR, errno.ENOENT, errno.EOPNOTSUPP, errno.EI
 
 
 class OutputFile:
-    """One file, open."""
+    """One open output file."""
 
     __slots__ = ("file", "is_held", "passed_bytes", "seen_bytes")
 
     def __init__(self, file: int, *, is_held: bool = True) -> None:
         self.file = file
-        """Its descriptor."""
+        """Descriptor of the file."""
         self.is_held = is_held
         """Whether the output can be read back; output to a socket or a pipe cannot."""
         self.seen_bytes = 0
-        """Its size at the last check."""
+        """Size of the file at the last check."""
         self.passed_bytes = 0
-        """How much of it was passed on."""
+        """Number of bytes that were passed on."""
 
     def size_bytes(self) -> int:
-        """Return its size."""
+        """Return the size of the file."""
         return os.fstat(self.file).st_size if self.is_held else 0
 
     def news(self) -> tuple[bytes, int]:
-        """Return what was written since the last time, its end if that is much, and how many bytes were left out."""
+        """Return the output since the last call, at most its end, and how many bytes before that were omitted."""
         waiting = self.size_bytes() - self.passed_bytes
         skipped = max(waiting - NEWS_BYTES, 0)
-        # A file that the command itself has cut off has nothing new.
+        # A file that the command itself has truncated has no new content.
         content = os.pread(self.file, NEWS_BYTES, self.passed_bytes + skipped) if waiting > 0 else b""
         self.passed_bytes += skipped + len(content)
         return content, skipped
 
     def content(self) -> bytes | None:
-        """Return its content; None if it is longer than a message may be."""
+        """Return the content of the file; None if it is too long for a message."""
         if not self.is_held:
             return b""
         content = os.pread(self.file, INLINE_BYTES + 1, 0)
         return None if len(content) > INLINE_BYTES else content
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         if self.is_held:
             os.close(self.file)
 
@@ -69,7 +69,7 @@ class OutputFile:
 
 
 def from_descriptor(file: int) -> OutputFile:
-    """Return the output file of a passed descriptor."""
+    """Return the output file for a passed descriptor."""
     return OutputFile(file, is_held=stat.S_ISREG(os.fstat(file).st_mode))
 
 
@@ -77,16 +77,16 @@ def create(folder: str) -> OutputFile:
     """Create an empty file for appending: a command that truncates it leaves no hole.
 
     Raises:
-        OSError: there is no room.
+        OSError: the disk has no space.
     """
     return OutputFile(_create_unnamed(folder, os.O_RDWR | os.O_APPEND))
 
 
 def create_filled(folder: str, content: bytes) -> int:
-    """Create a file with this content and return its descriptor, at the beginning.
+    """Create a file with this content and return its descriptor, positioned at the beginning.
 
     Raises:
-        OSError: there is no room.
+        OSError: the disk has no space.
     """
     file = _create_unnamed(folder, os.O_RDWR)
     try:
@@ -109,6 +109,6 @@ def _create_unnamed(folder: str, flags: int) -> int:
                 raise
     path = os.path.join(folder, f".control-room-{os.getpid()}-{next(_NAMES)}")
     file = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    # Gone from the folder at once: only who holds the descriptor can read it.
+    # Removed from the folder at once: only a process with the descriptor can read it.
     os.unlink(path)
     return file

@@ -1,4 +1,4 @@
-"""Markers: a number that identifies every process of a command, even one that tries to hide.
+"""Process markers: a number that identifies every process of a command, even one that tries to hide.
 
 A marker is the soft limit of file locks. Linux stores and inherits that limit but has not enforced it since 2.4: it
 survives exec, a new session, a double fork and an emptied environment, and every process may read it. The environment
@@ -7,12 +7,12 @@ carries the same number for people, and for systems without that limit.
 
 # After a crash, or among several commands under one launcher, it must be clear whose a process is. A double fork hides
 # descent, `setsid` the session, `env -i` a variable, a loop that closes descriptors an open file. A control group would
-# tell, but needs rights that a service rarely has.
+# show it, but needs rights that a service rarely has.
 #
-# Half of the number is the launcher's, so that one look at `/proc` finds everything of a dead launcher. A process that
-# removes its marker, forks twice and clears its environment belongs to no command and is killed when it is seen.
-# Signals use `pidfd_send_signal` after a check of the start time, so that a reused pid is never hit. Price: `ulimit -x`
-# shows an odd number inside commands.
+# Half of the number belongs to the launcher, so that one search of `/proc` finds all processes of a dead launcher. A
+# process that removes its marker, forks twice and clears its environment belongs to no command, and is killed when it
+# is seen. Signals use `pidfd_send_signal` after a check of the start time, so that a reused pid is never hit. Price:
+# `ulimit -x` shows an odd number inside commands.
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def marker(series: int, number: int) -> int:
     """Return the marker of one command.
 
     Args:
-        series: Number of its launcher; not 0.
-        number: Number of the command.
+        series: Number of the command's launcher; not 0.
+        number: Number of the command at its launcher.
     """
     return series << _NUMBER_BITS | number % (1 << _NUMBER_BITS)
 
@@ -49,17 +49,17 @@ def number_of(marker: int) -> int:
 
 
 def series(chance: bytes) -> int:
-    """Make the number of a series from some random bytes."""
+    """Return the number of a series, derived from random bytes."""
     return int.from_bytes(chance, "big") % ((1 << _SERIES_BITS) - 1) + 1
 
 
 def to_text(marker: int) -> str:
-    """Return a marker as the environment carries it."""
+    """Return a marker in the form of the environment variable."""
     return f"{series_of(marker):08x}.{number_of(marker):x}"
 
 
 def set_marker(marker: int) -> bool:
-    """Set the marker that this process's children inherit; return whether the system can do that."""
+    """Set the marker that children of this process inherit; return whether the system supports that."""
     if sys.platform != "linux":
         return False
     try:
@@ -81,7 +81,7 @@ def read(pid: int) -> int | None:
 
 
 def inherited(pid: int) -> int | None:
-    """Return the marker that a process has got from its command, whatever its environment says; None if it has none."""
+    """Return the marker that a process inherited, regardless of its environment; None if it has none."""
     limit = _limit(pid)
     return limit if limit is not None and limit >> _NUMBER_BITS > 0 else None
 
@@ -92,14 +92,14 @@ def _limit(pid: int) -> int | None:
     try:
         return resource.prlimit(pid, _LOCKS)[0]
     except PermissionError:
-        # A process of another user: `/proc` shows its limits all the same.
+        # A process of another user: `/proc` shows its limits nevertheless.
         return _limit_in_proc(pid)
     except OSError:
         return None
 
 
 def _limit_in_proc(pid: int) -> int | None:
-    """Read the limit from /proc, for a process with another user's rights."""
+    """Return the limit from /proc, for a process of another user."""
     for line in _read_proc(pid, "limits").splitlines():
         if line.startswith(_LABEL):
             soft = line[len(_LABEL) :].split()[0]

@@ -1,10 +1,10 @@
-"""The process table: parents, descendants, and signals to exactly one process.
+"""The process tree: parents, descendants, and signals to exactly one process.
 
-Read from /proc on Linux. Elsewhere only process groups are known, and a process that leaves its group is lost.
+This uses /proc on Linux. On other systems only process groups are known, and a process that leaves its group is lost.
 """
 
 # Not psutil: the launcher runs without site-packages, reads the table every 20 ms while it kills, and compares starts
-# exactly. psutil needs two to five times the time for a table, and reports a start as a float.
+# exactly. psutil takes two to five times as long for a table, and reports a start as a float.
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Process(NamedTuple):
     """A living process."""
 
     parent: int  # Id of its parent.
-    started: int  # When it started, in ticks since boot; with the id it identifies the process for ever.
+    started: int  # When it started, in clock ticks since boot; with the id, this identifies the process uniquely.
 
 
 Table = dict[int, Process]  # Living processes by their ids.
 
 
 def become_subreaper() -> None:
-    """Become the parent of every orphaned descendant, and get SIGTERM when the own parent ends."""
+    """Become the parent of every orphaned descendant, and get SIGTERM when this process's own parent ends."""
     if LINUX:
         prctl = ctypes.CDLL(None).prctl
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -44,28 +44,28 @@ def become_subreaper() -> None:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends, by SIGKILL too; end at once if it has ended already.
+    """Make the kernel kill this process when its parent ends, even by SIGKILL; exit at once if it has ended already.
 
-    Elsewhere than on Linux only the end of standard input ends the process. Signals that end a service are ignored: the
-    service may still need its answer.
+    On systems other than Linux, only the end of standard input ends the process. Signals that end a service are
+    ignored: the service may still need its answer.
     """
     for ending in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(ending, signal.SIG_IGN)
     if LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The parent may have ended before the kernel was asked.
+    # The parent may have ended before the request to the kernel.
     if os.getppid() != parent_pid:
         os._exit(0)
 
 
 def ended_with_parent(by: signal.Signals) -> Callable[[], object]:
-    """Return what makes the kernel signal a program when the parent of its process ends; for `preexec_fn`."""
+    """Return a function for `preexec_fn` that makes the kernel signal a program when the parent of its process ends."""
     prctl = ctypes.CDLL(None).prctl
     return (lambda: prctl(_PR_SET_PDEATHSIG, by)) if LINUX else (lambda: None)
 
 
 def children() -> set[int]:
-    """Return this process's children, zombies included; none where the system cannot list them."""
+    """Return this process's children, including zombies; empty if the system cannot list them."""
     content = _read("/proc/thread-self/children")
     if content is not None:
         return {int(pid) for pid in content.split()}
@@ -73,7 +73,7 @@ def children() -> set[int]:
 
 
 def table() -> Table:
-    """Return all living processes; none where the system cannot list them."""
+    """Return all living processes; empty if the system cannot list them."""
     if not LINUX:
         return {}
     found = ((int(name), process(int(name))) for name in os.listdir("/proc") if name.isdigit())
@@ -85,7 +85,7 @@ def process(pid: int) -> Process | None:
     content = _read(f"/proc/{pid}/stat")
     if content is None:
         return None
-    # The name in brackets may hold blanks and brackets; behind its last one the fields are plain.
+    # The name in brackets may contain blanks and brackets; after its last bracket the fields are plain.
     fields = content[content.rindex(b")") + 2 :].split()
     if fields[0] in _DEAD and int(fields[_THREADS]) <= 1:
         return None
@@ -93,7 +93,7 @@ def process(pid: int) -> Process | None:
 
 
 def is_alive(pid: int, started: int) -> bool:
-    """Return whether the process that started then is alive; elsewhere than on Linux, whether its id is in use."""
+    """Return whether the process with this id and start is alive; without Linux, whether its id is in use."""
     if LINUX:
         found = process(pid)
         return found is not None and found.started == started
@@ -102,30 +102,30 @@ def is_alive(pid: int, started: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        # It exists and belongs to another user.
+        # The process exists and belongs to another user.
         return True
     return True
 
 
 def started(pid: int) -> int:
-    """Return when a process started, zombies included; 0 where that is unknown."""
+    """Return when a process started, including zombies; 0 if that is unknown."""
     content = _read(f"/proc/{pid}/stat")
     return int(content[content.rindex(b")") + 2 :].split()[_START]) if content else 0
 
 
 def ticks() -> int:
-    """Return the present in the ticks of process starts; 0 elsewhere than on Linux."""
+    """Return the present time in the clock ticks of process starts; 0 on systems other than Linux."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")) if LINUX else 0
 
 
 def boot_id() -> str:
-    """Return the id of this boot; `unknown` elsewhere than on Linux."""
+    """Return the id of this boot; `unknown` on systems other than Linux."""
     content = _read("/proc/sys/kernel/random/boot_id")
     return content.decode().strip() if content else "unknown"
 
 
 def pid_namespace() -> int:
-    """Return the id of this process's pid namespace; 0 where that is unknown."""
+    """Return the id of this process's pid namespace; 0 if that is unknown."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino if LINUX else 0
     except OSError:
@@ -133,7 +133,7 @@ def pid_namespace() -> int:
 
 
 def descendants(table: Table, roots: Iterable[int]) -> set[int]:
-    """Return the roots that are alive, and their descendants."""
+    """Return those of the roots that are alive, with their descendants."""
     children: dict[int, list[int]] = {}
     for pid, living in table.items():
         children.setdefault(living.parent, []).append(pid)
@@ -141,7 +141,7 @@ def descendants(table: Table, roots: Iterable[int]) -> set[int]:
     waiting = [pid for pid in roots if pid in table]
     while waiting:
         pid = waiting.pop()
-        # A table is not read in one moment: reused ids can make a circle.
+        # A table is not read in a single moment: reused ids can form a circle.
         if pid not in found:
             found.add(pid)
             waiting += children.get(pid, ())
@@ -149,9 +149,9 @@ def descendants(table: Table, roots: Iterable[int]) -> set[int]:
 
 
 def send_signal(pid: int, started: int, number: signal.Signals) -> None:
-    """Send a signal to the process that started then, never to a later one with the same id."""
-    # The handle is opened before the start is compared. The other way round, the process could end in between and its
-    # id go to a stranger, which would get the signal.
+    """Send a signal to the process with this id and start, never to a later one with the same id."""
+    # The handle is opened before the start is compared. In the reverse order, the process could end in between and its
+    # id pass to another process, which would get the signal.
     handle = _handle(pid)
     try:
         if is_alive(pid, started):
@@ -183,7 +183,7 @@ def group_exists(leader: int) -> bool:
 
 
 def _handle(pid: int) -> int | None:
-    """Return a pidfd; None if the process is gone, or where the system has or allows none."""
+    """Return a pidfd; None if the process is gone, or if the system has or allows none."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):

@@ -1,4 +1,4 @@
-"""How a launcher starts a command, handing on nothing but what was requested."""
+"""Spawning: starts a command that inherits only what its request names."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Refusal(Exception):
     def __init__(self, what: str, number: int | None) -> None:
         super().__init__(what)
         self.what = what
-        """`program`, `cwd`, `output` or `containment`."""
+        """Subject of the refusal: `program`, `cwd`, `output` or `containment`."""
         self.errno = number or 0
-        """The system's reason."""
+        """Error number of the system."""
 
 
 class Spawner:
@@ -50,10 +50,10 @@ class Spawner:
         """Start a command in a session of its own.
 
         Args:
-            files: Open files that came with the request; they stay the caller's.
+            files: Open files that came with the request; the caller still owns them.
 
         Raises:
-            Refusal: it cannot be started.
+            Refusal: the command cannot be started.
         """
         opened: list[int] = []
         try:
@@ -64,7 +64,7 @@ class Spawner:
             for file in opened:
                 os.close(file)
             raise
-        # The child has copies of its own.
+        # The child has its own copies.
         if stdin != self._devnull:
             os.close(stdin)
         outputs[0].close_passed()
@@ -102,7 +102,7 @@ class Spawner:
         self, request: launcher_protocol.Start, marker: int, files: Sequence[int], streams: tuple[int, int, int]
     ) -> jobs.Child:
         # Folder, marker and limit are set on this process: a child inherits them at its birth, and `posix_spawn`
-        # takes none of them. That is safe because the launcher has one thread; `finally` takes them back.
+        # accepts none of them. That is safe because the launcher has one thread; `finally` restores them.
         flags = self._flags_of(request)
         environment = self._environment_of(request, marker)
         try:
@@ -138,7 +138,7 @@ class Spawner:
                 environment.pop(name, None)
             else:
                 environment[name] = value
-        # Last, so that no recipe can put another marker in its place and hide its processes.
+        # Set last, so that no recipe can replace the marker and hide its processes.
         environment[_MARKER_VARIABLE] = process_markers.to_text(marker).encode()
         return environment
 
@@ -170,7 +170,7 @@ def _child(
 
 
 def _program(name: bytes, path: bytes) -> bytes:
-    """Find a program as a shell would; a name with a slash is a path."""
+    """Return the path of a program as a shell finds it; a name with a slash is a path."""
     if b"/" in name:
         return name
     refused: int | None = None
@@ -183,6 +183,6 @@ def _program(name: bytes, path: bytes) -> bytes:
             continue
         if stat.S_ISREG(found.st_mode) and os.access(candidate, os.X_OK):
             return candidate
-        # As a shell reports it: found, but not to be executed.
+        # As a shell reports it: found, but not executable.
         refused = errno.EACCES
     raise OSError(refused or errno.ENOENT, "not found")

@@ -1,7 +1,7 @@
-"""The supervisor: runs every command of this process through one launcher, so that none outlives it.
+"""The supervisor: runs every command of this process through one launcher, so that none outlives the process.
 
-This process is large and busy and should neither fork nor wait for children; and if it is killed, nothing that it
-started may keep running.
+This process is large and busy, and should neither fork nor wait for children; and if it is killed, no program that it
+started may continue to run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Run commands."""
+    """Runs commands."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Supervisor:
         self._folder = folder
         self._ids = ids
         self._containment = containment
-        # How many files a command may open; by default as many as this process.
+        # Number of files that a command may open; by default as many as this process.
         self._files = files or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         withheld = secret_spellings.named(environments.inherited(environ), secrets)
         self._environ = environments.inherited(environ, withheld)
@@ -69,7 +69,7 @@ class Supervisor:
 
     @property
     def launcher_pid(self) -> int | None:
-        """Return the id of the launcher's process; None while there is none."""
+        """Return the process id of the launcher; None while there is none."""
         return self._launcher.pid if self._launcher is not None else None
 
     def withheld_from(self, request: Request) -> frozenset[str]:
@@ -77,19 +77,19 @@ class Supervisor:
         return frozenset(self._secrets).difference(request.secrets, request.env)
 
     async def sweep(self) -> None:
-        """Kill what an earlier process left running; call it before any run continues."""
+        """Kill processes that an earlier process left running; call this before any run continues."""
         await asyncio.to_thread(self._sweep)
 
     async def run(self, request: Request) -> Ended:
-        """Run a command to its end and leave none of its processes; a cancellation ends it first.
+        """Run a command to its end, so that none of its processes is left; a cancellation ends the command first.
 
         Raises:
             NotStarted: `program_missing`, `program_not_executable`, `cwd_missing`, `arguments_too_long`,
                 `containment_missing`, `not_started`.
-            commands.LauncherLost: its launcher was killed; whether it has done its work is unknown.
-            errors.WorkspaceFault: there is no room or no descriptor left for it now; it was not started.
+            commands.LauncherLost: its launcher was killed; it is unknown whether the command did its work.
+            errors.WorkspaceFault: the machine has no space or no descriptor for it now; it was not started.
         """
-        # Secrets go to the commands that need them, and to no other.
+        # Each secret is only given to the commands that need it.
         secrets = {name: value for name, value in self._secrets.items() if name in request.secrets}
         start, files = _start(next(self._numbers), request, {**secrets, **request.env})
         try:
@@ -98,7 +98,7 @@ class Supervisor:
             for file in files:
                 os.close(file)
             raise
-        # From here on the launcher client owns the files and closes them.
+        # From here on, the launcher client owns the files and closes them.
         self.under_way[start.number] = request
         try:
             reply, passed = await launcher.run(start, files, request.on_output)
@@ -115,7 +115,7 @@ class Supervisor:
         return _ended(reply, *contents)
 
     def active(self, *, run_id: str | None = None, agent_session_id: str | None = None) -> list[Active]:
-        """Return the commands of this process that have not ended, all of them or those of a run or a conversation."""
+        """Return the commands of this process that have not ended: all, or those of a run or a conversation."""
         wanted = {
             number: request
             for number, request in self.under_way.items()
@@ -135,11 +135,11 @@ class Supervisor:
         ]
 
     async def run_behind(self, own: connections.Address, other: connections.Address) -> str | None:
-        """Return the run whose command holds the other end of a connection; None: no command of this process does.
+        """Return the run whose command holds the other end of a connection; None if no command of this process does.
 
         Args:
-            own: This end.
-            other: The other end.
+            own: Address of this end.
+            other: Address of the other end.
         """
         series = command_register.series_of(self._register)
         marker = await asyncio.to_thread(connections.marker_behind, own, other, series)
@@ -147,7 +147,7 @@ class Supervisor:
         return None if request is None else request.run_id
 
     async def close(self) -> None:
-        """End every command, and the launcher."""
+        """End every command and the launcher."""
         self._launcher = None
         for launcher in self._started:
             await launcher.close()
@@ -163,7 +163,7 @@ class Supervisor:
 
     def _running_launcher(self) -> launcher_client.LauncherClient:
         if self._launcher is None:
-            # Derived by a hash, so that injected ids give series that are far apart.
+            # Derived by a hash, so that injected ids give series that differ widely.
             series = process_markers.series(hashlib.sha256(self._ids.token("").encode()).digest()[:_SERIES_BYTES])
             try:
                 self._prepare()
@@ -198,7 +198,7 @@ class Supervisor:
 
 
 def _start(number: int, request: Request, env: Mapping[str, str | None]) -> tuple[launcher_protocol.Start, list[int]]:
-    """Return the message to the launcher, and the open files that go with it."""
+    """Return the message to the launcher, and the open files that are sent with it."""
     files = [file for file in (request.cwd, request.stdin, request.stdout) if isinstance(file, int)]
     start = launcher_protocol.Start(
         number=number,
@@ -246,7 +246,7 @@ def _inline(content: bytes | None) -> Output:
 
 
 def _read(reply: launcher_protocol.Ended, files: list[int]) -> list[Output]:
-    """Read the outputs that were too long for a message: the beginning of the first, the end of the second."""
+    """Return the outputs that were too long for a message: the beginning of the first, the end of the second."""
     remaining, outputs = list(files), []
     try:
         for content, at_end in ((reply.stdout, False), (reply.stderr, True)):

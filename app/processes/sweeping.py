@@ -1,7 +1,7 @@
-"""Killing what a killed launcher left running, before any run continues.
+"""Sweeping: kills processes that a killed launcher left running, before any run continues.
 
-A launcher locks its register while it lives, and removes the register once none of its commands runs any more. So an
-unlocked register is that of a killed launcher, unless the machine has been rebooted since.
+A launcher locks its register while it lives, and removes the register once all its commands have ended. So an unlocked
+register is that of a killed launcher, unless the machine has been rebooted since.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """The result for one register."""
+    """The result of a sweep for one register."""
 
     run_ids: tuple[str, ...]  # Runs whose commands had not ended.
     killed: int  # Processes that had to be killed.
@@ -42,12 +42,12 @@ def sweep(folder: Path) -> list[Swept]:
                 if is_claimed:
                     swept.append(_swept(path))
                 if is_claimed and not _may_have_hidden_processes(path):
-                    # Removed after the kills, under its lock: a sweep that is itself killed is made again by the next
-                    # start.
+                    # Removed after the kills, under its lock: if this sweep is killed, the next start repeats it,
+                    # since the register is still there.
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(path)
         except OSError as error:
-            # What it names cannot be known now; the register stays for the next sweep.
+            # Its content is unknown now; the register stays for the next sweep.
             _log.error("the register %s of commands cannot be used now: %s", path, error, extra={"file": path})
     return swept
 
@@ -69,7 +69,7 @@ def _claimed(path: str) -> Iterator[bool]:
         yield False
         return
     try:
-        # A locked register belongs to a living launcher; the lock goes with the process.
+        # A locked register belongs to a living launcher; the kernel releases the lock with the process.
         yield _locked(file) or (not _is_owned(path) and _wait_or_kill(path, file))
     finally:
         os.close(file)
@@ -89,7 +89,7 @@ def _is_owned(path: str) -> bool:
 
 
 def _is_elsewhere(owner: command_register.Owner | None) -> bool:
-    """Return whether ids in the register are of another pid namespace; then only its lock shows if it is used."""
+    """Return whether the ids in a register belong to another pid namespace; then only its lock shows its use."""
     return owner is not None and owner.pid_namespace not in (0, process_tree.pid_namespace())
 
 
@@ -100,7 +100,7 @@ def _may_have_hidden_processes(path: str) -> bool:
 
 
 def _wait_or_kill(path: str, file: int) -> bool:
-    """Wait for a launcher without a service, which is about to end; kill it if it does not."""
+    """Wait for a launcher without a service, which is about to end; kill it if it does not end in time."""
     pause = threading.Event()
     for _ in range(int(2 * _KILL_SECONDS / _LOOK_SECONDS)):
         pause.wait(_LOOK_SECONDS)
@@ -109,21 +109,21 @@ def _wait_or_kill(path: str, file: int) -> bool:
     owner, _ = command_register.read(path)
     if owner is not None:
         process_tree.send_signal(owner.launcher_pid, owner.launcher_started, signal.SIGKILL)
-    # A kill is not done at once: the lock is looked at until it is free.
+    # A kill takes time: the lock is tried until it is free.
     return any(_locked(file) or pause.wait(_LOOK_SECONDS) for _ in range(int(_KILL_SECONDS / _LOOK_SECONDS)))
 
 
 def _swept(path: str) -> Swept:
     owner, entries = command_register.read(path)
     run_ids = tuple(sorted({entry.run_id for entry in entries}))
-    # After a reboot none of them is left, and their ids belong to others.
+    # After a reboot none of the processes is left, and their ids belong to others.
     if owner is not None and owner.boot_id != process_tree.boot_id():
         return Swept(run_ids=(), killed=0, survivors=0)
     killed: set[tuple[int, int]] = set()
-    # Ids of another namespace mean other processes here; there only markers count.
+    # Ids of another namespace refer to other processes here; only the markers are valid.
     entries = [] if _is_elsewhere(owner) else entries
     series, pause = command_register.series_of(path), threading.Event()
-    # Again and again, as processes fork while they are killed.
+    # Repeated, as processes fork while they are being killed.
     for _ in range(int(_KILL_SECONDS / _LOOK_SECONDS)):
         if not (remaining := _remaining(series, entries)):
             break

@@ -45,9 +45,7 @@ def of_run(
     if cost is None:
         reasons += [_no_price(agent) for agent, found in quotes if found.cost_usd is None]
         if not quotes:
-            reasons.append(
-                "cost: its programs report no prices; only a limit of calls bounds them"
-            )
+            reasons.append("cost: its programs report no prices; only a limit of calls bounds them")
     if tokens is None and not quotes:
         reasons.append("tokens: its programs report no tokens; only a limit of calls bounds them")
     elif tokens is None:

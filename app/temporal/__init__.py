@@ -1,1 +1,1 @@
-"""The engine on Temporal, the only importer of `temporalio`: Temporal schedules, the journal remembers."""
+"""The engine on Temporal, the only importer of `temporalio`: Temporal schedules, and the journal is the memory."""

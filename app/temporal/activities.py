@@ -1,4 +1,4 @@
-"""Activities: what workers do for workflows; every failure says whether it is to be repeated."""
+"""Activities: perform the requests of workflows on a worker; every failure states whether Temporal repeats it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from app.temporal.run_placement import RunPlacement
 from app.temporal.runs import WorkflowRuns
 from app.temporal.steps import Steps
 
-BEAT_SECONDS = 0.4  # Time between two heartbeats; with the next one a worker hears that a step is cut off.
-Details = Callable[[], tuple[Any, ...]]  # Returns what a heartbeat says.
+BEAT_SECONDS = 0.4  # Time between two heartbeats; by the next one a worker learns that a step is cut off.
+Details = Callable[[], tuple[Any, ...]]  # Returns the details of a heartbeat.
 
 _AGAIN = timedelta(seconds=0.1)
 
@@ -48,7 +48,7 @@ class Activities:
         self._live = live
 
     def short(self) -> list[Callable[..., Any]]:
-        """Return those that read and write a journal, and take no capacity."""
+        """Return the activities that read and write a journal, and take no capacity."""
         return [
             self.load,
             self.look,
@@ -88,7 +88,7 @@ class Activities:
 
     @activity.defn(name="perform")
     async def perform_idle(self, order: messages.StepOrder) -> RawValue:
-        """Perform one try of a step that only waits, and takes no capacity."""
+        """Perform one try of a step that only waits and takes no capacity."""
         async with self._reported(order.run_id):
             return reference(await self._steps.perform(order))
 
@@ -100,7 +100,7 @@ class Activities:
 
     @activity.defn
     async def here(self) -> None:
-        """Show that this worker is there."""
+        """Show that this worker is present."""
 
     @activity.defn
     async def announce(self, order: messages.StepOrder) -> messages.Announced:
@@ -110,7 +110,7 @@ class Activities:
 
     @activity.defn
     async def finish(self, order: messages.StepOrder) -> RawValue | None:
-        """Record a step that has waited."""
+        """Record a step that has finished waiting."""
         async with self._reported(order.run_id):
             found = await self._steps.finish(order)
             return None if found is None else reference(found)
@@ -123,13 +123,13 @@ class Activities:
 
     @activity.defn
     async def look_at_time(self, run_id: str) -> messages.TimeLeft:
-        """Bring a run to rest that has reached a time limit, and return what its limits leave."""
+        """Bring a run that has reached a time limit to rest, and return the time that its limits leave."""
         async with self._reported(run_id):
             return await self._runs.times.look(run_id)
 
     @activity.defn(name=messages.COMPLETE)
     async def complete(self, order: messages.CompletionOrder) -> str:
-        """End, pause or release a run as its journal asks."""
+        """End, pause or release a run as its journal requires."""
         async with self._reported(order.run_id):
             return await self._runs.complete(order)
 
@@ -142,12 +142,12 @@ class Activities:
                 raise _expected("superseded", type=messages.SUPERSEDED) from None
             except NoCapacity:
                 raise _full() from None
-            # The history would keep the causes of an error, too, and they quote recipes and outputs.
+            # The history would also keep the causes of an error, which quote recipes and outputs.
             except run_equipment.Parked as parked:
                 error, message = parked.error, await self._steps.masked(run_id, parked.error.message)
                 facts = messages.Parking(reason=parked.reason, code=error.code, message=message, key=error.key)
                 if parked.reason in decisions.LIMIT_REASONS:
-                    # Amounts and names of limits, by which the run continues when there is room.
+                    # Amounts and names of limits: with them the run can continue when there is room.
                     facts = dataclasses.replace(facts, detail=dict(error.detail))
                 _log.info("the run is paused: %s", message, extra={"run_id": run_id})
                 raise _expected(message, facts, type=messages.PARKED) from None
@@ -155,7 +155,7 @@ class Activities:
                 message = await self._steps.masked(run_id, fault.message)
                 raise ApplicationError(message, type=fault.code, non_retryable=True) from None
             except (errors.JournalCorrupt, errors.NotFound) as error:
-                # Repeating them would change nothing.
+                # A repetition would change nothing.
                 raise ApplicationError(error.message, type=error.code, non_retryable=True) from None
             except errors.Fault as fault:
                 raise ApplicationError(fault.message, type=fault.code) from None

@@ -1,4 +1,4 @@
-"""Search attributes: by which runs are found among the workflows of the server; part of each run's workflow."""
+"""Search attributes: the attributes by which the server finds the workflows of runs; part of each run's workflow."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ with workflow.unsafe.imports_passed_through():
     from app.domain import runs
 
 RUN = SearchAttributeKey.for_keyword("ControlRoomRun")  # Id of the run.
-RECIPE = SearchAttributeKey.for_keyword("ControlRoomRecipe")  # Id of its recipe.
-STATUS = SearchAttributeKey.for_keyword("ControlRoomStatus")  # Its state.
-LABELS = SearchAttributeKey.for_keyword_list("ControlRoomLabels")  # Its labels, each as `name=text`.
+RECIPE = SearchAttributeKey.for_keyword("ControlRoomRecipe")  # Id of the run's recipe.
+STATUS = SearchAttributeKey.for_keyword("ControlRoomStatus")  # State of the run.
+LABELS = SearchAttributeKey.for_keyword_list("ControlRoomLabels")  # Labels of the run, each as `name=text`.
 KEYS: tuple[SearchAttributeKey[Any], ...] = (RUN, RECIPE, STATUS, LABELS)  # All of them.
 
 _LONGEST = 200
 _LABELS_BYTES = 1500
-# The server accepts 255 characters a keyword and 2 kB a value, and fails workflow tasks beyond that.
+# The server accepts 255 characters in a keyword and 2 kB in a value, and fails workflow tasks beyond that.
 
 
 def of(start: runs.RunStart) -> dict[str, Any]:
-    """Return what a run is found by, as facts for its workflow."""
+    """Return the attributes by which a run is found, as facts for its workflow."""
     return {"run": start.run_id, "recipe": start.recipe_id[:_LONGEST], "labels": _labels(start.labels)}
 
 
 def type_name(key: SearchAttributeKey[Any]) -> str:
-    """Return the type of an attribute as the command line of Temporal names it."""
+    """Return the type of an attribute in the form of Temporal's command line."""
     return "KeywordList" if key is LABELS else "Keyword"
 
 
@@ -42,18 +42,18 @@ def _labels(labels: Mapping[str, str]) -> list[str]:
 
 
 class Shown:
-    """What the server shows of one run."""
+    """The attributes that the server shows for one run."""
 
     def __init__(self) -> None:
         self._facts: Mapping[str, Any] | None = None
         self._shown: Sequence[Any] = ()
 
     def note(self, facts: Mapping[str, Any]) -> None:
-        """Take what the journal says; without attributes nothing is shown, since the server may not know them."""
+        """Keep the facts from the journal; without attributes none are shown, since the server may not know them."""
         self._facts = facts.get("attributes", self._facts)
 
     def show(self, status: str) -> None:
-        """Show the run in a state, unless that is shown."""
+        """Show the run in a state, unless it is already shown in that state."""
         if self._facts is None:
             return
         run_id, recipe_id, labels = (self._facts[name] for name in ("run", "recipe", "labels"))

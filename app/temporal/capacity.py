@@ -1,7 +1,7 @@
-"""Capacity: how many steps a worker performs at a time, over all queues that it serves."""
+"""Step capacity: limits how many steps a worker performs at a time, over all queues that it serves."""
 
-# The SDK counts each queue by itself, and takes a place before it asks a queue. So a shared number of places would be
-# held by questions to empty queues. Here a question takes nothing; a task beyond the limit goes back to its queue.
+# The SDK counts each queue separately, and reserves a place before it polls a queue. So a shared number of places would
+# be held by polls of empty queues. Here a poll reserves nothing; a task beyond the limit goes back to its queue.
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from temporalio.worker import (
 
 
 class NoCapacity(Exception):
-    """The worker performs as many steps as it may."""
+    """The worker already performs its largest number of steps."""
 
 
 class StepCapacity(CustomSlotSupplier):
-    """Ask the queues of steps for no task while the capacity is taken."""
+    """Keeps the worker from polling queues of steps while its capacity is taken."""
 
     def __init__(self, limit: int) -> None:
         """Args:
@@ -36,7 +36,7 @@ class StepCapacity(CustomSlotSupplier):
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Hold capacity for a step.
+        """Hold capacity for a step during the block.
 
         Raises:
             NoCapacity: there is none.
@@ -55,11 +55,11 @@ class StepCapacity(CustomSlotSupplier):
         return SlotPermit()
 
     def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:
-        """Return None: a task comes from its queue only."""
+        """Return None: every task comes from its queue."""
         return None
 
     def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
-        """Do nothing; the step itself is counted."""
+        """Do nothing: the step itself is counted."""
 
     def release_slot(self, ctx: SlotReleaseContext) -> None:
         """Do nothing."""

@@ -1,4 +1,4 @@
-"""The workflow of a claim: one run holds a workspace alone, and others wait for it in their order."""
+"""The workflow of a claim: one run holds a workspace alone, and others wait for it in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
 
 @workflow.defn(name=messages.CLAIM)
 class ClaimWorkflow:
-    """A workspace that is held; its memo names the holder."""
+    """A claimed workspace; its memo names the holder."""
 
     @workflow.init
     def __init__(self, holder: str, waiting: list[str] | None = None) -> None:
@@ -23,9 +23,9 @@ class ClaimWorkflow:
 
     @workflow.run
     async def run(self, holder: str, waiting: list[str] | None = None) -> None:
-        """Hand the workspace on until no run waits for it."""
+        """Pass the workspace to one run after another, until no run waits for it."""
         while True:
-            # Its history grows with each run that waits; a new one begins with what is left.
+            # Its history grows with each run that waits; a new workflow begins with the remaining runs.
             await workflow.wait_condition(lambda: self._is_free or workflow.info().is_continue_as_new_suggested())
             if not self._is_free:
                 memo = {messages.HOLDER: self._holder}
@@ -35,19 +35,19 @@ class ClaimWorkflow:
             self._is_free, self._holder = False, self._waiting.pop(0)
             workflow.upsert_memo({messages.HOLDER: self._holder})
             next_one = workflow.get_external_workflow_handle(messages.workflow_id(self._holder))
-            # One without a workflow looks when it gets one.
+            # A run without a workflow looks at its claim once it gets one.
             with contextlib.suppress(ApplicationError, FailureError):
                 await next_one.signal("look")
 
     @workflow.signal
     def wait(self, run_id: str) -> None:
-        """Let a run wait for the workspace."""
+        """Add a run to those that wait for the workspace."""
         if run_id != self._holder and run_id not in self._waiting:
             self._waiting.append(run_id)
 
     @workflow.signal
     def release(self, run_id: str) -> None:
-        """Hear that a run has ended."""
+        """Note that a run has ended, and needs the workspace no longer."""
         if run_id == self._holder:
             self._is_free = True
         elif run_id in self._waiting:

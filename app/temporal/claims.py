@@ -1,6 +1,6 @@
-"""Claims of workspaces that runs hold alone: one workflow for each worker, or mount, and path.
+"""Claims of workspaces that runs hold alone: one workflow for each path on a worker or a shared mount.
 
-The journals say which runs have begun and not ended, so that a claim that is lost with the server is made again.
+The journals record which runs have begun and not ended, so a claim that is lost with the server is made again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Claims:
-    """Hold workspaces for runs, from their start to their end, pauses included."""
+    """Holds workspaces for runs, from their start to their end, through pauses."""
 
     def __init__(self, store: stores.RunStore, client: Client, queue: str, placement: RunPlacement) -> None:
         self._store = store
@@ -37,7 +37,7 @@ class Claims:
     async def claim(self, run_id: str) -> str | None:
         """Claim the workspace of a run that needs it alone, and return the other run that holds it, or None.
 
-        A run that waits is signalled when it holds the workspace.
+        A waiting run is signalled when it gets the workspace.
         """
         row = await self._store.summary(run_id)
         if not row.exclusive_workspace:
@@ -50,19 +50,19 @@ class Claims:
         place = await self._placement.place(run_id) if self._placement.places else None
         claim_id = self._id(start, place)
         holder = await self._holder(claim_id)
-        # A claim without a workflow has no holder; a run that has begun in the workspace gets it.
+        # A claim without a workflow has no holder; a run that has begun in the workspace gets the claim.
         if holder is None:
             holder = await self._hold(claim_id, await self._begun(start, place) or run_id)
         if holder == run_id:
             return None
-        # Its release was lost: it is given again.
+        # The release of the holder was lost, so it is sent again.
         if await self._has_ended(holder):
             await self._signal(claim_id, "release", holder)
         await self._signal(claim_id, "wait", run_id)
         return holder
 
     async def holder(self, run_id: str) -> str | None:
-        """Return the other run that holds the workspace for which a run waits, if one does."""
+        """Return the other run that holds the workspace for which a run waits, if another run does."""
         loaded = await self._store.read(run_id)
         if not loaded.start.exclusive_workspace:
             return None
@@ -76,14 +76,14 @@ class Claims:
         return None if holder == run_id else holder
 
     async def release(self, start: runs.RunStart) -> None:
-        """Let the next run have the workspace of one that has ended."""
+        """Pass the workspace of a run that has ended to the next run."""
         if not start.exclusive_workspace:
             return
         place = (await self._store.read(start.run_id)).decisions.placed if self._placement.places else None
         try:
             await self._signal(self._id(start, place), "release", start.run_id)
         except RPCError as error:
-            # The next one that asks sees that the holder has ended.
+            # The next run that asks finds that the holder has ended.
             _log.info("claim not released: %s", error.message, extra={"run_id": start.run_id})
 
     def _id(self, start: runs.RunStart, place: str | None) -> str:
@@ -107,7 +107,7 @@ class Claims:
                 try:
                     found = (await self._store.read(row.run_id)).decisions
                 except (errors.NotFound, errors.JournalCorrupt) as error:
-                    # A damaged run writes nothing, so that it holds nothing.
+                    # A damaged run writes nothing, so it holds nothing.
                     _log.error("it holds no workspace: %s", error.message, extra={"run_id": row.run_id})
                     continue
                 if found.taken_since_resume and found.ended is None and found.placed == place:

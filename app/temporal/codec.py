@@ -1,4 +1,4 @@
-"""The payload codec of workers and replays: puts the store's lines in the place of references to them."""
+"""The payload codec of workers and replays: replaces references to the store's lines by the lines."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SLICE = b"control-room/slice"
 
 
 class ClaimCheck(PayloadCodec):
-    """Decode references; what goes out holds no content, so that nothing is to be encoded.
+    """Decodes references; outgoing payloads contain no content, so there is nothing to encode.
 
-    A store that cannot be read, or that holds other lines, fails the workflow task and not the workflow: Temporal
+    A store that cannot be read, or that contains other lines, fails the workflow task and not the workflow: Temporal
     repeats the task.
     """
 
@@ -30,11 +30,11 @@ class ClaimCheck(PayloadCodec):
         self._differs = differs
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Return the payloads as they are."""
+        """Return the payloads unchanged."""
         return list(payloads)
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Return the payloads with contents in the place of references."""
+        """Return the payloads with references replaced by their contents."""
         return [await self._decoded(payload) for payload in payloads]
 
     async def _decoded(self, payload: Payload) -> Payload:
@@ -47,16 +47,16 @@ class ClaimCheck(PayloadCodec):
                 self._differs(str(corrupt.detail["run_id"]))
             raise RuntimeError(corrupt.message) from corrupt
         except errors.Fault as fault:
-            # No fault of a store may end the worker.
+            # A fault of a store must not end the worker.
             raise RuntimeError(fault.message) from fault
         return Payload(metadata={_ENCODING: b"binary/plain"}, data=content)
 
 
 def reference(found: Slice) -> RawValue:
-    """Return a reference as an activity returns it."""
+    """Return a reference in the form in which an activity returns it."""
     return RawValue(Payload(metadata={_ENCODING: _SLICE}, data=found.encoded()))
 
 
 def converter(contents: Contents, differs: Callable[[str], object] = lambda run_id: None) -> DataConverter:
-    """Return the converter of a worker, or of a replay of its histories."""
+    """Return the data converter of a worker, or of a replay of its histories."""
     return DataConverter(payload_codec=ClaimCheck(contents, differs))

@@ -1,4 +1,4 @@
-"""The engine on Temporal, as use cases see it: `run_engine.RunEngine` over journals and a Temporal server."""
+"""The engine on Temporal: `run_engine.RunEngine` over journals and a Temporal server."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from app.temporal.slices import Contents
 from app.temporal.time_limits import TimeLimits
 from app.temporal.workflow_recovery import WorkflowRecovery
 
-KEPT_LINES = 200_000  # Lines of journals that a process keeps in memory.
+KEPT_LINES = 200_000  # Most journal lines that a process keeps in memory.
 
-SERVER_WAIT_SECONDS = 2.0  # Longest time that an order waits for the server; then its workflow is notified later.
+SERVER_WAIT_SECONDS = 2.0  # Longest time that an order waits for the server; its workflow is then notified later.
 
 _AGAIN_SECONDS = 1.0
 _RPC_TIMEOUT = timedelta(seconds=5)
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class TemporalEngine:
-    """Execute runs on Temporal; a process that works also performs their steps."""
+    """Executes runs on Temporal; a process that is a worker also performs their steps."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class TemporalEngine:
         """
         self._store, self._bounds, self._works = store, bounds, works
         self.spending = equipment.spending
-        """Keeps calls of agents within limits and budgets, as far as this process makes them."""
+        """Keeps calls of agents within limits and budgets, for the calls that this process makes."""
         self._clock = equipment.clock
-        self.contents = Contents(store)  # Messages to workflows.
+        self.contents = Contents(store)  # Contents of the messages to workflows.
         children = {operations.ChildRun.kind: steps.ChildStarts(start_child)}
         equipment = dataclasses.replace(equipment, performers={**equipment.performers, **children})
         config: Any = {**client.config(), "data_converter": codec.converter(self.contents, self._differs)}
@@ -76,7 +76,7 @@ class TemporalEngine:
         self._commands = RunCommands(store, self._steps, equipment.clock, self.tell)
         claims = Claims(store, self._client, bounds.queue, self._placement)
         self.obstacles = Obstacles(store, claims, self._commands, self._look)
-        """Keeps runs from beginning that others are in the way of."""
+        """Keeps runs from beginning while other runs are in their way."""
         self._registration = registration.Registration(self._client, equipment.clock)
         self._runs = WorkflowRuns(
             steps=self._steps,
@@ -88,9 +88,9 @@ class TemporalEngine:
             rested=self._run_rested,
         )
         self.rest_listeners: list[Callable[[runs.RunStart], object]] = []
-        """Called when a run has come to rest here, or waits for an input."""
+        """Called when a run has come to rest in this process, or waits for an input."""
         self.workflow_recovery = WorkflowRecovery(self._client, bounds.queue, equipment.clock, store, self._look)
-        """Gives runs whose workflow is lost another one."""
+        """Gives runs whose workflow is lost a new one."""
         self.follower = Follower(store, equipment.clock)  # Reports changes of runs.
         self._helpers = aio.BackgroundTasks(self._died)
         self._recovery: asyncio.Task[int] | None = None
@@ -103,11 +103,11 @@ class TemporalEngine:
     # -- start and stop
 
     def start(self, *, recover: bool = True, lock: Any = None) -> None:
-        """Begin to work, to follow runs, and to begin the workflows of unfinished runs that have none.
+        """Begin to work, to follow runs, and to start workflows for unfinished runs without one.
 
         Args:
             recover: Whether this process is a service, which continues unfinished runs.
-            lock: Not used; workflows claim the workspaces that runs hold alone.
+            lock: Not used: workflows claim the workspaces that runs hold alone.
         """
         if self._recovery is None:
             self._recovery = self._helpers.begin(self._begin(recover), "recovery")
@@ -116,7 +116,7 @@ class TemporalEngine:
                 self.follower.listen()
 
     async def recovered(self) -> int:
-        """Wait until every unfinished run has a workflow, and return how many there are."""
+        """Wait until every unfinished run has a workflow, and return the number of these runs."""
         assert self._recovery is not None
         await asyncio.wait({self._recovery})
         return 0 if self._recovery.cancelled() or self._recovery.exception() else self._recovery.result()
@@ -151,24 +151,24 @@ class TemporalEngine:
         return True
 
     def expect(self, run_id: str) -> None:
-        """Do nothing: a workflow that is begun twice is one."""
+        """Do nothing: starting a workflow twice gives one workflow."""
 
     async def submit(self, run_id: str, fresh: stores.RunSummary | None = None) -> states.RunState:
-        """Begin the workflow of an accepted run; where the server is away, it begins later."""
-        # The process that has made a run holds it until it is opened.
+        """Start the workflow of an accepted run; while the server is away, it is started later."""
+        # The process that has created a run holds the run until it is opened.
         async with self._steps.leases.of(run_id):
             pass
         await self.tell(run_id, "look", [])
         return states.RunState.PENDING
 
     async def wake(self, run_id: str) -> None:
-        """Make sure that an unfinished run has a workflow, and let it look for what is new."""
+        """Make sure that an unfinished run has a workflow, and let the workflow look for new lines."""
         await self.submit(run_id)
 
     async def tell(self, run_id: str, signal: str, arguments: list[Any]) -> None:
-        """Send a signal to the workflow of a run, which begins if there is none; later, while the server is away.
+        """Send a signal to the workflow of a run, which is started if there is none; later, while the server is away.
 
-        The journal has what the signal is about, so that no caller needs to wait for it.
+        The journal contains what the signal is about, so no caller needs to wait for it.
         """
         try:
             async with asyncio.timeout(SERVER_WAIT_SECONDS):
@@ -185,12 +185,12 @@ class TemporalEngine:
         return start
 
     async def limit(self, run_id: str, limits: RunLimits, author: Author | None = None) -> None:
-        """Put other limits of an unfinished run in force."""
+        """Apply new limits to an unfinished run."""
         await self._commands.limit(run_id, limits, author)
         self.follower.note(run_id)
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
-        """Return None: the log of its worker says what a run waits for."""
+        """Return None: what a run waits for is in the log of its worker."""
         return None
 
     def view(self, run_id: str) -> views.RunView | None:
@@ -198,7 +198,7 @@ class TemporalEngine:
         return None
 
     async def cancel(self, run_id: str, author: Author | None = None) -> states.RunState:
-        """Ask for a run's end."""
+        """Request the end of a run."""
         return await self._commands.cancel(run_id, author)
 
     async def pause(self, run_id: str, author: Author | None = None, *, interrupt: bool = False) -> states.RunState:
@@ -214,13 +214,13 @@ class TemporalEngine:
         return await self._commands.resume(run_id, how)
 
     async def reload(self, run_id: str) -> None:
-        """Let a run look at its journal, because its folder was changed."""
+        """Let a run read its journal again, because its folder was changed."""
         await self.tell(run_id, "look", [])
 
     async def deliver(
         self, run_id: str, key: str, delivery: gates.Answer | inputs.Delivery, attempt: int | None = None
     ) -> records.Record:
-        """Record an answer or another delivery; its line is durable before the workflow hears of it."""
+        """Record an answer or another delivery; its line is durable before the workflow is notified."""
         order = await self._steps.key_order(run_id, key, delivery.of.kind)
         try:
             record = await self._steps.deliver(order, delivery, attempt)
@@ -233,17 +233,17 @@ class TemporalEngine:
         return await self._steps.open_input(run_id)
 
     def open_gates(self, run_id: str | None = None) -> list[gates.OpenGate]:
-        """Return nothing: gates are read from the journals."""
+        """Return an empty list: gates are read from the journals."""
         return []
 
     # -- its visible state
 
     def executing(self) -> list[views.RunView]:
-        """Return nothing: what workers execute is read from the journals."""
+        """Return an empty list: runs that workers execute are read from the journals."""
         return []
 
     def standing(self, run_id: str) -> run_engine.Standing | None:
-        """Return None: how a run stands is read from its journal."""
+        """Return None: the state of a run is read from its journal."""
         return None
 
     def waits(self, run_id: str) -> Sequence[open_steps.StepWait] | None:
@@ -254,18 +254,18 @@ class TemporalEngine:
         return await self._roster.lacks(asked, (await self._store.read(run_id)).decisions.placed)
 
     async def outputs(self, run_id: str) -> Mapping[str, str]:
-        """Return when the open steps of a run had output last, by step; what is not known is left out."""
+        """Return, by step, when the open steps of a run last had output; steps without a known time are omitted."""
         return await heartbeats.outputs(self._client, run_id)
 
     async def performed(self) -> Mapping[str, open_steps.PerformedStep]:
-        """Return, by run, the newest step of each that workers perform."""
+        """Return, by run, the newest of the steps that workers perform."""
         return await self.live.known()
 
     async def held_up(self, run_id: str) -> run_engine.Standing | None:
         return await self.obstacles.standing(run_id)
 
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
-        """Return None: the queue is the server's."""
+        """Return None: the server has the queue."""
         return None
 
     async def changed(self, run_id: str, since: int) -> int:
@@ -278,7 +278,7 @@ class TemporalEngine:
         """Wait until a run has ended.
 
         Raises:
-            errors.InterruptionFault: the engine stopped before it had.
+            errors.InterruptionFault: the engine stopped before the run ended.
         """
         while True:
             state = states.RunState((await self._store.summary(run_id)).status)
@@ -296,7 +296,7 @@ class TemporalEngine:
         return None
 
     def status(self) -> run_engine.EngineStatus:
-        """Return how much this process may do at a time; the server knows about the others."""
+        """Return the capacity of this process; the server has the numbers of the others."""
         limit = self._bounds.steps if self._works else 0
         return run_engine.EngineStatus(running=0, queued=0, resting=0, limit=limit, stopping=self._stopping)
 
@@ -326,7 +326,7 @@ class TemporalEngine:
         self._helpers.begin(self._registration.keep(), "search attributes")
         if not recover:
             return 0
-        # None is opened here: one that is damaged or held elsewhere would keep the others from beginning.
+        # Runs are not opened here: a damaged or busy one would keep the others from beginning.
         found = await self.workflow_recovery.recover()
         self._helpers.begin(self.workflow_recovery.keep(), "keep workflows")
         return found
@@ -340,7 +340,7 @@ class TemporalEngine:
             self._helpers.begin(self.begin_anew(run_id), f"begin {run_id} anew")
 
     async def begin_anew(self, run_id: str) -> None:
-        """Give a run another workflow in the place of one that its journal does not fit any more."""
+        """Give a run a new workflow in place of one whose history its journal does not fit any more."""
         _log.warning("the workflow begins anew, since the journal differs from its history", extra={"run_id": run_id})
         try:
             await self._client.get_workflow_handle(messages.workflow_id(run_id)).terminate(reason="the journal differs")
@@ -370,7 +370,7 @@ class TemporalEngine:
             async with asyncio.timeout(SERVER_WAIT_SECONDS):
                 await handle.signal("look", rpc_timeout=_RPC_TIMEOUT)
         except (RPCError, TimeoutError) as error:
-            # A run without a workflow looks by itself when it gets one.
+            # A run without a workflow looks by itself once it gets one.
             _log.info("no workflow looks: %s", error, extra={"run_id": run_id})
 
     def _died(self, error: BaseException) -> None:

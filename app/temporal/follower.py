@@ -1,4 +1,4 @@
-"""Change numbers of runs that other processes execute: their commits are announced, or followed runs are looked at."""
+"""The follower: gives change numbers to runs of other processes, by announced commits or by polling followed runs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import asyncio
 from app import clock, errors
 from app.engine import event_feed, stores
 
-LOOK_SECONDS = 0.25  # Time between two looks at the runs that are followed.
+LOOK_SECONDS = 0.25  # Time between two polls of the followed runs.
 LISTENING_LOOK_SECONDS = 5.0  # The same, while commits are announced.
 
 _KEPT = 1024
 
 
 class Follower:
-    """Report changes of a run."""
+    """Reports changes of runs."""
 
     def __init__(self, store: stores.RunStore, time: clock.Clock) -> None:
         self._store = store
@@ -23,10 +23,10 @@ class Follower:
         self._newest: dict[str, int] = {}
         self._changed = asyncio.Event()
         self.commit_listener: event_feed.CommitListener | None = None
-        """Announces what other processes commit; None: it must be looked for."""
+        """Announces what other processes commit; None: the follower only polls."""
 
     def listen(self) -> None:
-        """Begin to listen to other processes, where they announce what they commit."""
+        """Begin to listen to other processes, if they announce their commits."""
         if self.commit_listener is not None:
             self.commit_listener.start(self._note_written)
 
@@ -36,7 +36,7 @@ class Follower:
             await self.commit_listener.stop()
 
     def number(self, run_id: str) -> int:
-        """Return a run's present change number; from now on the run is looked at."""
+        """Return a run's present change number; from now on the run is followed."""
         number = self._numbers.pop(run_id, 1)
         self._numbers[run_id] = number
         if len(self._numbers) > _KEPT:
@@ -58,7 +58,7 @@ class Follower:
         return self.number(run_id)
 
     async def look(self) -> None:
-        """Look at the runs that are followed, for ever."""
+        """Poll the followed runs, forever."""
         while True:
             for run_id in list(self._numbers):
                 await self._look_at(run_id)
@@ -78,7 +78,7 @@ class Follower:
             return
         newest = found[-1].seq if found else known or 0
         self._newest[run_id] = newest
-        # The first look counts as a change, too: the run may have moved on between the moment at which its number was
-        # asked for and this one, and no later look would show that.
+        # The first look counts as a change, too: the run may have moved between the request for its number and this
+        # look, and no later look would show that.
         if newest != known:
             self.note(run_id)

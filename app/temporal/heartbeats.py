@@ -1,4 +1,4 @@
-"""Heartbeats of steps: they carry the age of a step's last output, so that other processes see its silence."""
+"""Heartbeats of steps: carry the age of a step's last output, so that other processes see its silence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KEY, _AGE = "key", "output_age_seconds"
 
 
 class Heartbeats:
-    """Details of the heartbeats of one step."""
+    """The details in the heartbeats of one step."""
 
     def __init__(self, time: clock.Clock) -> None:
         self._clock = time
@@ -30,7 +30,7 @@ class Heartbeats:
         self._attempt = attempt
 
     def details(self) -> tuple[dict[str, Any], ...]:
-        """Return the details of the next heartbeat; none before the first output."""
+        """Return the details of the next heartbeat; empty before the first output."""
         step = self._attempt
         if step is None or step.output_at is None:
             return ()
@@ -39,7 +39,7 @@ class Heartbeats:
 
 
 async def outputs(client: Client, run_id: str) -> dict[str, str]:
-    """Return when the steps of a run that are being performed had output last, by step; nothing where it is unknown."""
+    """Return, by step, when the steps at work of a run last had output; steps without a known time are omitted."""
     try:
         found = await client.get_workflow_handle(messages.workflow_id(run_id)).describe()
     except RPCError as error:

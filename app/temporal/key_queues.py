@@ -1,6 +1,6 @@
 """Key queues: which unfinished runs hold a concurrency key, and in what order the others wait for it.
 
-The journals alone say who holds a key: a run does from its `taken` line to its end. The rows only say who waits.
+Only the journals show who holds a key: a run does from its `taken` line to its end. The rows only show who waits.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class KeyQueue:
-    """The unfinished runs of one key, at one moment."""
+    """The unfinished runs of one key at one moment."""
 
     key: str  # The key.
-    keys: concurrency_keys.ConcurrencyKeys = field(default_factory=concurrency_keys.ConcurrencyKeys)  # Who holds it.
-    rows: list[stores.RunSummary] = field(default_factory=list)  # All of them, oldest first.
-    ancestors: dict[str, frozenset[str]] = field(default_factory=dict)  # Runs above each.
+    keys: concurrency_keys.ConcurrencyKeys = field(default_factory=concurrency_keys.ConcurrencyKeys)  # Its holders.
+    rows: list[stores.RunSummary] = field(default_factory=list)  # The unfinished runs, oldest first.
+    ancestors: dict[str, frozenset[str]] = field(default_factory=dict)  # Ancestors of each run.
 
     def obstacle(self, asking: stores.RunSummary) -> tuple[str | None, int]:
-        """Return the run in the way of one that asks for the key, or None; and how many wait before it."""
+        """Return the run that keeps another from the key, or None; and the number of runs that wait before it."""
         before = [row for row in self._line() if row.run_id != asking.run_id and _turn(row) < _turn(asking)]
         for row in before:
             self._begins(row)
@@ -46,7 +46,7 @@ class KeyQueue:
         return self.keys.superseded(self.key, age, waiting, running=running) - self.ancestors[newer.run_id]
 
     def _line(self) -> list[stores.RunSummary]:
-        # Those that have not asked yet stand in no one's way, since nothing says that they will.
+        # Runs that have not asked yet block no other run, since it is unknown whether they will ask.
         pending = [
             row
             for row in self.rows
@@ -65,19 +65,19 @@ class KeyQueue:
 
 
 class KeyQueues:
-    """Read the queues of keys from the store."""
+    """Reads the queues of keys from the store."""
 
     def __init__(self, store: stores.RunStore) -> None:
         self._store = store
         self._holds: OrderedDict[str, tuple[object, bool]] = OrderedDict()
         self.turns: shared_turns.SharedTurns | None = None
-        """Turns of the processes that share the store; None: there is one process."""
+        """Coordinates the processes that share the store; None: there is only one process."""
 
     async def of(self, key: str, asking: stores.RunSummary | None = None) -> KeyQueue:
         """Return the queue of a key.
 
         Args:
-            asking: Run that is to be in it.
+            asking: Run to include in the queue.
 
         Raises:
             errors.StorageFault: the rows cannot be read now.
@@ -86,7 +86,7 @@ class KeyQueues:
         found = {row.run_id: row async for row in stores.every_run(self._store, query) if row.owner == "service"}
         found |= {} if asking is None else {asking.run_id: asking}
         line = KeyQueue(key=key, rows=sorted(found.values(), key=age_of))
-        # Read before the journals, so that what is kept is never older than its version.
+        # Read before the journals, so that a kept result is never older than its version.
         versions = await self.turns.versions(list(found)) if self.turns is not None else {}
         above: dict[str | None, frozenset[str]] = {}
         for row in line.rows:
@@ -103,11 +103,11 @@ class KeyQueues:
             try:
                 decided = (await self._store.read(run_id)).decisions
             except (errors.NotFound, errors.JournalCorrupt) as error:
-                # A damaged run writes nothing, so that it holds nothing.
+                # A damaged run writes nothing, so it holds nothing.
                 _log.error("it holds no key: %s", error.message, extra={"run_id": run_id})
                 return False
             except errors.Unreadable:
-                # Whether it holds its key is unknown, so no other run gets it meanwhile.
+                # Whether the run holds its key is unknown, so no other run gets the key meanwhile.
                 return True
             known = self._holds[run_id] = version, decided.taken_since_resume and decided.ended is None
         self._holds.move_to_end(run_id)

@@ -1,6 +1,6 @@
-"""The writer of a step that is performed here: it leases the run for each write, so that orders come between them.
+"""The leased writer of a step performed here: it leases the run for each write, so that orders can come between them.
 
-A lease that was lost meanwhile is taken again before a result is given up.
+If a lease was lost, the writer takes a new one before it gives up a result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class FencedLog:
-    """A run's log that takes the line of the newest try only."""
+    """A run's log that only accepts the line of the newest try."""
 
     def __init__(self, log: stores.RunLog) -> None:
         self._log = log
@@ -40,10 +40,10 @@ class FencedLog:
     async def decide(
         self, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None
     ) -> bool:
-        """Append a control line, durable whatever `sync` is.
+        """Append a control line, durably whatever `sync` is.
 
-        A line that waits in memory would be lost with the lease. The workflow would take the step for begun, and the
-        fence would refuse whatever comes of it.
+        A line that waits in memory would be lost with the lease. The workflow would then regard the step as begun, and
+        the fence would refuse its result.
         """
         return await self._log.decide(kind, facts, at=at)
 
@@ -51,16 +51,16 @@ class FencedLog:
         """Append a line, unless a newer try has begun or the step is recorded.
 
         Raises:
-            Superseded: another worker has taken the step over; what came of this try is kept as a blob.
+            Superseded: another worker has taken the step over; the line of this try is kept as a blob.
         """
-        # The look and the append are within one lease, so no other worker writes in between.
+        # The check and the append are within one lease, so no other worker writes in between.
         key, attempt, loaded = str(line["key"]), line["attempt"], self._log.loaded
         newest = loaded.decisions.highest_attempt.get(key, 0)
         tries = loaded.decisions.attempts.get(key, ())
         first = next((begun.lines for begun in tries if begun.attempt == attempt), 0)
         recorded = any((found.key, found.attempt) == (key, attempt) for found in loaded.records[first:])
         if attempt != newest or recorded or loaded.decisions.ended is not None:
-            # It may have been paid for, so that it is kept, but never as the record.
+            # The try may have cost money, so its line is kept, but never as the record.
             blob = await self._log.put_blob(plain.encode(dict(line)), text=False)
             facts = {"key": key, "attempt": attempt, "usage": line.get("usage"), "blob": blob.to_json()}
             await self._log.decide(decisions.DecisionKind.LATE, facts)
@@ -69,7 +69,7 @@ class FencedLog:
 
 
 class _Unbounded:
-    """`ports.Capacity` where Temporal bounds the number of steps at a time."""
+    """`ports.Capacity` for steps whose number Temporal limits."""
 
     def __init__(self, run_id: str) -> None:
         self.holders: Container[str] = (run_id,)
@@ -78,18 +78,18 @@ class _Unbounded:
         """Return at once."""
 
     def leave(self) -> None:
-        """Give nothing back."""
+        """Do nothing: no capacity is held."""
 
 
 class RenewingRetry(space_retry.SpaceRetry):
-    """`SpaceRetry` that takes the run again after a lost lease, so that a paid result is not lost with it."""
+    """A `SpaceRetry` that leases the run again after a lost lease, so that a paid result is not lost with the lease."""
 
     def __init__(self, log: stores.RunLog, time: clock.Clock, renew: Callable[[], Awaitable[None]]) -> None:
         super().__init__(log, time, lambda: None)
         self._renew = renew
 
     async def heal(self, fault: errors.StorageFault) -> None:
-        """Take the run again if the lease was lost; otherwise wait until there is room."""
+        """Lease the run again if the lease was lost; otherwise wait until there is space."""
         if isinstance(fault, errors.LeaseLost):
             await self._renew()
         else:
@@ -97,7 +97,7 @@ class RenewingRetry(space_retry.SpaceRetry):
 
 
 class Owner:
-    """`StepOwner` for as long as a lease lasts."""
+    """A `StepOwner` that exists as long as a lease."""
 
     def __init__(self, log: stores.RunLog, equipment: run_equipment.Equipment, writer: LeasedWriter) -> None:
         fenced = FencedLog(log)
@@ -111,19 +111,19 @@ class Owner:
         self._writer = writer
 
     def began(self, attempt: step_attempt.StepAttempt) -> None:
-        """Do nothing; followers read the events."""
+        """Do nothing: followers read the events."""
 
     def arrived(self, record: Record) -> None:
-        """Take a record that is durable."""
+        """Accept a durable record."""
         self._writer.record = record
 
     def failed(self, attempt: step_attempt.StepAttempt, failure: BaseException) -> None:
-        """Note that the step could not be executed."""
+        """Keep the reason why the step could not be executed."""
         self._writer.failure = failure
 
 
 class LeasedWriter(run_writer.RunWriter):
-    """Leases the run when the step writes, and gives it back while the step is performed."""
+    """Leases the run when the step writes, and ends the lease while the step is performed."""
 
     __slots__ = (
         "_equipment",
@@ -140,19 +140,19 @@ class LeasedWriter(run_writer.RunWriter):
     def __init__(self, run_id: str, leases: Leases, equipment: run_equipment.Equipment) -> None:
         super().__init__(run_id)
         self.run_id = run_id
-        """The run."""
+        """Id of the run."""
         self._leases = leases
         self._equipment = equipment
         self._held = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._performing = self._has_begun = False
         self.record: Record | None = None
-        """The line of the try."""
+        """The durable line of the try."""
         self.failure: BaseException | None = None
-        """Why there is none."""
+        """Why there is no line."""
 
     async def reach(self) -> run_writer.StepOwner:
-        """Lease the run, if it is not leased."""
+        """Lease the run, if it is not leased, and return its owner."""
         async with self._opening:
             if self.owner is None:
                 self.attach(Owner(await self._leased(), self._equipment, self))
@@ -161,7 +161,7 @@ class LeasedWriter(run_writer.RunWriter):
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[run_writer.StepOwner]:
-        """Use the log while a performer is at work."""
+        """Lend the log to a performer at work."""
         try:
             async with super().use() as owner:
                 yield owner
@@ -179,7 +179,7 @@ class LeasedWriter(run_writer.RunWriter):
             await self._end_lease()
 
     async def renewed(self) -> stores.RunLog:
-        """Take the run again after its lease was lost, and return its log."""
+        """Lease the run again after the lease was lost, and return its log."""
         async with self._opening:
             held, self._held = self._held, AsyncExitStack()
             await held.aclose()
@@ -187,7 +187,7 @@ class LeasedWriter(run_writer.RunWriter):
 
     async def _give_back_unused(self) -> None:
         async with self._opening:
-            # While this waited for its turn, another user may have reached the log, or the step that records its line.
+            # While this waited for the lock, another user, or the step that records its line, may have reached the log.
             if not self._users and self._performing:
                 await self._end_lease()
 
@@ -202,7 +202,7 @@ class LeasedWriter(run_writer.RunWriter):
             try:
                 return await self._held.enter_async_context(self._leases.of(self._run_id))
             except (errors.StorageFault, errors.Conflict) as fault:
-                # What was performed may have been paid for: its result waits here until the store is back. If it was
+                # The performed work may have cost money: its result waits here until the store is back. If it were
                 # given up, Temporal would have the step performed again.
                 if not self._has_begun:
                     raise
@@ -211,11 +211,11 @@ class LeasedWriter(run_writer.RunWriter):
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 
     def performs(self, performer: ports.Performer) -> ports.Performer:
-        """Return a performer during which the run is not leased."""
+        """Return a performer that works without a lease of the run."""
         return _WithoutLease(self, performer)
 
     async def perform_without(self, performer: ports.Performer, call: ports.Call) -> Any:
-        """Perform a try while others may write."""
+        """Perform a try while other processes may write to the run."""
         # A step may take hours. If its worker held the lease that long, a cancel or an answer to a gate could not be
         # written to the run meanwhile. The fence refuses the result if another try has begun since.
         await self.give_back()
@@ -226,7 +226,7 @@ class LeasedWriter(run_writer.RunWriter):
             self._performing = False
 
     def raise_failure(self) -> None:
-        """Raise why the step could not be executed, if it could not."""
+        """Raise the reason why the step could not be executed, if there is one."""
         if self.failure is not None:
             raise self.failure
         if self.record is None:

@@ -1,7 +1,7 @@
-"""Leases: a run's journals are opened for one write after another, by whichever process has something to write.
+"""Leases: open a run's journals for one write after another, for whichever process has to write.
 
-The store lets one process at a time hold a run. A lease lasts for as long as something is read and written, never for
-as long as a step is performed.
+The store lets one process at a time hold a run. A lease lasts as long as a read or write, never as long as the
+performance of a step.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from app import clock, errors
 from app.engine import aio, stores
 
 WAIT_SECONDS = 30.0
-"""How long another process may hold a run before the attempt is given up, to be repeated by Temporal."""
+"""How long another process may hold a run before the attempt fails, which Temporal then repeats."""
 
 _FIRST_WAIT_SECONDS = 0.005
 _LONGEST_WAIT_SECONDS = 0.25
 
 
 class Leases:
-    """Hold runs for a short time."""
+    """Holds runs for a short time."""
 
     def __init__(self, store: stores.RunStore, time: clock.Clock) -> None:
         self._store = store
@@ -30,14 +30,14 @@ class Leases:
 
     @asynccontextmanager
     async def of(self, run_id: str) -> AsyncIterator[stores.RunLog]:
-        """Hold a run for the block.
+        """Hold a run during the block.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt, errors.StorageFault: as `RunStore.open`.
-            errors.Conflict: `run_busy`, another process holds it for too long.
+            errors.Conflict: `run_busy`, another process holds the run for too long.
         """
         async with AsyncExitStack() as held:
-            # In this process callers wait in line; only other processes are asked again and again.
+            # Within this process callers wait in a queue; only other processes are polled.
             await held.enter_async_context(self._locks.of(run_id))
             log = await self._opened(run_id)
             held.push_async_callback(_set_aside, log)
@@ -56,5 +56,5 @@ class Leases:
 
 
 async def _set_aside(log: stores.RunLog) -> None:
-    # A cancelled caller must not leave a run held.
+    # A cancelled caller must not leave a run locked.
     await asyncio.shield(asyncio.ensure_future(log.set_aside()))

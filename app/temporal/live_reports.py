@@ -1,6 +1,6 @@
-"""Live reports: each worker stores one document on the steps that it performs, for the lists of all services.
+"""Live reports: each worker stores one document about the steps that it performs, for the lists of all services.
 
-Heartbeats say the same, but the server returns them for one run at a time only.
+Heartbeats have the same facts, but the server returns them for only one run at a time.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from app import clock, errors
 from app.engine import document_folders, open_steps, step_attempt
 
 FOLDER = "workers"  # Folder of the documents.
-REPORT_SECONDS = 2.0  # Time between two reports of a worker, if anything has changed.
+REPORT_SECONDS = 2.0  # Time between two reports of a worker, if its steps have changed.
 LOOK_SECONDS = 2.0  # Shortest time between two looks of a service, however many lists it shows.
 
 _REFRESH_SECONDS = 10.0
-_STALE = timedelta(seconds=25)  # A report that is older is that of a worker that is gone.
+_STALE = timedelta(seconds=25)  # Age from which a report is that of a dead worker.
 _ANSWER_SECONDS = 0.5
 _MOST = 200
 _FIELDS = ("run_id", "key", "step_id", "started_at")
@@ -33,11 +33,11 @@ _FIELDS = ("run_id", "key", "step_id", "started_at")
 _log = logging.getLogger(__name__)
 
 Follow = Callable[[step_attempt.StepAttempt], None]
-"""Gets a step before it is performed."""
+"""Receives a step before it is performed."""
 
 
 class LiveReports:
-    """Report on the steps of this process, and read what others report."""
+    """Reports the steps of this process, and reads the reports of others."""
 
     def __init__(self, time: clock.Clock) -> None:
         self._clock = time
@@ -48,11 +48,11 @@ class LiveReports:
         self._known: Mapping[str, open_steps.PerformedStep] = {}
         self._looked_at = float("-inf")
         self.documents: document_folders.Documents | None = None
-        """Where reports are kept; None: there are none."""
+        """Folder of the reports; None: there are no reports."""
 
     @contextmanager
     def reported(self, run_id: str, *others: Follow) -> Iterator[Follow]:
-        """Give what takes the step of a run, which is reported on until the block ends."""
+        """Yield a function that receives the step of a run; the step is reported until the block ends."""
         followed: list[step_attempt.StepAttempt] = []
 
         def follow(attempt: step_attempt.StepAttempt) -> None:
@@ -64,12 +64,12 @@ class LiveReports:
         try:
             yield follow
         finally:
-            # What is not told of any more is over.
+            # A step that is not reported any more has ended.
             for attempt in followed:
                 del self._open[attempt]
 
     async def keep(self) -> None:
-        """Report until this is cancelled; then there is nothing to report."""
+        """Report until cancelled; then remove the report."""
         if (documents := self.documents) is None:
             return
         try:
@@ -82,9 +82,9 @@ class LiveReports:
                 await documents.remove(self._name)
 
     async def known(self) -> Mapping[str, open_steps.PerformedStep]:
-        """Return the newest step of each run that a worker performs, as reported a moment ago."""
+        """Return the newest step of each run that a worker performs, as last reported."""
         now = self._clock.monotonic()
-        # A view may be asked for many times a second.
+        # Views may be requested many times a second.
         if self.documents is None or now - self._looked_at < LOOK_SECONDS:
             return self._known
         self._looked_at = now
@@ -94,7 +94,7 @@ class LiveReports:
         except (TimeoutError, errors.StorageFault) as error:
             _log.info("not known in time what workers perform: %s", error)
             return self._known
-        # A report may come from another version.
+        # A report may be from another version.
         steps = [step for document in found.documents.values() for step in self._steps_of(document)]
         self._known = dict(sorted(steps, key=lambda step: step[1].started_at))
         return self._known
@@ -102,7 +102,7 @@ class LiveReports:
     async def _report(self, documents: document_folders.Documents) -> None:
         steps = list(_written(itertools.islice(self._open.items(), _MOST)))
         now = self._clock.monotonic()
-        # A report that stands is refreshed, since an old one counts as that of a dead worker.
+        # An unchanged report is refreshed, since an old one counts as that of a dead worker.
         if steps == self._reported_steps and (not steps or now - self._reported_at < _REFRESH_SECONDS):
             return
         try:
@@ -141,7 +141,7 @@ class LiveReports:
 def _written(steps: Iterable[tuple[step_attempt.StepAttempt, str]]) -> Iterator[dict[str, Any]]:
     for step, run_id in steps:
         view = open_steps.shown(step)
-        # Before its first try begins there is nothing to show.
+        # Before the first try of a step begins, there is nothing to show.
         if view.started_at:
             yield {
                 "run_id": run_id,

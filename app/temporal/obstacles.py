@@ -1,6 +1,6 @@
-"""Obstacles: what keeps a run from beginning, its workspace or its concurrency key, until its `taken` line is written.
+"""Obstacles: keep a run from beginning, by its workspace or its concurrency key, until its `taken` line is written.
 
-A run that waits for its key holds no workspace, so that no two runs wait for each other.
+A run that waits for its key holds no workspace, so no two runs wait for each other.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from app.temporal.key_queues import KeyQueues
 from app.temporal.run_commands import RunCommands
 
 WORKSPACE_BUSY = "workspace_busy"  # Reason of a run that waits for its workspace.
-LOOK_SECONDS = 30  # Time after which a run that waits for its workspace asks again, if no signal comes.
-KEY_LOOK_SECONDS = 10  # The same for the first run in the line of a key.
+LOOK_SECONDS = 30  # Time after which a run that waits for its workspace asks again without a signal.
+KEY_LOOK_SECONDS = 10  # The same for the first run in the queue of a key.
 
-# More of it for each run before it, so that a long line asks hardly more often than a short one.
+# Added for each run before it, so that a long queue polls hardly more often than a short one.
 _LOOK_SECONDS_EACH = 3
 
 _PENDING = states.RunState.PENDING
@@ -28,15 +28,15 @@ _PENDING = states.RunState.PENDING
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """What keeps a run from beginning."""
+    """The reason why a run may not begin."""
 
     reason: str  # `workspace_busy` or `concurrency`.
-    holder: str  # Run that is in its way.
-    look_seconds: int = LOOK_SECONDS  # Time after which it asks again by itself.
+    holder: str  # Run that holds the workspace or the key.
+    look_seconds: int = LOOK_SECONDS  # Seconds after which the run asks again by itself.
 
 
 class Obstacles:
-    """Let runs begin that nothing keeps from it."""
+    """Lets runs begin once nothing keeps them from it."""
 
     def __init__(
         self, store: stores.RunStore, claims: Claims, commands: RunCommands, look: Callable[[str], Awaitable[None]]
@@ -49,24 +49,24 @@ class Obstacles:
         self._commands = commands
         self._look = look
         self.lines = KeyQueues(store)
-        """Reads who holds and who waits for a key."""
+        """Reads the holders of a key and the runs that wait for it."""
         self._turn = asyncio.Lock()
 
     async def workspace(self, run_id: str) -> Obstacle | None:
-        """Cancel the earlier runs of a run's key as its policy asks, and hold its workspace; None if it does now."""
+        """Cancel the earlier runs of a run's key as its policy requires, and claim its workspace; None on success."""
         await self._supersede(run_id)
         holder = await self._claims.claim(run_id)
         return None if holder is None else Obstacle(reason=WORKSPACE_BUSY, holder=holder)
 
     @asynccontextmanager
     async def key(self, loaded: stores.Loaded, found: Obstacle | None) -> AsyncIterator[Obstacle | None]:
-        """Yield what keeps a run from beginning.
+        """Yield the obstacle that keeps a run from beginning, or None.
 
-        If nothing does, it holds its key once its `taken` line is written in the block, during which no other process
+        Without one, the run gets its key by its `taken` line, which is written in the block; meanwhile no other process
         decides about a key.
 
         Args:
-            found: What keeps it anyway.
+            found: An obstacle that is already known.
         """
         start = loaded.start
         if found is not None or start.concurrency is None or not _asks(loaded):
@@ -82,21 +82,21 @@ class Obstacles:
             await log.move(runs.Transition.stand_aside(run_id, at, found.reason))
 
     async def stood_aside(self, start: runs.RunStart, found: Obstacle) -> None:
-        """Let others pass a run that waits."""
+        """Let other runs overtake a run that waits."""
         if found.reason == concurrency_keys.CONCURRENCY:
             await self._claims.release(start)
         else:
             await self._wake(start)
 
     async def rested(self, start: runs.RunStart, state: states.RunState) -> None:
-        """Let others begin once a run has ended or is paused."""
+        """Let other runs begin once a run has ended or is paused."""
         if state.finished:
             await self._claims.release(start)
         if state.finished or state is states.RunState.PAUSED:
             await self._wake(start)
 
     async def standing(self, run_id: str) -> run_engine.Standing | None:
-        """Return what keeps a pending run from beginning; None: nothing does, as far as it is known."""
+        """Return the obstacle that keeps a pending run from beginning; None if none is known."""
         row = await self._store.summary(run_id)
         if row.exclusive_workspace and (holder := await self._claims.holder(run_id)) is not None:
             return run_engine.Standing(status=_PENDING, reason=WORKSPACE_BUSY, holder=holder)
@@ -107,7 +107,7 @@ class Obstacles:
 
     @asynccontextmanager
     async def _deciding(self) -> AsyncIterator[None]:
-        # Of a process only one waits for the others.
+        # In each process, only one caller waits for other processes.
         async with self._turn:
             lock = await self.lines.turns.turn() if self.lines.turns is not None else None
             try:
@@ -127,19 +127,19 @@ class Obstacles:
     async def _wake(self, start: runs.RunStart) -> None:
         if start.concurrency is None:
             return
-        # One that has just found an obstacle must be in the line by now.
+        # A run that has just found an obstacle must be in the queue by now.
         async with self._deciding():
             woken = (await self.lines.of(start.concurrency.key)).next()
         for run_id in woken:
             await self._look(run_id)
 
     async def _supersede(self, run_id: str) -> None:
-        # The index alone, as most runs have no such key.
+        # Only the index is read, as most runs have no such key.
         row = await self._store.summary(run_id)
         if row.concurrency_key is None or not (row.concurrency_policy or "").startswith("cancel_"):
             return
         loaded = await self._store.read(run_id)
-        # Given again until the run begins: the process that gave the orders before may have died between two of them.
+        # The orders are repeated until the run begins: the process that gave them may have died between two of them.
         if loaded.decisions.taken or loaded.decisions.ended is not None:
             return
         running = row.concurrency_policy == "cancel_running"

@@ -1,4 +1,4 @@
-"""Priorities: by what a Temporal server orders the steps of runs: a few levels, and turns between values of a label."""
+"""Priorities: order the steps of runs on a Temporal server by a few levels, and by turns between values of a label."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LONGEST_KEY_BYTES = 64
 
 
 def facts(start: runs.RunStart, fair_label: str | None) -> dict[str, Any]:
-    """Return what a workflow must know of its run to give its steps their priority.
+    """Return what a workflow needs for the priority of its run's steps.
 
     Args:
-        fair_label: Label between whose values the queue takes turns; None: there are no turns.
+        fair_label: Label whose values share the queue in turns; None: there are no turns.
     """
     turn = "" if fair_label is None else start.labels.get(fair_label, "")
     given = {"priority": level(start.priority), "turn": _key(turn)}
@@ -25,24 +25,24 @@ def facts(start: runs.RunStart, fair_label: str | None) -> dict[str, Any]:
 
 
 def of(facts: Mapping[str, Any]) -> Priority:
-    """Return the priority of a run's steps. Those without a label's value take turns as a group of their own."""
+    """Return the priority of a run's steps. Those without a value of the label share turns as one group."""
     return Priority(priority_key=facts.get("priority"), fairness_key=facts.get("turn"))
 
 
 def level(priority: int) -> int | None:
-    """Return the level of a run's steps, 1 for the most urgent; None: the server's default, which is between 2 and 4.
+    """Return the level of a run's steps, 1 for the most urgent; None: the server's default, between 2 and 4.
 
     Args:
         priority: -100 to 100; higher goes first.
     """
     if not priority:
         return None
-    # The server has five levels, and runs any number of them.
+    # The server has five levels, fewer than there are priorities.
     if priority > 0:
         return 1 if priority > _HALF else 2
     return 4 if priority >= -_HALF else 5
 
 
 def _key(value: str) -> str:
-    # A server refuses longer keys.
+    # The server refuses longer keys.
     return value if len(value.encode()) <= _LONGEST_KEY_BYTES else plain.sha256(value.encode())

@@ -1,4 +1,4 @@
-"""Registration of the search attributes on the server, again after it has lost its database."""
+"""Registration: registers the search attributes on the server, again whenever it has lost its database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Registration:
-    """Make the server know the search attributes of runs."""
+    """Makes the search attributes of runs known to the server."""
 
     def __init__(self, client: Client, timer: clock.Clock) -> None:
         self._client = client
@@ -37,10 +37,10 @@ class Registration:
         self._looked_at = 0.0
         self._has_warned = False
         self.is_known = False
-        """Whether the server knew them when it was asked last."""
+        """Whether the server knew the attributes at the last check."""
 
     async def keep(self) -> None:
-        """Register them now, and whenever they are lost."""
+        """Register the attributes now, and again whenever they are lost."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -48,12 +48,12 @@ class Registration:
             if self.is_known:
                 await self._until_lost()
             else:
-                # The server may be away for longer than one registration tries, or be given what it refuses.
+                # The server may be away for longer than one registration tries, or refuse the attributes.
                 await self._clock.sleep(_REST_SECONDS)
                 self._wanted.set()
 
     async def _until_lost(self) -> None:
-        # A workflow that was handed them in the moment of the loss repeats its task until the server knows them again.
+        # A workflow that used them at the moment of the loss repeats its task until the server knows them again.
         while not self._wanted.is_set():
             await self._clock.sleep(_LOOK_SECONDS)
             with contextlib.suppress(RPCError):
@@ -62,7 +62,7 @@ class Registration:
                     self._wanted.set()
 
     async def are_known(self) -> bool:
-        """Return whether the server knows them now; a workflow task with an unknown one fails until then."""
+        """Return whether the server knows the attributes now; a workflow task with an unknown one fails until then."""
         if not self.is_known or self._clock.monotonic() - self._looked_at < _FRESH_SECONDS:
             return self.is_known
         try:
@@ -75,7 +75,7 @@ class Registration:
         return self.is_known
 
     async def register(self) -> bool:
-        """Register them, and return whether the server knows them."""
+        """Register the attributes, and return whether the server knows them."""
         reason = "it does not list them"
         for _ in range(_TRIES):
             try:
@@ -83,7 +83,7 @@ class Registration:
                     self._has_warned = False
                     return True
             except RPCError as error:
-                # A refusal for want of rights stays one.
+                # A refusal for lack of permission does not pass.
                 reason = error.message
                 if error.status not in _PASSING:
                     break
@@ -105,7 +105,7 @@ class Registration:
             adding = AddSearchAttributesRequest(namespace=self._client.namespace, search_attributes=lacking)
             await self._client.operator_service.add_search_attributes(adding)
             return False
-        # The parts of a server learn of them one after the other.
+        # The parts of a server learn of new attributes one after the other.
         await self._client.count_workflows(" AND ".join(f"{name} = 'none'" for name in _WANTED))
         return True
 

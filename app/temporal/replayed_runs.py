@@ -1,4 +1,4 @@
-"""Replayed runs: a run loaded from its journal, its driver replayed up to the steps that are open now."""
+"""Replayed runs: runs loaded from their journals, with drivers that are replayed up to the open steps."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from app.engine import (
 )
 from app.temporal import messages
 
-MOST_KEPT = 64  # Runs whose drivers a process keeps.
+MOST_KEPT = 64  # Most runs whose drivers a process keeps.
 
 
 class Superseded(Exception):
-    """The run needs a step no more."""
+    """The run does not need a step any more."""
 
 
 class _PresentLog:
-    """The log of a run's present lease, for what outlives leases."""
+    """The log of a run's present lease, for objects that outlive leases."""
 
     def __init__(self, log: stores.RunLog) -> None:
         self.log = log
@@ -44,36 +44,36 @@ class _PresentLog:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ReplayedRun:
-    """One run and its driver, as far as its journal was read; `carry_on` continues it under a new lease."""
+    """One run with its driver, as far as its journal was read; `carry_on` continues it under a new lease."""
 
     log: stores.RunLog  # Its journals.
-    equipment: run_equipment.Equipment  # What performs its steps, with its secrets masked.
-    scheduler: driver_scheduler.DriverScheduler  # Its driver, blocked where the journal ends.
+    equipment: run_equipment.Equipment  # Performs its steps, with its secrets masked.
+    scheduler: driver_scheduler.DriverScheduler  # Its driver, blocked at the end of the journal.
     completion: completion.Completion  # Brings it to rest.
     projection: run_projection.RunProjection  # Its visible state.
     exchanges: replay.Exchanges | None  # Conversations that a person had begun again.
-    lines: dict[str, list[Record]] = field(default_factory=dict)  # Its lines by step.
-    count: int = 0  # How many lines.
-    seal: tuple[object, ...] = ()  # What seals the last of them to those before.
-    looked_at: int = 0  # How often the run had been taken up when its working folder was looked at.
-    stood: tuple[object, ...] = ()  # How the run stood when its driver was begun.
+    lines: dict[str, list[Record]] = field(default_factory=dict)  # Its journal lines by step.
+    count: int = 0  # Number of its lines.
+    seal: tuple[object, ...] = ()  # Chain fields of the last line, which seal it to the earlier ones.
+    looked_at: int = 0  # How often the run had been taken up when its working folder was last checked.
+    stood: tuple[object, ...] = ()  # State of the run when its driver was begun.
 
     def fits(self, log: stores.RunLog) -> bool:
-        """Return whether the run has only more lines than those that the driver was given."""
+        """Return whether the log differs only by additional lines from those that the driver received."""
         found = log.loaded.records
         if len(found) < self.count or _standing(log) != self.stood:
             return False
         return not self.count or _seal(found[self.count - 1]) == self.seal
 
     async def carry_on(self, log: stores.RunLog) -> None:
-        """Give the driver the lines that are new.
+        """Give the driver the new lines.
 
         Raises:
-            errors.NondeterminismFault, errors.DriverFault: it does not fit.
+            errors.NondeterminismFault, errors.DriverFault: the driver does not fit.
         """
         cast(_PresentLog, self.log).log = log
         known, new = log.loaded.records[: self.count], log.loaded.records[self.count :]
-        # A log that was read as a whole has the amounts of lines, too, that are counted already.
+        # A log that was read completely also has the amounts of lines that are already counted.
         decided = log.loaded.decisions
         decided.reserved = usage_sums.uncharged(decided.reserved, known)
         self.note(new)
@@ -82,7 +82,7 @@ class ReplayedRun:
         await replay.hand_out_all(self.scheduler, new, log.loaded, log.get_blob)
 
     def note(self, lines: Sequence[Record]) -> None:
-        """Sort lines in."""
+        """Add lines to those of their steps."""
         for record in lines:
             self.lines.setdefault(record.key, []).append(record)
             self.seal = _seal(record)
@@ -98,17 +98,17 @@ class ReplayedRun:
         return next((line for line in self.living(key) if line.final), None)
 
     def attempt(self, order: messages.StepOrder) -> step_attempt.StepAttempt:
-        """Return the open step that an order is about.
+        """Return the open step of an order.
 
         Raises:
-            Superseded: the run has ended, is cancelled, or its branch was cancelled.
-            errors.NondeterminismFault: the driver asks for something else.
+            Superseded: the run has ended or is cancelled, or its branch was cancelled.
+            errors.NondeterminismFault: the driver requests another operation.
         """
         decided = self.log.loaded.decisions
         if decided.ended is not None or decided.cancel_requested_at is not None:
             raise Superseded
         ask = self.scheduler.asks.get(order.key)
-        # The branch of the step was given up meanwhile: its workflow does not know it yet.
+        # The branch of the step was cancelled meanwhile, which its workflow does not know yet.
         if ask is None and (self.scheduler.was_cancelled(order.branch) or self.scheduler.finished):
             raise Superseded
         if ask is None or ask.fingerprint != order.operation:
@@ -118,12 +118,12 @@ class ReplayedRun:
             idle=ask.operation.idle,
             history=retried(self.living(ask.key)).get(ask.key, []),
             exchanges=self.exchanges.before(ask) if self.exchanges else (),
-            # Temporal waits between tries, so that one try is all that is made here.
+            # Temporal waits between tries, so only one try is made here.
             cut=True,
         )
 
     async def complete(self, parking: messages.Parking | None) -> RunState:
-        """Bring the run to the rest that its journal asks for; `running` if it asks for none."""
+        """Bring the run to the rest that its journal requires, and return its state; `running` if it requires none."""
         decided = self.log.loaded.decisions
         if decided.ended is not None:
             return await self.completion.rest_again()
@@ -142,10 +142,10 @@ class ReplayedRun:
 async def replay_run(
     log: stores.RunLog, driver: ports.Driver, equipment: run_equipment.Equipment, *, strict: bool = True
 ) -> ReplayedRun:
-    """Replay the driver of a run over its journal; nothing is performed.
+    """Replay the driver of a run over its journal, without performing anything.
 
     Args:
-        strict: Whether a driver that does not fit the journal is refused.
+        strict: Whether to refuse a driver that does not fit the journal.
 
     Raises:
         errors.NondeterminismFault, errors.DriverFault: the driver does not fit.
@@ -177,7 +177,7 @@ async def replay_run(
 
 
 class ReplayedRuns:
-    """The runs that this process has carried on last, their drivers blocked where their journals ended."""
+    """The runs that this process continued last, with drivers blocked at the ends of their journals."""
 
     def __init__(self, equipment: run_equipment.Equipment, most: int = MOST_KEPT) -> None:
         self._equipment = equipment
@@ -185,27 +185,27 @@ class ReplayedRuns:
         self._kept: OrderedDict[str, ReplayedRun] = OrderedDict()
 
     async def of(self, log: stores.RunLog, driver: ports.Driver) -> ReplayedRun:
-        """Return a run whose driver was given the whole journal; only new requests are handed out.
+        """Return a run whose driver has received the whole journal; only new requests remain.
 
         Raises:
             errors.NondeterminismFault, errors.DriverFault: the driver does not fit.
         """
         run_id = log.loaded.start.run_id
         kept = self._kept.pop(run_id, None)
-        # A driver cannot be taken back. One that was given lines that are dead by now, or was begun in another state,
-        # is replaced by a replay from the first line.
+        # A driver cannot be reset. If it received lines that are dead by now, or was begun in another state, it is
+        # replaced by a replay from the first line.
         if kept is None or not kept.fits(log):
             kept = await replay_run(log, driver, self._equipment)
         else:
             await kept.carry_on(log)
         self._kept[run_id] = kept
         if len(self._kept) > self._most:
-            # The oldest goes: it is replayed from its journal when it is needed again.
+            # The least recent one is dropped: it is replayed from its journal when needed again.
             self._kept.popitem(last=False)[1].scheduler.close()
         return kept
 
     def forget(self, run_id: str) -> None:
-        """Forget a run that rests."""
+        """Drop a run that rests."""
         kept = self._kept.pop(run_id, None)
         if kept is not None:
             kept.scheduler.close()
@@ -221,7 +221,7 @@ def _standing(log: stores.RunLog) -> tuple[object, ...]:
 
 
 def _unfollowed() -> None:
-    """Ignore a change that has no followers here; followers read the events."""
+    """Ignore a change: it has no followers here, since these read the events."""
 
 
 def _differs(run_id: str, order: messages.StepOrder, ask: driver_scheduler.Ask | None) -> errors.NondeterminismFault:

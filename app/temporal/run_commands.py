@@ -1,4 +1,4 @@
-"""Run commands: each is written to the journal first, then the workflow is notified."""
+"""Run commands: write each command to the journal first, then notify the workflow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.engine import marking, resuming, run_engine, stores, superseding
 from app.temporal.steps import Steps
 
 Tell = Callable[[str, str, list[Any]], Awaitable[None]]
-"""Sends a signal to the workflow of a run, which begins if there is none."""
+"""Sends a signal to the workflow of a run, and starts the workflow if there is none."""
 
 _wrong = run_engine.wrong_state
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunCommands:
-    """Cancel, pause, unpause, resume, mark and limit runs."""
+    """Cancels, pauses, unpauses, resumes, marks and limits runs."""
 
     def __init__(self, store: stores.RunStore, steps: Steps, time: clock.Clock, tell: Tell) -> None:
         self._store = store
@@ -32,25 +32,25 @@ class RunCommands:
         self._tell = tell
 
     async def cancel(self, run_id: str, author: Author | None) -> states.RunState:
-        """Ask for a run's end, and for that of the runs that it has started."""
+        """Request the end of a run, and of the runs that it has started."""
         async with self._steps.leases.of(run_id) as log:
             written = await log.decide(decisions.DecisionKind.CANCEL_REQUESTED, authors.facts(author))
             if not written and log.loaded.decisions.ended is not None:
                 raise _wrong(run_id, log.loaded.decisions.status, "cancel")
-        # Also where the line was there before: the process that wrote it may have died before it told the workflow.
+        # Also if the line existed before: the process that wrote it may have died before it notified the workflow.
         await self._tell_cancel(run_id, author)
         return states.RunState.CANCELLED
 
     async def supersede(self, run_id: str, newer: runs.RunStart, *, running: bool) -> None:
-        """Cancel an earlier run of the concurrency key of a newer one, in the name of who started that one.
+        """Cancel an earlier run of a newer run's concurrency key, in the name of the author who started the newer run.
 
         Args:
-            running: Whether also one that has begun; nothing is done about one that has ended.
+            running: Whether to cancel it even if it has begun; a run that has ended stays unchanged.
         """
         author = authors.named(newer.started_by)
         try:
             async with self._steps.leases.of(run_id) as log:
-                # It may have ended or begun since the line was looked at.
+                # It may have ended or begun since its row was read.
                 decided = log.loaded.decisions
                 if decided.ended is not None or (decided.taken_since_resume and not running):
                     return
@@ -62,13 +62,13 @@ class RunCommands:
         await self._tell_cancel(run_id, author)
 
     async def cancel_children(self, run_id: str, author: Author | None = None) -> None:
-        """Ask for the end of every unfinished run that a run has started.
+        """Request the end of every unfinished run that a run has started.
 
         Raises:
-            errors.Conflict, errors.StorageFault: one could not be asked now; all others were.
+            errors.Conflict, errors.StorageFault: one request could not be written now; all others were.
         """
         rows = [row async for row in stores.every_run(self._store, stores.RunQuery(parent_run_id=run_id))]
-        # Each child is tried; what could not be written is tried again as a whole.
+        # Each child is tried; if any request could not be written, the caller repeats the whole.
         left: errors.Conflict | errors.StorageFault | None = None
         for row in rows:
             if not states.RunState(row.status).finished:
@@ -77,7 +77,7 @@ class RunCommands:
                 except errors.WrongState:
                     continue
                 except (errors.JournalCorrupt, errors.NotFound) as error:
-                    # Repeating it would change nothing.
+                    # A repetition would change nothing.
                     _log.error("not cancelled with its parent: %s", error.message, extra={"run_id": row.run_id})
                 except (errors.Conflict, errors.StorageFault) as error:
                     left = error
@@ -105,7 +105,7 @@ class RunCommands:
             parked = found.paused is None and row.status == states.RunState.PAUSED
             if found.ended or found.cancel_requested_at or not (found.paused or parked):
                 raise _wrong(run_id, row.status, "unpause", run_engine.cancelling(found))
-            # A run that is only shown as paused has no `paused` line that another line would have to undo.
+            # A run that is only shown as paused has no `paused` line that another line would have to revoke.
             if not parked:
                 await log.decide(decisions.DecisionKind.UNPAUSED, facts)
             await resuming.queue(log, self._steps.drivers, self._now())
@@ -113,7 +113,7 @@ class RunCommands:
         return states.RunState.RUNNING
 
     async def resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
-        """Send an ended run on."""
+        """Continue an ended run."""
         async with self._steps.leases.of(run_id) as log:
             found = log.loaded.decisions
             if found.ended is None or found.ended.status is states.RunState.DONE:
@@ -132,7 +132,7 @@ class RunCommands:
             return log.loaded.start
 
     async def limit(self, run_id: str, limits: RunLimits, author: Author | None) -> None:
-        """Put other limits of an unfinished run in force."""
+        """Apply new limits to an unfinished run."""
         async with self._steps.leases.of(run_id) as log:
             await marking.limit(log, limits, author, lambda point: None, self._steps.equipment.spending)
             paused = log.loaded.decisions.paused is not None

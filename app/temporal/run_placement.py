@@ -1,4 +1,4 @@
-"""Run placement: which worker performs the steps of a run whose workspace is on one machine."""
+"""Run placement: chooses the worker that performs the steps of a run whose workspace is on one machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _log = logging.getLogger(__name__)
 
 
 class RunPlacement:
-    """Place runs on this worker, or where the runs are that they belong to."""
+    """Places runs on this worker, or on the worker of a related run."""
 
     def __init__(self, store: stores.RunStore, leases: Leases, placement: messages.Placement | None) -> None:
         """Args:
-        placement: Where runs stay that begin on this worker; None if all workers share their workspaces.
+        placement: Placement of runs that begin on this worker; None if all workers share their workspaces.
         """
         self._store = store
         self._leases = leases
@@ -29,7 +29,7 @@ class RunPlacement:
 
     @property
     def places(self) -> bool:
-        """Return whether runs are placed on workers."""
+        """Return whether runs are placed on particular workers."""
         return self._here is not None
 
     def facts(self, decided: decisions.Decisions) -> dict[str, object]:
@@ -39,17 +39,17 @@ class RunPlacement:
         return {"placed": decided.placed, "gone_seconds": self._here.gone_seconds}
 
     async def place(self, run_id: str) -> str:
-        """Return the worker of a run, which is written down before anything is performed there."""
+        """Return the worker of a run, which is recorded before any step is performed there."""
         assert self._here is not None
         async with self._leases.of(run_id) as log:
-            # Read under a lease, which is given back: what follows reads other runs.
+            # Read under a lease, which ends here: the next calls read other runs.
             start, placed = log.loaded.start, log.loaded.decisions.placed
         if placed is not None:
             return placed
-        # The runs that it starts, and what follows it in its session, find its files where it wrote them.
+        # The runs that it starts, and later runs of its session, find its files where it wrote them.
         wanted = await self._place_of(start) or self._here.worker
         async with self._leases.of(run_id) as log:
-            # Another worker may have been faster.
+            # Another worker may have placed the run first.
             if log.loaded.decisions.placed is None:
                 await log.decide(decisions.DecisionKind.PLACED, {"worker": wanted})
             return log.loaded.decisions.placed or wanted
@@ -60,7 +60,7 @@ class RunPlacement:
         if start.forked_from is not None:
             return await self._placed(start.forked_from)
         query = stores.RunQuery(session_id=start.session_id, limit=_MOST_READ)
-        # A plan looks at the files of its tasks.
+        # A plan reads the files of its tasks.
         own = dataclasses.replace(query, internal=True)
         for row in (*await self._store.list_runs(query), *await self._store.list_runs(own)):
             if row.run_id != start.run_id and (found := await self._placed(row.run_id)):

@@ -1,4 +1,4 @@
-"""Runs of workflows: loads runs, sends workflows the new lines of their journals, and completes runs."""
+"""Workflow runs: load runs for workflows, send workflows the new lines of the journals, and complete runs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from app.temporal.slices import Contents, Slice
 from app.temporal.steps import Steps
 
 Rested = Callable[[runs.RunStart, RunState], Awaitable[None]]
-"""Hears that a run has come to rest, or waits for an input."""
+"""Called when a run has come to rest, or waits for an input."""
 
 
 class WorkflowRuns:
-    """Begin, follow and end runs for their workflows."""
+    """Loads, follows and completes runs for their workflows."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class WorkflowRuns:
         rested: Rested,
     ) -> None:
         self.times = times
-        """Time limits of the runs."""
+        """Watches the time limits of the runs."""
         self._registration = registration
         self._services = sorted(steps.equipment.services)
         self._obstacles = obstacles
@@ -48,13 +48,14 @@ class WorkflowRuns:
         self._rested = rested
 
     async def load(self, run_id: str, *, again: bool) -> Slice:
-        """Load a run for its workflow and return its journal; of a run at rest only that fact, of a run whose workspace
-        or concurrency key is busy the run that holds it.
+        """Load a run for its workflow and return its journal.
+
+        Of a run at rest, only that fact is returned; of a run whose workspace or concurrency key is busy, the holder.
 
         Args:
-            again: Whether its workflow continues as new, so that no process has taken it up.
+            again: Whether its workflow continues as new, so that no process takes the run up.
         """
-        # Before the run is leased, since placing it writes to its journal.
+        # Before the run is leased, since placing the run writes to its journal.
         obstacle = None if again else await self._obstacles.workspace(run_id)
         async with self._steps.leases.of(run_id) as log, self._obstacles.key(log.loaded, obstacle) as obstacle:
             if obstacle is None:
@@ -64,7 +65,7 @@ class WorkflowRuns:
         return found
 
     async def look(self, run_id: str, after: int) -> Slice:
-        """Return the lines from a position on, and the decisions since."""
+        """Return the journal lines from a position on, with the present decisions."""
         async with self._steps.leases.of(run_id) as log:
             count = max(0, len(log.loaded.records) - after)
             facts = {**_facts(log.loaded), **await self._shown(log.loaded)}
@@ -76,7 +77,7 @@ class WorkflowRuns:
         return await self._contents.blob(run_id, BlobRef.from_json(blob))
 
     async def wait(self, run_id: str, keys: Sequence[str]) -> None:
-        """Show that a run waits for inputs, and for nothing else but time and children."""
+        """Show that a run waits for inputs, and otherwise only for time and children."""
         async with self._steps.leases.of(run_id) as log:
             decided = log.loaded.decisions
             if decided.ended is None and decided.paused is None and decided.cancel_requested_at is None:
@@ -86,12 +87,12 @@ class WorkflowRuns:
         await self._rested(start, RunState.WAITING)
 
     async def complete(self, order: messages.CompletionOrder) -> str:
-        """End, pause or release a run as its journal asks, and return its new state."""
+        """End, pause or release a run as its journal requires, and return its new state."""
         async with self._steps.leases.of(order.run_id) as log:
             state = await self._complete(log, order)
             start = log.loaded.start
             rests = log.loaded
-        # After the lease, since each of them is leased as well.
+        # After the lease, since the runs below are leased as well.
         if state is RunState.PAUSED:
             await self.times.park_below(rests)
         if state is not RunState.RUNNING:
@@ -112,7 +113,7 @@ class WorkflowRuns:
             return self._contents.of(
                 log.loaded, Slice(run_id=run_id, facts={"rests": True, **await self._shown(log.loaded)})
             )
-        # One that was sent on while its workflow was settling a pause or an ending is taken up anew, too.
+        # A run that continued while its workflow completed a pause or an ending is taken up anew, too.
         anew = not again or decided.let_go is not None or not decided.taken_since_resume
         if decided.cancel_requested_at is None and anew:
             await self._begin(log)
@@ -159,7 +160,7 @@ class WorkflowRuns:
 
 
 class _Silent:
-    """A driver that asks for nothing, in the place of one that does not fit."""
+    """A driver without requests, which replaces one that does not fit."""
 
     name = "none"
     driver_version = 0

@@ -1,4 +1,4 @@
-"""The Temporal server: connects to it, and says what keeps that from working."""
+"""The Temporal server: connects to it, and reports what prevents a connection."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from app import errors
 
-CONNECT_SECONDS = 10.0  # Longest wait for an answer of the server.
+CONNECT_SECONDS = 10.0  # Longest wait for an answer from the server.
 
 _LAST_SECONDS = 0.2
 
 _ADDRESS = re.compile(r"[A-Za-z0-9_.\-\[\]:]+:\d{1,5}")
 _REASON = re.compile(r'(?:message|error): "([^"]+)"')
-# What the library says of a server that does not speak gRPC; which of them differs from try to try.
+# Errors of the library for a server that does not speak gRPC; they differ from try to try.
 _FOREIGN = ("h2 protocol", "http2 error", "broken pipe", "operation was canceled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A namespace of a server."""
+    """A namespace on a server."""
 
     address: str  # `HOST:PORT`.
     namespace: str = "default"  # Namespace.
 
 
 async def connect(target: Target, converter: DataConverter | None = None) -> Client:
-    """Connect, and make sure that the namespace is there.
+    """Connect, and make sure that the namespace exists.
 
     Raises:
         errors.ConfigurationError: `temporal_address`, `temporal_away`, `temporal_namespace`.
@@ -48,7 +48,7 @@ async def connect(target: Target, converter: DataConverter | None = None) -> Cli
             client = await Client.connect(
                 target.address, namespace=target.namespace, data_converter=converter or DataConverter.default
             )
-            # Connecting alone does not show that the namespace is there.
+            # The connection alone does not show that the namespace exists.
             await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=target.namespace))
     except RPCError as error:
         raise _refused(target, error) from error
@@ -60,8 +60,8 @@ async def connect(target: Target, converter: DataConverter | None = None) -> Cli
 
 
 def _let_threads_end() -> None:
-    # A thread of the library that still hands over an answer aborts an interpreter that ends, and the library offers
-    # nothing to wait for.
+    # If a thread of the library still delivers an answer when the interpreter ends, it aborts the interpreter. The
+    # library offers no way to wait for it.
     threading.Event().wait(_LAST_SECONDS)
 
 
@@ -82,7 +82,7 @@ def _refused(target: Target, error: RPCError) -> errors.ConfigurationError:
 
 def _away(target: Target, reason: str) -> errors.ConfigurationError:
     reasons = _REASON.findall(reason)
-    # The library nests them; the innermost reason says most.
+    # The library nests the reasons; the innermost is the most specific.
     found = reasons[-1] if reasons else reason
     if any(sign in found for sign in _FOREIGN):
         message = (

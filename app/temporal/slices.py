@@ -1,7 +1,7 @@
 """Slices of a journal: the lines sent to a workflow, referred to by position and hash.
 
-Histories hold the reference. The codec of a worker puts the content in its place, which is made from the store's lines
-and must have the recorded hash. A slice of an earlier moment can be made again later, since journals only grow.
+Histories contain the reference. The codec of a worker replaces it by the content, which is built from the store's lines
+and must have the recorded hash. A slice of an earlier moment can be rebuilt later, since journals only grow.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ _KEPT_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """A reference to lines of a run's journal, or to a blob of it."""
+    """A reference to lines of a run's journal, or to one of its blobs."""
 
     run_id: str  # The run.
     first: int = 0  # Position of the first line.
-    count: int = 0  # How many lines.
+    count: int = 0  # Number of lines.
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """The decisions about the run at that moment, in short."""
-    whole: bool = False  # Whether what the run began with belongs to it.
-    blob: Mapping[str, Any] | None = None  # Handle of a blob, in place of lines.
+    """The decisions about the run at that moment, in short form."""
+    whole: bool = False  # Whether the facts with which the run began are included.
+    blob: Mapping[str, Any] | None = None  # Handle of a blob, instead of lines.
     sha256: str = ""  # Bare hash of the content.
 
     def encoded(self) -> bytes:
-        """Return it as a history holds it."""
+        """Return the slice in the form of histories."""
         names = ("run_id", "first", "count", "facts", "whole", "blob", "sha256")
         return plain.encode({name: getattr(self, name) for name in names})
 
     @classmethod
     def read(cls, encoded: bytes) -> Slice:
-        """Read what `encoded` wrote."""
+        """Read a slice that `encoded` wrote."""
         return cls(**json.loads(encoded))
 
 
 class Contents:
-    """Make slices and their contents; the newest contents are kept in memory."""
+    """Makes slices and their contents; the newest contents are kept in memory."""
 
     def __init__(self, store: stores.RunStore, kept_bytes: int = _KEPT_BYTES) -> None:
         self._store = store
@@ -57,11 +57,11 @@ class Contents:
         self._kept: OrderedDict[str, bytes] = OrderedDict()
 
     def of(self, loaded: stores.Loaded, wanted: Slice) -> Slice:
-        """Return a slice with the hash of its content, which is kept."""
+        """Return a slice with the hash of its content, and keep the content."""
         return self.of_lines(loaded.start, loaded.records[wanted.first : wanted.first + wanted.count], wanted)
 
     def of_lines(self, start: runs.RunStart, lines: Sequence[records.Record], wanted: Slice) -> Slice:
-        """Return a slice of these lines with the hash of its content, which is kept."""
+        """Return a slice of these lines with the hash of its content, and keep the content."""
         content = _content(_unmarked(start), lines, wanted)
         sha256 = plain.sha256(content)
         self._keep(sha256, content)
@@ -79,14 +79,14 @@ class Contents:
         """Return the content of a slice.
 
         Raises:
-            errors.JournalCorrupt: the store holds another content than the one with the recorded hash.
+            errors.JournalCorrupt: the store's content does not have the recorded hash.
             errors.StorageFault: it cannot be read now.
         """
         known = self._kept.get(wanted.sha256)
         if known is not None:
             self._kept.move_to_end(wanted.sha256)
             return known
-        # Lines that were just written first; the whole journal only where they do not fit.
+        # Lines that were just written are tried first; the whole journal is read only if these do not fit.
         content = _fitting(await self._read_lines(wanted), wanted) or _fitting(await self._read(wanted), wanted)
         if content is None:
             message = (
@@ -98,7 +98,7 @@ class Contents:
         return content
 
     async def _read_lines(self, wanted: Slice) -> Sequence[bytes]:
-        # Reading a whole run for each of its lines would take ever longer.
+        # Reading a whole run for each of its lines would take longer and longer.
         if wanted.blob is not None or wanted.whole:
             return ()
         return [_content(None, await self._store.read_lines(wanted.run_id, wanted.first, wanted.count), wanted)]
@@ -108,7 +108,7 @@ class Contents:
             return [plain.encode(await self._store.read_blob(wanted.run_id, BlobRef.from_json(wanted.blob)))]
         loaded = await self._store.read(wanted.run_id)
         lines = loaded.records[wanted.first : wanted.first + wanted.count]
-        # Histories of earlier versions hold the hash of what was sent with the marks.
+        # Histories of earlier versions contain the hash of content with the marks.
         return [_content(start, lines, wanted) for start in (_unmarked(loaded.start), loaded.start)]
 
     def _keep(self, sha256: str, content: bytes) -> None:
@@ -120,7 +120,7 @@ class Contents:
 
 
 def lines_of(content: Mapping[str, Any]) -> list[records.Record]:
-    """Return the records that the content of a slice holds."""
+    """Return the records in the content of a slice."""
     return [records.read(position, line) for position, line in content["lines"]]
 
 

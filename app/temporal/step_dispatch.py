@@ -25,7 +25,7 @@ _PERSISTENT = RetryPolicy(
 
 
 class StepDispatch:
-    """Choose the task queue of each step of a run, by its placement and the capability that the step needs."""
+    """Chooses the task queue of each step of a run, by its placement and the capability that the step needs."""
 
     def __init__(
         self, run_id: str, placement: messages.Placement | None, services: Collection[str], priority: Priority
@@ -44,7 +44,7 @@ class StepDispatch:
         """Perform one try of a step, and return its line."""
         capability, queue = capabilities.needed(operation), workflow.info().task_queue
         steps = messages.capability_queue(messages.steps_queue(queue), capability)
-        # A step that touches no folder goes wherever there is capacity.
+        # A step that touches no folder goes to any worker with capacity.
         if self._placement is None or capabilities.is_anywhere(operation, self._services):
             steps = messages.idle_queue(steps) if operation.idle else steps
             return bytes(await ask("perform", order, queue=steps, at_length=True, priority=self._priority))
@@ -57,7 +57,7 @@ class StepDispatch:
         return await self._perform_there(order, capability, self._placement, is_idle=operation.idle)
 
     def parking(self, key: str, error: ActivityError) -> messages.Parking:
-        """Return why the run of a step that could not be performed waits for a person."""
+        """Return why the run of a step that could not be performed has to wait for a person."""
         cause = error.cause
         if _has_not_begun(error) and self._placement is not None:
             message = (
@@ -86,7 +86,7 @@ class StepDispatch:
             except ActivityError as error:
                 if not _has_not_begun(error) or is_cut():
                     raise
-            # A worker whose capacity is taken still answers.
+            # A worker answers on this queue even if all its capacity is in use.
             presence = messages.presence_queue(queue, placement.worker)
             await ask("here", queue=presence, result_type=None, begins_within=_SOON)
             if is_cut():
@@ -102,15 +102,15 @@ async def ask(
     result_type: Any = bytes,
     priority: Priority = Priority.default,
 ) -> Any:
-    """Have an activity done, and repeated for as long as it takes."""
-    # Heartbeats end an activity whose worker died; how long one may take is the matter of its step.
+    """Execute an activity, and repeat it for as long as it takes."""
+    # Heartbeats end an activity whose worker died; the step itself limits how long it may take.
     return await workflow.execute_activity(
         name,
         args=args,
         task_queue=queue or workflow.info().task_queue,
         result_type=result_type,
         schedule_to_start_timeout=begins_within,
-        # The time of a step is its own; short activities are bounded.
+        # A step has a time limit of its own; short activities are bounded here.
         start_to_close_timeout=_A_YEAR if at_length else 2 * _SOON,
         heartbeat_timeout=_HEARTBEAT,
         retry_policy=_PERSISTENT,
@@ -120,17 +120,17 @@ async def ask(
 
 
 def is_cut() -> bool:
-    """Return whether this task of a workflow is to end.
+    """Return whether this task of a workflow has to end.
 
-    An activity that ends by itself while its cancellation is on the way swallows that; the task counts the request all
-    the same.
+    An activity that ends by itself while its cancellation is on the way swallows the cancellation; the task still
+    counts the request.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def is_superseded(error: ActivityError) -> bool:
-    """Return whether the run needs the step no more."""
+    """Return whether the run does not need the step any more."""
     return isinstance(error.cause, ApplicationError) and error.cause.type == messages.SUPERSEDED
 
 

@@ -1,4 +1,4 @@
-"""Steps: performs, announces and records the steps of runs; a repeated call finds the recorded line."""
+"""Steps: perform, announce and record the steps of runs; a repeated call finds the recorded line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.temporal.replayed_runs import ReplayedRun, ReplayedRuns, Superseded
 from app.temporal.slices import Contents, Slice
 
 StartChild = Callable[[ports.Call], Awaitable[str]]
-"""Starts the run that a `ChildRun` asks for, or finds it; returns its id."""
+"""Starts the run that a `ChildRun` requests, or finds it, and returns its id."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class _OpenStep:
 
 
 class Steps:
-    """Carry on the steps of runs."""
+    """Continues the steps of runs."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Steps:
         self.replayed_runs = ReplayedRuns(equipment)
         """Runs whose drivers are kept."""
         self.equipment = equipment
-        """What every run shares."""
+        """The parts that all runs share."""
         self._store = store
         self._contents = contents
         self.clock = equipment.clock
@@ -57,10 +57,10 @@ class Steps:
     async def perform(
         self, order: messages.StepOrder, follow: Callable[[step_attempt.StepAttempt], None] = lambda attempt: None
     ) -> Slice:
-        """Perform one try of a step, unless its final line is there, and return the line.
+        """Perform one try of a step, unless its final line exists, and return the line.
 
         Args:
-            follow: Gets the step before it is performed.
+            follow: Receives the step before it is performed.
         """
         async with self._open(order) as step:
             if isinstance(step, Slice):
@@ -72,7 +72,7 @@ class Steps:
             return await self._line(step.writer)
 
     async def _look_at_folder(self, step: _OpenStep) -> None:
-        # As the embedded engine does when it takes a run up: steps would fail, though nothing but the place is wrong.
+        # As in the embedded engine when it takes a run up: steps would fail, although only the machine is wrong.
         find, found = step.found.equipment.folder_fault, step.found
         start, taken = found.log.loaded.start, found.log.loaded.decisions.taken
         anywhere = capabilities.is_anywhere(step.attempt.ask.operation, found.equipment.services)
@@ -83,14 +83,14 @@ class Steps:
             fault = await asyncio.to_thread(find, start, True)
         if fault is not None:
             key = step.attempt.ask.key
-            # Only the name of the machine leads to the one on which the project has another path.
+            # Without the name of the machine, a person could not find the one on which the project has another path.
             message = f"On the machine {socket.gethostname()}: {fault.message}"
             error = errors.StepError(message, code=fault.code, detail=fault.detail, key=key)
             raise run_equipment.Parked(fault.code, error)
         found.looked_at = taken
 
     async def announce(self, order: messages.StepOrder) -> messages.Announced:
-        """Write down that a step waits from now on."""
+        """Record that a step waits from now on."""
         async with self._open(order) as step:
             if isinstance(step, Slice):
                 return messages.Announced(due_at=None, recorded=True)
@@ -100,7 +100,7 @@ class Steps:
             if not isinstance(step.attempt.ask.operation, operations.ChildRun):
                 return messages.Announced(due_at=due_at, is_given=self._gives(step) is not None)
             call = step.executor.call(step.attempt, owner)
-            # Starting a child may take long, and the child writes as well.
+            # The start of a child may take long, and writes to the store as well.
             await step.writer.give_back()
             outcome = await self.equipment.performers[operations.ChildRun.kind].perform(call)
             if outcome.status is not states.StepState.DONE:
@@ -109,7 +109,7 @@ class Steps:
             return messages.Announced(due_at=due_at, child=str(outcome.output))
 
     async def finish(self, order: messages.StepOrder) -> Slice | None:
-        """Record a step that has waited long enough; None: its child has not ended yet."""
+        """Record a step that has waited long enough; return None if its child has not ended yet."""
         if order.is_given:
             return await self._given(order)
         result = await self._of_child(order) if order.child is not None else None
@@ -133,9 +133,9 @@ class Steps:
             assert look is not None
             _continue(step)
             call = step.executor.call(step.attempt, await step.writer.reach())
-            # Others may deliver meanwhile; the first counts.
+            # Other callers may deliver meanwhile; the first delivery counts.
             await step.writer.give_back()
-            # A source may wait for its answer, and a leased run could not be written by others.
+            # A source may wait for its answer, and other processes could not write to a leased run.
             value = await look(call)
             if value is None:
                 return None
@@ -149,11 +149,11 @@ class Steps:
             return await self._line(step.writer)
 
     async def open_input(self, run_id: str) -> tuple[str, plain.Json] | None:
-        """Return the input that a run waits for, with what it shows; None: it waits for none now."""
+        """Return the input that a run awaits, with its shown content; None if it awaits none now."""
         async with self.leases.of(run_id) as log:
             decided = log.loaded.decisions
             if decided.ended is not None or decided.cancel_requested_at is not None:
-                # A run that ends has no questions left.
+                # A run that ends has no open questions.
                 return None
             found = await self.replayed_runs.of(log, self.driver(log))
             for key, ask in found.scheduler.asks.items():
@@ -186,7 +186,7 @@ class Steps:
 
         Raises:
             errors.Conflict: `gate_decided`, `input_decided`, perhaps a moment ago at another service.
-            errors.NotFound: nothing of that key is open.
+            errors.NotFound: no step with that key is open.
         """
         async with self.leases.of(run_id) as log:
             found = await self.replayed_runs.of(log, self.driver(log))
@@ -206,14 +206,14 @@ class Steps:
         return ports.driver_of(self.drivers, log.loaded.start)
 
     def hiding(self, start: runs.RunStart) -> run_equipment.Equipment:
-        """Return the equipment of a run, with the secrets masked that its recipe names."""
+        """Return the equipment of a run, which masks the secrets that the run's recipe names."""
         driver = self.drivers.get(start.dialect)
         return self.equipment if driver is None else self.equipment.hiding_for(driver, start.recipe)
 
     async def masked(self, run_id: str, text: str) -> str:
-        """Return a text about a run with its secrets masked, or none of it while they are not known."""
+        """Return a text about a run with its secrets masked; while they are unknown, return a fixed text instead."""
         try:
-            # Without the run its secrets are unknown.
+            # Without the run, its secrets are unknown.
             start = (await self._store.read(run_id)).start
         except (errors.ControlRoomError, errors.Fault):
             return "its journal cannot be read now"
@@ -266,13 +266,13 @@ class Steps:
 
 
 class ChildStarts:
-    """Starts a child in the place of waiting for it."""
+    """Starts a child instead of waiting for it."""
 
     def __init__(self, start: StartChild) -> None:
         self._start = start
 
     async def perform(self, call: ports.Call) -> Result:
-        """Return the id of the child."""
+        """Start the child, and return its id."""
         try:
             return Result(output=await self._start(call))
         except errors.ControlRoomError as error:

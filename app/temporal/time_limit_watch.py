@@ -1,4 +1,4 @@
-"""Time limit watch: when a run may have reached a time limit, as far as its workflow knows; its journal decides."""
+"""Time limit watch: determines when a run may have reached a time limit; the run's journal decides."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ with workflow.unsafe.imports_passed_through():
 
 _SHORTEST_SECONDS = 0.05
 
-# A step that waits for a worker takes no active time, so that its run is looked at less and less often.
+# A step that waits for a worker takes no active time, so its run is checked less and less often.
 _SOON_SECONDS, _LATEST_SECONDS = 1.0, 60.0
 
 
 class TimeLimitWatch:
-    """Check the journal of a run whenever it can have reached a time limit; part of its workflow."""
+    """Checks the journal of a run whenever the run may have reached a time limit; part of its workflow."""
 
     def __init__(self) -> None:
         self._limits: tuple[Mapping[str, float], bool] = ({}, False)
-        # What the journal said last, and when; None: it is to be asked.
+        # The last answer of the journal, and its time; None: the journal has to be asked.
         self._known: messages.TimeLeft | None = None
         self._known_at: datetime | None = None
-        # Steps that are with workers or wait for one, since when there are any, and how long there were some before.
+        # Steps that workers perform or will get, since when there are any, and for how long there were some before.
         self._steps: set[str] = set()
         self._since: datetime | None = None
         self._worked_seconds = 0.0
@@ -42,25 +42,25 @@ class TimeLimitWatch:
 
     @property
     def is_unknown(self) -> bool:
-        """Return whether the run may have reached a limit that the journal was not asked about yet."""
+        """Return whether the run may have reached a limit about which the journal has not been asked yet."""
         return self.is_limited and self._known is None
 
     def note(self, facts: Mapping[str, Any]) -> None:
-        """Take note of the limits in force, and whether the run is paused."""
+        """Keep the limits in force, and whether the run is paused."""
         limits = (facts.get("time_limits") or {}, bool(facts["paused"]))
         if limits != self._limits:
             self._limits, self._known = limits, None
             self._notes += 1
 
     def begin(self, key: str) -> None:
-        """Take note that a step is given to a worker."""
+        """Note that a step is given to a worker."""
         if not self._steps:
             self._since = workflow.now()
             self._begun += 1
         self._steps.add(key)
 
     def end(self, key: str) -> None:
-        """Take note that a step is with no worker any more."""
+        """Note that a step is not given to a worker any more."""
         if key in self._steps:
             self._steps.discard(key)
             self._interval_seconds = _SOON_SECONDS
@@ -69,16 +69,16 @@ class TimeLimitWatch:
                 self._since = None
 
     async def watch(self, run_id: str, looked: Callable[[], None]) -> bool:
-        """Return True once the run has reached a limit; False if that cannot be found out, or the watch is to end.
+        """Return True once the run has reached a limit; False if that cannot be determined, or the watch is to end.
 
         Args:
-            looked: Called when it is known again what the limits leave.
+            looked: Called when the remaining time is known again.
         """
         while not is_cut():
             notes, begun, works = self._notes, self._begun, bool(self._steps)
             left = self._left()
             if left is None or left > 0:
-                # While steps are at work, the next ones bring the limit no nearer.
+                # While some steps are at work, further steps do not bring the limit nearer.
                 with contextlib.suppress(TimeoutError):
                     await workflow.wait_condition(
                         lambda notes=notes, begun=begun, works=works: (  # type: ignore[misc]
@@ -92,7 +92,7 @@ class TimeLimitWatch:
             except ActivityError as error:
                 if is_cancelled_exception(error):
                     raise
-                # A run whose journal cannot be judged comes to rest for that by itself.
+                # A run whose journal cannot be judged comes to rest for that reason by itself.
                 self._known, self._known_at = messages.TimeLeft(), workflow.now()
                 looked()
                 return False
@@ -102,7 +102,7 @@ class TimeLimitWatch:
         return False
 
     def _left(self) -> float | None:
-        """Return the seconds until a limit can be reached; None: not before something changes."""
+        """Return the seconds until a limit can be reached; None: only after a change."""
         if not self.is_limited:
             return None
         if self._known is None or self._known_at is None:
@@ -119,11 +119,11 @@ class TimeLimitWatch:
     async def _look(self, run_id: str) -> bool:
         limits, before = self._limits, self._known
         known: messages.TimeLeft = await ask("look_at_time", run_id, result_type=messages.TimeLeft)
-        # Where the limits were changed meanwhile, the journal is asked again.
+        # If the limits were changed meanwhile, the journal is asked again.
         self._known = known if limits == self._limits else None
         self._known_at, self._worked_seconds = workflow.now(), 0.0
         self._since = self._known_at if self._steps else None
-        # Twice as long each time that no step was at work.
+        # The interval doubles each time that no step was at work.
         if before is not None and not (before.is_at_work or known.is_at_work):
             self._interval_seconds = min(2 * self._interval_seconds, _LATEST_SECONDS)
         return known.is_reached

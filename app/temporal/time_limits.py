@@ -1,4 +1,4 @@
-"""Time limits by the journals: runs that have taken their time rest, and before them the runs below them."""
+"""Time limits by the journals: bring runs that have used up their time to rest, after the runs below them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.temporal import messages
 from app.temporal.steps import Steps
 
 Tell = Callable[[str, str, list[Any]], Awaitable[None]]
-"""Sends a signal to the workflow of a run, which begins if there is none."""
+"""Sends a signal to the workflow of a run, and starts the workflow if there is none."""
 
 
 def facts(loaded: stores.Loaded) -> dict[str, float]:
@@ -22,7 +22,7 @@ def facts(loaded: stores.Loaded) -> dict[str, float]:
 
 
 class TimeLimits:
-    """Bring runs to rest that have reached a time limit."""
+    """Brings runs that have reached a time limit to rest."""
 
     def __init__(self, store: stores.RunStore, steps: Steps, tell: Tell) -> None:
         self._store = store
@@ -30,22 +30,22 @@ class TimeLimits:
         self._tell = tell
 
     async def look(self, run_id: str) -> messages.TimeLeft:
-        """Return what the time limits of a run leave; one that has reached a limit is paused, with those below it."""
+        """Return what the time limits of a run leave; pause a run that has reached a limit, and the runs below it."""
         async with self._steps.leases.of(run_id) as log:
             left, parked = await self._judged(log)
         if parked is None:
             return left
-        # Once the run itself rests, nothing stops what it waited for after a crash.
+        # If the run itself rested first, after a crash nothing would stop the runs for which it waited.
         await self._park_below(run_id, parked)
         async with self._steps.leases.of(run_id) as log:
-            # It may have been raised meanwhile; runs below that were parked are sent on then.
+            # The limit may have been raised meanwhile, when the parked runs below were continued.
             left, parked = await self._judged(log)
             if parked is not None:
                 await self._park(log, parked)
         return left
 
     async def park_below(self, loaded: stores.Loaded) -> None:
-        """Pause what a run has started while it was being paused at its time limit."""
+        """Pause the runs that a run started while it was being paused at its time limit."""
         decided = loaded.decisions
         error = decided.pause_error or {}
         detail, run_id = error.get("detail"), loaded.start.run_id
@@ -54,7 +54,7 @@ class TimeLimits:
             await self._park_below(run_id, run_equipment.Parked(decisions.TIME_LIMIT, fault))
 
     async def taken_facts(self, log: stores.RunLog) -> dict[str, plain.Json]:
-        """Return the fields of the line by which a run is taken up."""
+        """Return the fields of the `taken` line of a run."""
         if not log.loaded.decisions.taken:
             return {}
         try:
@@ -62,7 +62,7 @@ class TimeLimits:
         except errors.StorageFault:
             raise
         except (errors.Fault, errors.JournalCorrupt):
-            # It comes to rest for that when it is replayed.
+            # The run comes to rest for this reason when it is replayed.
             return {}
         return active_time.taken_facts(log.loaded, found.scheduler.asks, clock.stamp(self._steps.clock.now()))
 
@@ -89,7 +89,7 @@ class TimeLimits:
     async def _park_below(self, run_id: str, parked: run_equipment.Parked) -> None:
         async for row in self._below(run_id, {run_id}):
             async with self._steps.leases.of(row.run_id) as log:
-                # The time of what is cut off is the limiting run's, as far as it is known; here it counts by the pause.
+                # The cut-off time belongs to the limiting run, as far as known; here it counts by the pause.
                 is_parked = await self._park(log, run_equipment.Parked(parked.reason, parked.error))
             if is_parked:
                 await self._tell(row.run_id, "pause", [True])

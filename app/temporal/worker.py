@@ -1,4 +1,4 @@
-"""The worker: one process that performs steps and drives workflows."""
+"""The worker: performs steps and drives workflows in one process."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from app.temporal.claim_workflow import ClaimWorkflow
 from app.temporal.slices import Contents
 from app.temporal.workflow import RunWorkflow
 
-BEAT = timedelta(seconds=0.5)  # Time after which a heartbeat is sent on.
-IDLE_BEAT = timedelta(seconds=2)  # The same of steps that only wait; there are many of them.
+BEAT = timedelta(seconds=0.5)  # Longest time for which the SDK delays a heartbeat.
+IDLE_BEAT = timedelta(seconds=2)  # The same for steps that only wait, of which there are many.
 
 IDLE_STEPS = 200
-"""Steps that one worker performs at a time of those that only wait, such as for files; they take no capacity."""
+"""Most steps that one worker performs at a time of those that only wait, e.g. for files; they take no capacity."""
 
 _POLLERS = 2
 
-TASK_TIMEOUT = timedelta(seconds=60)  # Longest time of a workflow task; a long journal is replayed in one.
+TASK_TIMEOUT = timedelta(seconds=60)  # Longest time of a workflow task; a long journal is replayed in a single one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLimits:
-    """How much one worker does at a time, and of what."""
+    """The number and the kinds of steps that one worker performs."""
 
-    queue: str  # Task queue of the store: its workflows, and what they ask of journals.
+    queue: str  # Task queue of the store: its workflows, and their reads and writes of journals.
     placement: messages.Placement | None = None
-    """This worker, where runs are placed on one; None: workers share their workspaces."""
+    """This worker, if runs are placed on workers; None: workers share their workspaces."""
     serves: frozenset[str] = frozenset()  # Capabilities of the steps that it performs.
     services: frozenset[str] = frozenset()
     """Backends that are models behind HTTP, whose steps need no placed worker."""
-    folder: str = ""  # Identity of the data directory in the folder that workers share; empty: there is none.
-    steps: int = 8  # Steps that it performs.
-    grace_seconds: float = 10.0  # Time that steps in flight get at a stop.
+    folder: str = ""  # Identity of the data directory in the folder that workers share; empty: no shared folder.
+    steps: int = 8  # Most steps that it performs at the same time.
+    grace_seconds: float = 10.0  # Grace period of open steps at a stop.
 
 
 def runner() -> SandboxedWorkflowRunner:
-    """Return what executes workflows.
+    """Return the runner of workflows.
 
-    Our modules come through the sandbox: import contracts keep clock, chance and I/O out of drivers, and loading all of
-    them for each workflow takes longer than a workflow task may.
+    Control Room's modules bypass the sandbox: import contracts keep clock, chance and I/O out of drivers, and loading
+    all of them for each workflow takes longer than a workflow task may.
     """
     return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_all_modules())
 
@@ -59,7 +59,7 @@ def runner() -> SandboxedWorkflowRunner:
 async def working(
     client: Client, activities: Activities, capacity: StepCapacity, limits: WorkerLimits
 ) -> AsyncIterator[None]:
-    """Work for the block, then finish or cancel steps in flight."""
+    """Work during the block, then finish or cancel open steps."""
     shared: Any = {
         "client": client,
         "graceful_shutdown_timeout": timedelta(seconds=limits.grace_seconds),
@@ -95,7 +95,7 @@ async def working(
                     workflows=[RunWorkflow, ClaimWorkflow],
                     activities=activities.short(),
                     workflow_runner=runner(),
-                    # After a kill, the workflows that this process had cached go to other workers this soon.
+                    # Time after a kill until the workflows that this process had cached go to other workers.
                     sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
                     **_beats(BEAT),
                     **shared,
@@ -105,7 +105,7 @@ async def working(
 
 
 def is_home(limits: WorkerLimits) -> bool:
-    """Return whether runs can be placed on this worker, which drives them, too."""
+    """Return whether runs can be placed on this worker; if so, the worker also drives workflows."""
     return limits.placement is None or bool(limits.serves - _anywhere(limits))
 
 
@@ -143,13 +143,13 @@ def _other_queues(activities: Activities, limits: WorkerLimits) -> dict[str, lis
     if limits.placement is not None:
         queues[messages.presence_queue(limits.queue, limits.placement.worker)] = [activities.here]
     if limits.placement is not None and is_home(limits):
-        # A run is placed where its first step can be performed.
+        # A run is placed on a worker that can perform its first step.
         queues |= {messages.placing_queue(limits.queue, each): [activities.place] for each in limits.serves}
     return queues
 
 
 def replayer(contents: Contents) -> Replayer:
-    """Return what replays histories against the present drivers and the store."""
+    """Return the replayer of histories against the present drivers and the store."""
     return Replayer(
         workflows=[RunWorkflow, ClaimWorkflow], workflow_runner=runner(), data_converter=codec.converter(contents)
     )

@@ -1,6 +1,6 @@
-"""The roster of workers: which are present, and which capabilities they serve; held as pollers of one queue.
+"""The roster of workers: lists the present workers with their capabilities, as pollers of one queue.
 
-No step is on that queue. Each worker asks it again and again, so that one that was killed is missed soon.
+No step is on that queue. Each worker polls it again and again, so a killed worker is soon noticed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from app.temporal import messages
 
 _LONGEST = 900
 _EVERYTHING = "*"
-_ASKING = timedelta(seconds=10)  # Longest time of one question; the server notes each when it begins and ends.
-_STALE = timedelta(seconds=25)  # Time without a question after which a worker does not count as present.
+_ASKING = timedelta(seconds=10)  # Longest time of one poll; the server records when each begins and ends.
+_STALE = timedelta(seconds=25)  # Time without a poll after which a worker does not count as present.
 _AGAIN_SECONDS = 1.0
 _ANSWER_SECONDS = 2.0
 _DEPARTED = " ended"
@@ -40,15 +40,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One worker."""
+    """One worker in the roster."""
 
-    worker: str  # Identity of its data directory where runs are placed on workers; otherwise empty.
-    serves: frozenset[str]  # Capabilities; `*`: everything, since there are too many to be listed.
+    worker: str  # Identity of its data directory if runs are placed on workers; otherwise empty.
+    serves: frozenset[str]  # Capabilities; `*`: all, since there are too many to list.
     folder: str = ""
-    """Identity of `.control-room` in the folder that workers share; empty: they share none, or have data elsewhere."""
+    """Identity of `.control-room` in the shared folder; empty: workers share none, or have their data elsewhere."""
 
     def written(self) -> str:
-        """Return it as the identity of a poller."""
+        """Return the entry in the form of a poller's identity."""
         text = (
             f"{os.getpid()}@{socket.gethostname()} {self.worker or '-' + self.folder} {','.join(sorted(self.serves))}"
         )
@@ -56,7 +56,7 @@ class Entry:
 
     @classmethod
     def read(cls, identity: str) -> Entry | None:
-        """Read what `written` wrote; None: something else did."""
+        """Read an entry that `written` wrote; None if the identity is not an entry."""
         parts = identity.split(" ")
         if len(parts) != 3:
             return None
@@ -65,7 +65,7 @@ class Entry:
 
     @asynccontextmanager
     async def listed(self, client: Client, queue: str) -> AsyncIterator[None]:
-        """List this worker for the block; one that is killed is missed after a while.
+        """List this worker during the block; if it is killed, it disappears from the list after a while.
 
         Args:
             queue: Task queue of the store.
@@ -88,7 +88,7 @@ class Entry:
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _strike(self, client: Client, queue: str) -> None:
-        # The server forgets no poller. But it shows that one with the name of the departed has asked after this one.
+        # The server removes no poller. But it shows that a poller with the departed name has polled after this one.
         poll = asyncio.ensure_future(_poll(client, queue, self.written() + _DEPARTED, _PARTING))
         try:
             async with asyncio.timeout(_PARTING.total_seconds()):
@@ -100,9 +100,9 @@ class Entry:
             await aio.end(poll)
 
     async def check(self, client: Client, queue: str, now: datetime) -> None:
-        """Refuse to work beside workers that keep workspaces in another way, or share another folder.
+        """Refuse to work beside workers that place workspaces in another way, or share another folder.
 
-        Steps would be performed where the files of their run are not.
+        Otherwise steps would be performed on machines without the files of their run.
 
         Raises:
             errors.ConfigurationError: `workspaces_differ`.
@@ -134,12 +134,12 @@ class Entry:
         return ""
 
     def does(self, capability: str) -> bool:
-        """Return whether it performs steps of a capability."""
+        """Return whether the worker performs steps that need a capability."""
         return capability in self.serves or _EVERYTHING in self.serves
 
 
 class WorkerRoster:
-    """Report the capabilities that no present worker serves."""
+    """Reports the capabilities that no present worker serves."""
 
     def __init__(self, client: Client, queue: str, time: clock.Clock, services: Collection[str]) -> None:
         """Args:
@@ -152,7 +152,7 @@ class WorkerRoster:
         self._services = services
 
     async def lacks(self, asked: Iterable[operations.Operation], placed: str | None) -> dict[str, str]:
-        """Return why steps cannot be performed now, by capability; nothing about those that a worker serves.
+        """Return why steps cannot be performed now, by capability; capabilities that a worker serves are omitted.
 
         Args:
             placed: Worker that has the workspace of the run; None: any.
@@ -177,7 +177,7 @@ class WorkerRoster:
         return found
 
     async def _seen(self) -> list[tuple[Entry, timedelta]]:
-        """Return the workers that have not departed, and how long ago each asked last."""
+        """Return the workers that have not departed, with the time since the last poll of each."""
         asked, now = await _pollers(self._client, self._queue), self._clock.now()
         return [(entry, now - asked[each]) for each in _present(asked) if (entry := Entry.read(each)) is not None]
 
@@ -194,7 +194,7 @@ def _present(asked: Mapping[str, datetime]) -> list[str]:
 
 
 async def _pollers(client: Client, queue: str) -> dict[str, datetime]:
-    """Return who has asked the queue of workers, and when."""
+    """Return the pollers of the queue of workers, with the time of their last poll."""
     found = await client.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(
             namespace=client.namespace,

@@ -1,7 +1,7 @@
 """The workflow of a run: it owns the driver and its scheduler, and nothing else.
 
-It can be thrown away at any time: a new one takes the run up from the journal. Signals carry nothing; they say that the
-journal has something new.
+It can be discarded at any time: a new one continues the run from the journal. Signals carry no content; they only
+report that the journal has new lines.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
 _LOOK = timedelta(seconds=30)
 
 _WAITING = (operations.Input, operations.Timer, operations.ChildRun)
-# Others that hold no capacity, as those of plans, are performed like any step, on a queue of their own.
+# Other operations that hold no capacity, e.g. those of plans, are performed like any step, on a queue of their own.
 
 
 @workflow.defn(name=messages.WORKFLOW)
@@ -41,21 +41,21 @@ class RunWorkflow:
     def __init__(self) -> None:
         self._run_id = ""
         self._records: list[Record] = []
-        # Records by position that wait for the ones before them: the driver gets them in the order of the journal.
+        # Records by position that wait for earlier ones: the driver receives them in the order of the journal.
         self._landed: dict[int, Record] = {}
         self._steps: dict[str, asyncio.Task[None]] = {}
-        # Steps that only wait, and whether for an input; announced are those whose waiting the journal knows of.
+        # Steps that only wait, with whether for an input; `_announced` has those whose wait the journal records.
         self._idle: dict[str, bool] = {}
         self._announced: set[str] = set()
         self._shows_waiting = False
         self._collected: dict[str, messages.StepOrder] = {}
         self._closing: list[asyncio.Task[None]] = []
         self._cancelled = self._paused = False
-        # An interrupting pause, or an ending that another process wrote: open steps are cut off, not waited for.
+        # Set by an interrupting pause, or an ending that another process wrote: open steps are cut off, not awaited.
         self._ends_now = False
-        # A signal came, and no look at the journal has begun since.
+        # A signal has arrived, and no look at the journal has begun since.
         self._journal_has_more = self._looking = False
-        # Raised by whatever the main loop must look at; its conditions compare it, so that none is missed.
+        # Increased by every event that the main loop must handle; its conditions compare it, so that none is missed.
         self._wakeups = 0
         self._parking: messages.Parking | None = None
         self._dispatch = StepDispatch("", None, (), priorities.of({}))
@@ -67,7 +67,7 @@ class RunWorkflow:
 
     @workflow.run
     async def run(self, run_id: str, again: bool = False) -> str:
-        """Continue a run until it rests, and return its state then."""
+        """Continue a run until it rests, and return its state."""
         self._run_id = run_id
         journal = await self._load(again)
         if journal["facts"].get("rests"):
@@ -85,7 +85,7 @@ class RunWorkflow:
         wakeups = self._wakeups
         state = await self._complete()
         if state == "running" or self._wakeups != wakeups:
-            # The journal had something new while the run came to rest.
+            # The journal got new lines while the run came to rest.
             workflow.continue_as_new(args=[run_id, True])
         return state
 
@@ -99,30 +99,30 @@ class RunWorkflow:
             self._shown.show("pending")
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(args=[self._run_id, again])
-            # A signal comes when the workspace or the key may be this run's.
+            # A signal arrives when this run may get the workspace or the key.
             longest = timedelta(seconds=journal["facts"].get("look_seconds", _LOOK.seconds))
             with contextlib.suppress(TimeoutError):
                 await workflow.wait_condition(lambda wakeups=wakeups: self._wakeups != wakeups, timeout=longest)  # type: ignore[misc]
 
-    # A signal only says that the journal has something. One that is lost or repeated changes nothing that counts.
+    # A signal only reports that the journal has new lines. A lost or repeated signal has no lasting effect.
 
     @workflow.signal
     def look(self) -> None:
-        """Hear that the journal has something new."""
+        """Note that the journal has new lines."""
         self._journal_has_more = True
         self._wakeups += 1
 
     @workflow.signal
     def cancel(self) -> None:
-        """Hear that the journal has a request to end the run."""
+        """Note that the journal has a request to end the run."""
         self._cancelled = True
         self._wakeups += 1
 
     @workflow.signal
     def pause(self, interrupt: bool) -> None:
-        """Hear that the journal has a pause."""
+        """Note that the journal has a pause."""
         self._paused = True
-        # A look that is under way may have read the journal before, and would take the pause back.
+        # A look that is under way may have read the journal before the pause, and would revoke it.
         self._journal_has_more = True
         self._ends_now = self._ends_now or interrupt
         self._wakeups += 1
@@ -143,7 +143,7 @@ class RunWorkflow:
             scheduler = driver_scheduler.DriverScheduler(lambda: driver.drive(context))
             await replay.replay(scheduler, self._loaded, self._read)
         except errors.Fault:
-            # Completing the run replays it, too, and says what does not fit.
+            # The completion of the run replays it, too, and reports what does not fit.
             return None
         return scheduler
 
@@ -169,7 +169,7 @@ class RunWorkflow:
                 await workflow.wait_condition(lambda wakeups=wakeups: self._wakeups != wakeups or self._has_next())  # type: ignore[misc]
                 await self._hand_out(scheduler)
         except errors.Fault:
-            # As above.
+            # As above: the completion reports it.
             return
 
     def _drains(self) -> bool:
@@ -180,7 +180,7 @@ class RunWorkflow:
         return any(key not in self._idle for key in self._steps) or bool(self._landed) or self._looking
 
     def _waits(self) -> bool:
-        # While every open step only waits, and one of them for an input.
+        # All open steps only wait, and at least one of them for an input.
         return bool(self._awaited()) and not self._landed and self._announced >= self._steps.keys()
 
     def _awaited(self) -> list[str]:
@@ -212,7 +212,7 @@ class RunWorkflow:
                 replay.hand_out(scheduler, record, self._loaded)
                 await replay.satisfy(scheduler, self._read)
         if self._landed and not self._looking:
-            # A line before these was written by someone whose signal was lost.
+            # Another process wrote an earlier line, and its signal was lost.
             self._begin_to_look()
 
     def _begin_to_look(self) -> None:
@@ -244,7 +244,7 @@ class RunWorkflow:
 
     async def _watch_time(self) -> None:
         if await self._time_limits.watch(self._run_id, self._wake):
-            # The pause is in the journal already.
+            # The pause is already in the journal.
             self._paused = self._ends_now = True
             self._wake()
 
@@ -263,7 +263,7 @@ class RunWorkflow:
                 if is_cancelled_exception(error):
                     raise
                 if is_superseded(error) and not is_cut():
-                    # The journal has a newer try or an order; if it has neither, the step is still to do.
+                    # The journal has a newer try or an order; if it has neither, the step still has to be performed.
                     self._journal_has_more = True
                     self._wakeups += 1
                     await workflow.sleep(1)
@@ -302,7 +302,7 @@ class RunWorkflow:
         await self._collect(dataclasses.replace(order, is_over=True))
 
     async def _collect_given(self, order: messages.StepOrder) -> None:
-        # A signal has it looked for sooner.
+        # A signal triggers an earlier look.
         self._collected[order.key] = order
         while True:
             await self._collect(order)
@@ -311,7 +311,7 @@ class RunWorkflow:
             await workflow.sleep(_LOOK)
 
     async def _collect_or_park(self, order: messages.StepOrder) -> None:
-        # What one step waits for may be damaged: the others are collected all the same.
+        # The object for which one step waits may be damaged: the other steps are collected nevertheless.
         try:
             await self._collect(order)
         except ActivityError as error:
@@ -328,7 +328,7 @@ class RunWorkflow:
             self._land(self._record_in(found))
 
     def _land(self, record: Record) -> None:
-        # The same line may come twice: from its step, and from a look at the journal.
+        # The same line may arrive twice: from its step, and from a look at the journal.
         if record.position >= len(self._records):
             self._landed[record.position] = record
         self._wakeups += 1

@@ -15,21 +15,21 @@ from app.engine import stores
 from app.temporal import messages
 
 KEEP_SECONDS = 10.0
-"""Time between two looks whether the server has lost its database, and between two rounds at the least."""
+"""Time between two checks whether the server has lost its database, and shortest time between two rounds."""
 
-PAGE = 1000  # Workflows in one answer of the server.
+PAGE = 1000  # Most workflows in one answer of the server.
 
 _SHARE = 20
-"""How many times longer than a round the pause after it is, so that rounds take at most a twentieth of the time."""
+"""Ratio of the pause after a round to the round, so that rounds take at most a twentieth of the time."""
 
 _log = logging.getLogger(__name__)
 
 
 class WorkflowRecovery:
-    """Compare unfinished runs with the workflows of the server.
+    """Compares unfinished runs with the workflows of the server.
 
-    A round asks for the workflows by pages. A server whose database was lost has another id for the namespace: then the
-    next round begins at once, however long the last one took.
+    A round requests the workflows by pages. A server that has lost its database has another id for the namespace: then
+    the next round begins at once, however long the last one took.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class WorkflowRecovery:
     ) -> None:
         """Args:
         queue: Task queue of the workflows.
-        begin: Gives a run a workflow, whatever its journal is like.
+        begin: Gives a run a workflow, whatever the state of its journal.
         """
         self._client = client
         self._queue = queue
@@ -51,10 +51,10 @@ class WorkflowRecovery:
         self._begin = begin
 
     async def recover(self) -> int:
-        """Begin the workflows of all unfinished runs, once they can be listed, and return how many there are."""
+        """Start the workflows of all unfinished runs, once these can be listed, and return their number."""
         while True:
             try:
-                # Paused ones, too: an order may have been written before a kill and not been told.
+                # Including paused ones: an order may have been written before a kill without its signal.
                 unfinished = await self._unfinished(paused=True)
                 break
             except (errors.StorageFault, errors.ControlRoomError) as error:
@@ -65,7 +65,7 @@ class WorkflowRecovery:
         return len(unfinished)
 
     async def keep(self) -> None:
-        """Make rounds, for ever."""
+        """Make rounds, forever."""
         known, next_round = "", self._clock.monotonic()
         while True:
             await self._clock.sleep(KEEP_SECONDS)
@@ -80,11 +80,11 @@ class WorkflowRecovery:
                 _log.warning("not looked for lost workflows: %s", error)
 
     async def round(self) -> list[str]:
-        """Begin the workflows that are lost, and return their runs."""
-        # Runs first, so that one that starts meanwhile is not taken for lost.
+        """Start the workflows that are lost, and return their runs."""
+        # Runs are listed first, so that a run that starts meanwhile does not count as lost.
         unfinished = await self._unfinished()
         running = await self._running()
-        # The list follows the workflows a moment later, so that each one that it lacks is asked for.
+        # The server's list lags behind its workflows, so each workflow missing from it is requested.
         candidates = [run_id for run_id in unfinished if messages.workflow_id(run_id) not in running]
         lost = [run_id for run_id in candidates if not await self._has_workflow(run_id)]
         for run_id in lost:

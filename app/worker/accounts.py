@@ -1,4 +1,4 @@
-"""Accounts: the spent amounts of one limit or budget, and those reserved for calls under way."""
+"""Accounts: add up the amounts spent under one limit or budget, and those reserved for calls under way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.domain.limits import RunLimits
 from app.domain.usage_sums import Reserved, UsageSum, UsageTally
 from app.engine import spending, stores
 
-Call: TypeAlias = tuple[str, str, int]  # A call of an agent: run, step and attempt; 0 before it begins.
+Call: TypeAlias = tuple[str, str, int]  # A call of an agent: run, step and attempt; attempt 0 before it begins.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,19 +24,19 @@ class _Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What a call may take."""
+    """The amounts that a call may take."""
 
-    calls: int = 1  # Itself.
+    calls: int = 1  # Number of calls: itself.
     tokens: int | None = None  # Tokens; None: unknown.
     cost_usd: float | None = None  # Price; None: unknown.
 
 
 class Account:
-    """Add up one limit or budget; a call counts once, however often it is reported."""
+    """Adds up the calls under one limit or budget; a call counts once, however often it is reported."""
 
     def __init__(self, name: Mapping[str, str], limits: RunLimits, budget: budgets.Budget | None = None) -> None:
         self.name = name
-        """Its owner: `{kind: run, run_id}` or `{kind: budget, name}`."""
+        """Owner of the account: `{kind: run, run_id}` or `{kind: budget, name}`."""
         self.limits = limits
         """The limits in force."""
         self._budget = budget
@@ -46,7 +46,7 @@ class Account:
         self._read: dict[str, set[tuple[str, int]]] | None = {}
         self._is_summed = False
         self.is_counted = False
-        """Whether the sums of the rows have been added; until then calls that end are kept for later."""
+        """Whether the sums of the rows have been added; until then, calls that end are kept for later."""
 
     @classmethod
     def of_run(cls, run_id: str, limits: RunLimits) -> Account:
@@ -60,18 +60,18 @@ class Account:
 
     @property
     def title(self) -> str:
-        """Return the name of its owner, for messages."""
+        """Return the name of the owner, for messages."""
         return f"run {self.name['run_id']}" if self._budget is None else f"budget {self._budget.name}"
 
     def turns_at(self, now: datetime) -> str | None:
-        """Return when its budget begins anew; None: never."""
+        """Return when the next period of the budget begins; None: never."""
         turn = None if self._budget is None else self._budget.next_turn(now)
         return None if turn is None else clock.stamp(turn)
 
-    # -- what was spent before
+    # -- earlier spending
 
     def query(self, now: datetime) -> spending.SpentQuery:
-        """Return which runs count in it: those below its run, or those that its budget covers."""
+        """Return which runs count in the account: those started by its run, or those that its budget covers."""
         if (budget := self._budget) is None:
             return spending.SpentQuery(runs=stores.RunQuery(parent_run_id=self.name["run_id"]))
         name, _, value = (budget.label or "").partition(":")
@@ -80,13 +80,13 @@ class Account:
         return spending.SpentQuery(runs=runs, since=budget.since(now) or None)
 
     def begin(self) -> None:
-        """Discard a count that was cut off; call this before anything is added."""
+        """Discard a count that was interrupted; call this before adding any amounts."""
         self._charged, self._held, self._read, self._is_summed = {}, {}, {}, False
-        # Calls that ended during that count ended before the rows are read now.
+        # Calls that ended during that count ended before the rows are read now, so the rows contain them.
         self._late = [(call, record, False) for call, record, _ in self._late]
 
     def add(self, parts: Iterable[UsageSum]) -> None:
-        """Add sums from the rows of runs; calls that ended before are in them, or in the journals read next."""
+        """Add sums from the rows of runs; calls that ended earlier are in these rows, or in the journals read next."""
         self._is_summed = True
         for part in parts:
             self._put(part)
@@ -101,13 +101,13 @@ class Account:
             self._held.setdefault((run_id, key, attempt), _Held(reserved=reserved, is_open=False))
 
     def count(self) -> None:
-        """Note that all earlier calls have been added, and add those that have ended meanwhile."""
+        """Record that all earlier calls have been added, and add those that have ended meanwhile."""
         late, attempts_by_run = self._late, self._read or {}
         self._late, self._read, self.is_counted = [], None, True
         for call, record, after in late:
             run_id, key, attempt = call
             attempts = attempts_by_run.get(run_id)
-            # A journal's calls were counted from it; others, known from rows, if they ended before the read.
+            # If the run's journal was read, it shows which calls are new; if only rows were, later endings are new.
             is_new = after if attempts is None else (key, attempt) not in attempts
             if is_new:
                 self.charge(call, record)
@@ -115,11 +115,11 @@ class Account:
     # -- calls
 
     def hold(self, call: Call, reserved: Reserved, *, is_open: bool = True) -> None:
-        """Reserve for a call."""
+        """Reserve amounts for a call."""
         self._held[call] = _Held(reserved=reserved, is_open=is_open)
 
     def rename(self, call: Call, numbered: Call) -> None:
-        """Note that a call has received its number."""
+        """Give a call the number of its attempt."""
         if (reservation := self._held.pop(call, None)) is not None:
             self._held[numbered] = reservation
 
@@ -128,17 +128,17 @@ class Account:
         self._held.pop(call, None)
 
     def close(self, call: Call) -> None:
-        """Note that a call was cut off: its reservation continues to count."""
+        """Note that a call was cut off; its reservation continues to count."""
         if (reservation := self._held.get(call)) is not None:
             reservation.is_open = False
 
     def charge(self, call: Call, record: records.Record) -> None:
-        """Replace the reservation of a call by what it took."""
+        """Replace the reservation of a call by its reported usage."""
         if not self.is_counted:
             self._late.append((call, record, self._is_summed))
             return
         reservation = self._held.pop(call, None)
-        # A later line of the step, as of a resumed run, covers an attempt that left none.
+        # A later line of the step, e.g. after a resume, can include an attempt that left no line.
         if record.covers is not None:
             self._held.pop((call[0], call[1], record.covers), None)
         tally = UsageTally()
@@ -149,7 +149,7 @@ class Account:
     # -- verdicts
 
     def lacks(self, need: Need, now: datetime) -> str | None:
-        """Return the limit that a call does not fit into; None: it fits."""
+        """Return the limit into which a call does not fit; None if it fits."""
         remaining = self.state(now).left
         for name in budgets.MONEY:
             amount, needed = getattr(remaining, name), getattr(need, name)
@@ -158,22 +158,22 @@ class Account:
         return None
 
     def must_wait(self, need: Need, aside: Container[str], but: tuple[str, str]) -> str | None:
-        """Return the limit because of which a call with an unknown amount waits for another one; None: it need not.
+        """Return the limit that makes a call with an unknown amount wait for another call; None if it need not wait.
 
-        One such call is under way at a time, so that at most one exceeds a limit.
+        Only one call with an unknown amount is under way at a time, so that at most one exceeds a limit.
 
         Args:
             aside: Runs whose calls are ignored.
             but: Run and step whose earlier attempts are ignored.
         """
         unknown = [name for name in ("tokens", "cost_usd") if getattr(need, name) is None]
-        # Only an amount that is limited can be overdrawn by a call whose amount is unknown.
+        # Only a limited amount can be overdrawn by a call whose amount is unknown.
         limited = [name for name in unknown if getattr(self.limits, name) is not None]
         others = self.under_way(aside, but) if limited else []
         return next((name for name in limited for _, other in others if getattr(other, name) is None), None)
 
     def under_way(self, aside: Container[str], but: tuple[str, str]) -> list[tuple[Call, Reserved]]:
-        """Return the calls under way with what is reserved for them; they may take less.
+        """Return the calls under way with the amounts reserved for them; they may take less.
 
         Args:
             aside: Runs whose calls are ignored.
@@ -185,7 +185,7 @@ class Account:
     def state(self, now: datetime) -> budgets.BudgetState:
         """Return the account's state."""
         since = "" if self._budget is None else self._budget.since(now)
-        # Forgotten here, where the period is known: the sums of past ones would pile up.
+        # Past periods are dropped here, where the present one is known; otherwise their sums would accumulate.
         for quarter in [quarter for quarter in self._charged if quarter < since]:
             del self._charged[quarter]
         reserved_sums = [(each.is_open, each.reserved.as_sum()) for each in self._held.values()]

@@ -1,4 +1,4 @@
-"""An active run, from its queueing to its unloading, and its hold on the pool's capacity."""
+"""Active runs: the state of one run from its queueing to its unloading, and its hold on the pool's capacity."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ class ActiveRun:
 
     run_id: str  # The run.
     request: CapacityRequest  # Its first request for capacity.
-    left: asyncio.Future[states.RunState]  # Its state when it left the pool.
-    log: stores.RunLog | None = None  # Its folder; None until it is loaded.
-    runner: runner.Runner | None = None  # What executes it; None until it is loaded.
+    left: asyncio.Future[states.RunState]  # Resolved with the run's state when it leaves the pool.
+    log: stores.RunLog | None = None  # Log of its folder; None until it is loaded.
+    runner: runner.Runner | None = None  # Runner that executes it; None until it is loaded.
     task: asyncio.Task[None] | None = None  # The task that loads and runs it; None while it is only queued.
     last: views.RunView | None = None  # Its last view, once it has left.
-    failure: BaseException | None = None  # Why it could not be loaded.
+    failure: BaseException | None = None  # Why the run could not be loaded.
     opened: aio.LightEvent = field(default_factory=aio.LightEvent)  # Set when loading has ended or failed.
     evicted: evicted_runs.Evicted | None = None
-    """What remains in memory while it is evicted; its next runner continues from it."""
+    """The part of it that remains in memory while it is evicted; its next runner continues from this."""
     loading: bool = False  # Whether it is being loaded.
-    turns: int = -1  # Turns of its runner when the evictor last found it quiet; -1: it was not.
-    quiet_since: float = 0.0  # When it was first found so, in seconds of a clock that never runs backwards.
-    is_timed: bool = False  # Whether its time limits are watched.
+    turns: int = -1  # Turns of its runner when the evictor last found it quiet; -1: it was not quiet.
+    quiet_since: float = 0.0  # When the evictor first found it quiet, in seconds of a clock that never runs backwards.
+    is_timed: bool = False  # Whether a task watches its time limits.
     sent_on: bool = False
     """Whether a person cancelled or unpaused it, perhaps too late for its present runner to notice."""
-    interrupts: bool = False  # Whether a pause that its released runner cannot notice cuts off its open steps.
+    interrupts: bool = False  # Whether a pause, of which its released runner cannot learn, cuts off its open steps.
 
 
 class CapacityHold:
-    """One run's hold on capacity: `ports.Capacity` over the pool's `WorkerCapacity`."""
+    """A run's hold on capacity: `ports.Capacity` over the pool's `WorkerCapacity`."""
 
     def __init__(self, capacity: WorkerCapacity, request: CapacityRequest, arrival: Callable[[], int]) -> None:
         self._capacity = capacity
@@ -47,20 +47,20 @@ class CapacityHold:
         self._coming: list[asyncio.Future[None]] = []
 
     async def enter(self) -> None:
-        """Wait for capacity in the queue of all runs; several steps of the run may wait together."""
+        """Wait for capacity in the queue of all runs; several steps of the run may wait at the same time."""
         run_id = self._request.run_id
         if self._capacity.has_capacity(run_id):
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._coming.append(granted)
         try:
-            # One request for all of them: the run waits once, however many steps of it do.
+            # One request serves all of them: the run waits once, however many of its steps wait.
             if not self._capacity.is_queued(run_id):
                 self._capacity.join(dataclasses.replace(self._request, arrival=self._arrival(), granted=self._let_in))
             await granted
         finally:
             self._coming.remove(granted)
-            # The last one to wait takes the request along; a run without a waiting step must not be granted.
+            # The last step to stop waiting withdraws the request: a run without a waiting step must not get capacity.
             if not self._coming:
                 self._capacity.withdraw(run_id)
 

@@ -1,4 +1,4 @@
-"""The runs in the pool: queued, loaded when they get capacity, evicted while they only wait, unloaded at rest."""
+"""The runs in the pool: queued, loaded when they get capacity, evicted while they only wait, and unloaded at rest."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _log = logging.getLogger(__name__)
 
 
 class ActiveRuns:
-    """Move runs between the queue, memory and their folders.
+    """Moves runs between the queue, memory and their folders.
 
-    Nothing here survives a crash: recovery queues every unfinished run again.
+    This state does not survive a crash: recovery queues every unfinished run again.
     """
 
     def __init__(
@@ -48,23 +48,23 @@ class ActiveRuns:
         self.changes = event_feed.RunVersions()  # Change numbers of runs.
         self.capacity = WorkerCapacity(limit, self.changes.note)  # The pool's bounded capacity.
         self.locks = aio.KeyedLock()
-        """A lock for each run, which serialises the commands about it."""
+        """A lock for each run, which serialises the commands on it."""
         self.lineage = Lineage()  # Parents of runs.
         self.active_runs: dict[str, ActiveRun] = {}  # Runs that are queued or loaded.
-        self.internal: set[str] = set()  # Those of them that lists and counts do not show.
+        self.internal: set[str] = set()  # Active runs that lists and counts do not show.
         self.parked: dict[str, views.RunView] = {}
         """Last views of runs that a fault parked without a journal line."""
         self.noted: Callable[[ActiveRun], None] = ignored
-        """Called with each run that was loaded, before it executes, and before it is evicted."""
+        """Called with each loaded run before it executes, and again before it is evicted."""
         self.rest: Callable[[stores.Loaded, evicted_runs.EvictedRun], evicted_runs.RestingRun | None] = ignored
-        """Lets the steps of an evicted run rest without tasks, if all of them can; None: their tasks continue."""
-        self.unread: set[str] = set()  # Runs found waiting, or to be cancelled; neither queued nor read.
+        """Makes an evicted run rest without tasks, if all of its steps can; None: the tasks of its steps continue."""
+        self.unread: set[str] = set()  # Runs found waiting, or to be cancelled; neither queued nor read yet.
         self.stopping = False
-        """Whether the pool is stopping, so that no step begins."""
+        """Whether the pool is stopping, so that it begins no step."""
         self.ended: set[str] | None = set()
-        """Runs that ended while recovery read rows that may be older; None once recovery has finished."""
+        """Runs that ended while recovery was reading rows that may be older; None once recovery has finished."""
         self.expected: set[str] | None = set()
-        """Runs that were created while recovery read rows; None once recovery has finished."""
+        """Runs that were created while recovery was reading rows; None once recovery has finished."""
         self._loader = Loader(store, drivers, equipment, self._reservation, self.changes.note, self.parked)
         self._evictor = IdleEvictor(equipment.clock, self._loader.loaded, kept_loaded, self._evict, died)
         self._loads_at_once = asyncio.Semaphore(_MOST_LOADS_AT_ONCE)
@@ -72,13 +72,13 @@ class ActiveRuns:
         self._abandoned = aio.BackgroundTasks()
         self._workspace_poller = WorkspacePoller(equipment.clock, self.capacity.look_again, died)
         self.reloads = Reloads(store, equipment.clock, self.queue, self.capacity.release)
-        """Runs that are queued again as soon as their folder can be opened."""
+        """Queues runs again as soon as their folders can be opened."""
         self._grace = aio.GracePeriod(equipment.clock)
 
     # -- queue
 
     def queue(self, *summaries: stores.RunSummary) -> None:
-        """Queue runs for capacity, in this order; active runs are unchanged."""
+        """Queue runs for capacity, in this order; a run that is already active is only woken, if it is evicted."""
         fresh = [self.admit(summary) for summary in summaries if summary.run_id not in self.active_runs]
         for summary in summaries:
             self.wake(summary.run_id)
@@ -87,7 +87,7 @@ class ActiveRuns:
         self.capacity.join(*(active_run.request for active_run in fresh))
 
     def admit(self, summary: stores.RunSummary) -> ActiveRun:
-        """Add a run, neither queued nor loaded."""
+        """Add a run to the active runs, neither queued nor loaded."""
         if summary.parent_run_id is not None:
             self.lineage.note(summary)
         departure: asyncio.Future[states.RunState] = asyncio.get_running_loop().create_future()
@@ -101,12 +101,12 @@ class ActiveRuns:
         return active_run
 
     def know_found(self) -> None:
-        """Note that recovery has read all rows that earlier processes left."""
+        """Record that recovery has read all rows that earlier processes left."""
         self.capacity.know_workspaces()
         self.ended = self.expected = None
 
     def hold_workspace(self, summary: stores.RunSummary) -> None:
-        """Give a run that has begun its workspace, if it needs one exclusively."""
+        """Give a run that has begun its workspace and its concurrency key, if it needs them."""
         workspace = workspace_of(summary)
         if workspace is not None:
             self.capacity.hold(workspace, summary.run_id)
@@ -114,7 +114,7 @@ class ActiveRuns:
             self.capacity.hold_key(summary.concurrency_key, summary.run_id, (summary.created_at, summary.run_id))
 
     def guard(self, lock: LockWorkspace) -> None:
-        """Lock workspaces against other processes, and retry those that another process holds."""
+        """Lock workspaces against other processes, and poll for those that another process holds."""
         self.capacity.guard(lock, self._workspace_poller.begin)
 
     # -- active runs
@@ -135,12 +135,12 @@ class ActiveRuns:
             return self.parked.get(run_id)
         view = active_run.runner.view()
         if view.status is states.RunState.PENDING and self.capacity.has_capacity(run_id):
-            # A caller that received `running` must not see `pending` until the journal says so.
+            # A caller that received `running` must not see `pending` until the journal records the begin.
             return dataclasses.replace(view, status=states.RunState.RUNNING)
         return view
 
     def obstacle(self, run_id: str) -> errors.StorageFault | None:
-        """Return the fault of the data directory because of which a run waits now, loaded or not."""
+        """Return the fault of the data directory for whose end a run waits now, loaded or not."""
         active_run = self.active_runs.get(run_id)
         if active_run is None:
             view = self.parked.get(run_id)
@@ -154,7 +154,7 @@ class ActiveRuns:
         """Load a run if it is not loaded, ahead of the queue, so that a command can be written.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt, errors.Conflict, errors.StorageFault: it cannot be loaded.
+            errors.NotFound, errors.JournalCorrupt, errors.Conflict, errors.StorageFault: the run cannot be loaded.
         """
         if active_run.task is not None:
             await active_run.opened.wait()
@@ -169,13 +169,13 @@ class ActiveRuns:
         return active_run.log
 
     def advance(self, active_run: ActiveRun) -> None:
-        """Run a loaded run that has no task yet; its runner decides whether it ends, rests or continues."""
+        """Start the task of an active run that has none; its runner decides whether it ends, rests or continues."""
         if active_run.task is None:
             active_run.task = asyncio.create_task(self._load_and_run(active_run), name=f"run {active_run.run_id}")
             active_run.task.add_done_callback(self._report_death)
 
     def wake(self, run_id: str) -> None:
-        """Load an evicted run and continue it; nothing if it is being loaded, or is not evicted."""
+        """Load an evicted run and continue it; a run that is being loaded, or is not evicted, is unchanged."""
         active_run = self.active_runs.get(run_id)
         if active_run is not None and active_run.evicted is not None and not active_run.loading:
             active_run.evicted.want()
@@ -185,13 +185,13 @@ class ActiveRuns:
     # -- stop
 
     async def close(self, grace_seconds: float) -> None:
-        """Stop every loaded run: no new steps, a grace period for open ones, then an interruption."""
+        """Stop every active run: begin no steps, wait a grace period for open ones, then interrupt them."""
         self.stopping = True
         self.capacity.close()
         self.reloads.give_up()
         self._evictor.give_up()
         self._workspace_poller.give_up()
-        # An eviction that has begun writes; it ends before the runs are stopped.
+        # An eviction that has begun is still writing; it ends before the runs are stopped.
         await self._evictor.wait_idle()
         for active_run in [active_run for active_run in self.active_runs.values() if active_run.task is None]:
             self._stop_unloaded(active_run)
@@ -217,7 +217,7 @@ class ActiveRuns:
         if active_run.evicted is None:
             self._leave(active_run, states.RunState.PENDING)
         elif active_run.evicted.idle:
-            # Steps that only wait are not interrupted, so nothing must be written.
+            # Steps that only wait are not interrupted, so there is no line to write.
             self._give_up(active_run.evicted)
             self._leave(active_run, active_run.evicted.status, keeps_workspace=True)
         else:
@@ -261,7 +261,7 @@ class ActiveRuns:
 
     async def _load(self, active_run: ActiveRun, *, again: bool) -> None:
         self.unread.discard(active_run.run_id)
-        # Whatever is wrong with one folder concerns its run alone.
+        # A defect of one folder concerns its run alone.
         try:
             await self._loader.load(active_run)
         except (errors.ControlRoomError, errors.StorageFault) as failure:
@@ -278,10 +278,10 @@ class ActiveRuns:
 
     def _leave_unloaded(self, active_run: ActiveRun, failure: BaseException, again: bool) -> None:
         corrupt, passing = isinstance(failure, errors.JournalCorrupt), is_passing(failure)
-        # An evicted run has steps of its own: it is not given up for a fault that passes.
+        # An evicted run has open steps: it is not given up because of a temporary fault.
         if active_run.evicted is not None:
             if passing and not self.stopping:
-                # Its steps are open, and their results wait until its folder can be opened again.
+                # The results of its open steps wait until the folder can be opened again.
                 active_run.task = None
                 active_run.opened.clear()
                 self.changes.note(active_run.run_id)
@@ -294,25 +294,25 @@ class ActiveRuns:
             self.reloads.begin(active_run.run_id)
 
     async def _run_to_rest(self, active_run: ActiveRun) -> bool:
-        """Run a loaded run until it rests or is evicted, and unload it; return whether it is loaded again at once."""
+        """Execute a loaded run until it rests or is evicted, and unload it; return whether to load it again at once."""
         assert active_run.log is not None
         assert active_run.runner is not None
         state = await self._run(active_run.runner, active_run.run_id)
         if active_run.evicted is not None:
             return await self._finish_eviction(active_run, active_run.evicted)
         self.capacity.free(active_run.run_id)
-        # Under the lock, so that a command sees the run either loaded or gone.
+        # Under the lock, so that a command finds the run either loaded or gone.
         async with self.locks.of(active_run.run_id):
             decisions, on = active_run.log.loaded.decisions, self._is_sent_on(active_run, state)
             active_run.last = active_run.runner.view()
-            # Parked by a fault that left no line: only this view shows it.
+            # The run was parked by a fault that left no line: only this view shows it.
             if state is states.RunState.PAUSED and decisions.paused is None and not on:
                 self.parked[active_run.run_id] = active_run.last
             log = active_run.log
             await self._loader.unload(active_run)
             if not on:
                 self._leave(active_run, state, keeps_workspace=decisions.taken_since_resume and not state.finished)
-        if state is states.RunState.RUNNING and not (on or self.stopping):  # a file of it cannot be read now
+        if state is states.RunState.RUNNING and not (on or self.stopping):  # a file of the run cannot be read now
             self.reloads.begin(active_run.run_id)
         elif state.finished and log.has_pending_move:
             self.reloads.make_sure(active_run.run_id)
@@ -325,13 +325,13 @@ class ActiveRuns:
                 return
             turns = running.turns
             try:
-                # What is not written yet would be lost with the runner.
+                # Data that is not written yet would be lost with the runner.
                 await log.flush()
             except errors.StorageFault:
                 return
             self._reach("pool.before_sleep")
             self.noted(active_run)
-            # The world went on while the lines were written: it may have moved, or been asked to.
+            # The run continued while the lines were written: it may have moved, or received a command.
             if running is active_run.runner and running.turns == turns and running.may_be_evicted():
                 evicted = running.evict(self.wake)
                 active_run.evicted = self.rest(log.loaded, evicted) or evicted
@@ -342,7 +342,7 @@ class ActiveRuns:
             decisions = active_run.log.loaded.decisions
             await self._loader.unload(active_run)
         self._reach("pool.asleep")
-        # What was decided meanwhile needs a loaded run.
+        # A decision made meanwhile needs a loaded run.
         if decisions.paused or decisions.cancel_requested_at or self.stopping or evicted.wanted:
             return True
         active_run.task = None
@@ -350,7 +350,7 @@ class ActiveRuns:
 
     async def _run(self, running: runner.Runner, run_id: str) -> states.RunState:
         try:
-            # In a task of its own, so that each turn of the run resumes no more than the runner.
+            # In a task of its own, so that each turn of the run resumes only the frames of the runner.
             return await asyncio.create_task(running.run(), name=f"runner {run_id}")
         except errors.Unreadable:
             return states.RunState.RUNNING
@@ -373,7 +373,7 @@ class ActiveRuns:
         self.unread.discard(active_run.run_id)
         self.capacity.withdraw(active_run.run_id)
         self.capacity.free(active_run.run_id)
-        # A run that is only parked may have changed its workspace by half: no other run gets it.
+        # A run that is only parked may have left its workspace half changed: no other run gets it.
         if not keeps_workspace:
             self.capacity.release(active_run.run_id)
         if state.finished:

@@ -1,4 +1,4 @@
-"""Capacity: the bounded number of runs that execute at a time, and the queue of requests for it."""
+"""Capacity: grants a bounded number of runs the right to execute, and queues requests for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOLDERS_NAMED = 5
 
 
 def ignored(*_: object) -> None:
-    """Ignore a call: the default of callbacks."""
+    """Ignore a call: the default callback."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -25,20 +25,20 @@ class CapacityRequest:
     """A run's request for capacity."""
 
     run_id: str  # Run that requests it.
-    priority: int  # Higher goes first.
-    arrival: int  # Number of the request; lower goes first within a priority.
-    workspace: str | None  # Folder that it must hold alone; None if it shares.
+    priority: int  # Requests with a higher priority go first.
+    arrival: int  # Number of the request; within a priority, lower goes first.
+    workspace: str | None  # Folder that the run must hold alone; None if it shares its folder.
     ancestors: frozenset[str]
-    """Its ancestors, whose workspace it may share, and whose key does not exclude it."""
-    key: str | None = None  # Concurrency key that it must hold; None: it shares none.
-    key_limit: int = 1  # Runs of the key that may be under way, itself included.
-    age: concurrency_keys.Age = ("", "")  # When it was created, and its id.
+    """Ancestors of the run, whose workspace it may share, and whose hold on the key does not exclude it."""
+    key: str | None = None  # Concurrency key that the run must hold; None: it has no key.
+    key_limit: int = 1  # Most runs of the key that may be under way, including this one.
+    age: concurrency_keys.Age = ("", "")  # When the run was created, and its id.
     label: str | None = None
-    """Value of the label by which capacity is shared fairly; None: runs go by arrival."""
-    round: int = 0  # Its round, set when it joins the queue.
-    granted: Callable[[], None]  # Called when it is granted.
+    """Value of the label by which capacity is shared fairly; None: runs are served in the order of arrival."""
+    round: int = 0  # Its round, assigned when it joins the queue.
+    granted: Callable[[], None]  # Called when capacity is granted.
     places: tuple[str, ...] = field(init=False, default=())
-    """What it must hold besides capacity: its folder and its key."""
+    """The places that it must hold besides capacity: its folder and its key."""
 
     def __post_init__(self) -> None:
         if self.workspace is not None or self.key is not None:
@@ -51,7 +51,7 @@ class CapacityRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """Why a request is passed over."""
+    """The reason why a request is passed over."""
 
     reason: str  # `workspace_busy`, `concurrency`, or `recovering` until all holders are known.
     holder: str | None = None  # Run that holds the workspace or the key; None if another process does.
@@ -60,7 +60,7 @@ class Obstacle:
 class WorkerCapacity:
     """Grants capacity to a limited number of runs, by priority and then by arrival; the values of a label take turns.
 
-    A request whose workspace or key is held waits aside until it is free, and does not block those behind it.
+    A request whose workspace or key is held waits aside until that is free, and does not block later requests.
 
     Args:
         changed: Called with each run that waits for a workspace when its obstacle may have changed.
@@ -88,13 +88,13 @@ class WorkerCapacity:
         """Lock workspaces against other processes.
 
         Args:
-            elsewhere: Called when a request stands aside for another process; `look_again` is to be called later.
+            elsewhere: Called when a request has to wait for another process; the callee must call `look_again` later.
         """
         self._workspaces.guard(lock)
         self._notify_elsewhere = elsewhere
 
     def look_again(self) -> bool:
-        """Grant what other processes have released; return whether requests still wait for them."""
+        """Grant what other processes have released; return whether requests still wait for other processes."""
         workspaces, self._elsewhere = self._elsewhere, set()
         for workspace in workspaces:
             self._requeue(workspace)
@@ -108,7 +108,7 @@ class WorkerCapacity:
 
     @property
     def queued(self) -> int:
-        """Return the number of requests that wait."""
+        """Return the number of waiting requests."""
         return len(self._queued)
 
     def has_capacity(self, run_id: str) -> bool:
@@ -120,7 +120,7 @@ class WorkerCapacity:
         return run_id in self._queued
 
     def join(self, *requests: CapacityRequest) -> None:
-        """Queue requests, and grant what can be granted."""
+        """Queue requests, and grant as many as possible."""
         for request in requests:
             self._queued[request.run_id] = request
             if request.label is not None:
@@ -128,39 +128,39 @@ class WorkerCapacity:
             for place in request.places:
                 self._waiting_for.setdefault(place, {})[request.run_id] = None
             heapq.heappush(self._heap, request)
-        # All of them first: granted one by one, an early one would overtake an older request of the same call.
+        # All requests join first: granted one by one, an early one would overtake an older one of the same call.
         self._grant()
 
     def withdraw(self, run_id: str) -> None:
-        """Forget a request; nothing if there is none."""
+        """Withdraw a request, if the run has one."""
         # The request stays in the heap, or among the blocked ones, until `_next` finds that it is not queued any more.
         if run_id in self._queued:
             self._dequeue(run_id)
 
     def free(self, run_id: str) -> None:
-        """Release a run's capacity and grant it to the next; the run keeps its workspace."""
+        """Release a run's capacity and grant it to the next request; the run keeps its workspace."""
         if run_id in self.holding:
             self.holding.discard(run_id)
             self._grant()
 
     def hold(self, workspace: str, run_id: str) -> None:
-        """Note that a run found at the start holds a workspace."""
-        # A process that works there too began while no service ran; a run that has begun does not wait for it.
+        """Record that a run found at the start holds a workspace."""
+        # A process that uses the folder too began while no service ran; a run that has begun does not wait for it.
         self._workspaces.lock(workspace)
         self._workspaces.hold(workspace, run_id)
         self._notify(workspace)
 
     def hold_key(self, key: str, run_id: str, age: concurrency_keys.Age) -> None:
-        """Note that a run found at the start holds a concurrency key."""
+        """Record that a run found at the start holds a concurrency key."""
         self._keys.hold(key, run_id, age)
 
     def superseded(self, key: str, age: concurrency_keys.Age, ancestors: Collection[str], *, running: bool) -> set[str]:
-        """Return the runs of a key that were created before: those that have not begun, or all of them."""
+        """Return the earlier runs of a key that a newer run cancels: those that have not begun, or all if `running`."""
         queued = {one.run_id for one in self._queued.values() if one.key == key and one.age < age}
         return self._keys.superseded(key, age, queued, running=running) - set(ancestors)
 
     def know_workspaces(self) -> None:
-        """Note that all holders found at the start are known: from now on workspaces are granted."""
+        """Record that all holders found at the start are known: from now on workspaces are granted."""
         self._workspaces_known = True
         for workspace in list(self._blocked):
             self._requeue(workspace)
@@ -169,9 +169,9 @@ class WorkerCapacity:
             self._notify(workspace)
 
     def release(self, run_id: str) -> None:
-        """Release a run's workspace, and grant what waited for it."""
+        """Release a run's workspace and key, and grant the requests that waited for them."""
         workspace, key = self._workspaces.release(run_id), self._keys.release(run_id)
-        # Runs that waited for either of them are looked at anew.
+        # Requests that waited for either place are examined again.
         freed = [place for place in (workspace, None if key is None else _KEY + key) if place is not None]
         for place in freed:
             self._requeue(place)
@@ -186,7 +186,7 @@ class WorkerCapacity:
         return self._obstacle(request) if request is not None else None
 
     def place(self, run_id: str) -> run_engine.QueuePlace | None:
-        """Return the place of a waiting run among those that ask for capacity; None if it does not wait."""
+        """Return the place of a run in the queue for capacity; None if it does not wait there."""
         request = self._queued.get(run_id)
         if request is None:
             return None
@@ -199,11 +199,11 @@ class WorkerCapacity:
         )
 
     def close(self) -> None:
-        """Grant nothing more."""
+        """Stop granting capacity."""
         self._open = False
 
     def clear(self) -> None:
-        """Release all workspaces to other processes."""
+        """Release the locks of all workspaces to other processes."""
         self._workspaces.close()
 
     def _grant(self) -> None:
@@ -219,7 +219,7 @@ class WorkerCapacity:
             for place in request.places:
                 self._notify(place)
             request.granted()
-        # Only changes are announced: a run that waits for another process is looked at again and again.
+        # Only changes are announced: a request that waits for another process is examined again and again.
         for workspace in self._elsewhere ^ self._notified_elsewhere:
             self._notify(workspace)
         self._notified_elsewhere = set(self._elsewhere)
@@ -227,7 +227,7 @@ class WorkerCapacity:
     def _next(self) -> CapacityRequest | None:
         while self._heap:
             request = heapq.heappop(self._heap)
-            # Withdrawn or granted meanwhile: a heap cannot give up an entry in its middle.
+            # The request was withdrawn or granted meanwhile: a heap cannot remove an entry from its middle.
             if self._queued.get(request.run_id) is not request:
                 continue
             if (place := self._blocked_on(request)) is None:
@@ -240,9 +240,9 @@ class WorkerCapacity:
             return None
         obstacle = self._obstacle(request)
         if obstacle is not None:
-            # The place whose release requeues the request: the last is the key, the first the workspace.
+            # The place whose release requeues the request: the key is the last place, the workspace the first.
             return places[-1] if obstacle.reason == concurrency_keys.CONCURRENCY else places[0]
-        # The lock is tried last: it is the one thing that another process holds.
+        # The lock is tried last, because only the lock can be held by another process.
         if request.workspace is None or self._workspaces.lock(request.workspace):
             return None
         self._elsewhere.add(request.workspace)

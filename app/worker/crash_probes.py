@@ -1,4 +1,4 @@
-"""Crash probes: a process that kills itself at a named point; what it had written survives in the kernel."""
+"""Crash probes: kill the process at a named point; what the process had written survives in the kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 
 class CrashProbes:
-    """Kill the process with SIGKILL when a point is passed for the nth time."""
+    """Kills the process with SIGKILL when it passes a point for the nth time."""
 
     def __init__(self, point: str, nth: int = 1) -> None:
         self._point = point
@@ -16,7 +16,7 @@ class CrashProbes:
         self._lock = threading.Lock()
 
     def reach(self, point: str) -> None:
-        """Count the passing, and die at the last one; may be called from any thread."""
+        """Count the pass, and kill the process at the nth one; may be called from any thread."""
         if point != self._point:
             return
         with self._lock:
@@ -26,7 +26,7 @@ class CrashProbes:
 
 
 def parse(text: str) -> CrashProbes:
-    """Read `point:N`, or a point alone for its first passing.
+    """Parse `point:N`, or a point alone for its first pass.
 
     Raises:
         ValueError: N is not a positive number, or the point is empty.

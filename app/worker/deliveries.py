@@ -1,6 +1,6 @@
-"""Deliveries: answers to gates and values for other inputs, accepted once their line is durable."""
+"""Deliveries: pass answers to gates and values for other inputs to runs; accepted once their line is durable."""
 
-# A gate's id is the run's id and a hash of step and attempt. The attempt rises only when the question is asked anew
+# A gate's id is the run's id and a hash of step and attempt. The attempt rises only when the run asks anew
 # (by a resume), so a late answer cannot decide a newer question; stops, kills and pauses keep the id.
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.worker.inputs import Acceptance, InputRegister
 
 
 class Deliveries:
-    """Pass deliveries on to the open inputs of runs."""
+    """Passes deliveries to the open inputs of runs."""
 
     def __init__(self, register: InputRegister, store: stores.RunStore, active: ActiveRuns) -> None:
         self._register = register
@@ -30,19 +30,19 @@ class Deliveries:
     async def deliver(
         self, run_id: str, key: str, delivery: Answer | Delivery, attempt: int | None = None
     ) -> records.Record:
-        """Deliver to an input, and wait for the line that makes it count; a later delivery waits for the first one's.
+        """Deliver to an input, and wait for the line that makes it count; a later one waits for the first one's line.
 
         Raises:
             errors.NotFound, errors.Conflict, errors.RequestInvalid, errors.DiskFull, errors.Unavailable: as
                 `RunEngine.deliver`.
         """
-        # Each turn waits for a change and looks again: the run may be loaded, evicted or ended meanwhile.
+        # Each iteration waits for a change and checks again: the run may be loaded, evicted or ended meanwhile.
         while (acceptance := self._accepted(run_id, key, delivery, attempt)) is None:
             if (repeated := await self._let_ask(run_id, key, delivery)) is not None:
                 return repeated
         while (line := await self._written(run_id, key, acceptance)) is None:
             pass
-        # A repeated delivery is answered as the first one was: the sender may not have received that answer.
+        # A repeated delivery gets the same answer as the first one: the sender may not have received that answer.
         if not acceptance.first and not _is_repeated(line, delivery):
             raise _decided(delivery, key)
         return line
@@ -54,10 +54,10 @@ class Deliveries:
                 await self.load(run_id)
 
     async def wake(self, run_id: str) -> None:
-        """Load an unfinished run that only waits, without capacity; a loaded one repeats at once what failed.
+        """Load an unfinished run that only waits, without capacity; a loaded run repeats failed accesses at once.
 
         Raises:
-            errors.ControlRoomError, errors.StorageFault: it cannot be loaded now.
+            errors.ControlRoomError, errors.StorageFault: the run cannot be loaded now.
         """
         active_run = self._active.active_runs.get(run_id)
         if active_run is not None and active_run.runner is not None:
@@ -65,17 +65,17 @@ class Deliveries:
             return
         if active_run is None and not self._active.stopping:
             row = await self._store.summary(run_id)
-            # The row was read in between, and the run may have become active.
+            # While the row was read, the run may have become active.
             if run_id not in self._active.active_runs:
                 self._active.admit(row)
         with contextlib.suppress(errors.JournalCorrupt, errors.NotFound):
             await self.load(run_id)
 
     async def load(self, run_id: str) -> None:
-        """Load a run that waits in the queue, or was evicted and could not be loaded.
+        """Load a run that waits in the queue, or an evicted one that could not be loaded before.
 
         Raises:
-            errors.ControlRoomError, errors.StorageFault: it cannot be loaded now.
+            errors.ControlRoomError, errors.StorageFault: the run cannot be loaded now.
         """
         active_run = self._active.active_runs.get(run_id)
         if active_run is not None and active_run.runner is None and active_run.evicted is not None:
@@ -86,7 +86,7 @@ class Deliveries:
             await self._let_in(active_run)
 
     async def wait_idle(self) -> None:
-        """Wait until no run is being loaded for its inputs."""
+        """Wait until no run is being loaded for a delivery."""
         await self._loading.wait_idle()
 
     def _accepted(self, run_id: str, key: str, delivery: Answer | Delivery, attempt: int | None) -> Acceptance | None:
@@ -99,15 +99,15 @@ class Deliveries:
         return acceptance
 
     async def _let_ask(self, run_id: str, key: str, delivery: Answer | Delivery) -> records.Record | None:
-        """Load a run that may still ask, ahead of the queue, and wait until something about it changes.
+        """Load a run that may still ask, ahead of the queue, and wait until the run changes.
 
         Returns:
-            The line of the same delivery, if it is on record already.
+            The line of the same delivery, if it is already recorded.
 
         Raises:
-            errors.NotFound, errors.Conflict, errors.Unavailable: it does not ask.
+            errors.NotFound, errors.Conflict, errors.Unavailable: the run does not ask.
         """
-        # Taken before anything is looked at, so that no change between the look and the wait is missed.
+        # Read before any check, so that no change between the check and the wait is missed.
         number = self._active.changes.number(run_id)
         active_run = self._active.active_runs.get(run_id)
         if active_run is None or not await self._may_ask(active_run, key):
@@ -120,13 +120,13 @@ class Deliveries:
         return None
 
     async def _refuse_hindered(self, active_run: ActiveRun, key: str) -> None:
-        """Refuse to wait for a run that waits for the data directory; an evicted one is tried again first.
+        """Refuse to wait for a run that waits for the data directory; try to load an evicted one again first.
 
         Raises:
-            errors.DiskFull, errors.Unreadable: it cannot be written or read now.
+            errors.DiskFull, errors.Unreadable: the run cannot be written or read now.
         """
         try:
-            # Another process that has the folder only delays a delivery.
+            # If another process holds the folder, the delivery is only delayed.
             if active_run.evicted is not None and isinstance(active_run.failure, errors.StorageFault):
                 await self.load(active_run.run_id)
         except errors.Unreadable:
@@ -143,7 +143,7 @@ class Deliveries:
         await self._loading.carry_out(self._load_now(active_run), f"questions of {active_run.run_id}")
 
     async def _load_now(self, active_run: ActiveRun) -> None:
-        # It has no capacity; it joins the queue again before the first step that needs some.
+        # The run has no capacity; it joins the queue again before the first step that needs some.
         active = self._active
         async with active.locks.of(active_run.run_id):
             if (
@@ -178,9 +178,9 @@ class Deliveries:
         raise errors.WrongState(message, key=key, detail={"run_id": run_id, "status": found.decisions.status.value})
 
     async def _written(self, run_id: str, key: str, acceptance: Acceptance) -> records.Record | None:
-        """Return the line of a delivery, or None once something has changed about its run."""
+        """Return the line of a delivery, or None once the run has changed."""
         attempt = acceptance.attempt
-        # Taken before the look, so that no change is missed.
+        # Read before the check, so that no change is missed.
         number = self._active.changes.number(run_id)
         active_run = self._active.active_runs.get(run_id)
         if active_run is None or active_run.runner is None:
@@ -218,7 +218,7 @@ def _fits(line: records.Record, delivery: Answer | Delivery) -> bool:
 
 
 def _is_repeated(line: records.Record, delivery: Answer | Delivery) -> bool:
-    # For a gate the use case decides this, because it knows what the gate shows.
+    # For a gate the use case decides this, because only it knows what the gate showed.
     if isinstance(delivery, Answer) or delivery.idempotency_key is None:
         return False
     return line.output_sha256 == plain.sha256(plain.content(delivery.output()))

@@ -1,4 +1,4 @@
-"""Eviction: unloads runs that only wait while many are loaded."""
+"""Eviction: unloads runs that only wait, if many runs are loaded."""
 
 # Why: docs/decisions/0077.
 
@@ -15,11 +15,11 @@ from app.worker.active_run import ActiveRun
 PAUSE_SECONDS = 1.0  # Pause between two rounds, and the shortest time that a run must be quiet.
 
 BUSY_PAUSE_SECONDS = 0.1
-"""The same while several times more runs are loaded than stay loaded. A command gets the long pause: it ends soon, and
-loading its run again costs more than most commands. A run that only awaits inputs gets none.
+"""The same while several times more runs are loaded than may stay. A command gets the longer pause: it ends soon, and
+loading its run again costs more than most commands. A run that only awaits inputs gets no pause.
 """
 
-KEPT_LOADED = 32  # Runs that stay loaded however quiet they are, so that a small service never reloads one.
+KEPT_LOADED = 32  # Runs that stay loaded however quiet they are, so that a small service never reloads a run.
 
 _CROWD = 4
 _AT_A_TIME = 32
@@ -27,7 +27,7 @@ _SECONDS_A_LINE = 0.05
 
 
 class IdleEvictor:
-    """Evicts the runs that have been quiet for longest; a long run later, since loading it costs more."""
+    """Evicts the runs that have been quiet for longest; one with a long journal later, since loading it costs more."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class IdleEvictor:
         self._running = self._over = False
 
     def begin(self) -> None:
-        """Evict while more runs are loaded than stay loaded."""
+        """Begin to evict, if more runs are loaded than may stay loaded."""
         if not (self._running or self._over) and len(self._loaded) > self._kept:
             self._running = True
             self._background_tasks.begin(self._evict_quiet(), "evict")
@@ -61,7 +61,7 @@ class IdleEvictor:
 
     async def _evict_quiet(self) -> None:
         try:
-            # Those that waited shortest stay: what moves soon would be loaded again at once.
+            # The runs that waited shortest stay: a run that moves soon would have to be loaded again at once.
             while len(self._loaded) > self._kept:
                 await self._clock.sleep(self._pause_seconds)
                 quiet = self._quiet()[: max(0, len(self._loaded) - self._kept)]
@@ -85,7 +85,7 @@ class IdleEvictor:
 
     def _is_quiet(self, active_run: ActiveRun, now: float) -> bool:
         if active_run.runner is None or active_run.log is None or not active_run.runner.may_be_evicted():
-            # No number of moves equals this, so that its quiet time begins anew once it may be evicted.
+            # No number of turns equals this, so its quiet time begins anew once it may be evicted.
             active_run.turns = -1
             return False
         if active_run.turns != active_run.runner.turns:
@@ -93,12 +93,12 @@ class IdleEvictor:
             active_run.quiet_since = now
         lines = len(active_run.log.loaded.records) + active_run.runner.turns
         quiet_seconds = now - active_run.quiet_since
-        # Questions to people stay open for hours; under crowding they need no quiet time.
+        # Questions to people stay open for hours; when the pool is crowded, they need no quiet time.
         waits = active_run.runner.waits() if quiet_seconds < PAUSE_SECONDS else ()
         if self._is_crowded and waits and all(isinstance(wait.operation, operations.Input) for wait in waits):
             return True
-        # The longer the journal, the dearer it is to load, and the longer the run stays.
+        # The longer the journal, the more it costs to load, and the longer the run stays.
         if quiet_seconds < max(self._pause_seconds, lines * _SECONDS_A_LINE):
             return False
-        # A command of an evicted run would have no reader of its output.
+        # If the run were evicted, the output of its command would have no reader.
         return not any(isinstance(wait.operation, operations.Command) for wait in waits)

@@ -1,13 +1,13 @@
-"""Fair rounds: the values of a label take turns, however many runs each of them has."""
+"""Fair rounds: let the values of a label take turns, however many runs each of them has."""
 
 # A run's round follows that of the previous run with the same label value, and is never before the present round.
-# Runs are granted by rounds, so that each value has one run in each.
+# Capacity is granted round by round, so that each value has one run in each round.
 
 from __future__ import annotations
 
 
 class FairRounds:
-    """Give each request the round in which it has its turn."""
+    """Assigns each request the round in which it has its turn."""
 
     def __init__(self) -> None:
         self._present = 0
@@ -20,12 +20,12 @@ class FairRounds:
         return turn
 
     def grant(self, turn: int, more: bool) -> None:
-        """Note that a request of a round was granted.
+        """Record that a request of a round was granted.
 
         Args:
-            more: Whether others wait.
+            more: Whether other requests wait.
         """
         self._present = max(self._present, turn)
-        # Nothing waits any more, so that no value is owed a turn.
+        # No request waits any more, so no value is owed a turn.
         if not more:
             self._present, self._newest = 0, {}

@@ -1,4 +1,4 @@
-"""Inputs: open steps that wait for a delivery from outside; a gate waits for a person's decision."""
+"""Inputs: perform steps that wait for a delivery from outside; a gate waits for a person's decision."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class _OpenInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """Result of a delivery."""
+    """The result of a delivery."""
 
-    attempt: int  # Try of the step that it is for.
+    attempt: int  # Attempt of the step that the delivery is for.
     first: bool  # Whether it is the first delivery.
-    input: _OpenInput  # The input that it is for.
+    input: _OpenInput  # The input that the delivery is for.
 
 
 class InputRegister:
-    """Perform `Input` and `Gate`: wait for the first delivery, or accept a gate's default when its time is over.
+    """Performs `Input` and `Gate`: waits for the first delivery, or accepts a gate's default when its time is over.
 
     Args:
-        sources: By input name, what gives the value if it is not delivered.
+        sources: Sources that supply the value if it is not delivered, by input name.
     """
 
     def __init__(self, time: clock.Clock, sources: Mapping[str, ports.Source]) -> None:
@@ -57,9 +57,9 @@ class InputRegister:
         self._open: dict[str, dict[str, _OpenInput]] = {}
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Wait for the delivery; its record is what makes it count."""
+        """Wait for the delivery; only its record makes it count."""
         of_run = self._open.setdefault(call.run.run_id, {})
-        # A delivery may come before the step asks again, as after an eviction.
+        # After an eviction, a delivery may arrive before the step asks again.
         awaited = of_run[call.key] = _delivered(of_run.get(call.key), call) or _OpenInput(
             attempt=call.attempt, operation=call.operation, gate=_gate(call)
         )
@@ -72,7 +72,7 @@ class InputRegister:
                 del self._open[call.run.run_id]
 
     def let_go(self, run_id: str, keys: AbstractSet[str]) -> bool:
-        """Forget the open inputs of a run; False if they are others, or one is delivered, timed or has a source."""
+        """Drop the open inputs of a run; False if they are others, or one is delivered, timed or has a source."""
         awaited = self._open.get(run_id, {})
         if awaited.keys() != keys or any(one.delivered.done() or self._gives(one) for one in awaited.values()):
             return False
@@ -80,7 +80,7 @@ class InputRegister:
         return True
 
     def open_gates(self, run_id: str | None = None) -> list[gates.OpenGate]:
-        """Return the unanswered gates of a run, or of all, in the order of asking."""
+        """Return the unanswered gates of a run, or of all runs, in the order of asking."""
         open_inputs: Mapping[str, Mapping[str, _OpenInput]] = self._open
         if run_id is not None:
             open_inputs = {run_id: open_inputs.get(run_id, {})}
@@ -92,7 +92,7 @@ class InputRegister:
         ]
 
     def is_refused(self, run_id: str, key: str, acceptance: Acceptance) -> bool:
-        """Return whether an input is open again, because what it had accepted could not be written."""
+        """Return whether an input is open again, because the delivery that it had accepted could not be written."""
         return self._open.get(run_id, {}).get(key, acceptance.input) is not acceptance.input
 
     def is_open(self, run_id: str, key: str) -> bool:
@@ -107,10 +107,10 @@ class InputRegister:
         attempt: int | None = None,
         resting: evicted_runs.RestingRun | None = None,
     ) -> Acceptance | None:
-        """Deliver to an open step, or to one at which a run rests; return what became of it, or None if there is none.
+        """Deliver to an open step, or to one at which a run rests; return the acceptance, None if there is none.
 
         Raises:
-            errors.Conflict: `gate_lapsed`, `input_lapsed`, that attempt of the step is not the present one.
+            errors.Conflict: `gate_lapsed`, `input_lapsed`: that attempt of the step is not the present one.
             errors.RequestInvalid: `unknown_decision`.
         """
         awaited = self._open.get(run_id, {}).get(key) or _rested(resting, key)
@@ -120,20 +120,20 @@ class InputRegister:
             raise inputs.lapsed(delivery.of.kind, key)
         if awaited.gate is not None and isinstance(delivery, Answer):
             inputs.refuse_unknown(delivery.decision, awaited.gate)
-        # The answer is kept here until the loaded run asks for it.
+        # The register keeps the answer until the loaded run asks for it.
         if resting is not None:
             self._open.setdefault(run_id, {})[key] = awaited
-        # Its time may have run out while no task watched it: the default came first.
+        # Its time may have run out while no task watched it: then the default came first.
         if self._left_seconds(awaited) <= 0:
             _accept_default(awaited)
         return Acceptance(attempt=awaited.attempt, first=awaited.accept(delivery), input=awaited)
 
     def forget(self, run_id: str) -> None:
-        """Forget deliveries for a run that has left before it asked again."""
+        """Drop deliveries for a run that has left before it asked again."""
         self._open.pop(run_id, None)
 
     def _gives(self, awaited: _OpenInput) -> bool:
-        # Thousands of gates wait without a time limit, and a task for each would be most of their memory.
+        # Thousands of gates wait without a time limit, and a task for each would take most of their memory.
         operation = awaited.operation
         assert isinstance(operation, operations.Input)
         return awaited.expires_at is not None or operation.name in self._sources
@@ -143,14 +143,14 @@ class InputRegister:
         try:
             await asyncio.wait((awaited.delivered, source), return_when=asyncio.FIRST_COMPLETED)
             if not awaited.delivered.done():
-                # It ended without a delivery: it failed, and says so here.
+                # The source ended without a delivery: it failed, and its error is raised here.
                 source.result()
             return await awaited.delivered
         finally:
             source.cancel()
 
     async def _give(self, awaited: _OpenInput, call: ports.Call) -> None:
-        """Accept a gate's default, or what an input's own source gives."""
+        """Accept a gate's default, or the value from an input's own source."""
         operation = awaited.operation
         assert isinstance(operation, operations.Input)
         if (source := self._sources.get(operation.name)) is not None:
@@ -188,7 +188,7 @@ def _rested(resting: evicted_runs.RestingRun | None, key: str) -> _OpenInput | N
 
 
 def _delivered(earlier: _OpenInput | None, call: ports.Call) -> _OpenInput | None:
-    """Return what was delivered while the run of a call rested at it."""
+    """Return the earlier opened input of a call's step, with a delivery that arrived while the run rested."""
     fits = earlier is not None and (earlier.attempt, earlier.operation) == (call.attempt, call.operation)
     return earlier if fits else None
 

@@ -1,8 +1,8 @@
-"""The ledger: reserves and charges calls of agents in the accounts of runs and budgets, made anew from the journals."""
+"""The ledger: reserves and charges calls of agents in the accounts of runs and budgets, rebuilt from the journals."""
 
-# Nothing here survives a crash. The journals are the authority: the `started` line of a call holds its reserved
+# The ledger does not survive a crash. The journals are the authority: the `started` line of a call has its reserved
 # amounts, its record the usage, and a call without a record counts with the reserved amounts. Accounts are created at
-# their first use: from rows for ended runs, and from journals, which rows may lag behind, for the others.
+# their first use: from rows for ended runs, and for the others from journals, which may be ahead of rows.
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class _Known:
 
 
 class Ledger:
-    """Keep the calls of agents within the limits of runs and the budgets of the project: `spending.Spending`.
+    """Keeps the calls of agents within the limits of runs and the budgets of the project: `spending.Spending`.
 
     Args:
-        quote: Returns what a call may take, as far as it is known before.
+        quote: Returns the expected tokens and cost of a call, as far as they are known.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Ledger:
         self._known: dict[str, _Known] = {}
         self._runs: dict[str, Account] = {}
         self._budgets: dict[str, tuple[budgets.Budget, Account]] = {}
-        # A run that has ended is known until all its descendants have: their calls count in its accounts, and in the
-        # budgets that cover it.
+        # A run that has ended stays known until all its descendants have ended: their calls count in its accounts and
+        # in the budgets that cover it.
         self._below: Counter[str] = Counter()
         self._ended: set[str] = set()
         self._waiting: dict[tuple[str, str], spending.Ahead] = {}
@@ -74,7 +74,7 @@ class Ledger:
         """Drop a run that has ended, once none of its descendants makes calls any more."""
         self._ended.add(run_id)
         above: str | None = run_id
-        # Upwards, since an ended ancestor may have waited for this one alone.
+        # Upwards, since an ended ancestor may have waited for this run alone.
         while above is not None and above in self._ended and not self._below[above]:
             self._ended.discard(above)
             self._below.pop(above, None)
@@ -102,14 +102,14 @@ class Ledger:
         accounts = {}
         for name, budget in by_name.items():
             before, account = self._budgets.get(name, (None, None))
-            # The same budget in another period or for other runs counts anew; other limits alone do not.
+            # A budget with another period or other runs is counted anew; new limits alone keep the account.
             same = before is not None and dataclasses.replace(before, limits=budget.limits) == budget
             if account is None or not same:
                 account = Account.of_budget(budget)
             account.limits = budget.limits
             accounts[name] = budget, account
         self._budgets = accounts
-        # What did not fit may fit now.
+        # A call that did not fit may fit now.
         self.wake_waiting()
 
     # -- reserve
@@ -122,7 +122,7 @@ class Ledger:
         while not (verdict := await self._verdict(chain, key, quote)).fits:
             if not verdict.may_fit_later:
                 raise verdict.exhausted(key, self._clock)
-            # Cleared after the verdict and before the wait, without a pause between them: no change is lost.
+            # Cleared after the verdict and before the wait, without an await between them: no change is lost.
             self._changed.clear()
             with self._shown_behind(verdict.ahead(chain, key), start.run_id, key):
                 await self._changed.wait()
@@ -165,7 +165,7 @@ class Ledger:
                     loaded = await self._store.read(parent)
                 except (errors.ControlRoomError, errors.StorageFault) as error:
                     _log.warning("limits above not read: %s", error.message, extra={"run_id": parent})
-                    # Better a limit that is not enforced than a run that cannot go on for a folder elsewhere.
+                    # A limit that is not enforced is better than a run that cannot continue because of another folder.
                     break
                 self._know(loaded)
                 if loaded.decisions.ended is not None:
@@ -209,7 +209,7 @@ class Ledger:
         account.count()
 
     async def _add_finished(self, account: Account) -> dict[str, tuple[UsageSum, ...]]:
-        """Add what ended runs spent, and return the other runs, with what their rows say."""
+        """Add the amounts that ended runs spent, and return the other runs with the sums from their rows."""
         spent = await self._store.spent(account.query(self._clock.now()))
         account.add(spent.finished)
         unfinished = dict(spent.unfinished)
@@ -227,7 +227,7 @@ class Ledger:
     # -- charge
 
     def accounts(self, run_id: str) -> Iterator[Account]:
-        """Yield the accounts that calls of a run count in, as far as they exist."""
+        """Yield the accounts in which calls of a run count, as far as they exist."""
         above: str | None = run_id
         chain: list[str] = []
         while above is not None and above in self._known and above not in chain:
@@ -260,7 +260,7 @@ class Ledger:
         return account.state(self._clock.now())
 
     async def standing(self, budget: budgets.Budget) -> budgets.BudgetState:
-        # It may have been removed while the one before it was counted.
+        # The budget may have been removed while the previous one was counted.
         _, account = self._budgets.get(budget.name) or (budget, Account.of_budget(budget))
         await self._make_sure(account)
         return account.state(self._clock.now())
@@ -282,5 +282,5 @@ class Ledger:
 
 
 def _amount(value: object) -> Any:
-    # The error of a parked run comes from its journal, where a person may have written anything.
+    # The error of a parked run comes from its journal, which a person may have edited.
     return value if isinstance(value, int | float) else None

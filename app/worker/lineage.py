@@ -1,14 +1,14 @@
-"""Lineage: which run has started which unfinished run."""
+"""Lineage: records which run has started which unfinished run."""
 
 from __future__ import annotations
 
 from app.engine import stores
 
-NOBODY: frozenset[str] = frozenset()  # Ancestors of a run that no other has started.
+NOBODY: frozenset[str] = frozenset()  # Ancestors of a run that no other run has started.
 
 
 class Lineage:
-    """Remember the parent of each unfinished run."""
+    """Keeps the parent of each unfinished run."""
 
     def __init__(self) -> None:
         self._parents: dict[str, str] = {}

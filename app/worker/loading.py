@@ -14,7 +14,7 @@ from app.domain import runs, states, views
 from app.engine import aio, dry_replay, evicted_runs, ports, run_equipment, runner, stores
 from app.worker.active_run import ActiveRun, CapacityHold
 
-RELOAD_SECONDS = 5.0  # Wait before a run whose folder could not be opened is queued again.
+RELOAD_SECONDS = 5.0  # Wait until a run whose folder could not be opened is queued again.
 
 _log = logging.getLogger(__name__)
 
@@ -23,26 +23,26 @@ class ParkingDriver:
     """A driver that only parks its runs; they can still be cancelled.
 
     Args:
-        fault: Raised by each run's `drive`; the run is parked with its code.
+        fault: Raised by `drive` for each run; the run is parked with its code.
     """
 
     def __init__(self, fault: errors.Fault) -> None:
         self._fault = fault
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
-        """Refuse.
+        """Refuse to execute the run.
 
         Raises:
-            errors.Fault: the given one.
+            errors.Fault: the given fault.
         """
         raise self._fault
 
 
 class Loader:
-    """Load and unload active runs.
+    """Loads and unloads active runs.
 
     Args:
-        parked: Receives the views of runs that an internal error prevents from being loaded.
+        parked: Receives the views of runs that cannot be loaded because of an internal error.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Loader:
         """Open a run's folder and create its runner.
 
         Raises:
-            errors.ControlRoomError, errors.StorageFault: it cannot be loaded; `failure` holds the same.
+            errors.ControlRoomError, errors.StorageFault: the run cannot be loaded; `failure` contains the same error.
         """
         active_run.loading = True
         active_run.failure = None
@@ -77,21 +77,21 @@ class Loader:
                 fault = await self._folder_fault(active_run, log)
                 active_run.runner = self._runner(active_run, log, fault)
             except BaseException:
-                # The folder's lock must not stay with a run that has no runner.
+                # A run without a runner must not keep the lock of its folder.
                 await self._close(active_run, log)
                 raise
             active_run.log = log
             active_run.sent_on = False
             active_run.evicted = None
             self.loaded[active_run.run_id] = active_run
-            # The order came while its folder was shut.
+            # The order to interrupt came while the folder was closed.
             if active_run.interrupts and log.loaded.decisions.paused is not None:
                 active_run.runner.pause(interrupt=True)
             active_run.interrupts = False
         except (errors.ControlRoomError, errors.StorageFault) as failure:
             active_run.failure = failure
             raise
-        except OSError as error:  # as when the process has no descriptors left
+        except OSError as error:  # e.g. the process has no file descriptors left
             active_run.failure = errors.StorageFault(f"{type(error).__name__}: {error}")
             raise active_run.failure from error
         except Exception as error:  # one folder must not take the others down
@@ -103,11 +103,11 @@ class Loader:
             raise active_run.failure from error
         finally:
             active_run.loading = False
-            # Commands that wait for the run are woken by a failure, too.
+            # Commands that wait for the run are also woken by a failure.
             active_run.opened.set()
 
     async def unload(self, active_run: ActiveRun) -> None:
-        """Close a run's folder; that of an evicted run is set aside."""
+        """Close a run's folder; the folder of an evicted run is set aside."""
         assert active_run.log is not None
         await self._close(active_run, active_run.log)
         active_run.opened.clear()
@@ -117,7 +117,7 @@ class Loader:
         self.loaded.pop(active_run.run_id, None)
 
     async def _park(self, run_id: str, failure: errors.ControlRoomError) -> None:
-        # Nothing loads it again by itself, so it must not appear to be about to begin.
+        # The pool does not load the run again by itself, so the run must not appear to be about to begin.
         try:
             loaded = await self._store.read(run_id)
         except (errors.ControlRoomError, errors.StorageFault) as unread:
@@ -137,8 +137,8 @@ class Loader:
             _log.error("not closed well: %s", fault.message, extra={"run_id": active_run.run_id, "code": fault.code})
 
     async def _folder_fault(self, active_run: ActiveRun, log: stores.RunLog) -> errors.Fault | None:
-        # Steps would fail, and their runs with them, although only the folder is wrong. A new run's folder was
-        # checked when it was created, an evicted run's when it was loaded.
+        # Otherwise its steps would fail, and the run with them, although only the folder is wrong. A new run's folder
+        # was checked when the run was created, an evicted run's when it was loaded.
         find, loaded = self._equipment.folder_fault, log.loaded
         if find is None or _known(active_run) is not None:
             return None
@@ -159,12 +159,12 @@ class Loader:
 
 
 def _known(active_run: ActiveRun) -> evicted_runs.Evicted | None:
-    """Return what remained of a run that this process has executed."""
+    """Return what remained in memory of an evicted run that this process has executed."""
     return active_run.evicted if active_run.evicted is not None and active_run.evicted.taken else None
 
 
 class Reloads:
-    """Queue runs again whose folder could not be opened.
+    """Queues runs again whose folders could not be opened.
 
     Args:
         release: Releases the workspace of a run that this pool does not continue.
@@ -192,7 +192,7 @@ class Reloads:
         self._background_tasks.begin(self._look(run_id), f"look at {run_id}")
 
     def give_up(self) -> None:
-        """Stop queuing."""
+        """Stop queueing runs."""
         self._background_tasks.give_up()
 
     async def _look(self, run_id: str) -> None:
@@ -219,7 +219,7 @@ class Reloads:
         except errors.StorageFault as fault:
             _log.warning("not queued now: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
             return False
-        # A row may say that the run has ended before its files do.
+        # A row may show that the run has ended before its files do.
         over = states.RunState(summary.status).finished and not self._store.lags(run_id)
         if not over and summary.owner == "service":
             act(summary)

@@ -1,4 +1,4 @@
-"""Orphans: children of cancelled runs that an earlier process could not cancel."""
+"""Orphans: cancels children of cancelled runs that an earlier process could not cancel."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ async def cancel_all(
 ) -> None:
     """Cancel the children of cancelled runs that an earlier process could not cancel."""
     parents = {summary.run_id for summary in unfinished} | {None}
-    # Children whose parent is unfinished are cancelled by it.
+    # An unfinished parent cancels its children itself.
     children = [summary for summary in unfinished if summary.parent_run_id not in parents]
     while children:
-        # What cannot be read now is looked at again.
+        # Children that cannot be read now are checked again later.
         children = [child for child in children if not await _is_looked_at(store, child, cancel)]
         if children:
             await timer.sleep(RELOAD_SECONDS)
@@ -68,7 +68,7 @@ async def _is_orphan(store: stores.RunStore, child: stores.RunSummary) -> bool:
 
 
 async def _cancelled_at(store: stores.RunStore, run_id: str) -> str | None:
-    """Return when a run was cancelled, or its cancellation was requested; None: neither."""
+    """Return when a run was cancelled or its cancellation was requested; None if neither happened."""
     parent = await store.summary(run_id)
     if states.RunState(parent.status).finished:
         return parent.completed_at if parent.status == states.RunState.CANCELLED else None

@@ -22,14 +22,14 @@ from app.worker.time_limits import TimeLimits
 from app.worker.waiting_performers import ChildRuns, StartChild, Timers
 from app.worker.workspace_reservations import LockWorkspace
 
-DEFAULT_LIMIT = 8  # Runs that execute at a time.
-DEFAULT_GRACE_SECONDS = 10.0  # Grace period of steps in flight at a stop.
+DEFAULT_LIMIT = 8  # Most runs that execute at a time.
+DEFAULT_GRACE_SECONDS = 10.0  # Grace period of open steps at a stop.
 
 _log = logging.getLogger(__name__)
 
 
 class Pool:
-    """Execute runs on one event loop: `run_engine.RunEngine` over any run store."""
+    """Executes runs on one event loop: `run_engine.RunEngine` over any run store."""
 
     def __init__(
         self,
@@ -71,12 +71,11 @@ class Pool:
     # -- start and stop
 
     def start(self, *, recover: bool = True, lock: LockWorkspace | None = None) -> None:
-        """Begin to grant capacity, and to queue unfinished runs; the pool is ready at once. Nothing when started
-        already.
+        """Begin to grant capacity and to queue unfinished runs; return at once. A second call changes nothing.
 
         Args:
             recover: Whether this process is the service of its data directory, which continues unfinished runs.
-            lock: Locks workspaces that runs hold alone against other processes; None: the caller does.
+            lock: Locks workspaces that runs hold alone against other processes; None: the caller locks them.
         """
         if self._recovery is None:
             if lock is not None:
@@ -92,16 +91,18 @@ class Pool:
         return self._found
 
     async def wait_idle(self) -> None:
-        """Wait until the runs among them that only wait do so again."""
+        """Wait until the recovered runs that only wait are waiting again."""
         await self.recovered()
         if self._asking is not None:
             await asyncio.wait({self._asking})
 
     async def stop(self, grace_seconds: float | None = None) -> None:
-        """Stop, and wait for it: no new steps, a grace period for open ones, an interruption; all can continue later.
+        """Stop the pool and wait until it has stopped; all runs can continue later.
+
+        It begins no step, gives open steps a grace period, and then interrupts them.
 
         Args:
-            grace_seconds: None: the pool's own; a second call may cut the first one's short.
+            grace_seconds: The grace period; None: the pool's own. A second call may shorten it.
         """
         self._begin_to_stop(grace_seconds)
         assert self._stop is not None
@@ -116,11 +117,11 @@ class Pool:
 
     @property
     def elsewhere(self) -> bool:
-        """Return False: runs are executed here."""
+        """Return False: this process executes the runs."""
         return False
 
     def expect(self, run_id: str) -> None:
-        """Note that a run is about to be created."""
+        """Note that a run is about to be created, if recovery has not finished."""
         if self._active.expected is not None:
             self._active.expected.add(run_id)
 
@@ -128,7 +129,7 @@ class Pool:
         """Queue an accepted run."""
         is_active = run_id in self._active.active_runs
         row = None if is_active or self._active.stopping else fresh or await self._store.summary(run_id)
-        # A lock acquired while the pool stops would never be released.
+        # A lock that is acquired while the pool stops would never be released.
         if self._active.stopping:
             return states.RunState.PENDING
         if row is not None:
@@ -168,7 +169,7 @@ class Pool:
         return await self._commands.mark(run_id, marks, author)
 
     async def reload(self, run_id: str) -> None:
-        """Load a run that is queued or evicted, because its folder was changed."""
+        """Load a queued or evicted run, because its folder was changed."""
         await self._commands.reload(run_id)
 
     # -- inputs
@@ -177,7 +178,7 @@ class Pool:
         self, run_id: str, key: str, delivery: engine_gates.Answer | engine_inputs.Delivery, attempt: int | None = None
     ) -> records.Record:
         if self._recovery is not None and not self._inputs.is_open(run_id, key):
-            # Until then the pool does not know its runs.
+            # Until recovery has finished, the pool does not know its runs.
             await self.recovered()
         return await self._deliveries.deliver(run_id, key, delivery, attempt)
 
@@ -194,17 +195,17 @@ class Pool:
         return None if self._store.lags(run_id) else self._active.view(run_id)
 
     def executing(self) -> list[views.RunView]:
-        """Return the views of runs that hold capacity and are loaded."""
+        """Return the views of the loaded runs that hold capacity."""
         loaded_views = (self._active.view(run_id) for run_id in tuple(self._active.capacity.holding))
         return [view for view in loaded_views if view is not None]
 
     def standing(self, run_id: str) -> run_engine.Standing | None:
-        """Return the standing of a run that is not loaded."""
+        """Return the state of a run that is not loaded."""
         active_run = self._active.active_runs.get(run_id)
-        # After a power cut, a run whose end only its journal has is opened once more: it has ended all the same.
+        # After a power cut, a run whose ending only its journal has is opened once more, although it has ended.
         if active_run is None or active_run.runner is not None or self._store.lags(run_id):
             return None
-        # One that was found waiting waits, though it is not put back to rest yet.
+        # A run that was found waiting counts as waiting, although it has not been put back to rest yet.
         if run_id in self._active.unread:
             return None
         if (evicted := active_run.evicted) is not None:
@@ -215,25 +216,25 @@ class Pool:
         return run_engine.Standing(status=states.RunState.PENDING, reason=obstacle.reason, holder=obstacle.holder)
 
     def waits(self, run_id: str) -> Sequence[open_steps.StepWait] | None:
-        """Return what the open steps of a run that is loaded or evicted wait for."""
+        """Return what the open steps of a loaded or evicted run wait for."""
         active_run = self._active.active_runs.get(run_id)
         holder = None if active_run is None else active_run.runner or active_run.evicted
         return None if holder is None else holder.waits()
 
     async def lacks(self, run_id: str, asked: Sequence[operations.Operation]) -> Mapping[str, str]:
-        """Return nothing: this process performs every step."""
+        """Return an empty mapping: this process performs every step."""
         return {}
 
     async def outputs(self, run_id: str) -> Mapping[str, str]:
-        """Return nothing: open steps hold it themselves."""
+        """Return an empty mapping: open steps have this in memory."""
         return {}
 
     async def performed(self) -> Mapping[str, open_steps.PerformedStep]:
-        """Return nothing: this process performs every step."""
+        """Return an empty mapping: this process performs every step."""
         return {}
 
     async def held_up(self, run_id: str) -> run_engine.Standing | None:
-        """Return None: how a run stands says it."""
+        """Return None: `standing` has the obstacle."""
         return None
 
     def queue_place(self, run_id: str) -> run_engine.QueuePlace | None:
@@ -250,10 +251,10 @@ class Pool:
         """Wait until a run has ended.
 
         Raises:
-            errors.InterruptionFault: the pool stopped before it had.
+            errors.InterruptionFault: the pool stopped before the run ended.
         """
         while True:
-            # Taken before the look, so that no change is missed.
+            # Read before the check, so that no change is missed.
             number = self.change_number(run_id)
             active_run = self._active.active_runs.get(run_id)
             state = await self._state_at_rest(run_id) if active_run is None else await asyncio.shield(active_run.left)
@@ -261,14 +262,12 @@ class Pool:
                 return state
             if self._active.stopping:
                 raise errors.InterruptionFault
-            # A foreign process may execute it; its end comes as a change of the row.
+            # Another process may execute it; its end appears as a change of the row.
             if active_run is None:
                 await self.changed(run_id, number)
 
     async def left(self, run_id: str) -> views.RunView | None:
-        """Wait until a run that is queued or loaded has left, and return it as it stood then; None if it was not
-        loaded.
-        """
+        """Wait until a queued or loaded run has left, and return its last view; None if it was not loaded."""
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
             return None
@@ -276,7 +275,7 @@ class Pool:
         return active_run.last
 
     def status(self) -> run_engine.EngineStatus:
-        """Return how busy the pool is."""
+        """Return the load of the pool."""
         capacity, visible = self._active.capacity, len(self._active.active_runs) - len(self._active.internal)
         return run_engine.EngineStatus(
             running=capacity.in_use,
@@ -306,7 +305,7 @@ class Pool:
                 self._supersede(summary, again=True)
             cancelling = orphans.cancel_all(self._store, unfinished, self._clock, self._commands.cancel_all)
             self._helpers.begin(cancelling, "children of cancelled runs")
-            # In the background: thousands of questions must not delay the first run.
+            # In the background: thousands of waiting gates must not delay the first run.
             asking = [summary for summary in unfinished if summary.status == states.RunState.WAITING]
             self._asking = self._helpers.begin(self._let_ask(asking), "questions")
             ended = [summary for summary in unfinished if self._store.lags(summary.run_id)]
@@ -315,7 +314,7 @@ class Pool:
             self._active.know_found()
 
     async def _complete(self, ended: Sequence[stores.RunSummary]) -> None:
-        # Only their files lag behind: none of them needs capacity, and all of it may be in use for hours.
+        # Only their files lag behind: none of them needs capacity, which may be in use for hours.
         for summary in ended:
             if summary.unreadable is None and not self._active.stopping:
                 await self._commands.reload(summary.run_id)
@@ -325,10 +324,10 @@ class Pool:
         await self._deliveries.let_ask(summary.run_id for summary in asking)
 
     def _supersede(self, summary: stores.RunSummary, *, again: bool = False) -> None:
-        """Cancel the earlier runs of a key as a new one requests; after a crash before that, recovery does it.
+        """Cancel the earlier runs of a key as a new run's policy requires; after a crash before that, recovery does.
 
         Args:
-            again: Whether an earlier process may have done so.
+            again: Whether an earlier process may already have cancelled them.
         """
         key, policy = summary.concurrency_key, summary.concurrency_policy or ""
         if key is None or not policy.startswith("cancel_"):

@@ -1,8 +1,8 @@
-"""Recovery: runs that an earlier process left unfinished pass through the same queue as new runs."""
+"""Recovery: puts runs that an earlier process left unfinished through the same queue as new runs."""
 
-# A crash between a control line and its row can leave either one ahead. Runs whose row says
-# paused are read in the background, after the others are queued; those whose journal disagrees are queued like any
-# other. So a roll-back continues runs that a newer version had to park.
+# A crash between a control line and its row can leave either one ahead of the other. Runs whose row shows
+# `paused` are read in the background, after the others are queued; if the journal disagrees, the run is queued like
+# any other. So after a roll-back, the older version continues runs that a newer version had to park.
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _log = logging.getLogger(__name__)
 async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock) -> list[stores.RunSummary]:
     """Queue every unfinished run of the service, oldest first, and return those that an earlier process left.
 
-    Paused runs stay where they are, unless their journal says otherwise than their row. Workspaces are granted only
-    when it is known which are held, since a run holds its own through pauses and restarts. Where the disk or the index
-    fails, it is tried until it succeeds; what comes in meanwhile is executed.
+    Paused runs stay paused, unless their journal disagrees with their row. Workspaces are granted only once all holders
+    are known, since a run holds its workspace through pauses and restarts. If the disk or the index fails, recovery
+    retries until it succeeds; runs that are submitted meanwhile are executed.
     """
     rows = [summary for summary in await _unfinished(store, timer) if summary.owner == "service"]
-    # The creator of an internal run wakes it when there is work.
+    # The creator of an internal run wakes it when the run has work.
     unfinished = [summary for summary in rows if not clock.is_internal(summary.run_id)]
     for summary in unfinished:
         active.lineage.note(summary)
     readable = [summary for summary in unfinished if summary.unreadable is None]
-    # Roots first: which children are lost is known only after reading their parents.
+    # Roots first: which children are lost is known only after their parents are read.
     _queue_or_set_aside(active, [summary for summary in readable if summary.parent_run_id is None])
     children = [summary for summary in readable if summary.parent_run_id is not None]
     lost = await orphans.doomed(store, children)
-    # They are about to be cancelled, and must not begin a step first.
+    # These children are about to be cancelled, and must not begin a step first.
     _set_aside(active, *(summary for summary in children if summary.run_id in lost and not _is_paused(summary)))
     _queue_or_set_aside(active, [summary for summary in children if summary.run_id not in lost])
     for summary in unfinished:
@@ -46,7 +46,7 @@ async def recover(store: stores.RunStore, active: ActiveRuns, timer: clock.Clock
             _wait_for(active, summary)
         elif summary.exclusive_workspace or summary.concurrency_key or _is_paused(summary):
             await _look(store, active, summary)
-    # Whatever came in meanwhile belongs to this process.
+    # Runs that were submitted meanwhile belong to this process.
     leftover = [summary for summary in unfinished if summary.run_id not in (active.expected or ())]
     active.know_found()
     return leftover
@@ -71,7 +71,7 @@ def _is_paused(summary: stores.RunSummary) -> bool:
 
 
 def _queue(active: ActiveRuns, *summaries: stores.RunSummary) -> None:
-    # A run that came in while the rows were read may have ended since.
+    # A run that was submitted while the rows were read may have ended since.
     active.queue(*(summary for summary in summaries if summary.run_id not in (active.ended or ())))
 
 
@@ -81,7 +81,7 @@ def _may_rest(summary: stores.RunSummary) -> bool:
 
 
 def _set_aside(active: ActiveRuns, *summaries: stores.RunSummary) -> None:
-    # They do not join the queue; whether they rest is determined once all others are queued.
+    # These runs do not join the queue; whether they rest is determined once all others are queued.
     for summary in summaries:
         if summary.run_id not in active.active_runs and summary.run_id not in (active.ended or ()):
             active.admit(summary)
@@ -89,7 +89,7 @@ def _set_aside(active: ActiveRuns, *summaries: stores.RunSummary) -> None:
 
 
 async def _look(store: stores.RunStore, active: ActiveRuns, summary: stores.RunSummary) -> None:
-    # Rows may lag behind: for those that hold something, the journal decides.
+    # Rows may lag behind: for runs that hold a workspace or key, the journal decides.
     try:
         decisions = (await store.read(summary.run_id)).decisions
     except errors.Unreadable:
@@ -106,6 +106,6 @@ async def _look(store: stores.RunStore, active: ActiveRuns, summary: stores.RunS
 
 
 def _wait_for(active: ActiveRuns, summary: stores.RunSummary) -> None:
-    # Whether it holds its workspace is unknown, so no other run gets it meanwhile.
+    # Whether the run holds its workspace is unknown, so no other run gets it meanwhile.
     active.hold_workspace(summary)
     active.reloads.begin(summary.run_id)

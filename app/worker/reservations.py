@@ -1,4 +1,4 @@
-"""Reservations: whether a call of an agent fits into its limits, and the amounts reserved for it."""
+"""Reservations: decide whether a call of an agent fits into its limits, and hold the amounts reserved for it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from app.worker.accounts import Account, Call, Need
 
 
 class Accounts(Protocol):
-    """The ledger, as a reservation sees it."""
+    """The ledger, as far as a reservation uses it."""
 
     def accounts(self, run_id: str) -> Iterable[Account]:
-        """Yield the accounts that calls of a run count in."""
+        """Yield the accounts in which calls of a run count."""
 
     def wake_waiting(self) -> None:
         """Wake calls that wait for room."""
@@ -25,15 +25,15 @@ class Accounts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationVerdict:
-    """Whether a call fits into its limits, beside the calls under way."""
+    """The decision whether a call fits into its limits, beside the calls under way."""
 
-    accounts: list[Account]  # Accounts that limit it.
+    accounts: list[Account]  # Accounts that limit the call.
     need: Need  # Amounts to reserve.
-    cap: float | None  # The most that it may cost; None: no limit.
-    lacking: tuple[Account, str] | None  # Account and limit that it does not fit into; None: it fits.
+    cap: float | None  # The most that the call may cost; None: no limit.
+    lacking: tuple[Account, str] | None  # Account and limit into which the call does not fit; None: it fits.
     behind: tuple[Account, str] | None
-    """Account and limit because of which it waits for another call with an unknown amount; None: it need not."""
-    may_fit_later: bool  # Whether a call under way may leave room for it.
+    """Account and limit that make the call wait for another one with an unknown amount; None: it need not wait."""
+    may_fit_later: bool  # Whether the end of a call under way may leave room for it.
 
     @classmethod
     def of(
@@ -48,10 +48,10 @@ class ReservationVerdict:
         """Decide on the call of a step.
 
         Args:
-            chain: Its run and the ancestors of that.
+            chain: Run of the step, followed by the run's ancestors.
         """
         now, but = time.now(), (chain[0], key)
-        # A call of an ancestor may itself wait for this one.
+        # A call of an ancestor may itself wait for this call.
         above = chain[1:]
         lacking = next(((each, lack) for each in accounts if (lack := each.lacks(need, now))), None)
         waits = ((each, limit) for each in accounts if (limit := each.must_wait(need, above, but)))
@@ -61,7 +61,7 @@ class ReservationVerdict:
             cap=cap,
             lacking=lacking,
             behind=next(waits, None),
-            # What is under way gives back what it does not take.
+            # Calls under way return the reserved amounts that they do not use.
             may_fit_later=lacking is None or bool(lacking[0].under_way(above, but)),
         )
 
@@ -71,10 +71,10 @@ class ReservationVerdict:
         return self.lacking is None and self.behind is None
 
     def ahead(self, chain: list[str], key: str) -> spending.Ahead | None:
-        """Return the oldest call under way because of which a call does not fit now.
+        """Return the oldest call under way that keeps a call from fitting now.
 
         Args:
-            chain: Its run and the ancestors of that.
+            chain: Run of the call, followed by the run's ancestors.
         """
         limit_hit = self.lacking or self.behind
         assert limit_hit is not None
@@ -84,13 +84,13 @@ class ReservationVerdict:
         meant = [each for each in calls if not is_unknown or getattr(each[1], limit) is None]
         if not meant:
             return None
-        # The oldest ends first, as a rule.
+        # As a rule, the oldest call ends first.
         (run_id, step, _), reserved = min(meant, key=lambda each: each[1].at)
         of = account.title
         return spending.Ahead(run_id=run_id, key=step, since=reserved.at, limit=limit, of=of, is_unknown=is_unknown)
 
     def exhausted(self, key: str, time: clock.Clock) -> run_equipment.Parked:
-        """Return what parks the run of a call that does not fit."""
+        """Return the exception that parks the run of a call that does not fit."""
         limit_hit = self.lacking or self.behind
         assert limit_hit is not None
         return exhausted(key, *limit_hit, self.need, time, waits=self.lacking is None)
@@ -108,7 +108,7 @@ class Reservation:
     """The amounts reserved for one call of an agent: `spending.Reservation`.
 
     Args:
-        need: Amounts to reserve; None: nothing limits the call.
+        need: Amounts to reserve; None: the call is not limited.
         is_rest: Whether the cap is the remainder of a limit, and not the cap of each call.
     """
 
@@ -131,18 +131,18 @@ class Reservation:
         self.release = release
         """Lets other processes reserve, once the `started` line is durable."""
         self.call = call
-        """The call."""
+        """The call that the amounts are reserved for."""
         self.cap_usd = cap_usd
-        """The most that it may cost; None: no limit."""
+        """The most that the call may cost; None: no limit."""
 
     def ended_by_limit(self, result: records.Result) -> bool:
-        """Return whether a program ended the call because it cost all that was left."""
+        """Return whether a program ended the call because the call used up the remainder of a limit."""
         is_capped = result.error is not None and result.error.code == operations.COST_CAP_REACHED
         return is_capped and self._is_rest
 
     def begin(self, attempt: int) -> Mapping[str, plain.Json]:
-        """Keep the reservation until the call leaves a line; return the fields for its `started` line."""
-        # The number of the attempt is known only now.
+        """Keep the reservation until the call leaves a line, and return the fields for its `started` line."""
+        # Only at this point is the number of the attempt known.
         before, self.call = self.call, (*self.call[:2], attempt)
         for account in self._ledger.accounts(self.call[0]):
             account.rename(before, self.call)
@@ -152,32 +152,32 @@ class Reservation:
         return {"reserved": {name: amount for name, amount in amounts.items() if amount is not None}}
 
     def charge(self, record: records.Record) -> None:
-        """Replace the reservation by what the call took."""
+        """Replace the reservation by the usage that the call reported."""
         self._is_over = True
         for account in self._ledger.accounts(self.call[0]):
             account.charge(self.call, record)
         self._ledger.wake_waiting()
 
     def close(self) -> None:
-        """Note that the call is over; without a line its reservation continues to count."""
+        """Note that the call is over; without a line, its reservation continues to count."""
         if self.release is not None:
             self.release()
         if self._is_over:
             return
         self._is_over = True
         for account in self._ledger.accounts(self.call[0]):
-            # A call that never began has taken nothing.
+            # A call that never began has used nothing.
             account.close(self.call) if self.call[2] else account.drop(self.call)
         self._ledger.wake_waiting()
 
 
 def need_of(quote: spending.Quote, accounts: list[Account], time: clock.Clock) -> tuple[Need, float | None]:
-    """Return the amounts to reserve for a call, and its cap: the remainder, if nothing else bounds it."""
+    """Return the amounts to reserve for a call, and its cap: the remainder, unless a lower cost is known."""
     remainders = (account.state(time.now()).left.cost_usd for account in accounts)
     remaining = min((amount for amount in remainders if amount is not None), default=None)
     cost, cap = quote.cost_usd, None
     if quote.is_capped and remaining is not None:
-        # A program that bounds itself may have the whole remainder; any other must be known beforehand.
+        # A program with a cap may get the whole remainder; the cost of any other call must be known in advance.
         cost = cap = max(0.0, remaining if cost is None else min(cost, remaining))
     elif quote.is_capped:
         cap = cost
@@ -187,10 +187,10 @@ def need_of(quote: spending.Quote, accounts: list[Account], time: clock.Clock) -
 def exhausted(
     key: str, account: Account, name: str, need: Need, time: clock.Clock, *, waits: bool = False
 ) -> run_equipment.Parked:
-    """Return what parks the run of a call that does not fit.
+    """Return the exception that parks the run of a call that does not fit.
 
     Args:
-        waits: Whether it would fit if no other call with an unknown amount were under way.
+        waits: Whether the call would fit if no other call with an unknown amount were under way.
     """
     state = account.state(time.now())
     limit, remaining = (getattr(each, name) for each in (state.limits, state.left))
@@ -203,7 +203,7 @@ def exhausted(
         f" {_told(name, wanted) if wanted else 'more'}; raise it to let the run continue:"
         f" {stop_reasons.raising(account.name, name)}"
     )
-    # A call dearer than the whole limit would wait for the new period in vain.
+    # A call that costs more than the whole limit would wait for the new period in vain.
     turns_at = None if waits or (wanted or 0) > limit else account.turns_at(time.now())
     if turns_at is not None:
         message = f"{message}; {of} begins anew at {turns_at}"

@@ -1,4 +1,4 @@
-"""Resting: runs that only await inputs keep no task, and share the facts of their recipe."""
+"""Resting: keeps runs that only await inputs without a task, and shares the facts of their recipe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Question = tuple[operations.Input, records.Place]
 
 
 class Resting:
-    """Let runs rest at their inputs."""
+    """Lets runs rest at their inputs."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Resting:
     async def put_back(self, summaries: Sequence[stores.RunSummary]) -> None:
         """Put runs that were found waiting to rest from their journals alone, and queue the others."""
         usable: dict[str, bool] = {}
-        # Some at a time: journals are long, and the loop serves others.
+        # In batches: journals are long, and the loop serves other tasks too.
         for first in range(0, len(summaries), _AT_A_TIME):
             rows = {
                 row.run_id: row for row in summaries[first : first + _AT_A_TIME] if row.run_id in self._active.unread
@@ -54,17 +54,17 @@ class Resting:
                 inputs = await self._awaited(loaded) if await self._is_usable(loaded.start, usable) else ()
                 if inputs and run_id in self._active.unread:
                     self._rest_unread(loaded, inputs, rows[run_id])
-            # What could not be put to rest is queued; `Deliveries.let_ask` loads it without capacity.
+            # A run that could not be put to rest is queued; `Deliveries.let_ask` loads it without capacity.
             for run_id in rows.keys() & self._active.unread:
                 self._active.unread.discard(run_id)
                 self._active.capacity.join(self._active.active_runs[run_id].request)
 
     def rest(self, loaded: stores.Loaded, evicted: evicted_runs.EvictedRun) -> evicted_runs.RestingRun | None:
-        """End the tasks of an evicted run that only awaits inputs; None if it awaits more, and nothing is changed."""
+        """End the tasks of an evicted run that only awaits inputs; None if it awaits more, and stays unchanged."""
         run_id, steps, asked_at = loaded.start.run_id, evicted.steps, loaded.decisions.asked
         if evicted.status is not states.RunState.WAITING or not self._register.let_go(run_id, steps.keys()):
             return None
-        # In this order: a delivery that was accepted until `let_go` belongs to the tasks that `give_up` ends.
+        # In this order: a delivery accepted before `let_go` belongs to the tasks that `give_up` ends.
         evicted.give_up()
         inputs = [self._input(step.ask, step.attempt, asked_at[key]) for key, step in steps.items()]
         return self._resting(loaded, inputs, evicted.updated_at, taken=True)
@@ -85,7 +85,7 @@ class Resting:
         return usable.get(folder, True)
 
     async def _awaited(self, loaded: stores.Loaded) -> Sequence[evicted_runs.RestingInput]:
-        """Return the inputs of a run that waits for nothing else; empty: it must be loaded."""
+        """Return the inputs of a run that waits for nothing else; if empty, the run must be loaded."""
         decided = loaded.decisions
         asked_to = decided.ended or decided.paused or decided.cancel_requested_at or not decided.taken_since_resume
         timed = loaded.limits.wall_seconds is not None or loaded.limits.active_seconds is not None
@@ -93,7 +93,7 @@ class Resting:
             driver = ports.driver_of(self._drivers, loaded.start)
         except errors.DriverFault:
             return ()
-        # Only a loaded run watches its time limits, and carries out what was asked of it.
+        # Only a loaded run watches its time limits and carries out orders.
         if asked_to or timed:
             return ()
         read_blob = functools.partial(self._store.read_blob, loaded.start.run_id)
@@ -102,7 +102,7 @@ class Resting:
         except errors.Unreadable:
             return ()
         recorded = {(record.key, record.attempt) for record in loaded.records}
-        # A step that was started, and is neither open nor recorded, was interrupted: a loaded run performs it again.
+        # A step that was started, but is neither open nor recorded, was interrupted: a loaded run performs it again.
         explained = asks.keys() | {key for key, _ in recorded}
         if not explained >= decided.attempts.keys() or not all(
             self._rests(ask, decided, recorded) for ask in asks.values()
@@ -113,7 +113,7 @@ class Resting:
     def _rests(
         self, ask: driver_scheduler.Ask, decided: decisions.Decisions, recorded: AbstractSet[tuple[str, int]]
     ) -> bool:
-        """Return whether a run has asked for an input that has neither an answer, nor a time, nor a source."""
+        """Return whether a run has asked for an input that has neither an answer, nor a deadline, nor a source."""
         key, operation = ask.key, ask.operation
         if not isinstance(operation, operations.Input) or operation.name in self._equipment.sources:
             return False

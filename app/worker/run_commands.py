@@ -1,4 +1,4 @@
-"""Commands: cancel, pause, unpause and resume, each durable before it is answered."""
+"""Run commands: cancel, pause, unpause, limit, resume and mark runs; each command is durable before it is answered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class RunCommands:
-    """Carry out commands about runs; once begun, a command finishes even if its caller disconnects."""
+    """Carries out commands on runs; once begun, a command finishes even if its caller disconnects."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class RunCommands:
         return await self._carry_out(run_id, self._mark(run_id, marks, author))
 
     async def reload(self, run_id: str) -> None:
-        """Load a run that is queued or evicted, because its folder was changed."""
+        """Load a queued or evicted run, because its folder was changed."""
         if (active_run := self._active.active_runs.get(run_id)) is not None and active_run.runner is None:
             await self._under_way.carry_out(self._reload(run_id), f"reload {run_id}")
 
@@ -94,20 +94,20 @@ class RunCommands:
     async def cancel_all(
         self, run_ids: Iterable[str], author: Author | None = None, superseded_by: runs.Superseded | None = None
     ) -> None:
-        """Cancel those of the runs that have not ended."""
+        """Cancel the given runs, except those that have ended."""
         for run_id in sorted(run_ids):
             try:
                 await self._carry_out(run_id, self._cancel(run_id, author, superseded_by))
             except errors.WrongState:
                 continue
             except errors.Unreadable:
-                # The order stands; it is carried out when the folder can be read again.
+                # The order remains valid; it is carried out once the folder can be read again.
                 self._later.begin(self._cancel_when_readable(run_id, author, superseded_by), f"cancel {run_id}")
             except errors.ControlRoomError as error:
                 _log.warning("not cancelled: %s", error.message, extra={"run_id": run_id, "code": error.code})
 
     async def wait_idle(self) -> None:
-        """Wait until every command has finished; those that wait for a file are cancelled."""
+        """Wait until every command has finished; commands that wait for a file are cancelled."""
         self._later.give_up()
         await self._under_way.wait_idle()
 
@@ -144,7 +144,7 @@ class RunCommands:
         return states.RunState.CANCELLED
 
     async def _pass_on(self, run_id: str, active_run: ActiveRun, author: Author | None) -> None:
-        # Before the run can end, because after a crash nothing would lead from an ended run to its children.
+        # Before the run can end: after a crash, no record would lead from an ended run to its children.
         try:
             await self.cancel_children(run_id, author)
         finally:
@@ -175,7 +175,7 @@ class RunCommands:
             active_run = self._admitted(summary)
         log = await self._active.load_now(active_run)
         try:
-            # A second order interrupts what the first one lets finish.
+            # A second order interrupts the steps that the first order lets finish.
             if not (interrupt and _is_pausing(log, active_run)):
                 await self._write_pause(log, author)
             active_run.interrupts = interrupt and active_run.evicted is not None
@@ -201,7 +201,7 @@ class RunCommands:
         log = await self._active.load_now(active_run)
         shown = _runner(active_run).view().status
         try:
-            # A run that a fault parked has no line to take back: it continues by being loaded.
+            # A run that a fault parked has no `paused` line to revoke: loading it continues it.
             if log.loaded.decisions.paused is not None or shown is not states.RunState.PAUSED:
                 await self._write_unpause(log, author, shown)
             active_run.sent_on = True
@@ -214,11 +214,11 @@ class RunCommands:
         if summary.owner != "service":
             if summary.status != states.RunState.PAUSED:
                 raise _wrong(run_id, summary.status, "unpause")
-            # Nothing else continues it, so the command takes it over.
+            # No process continues it, so the command takes it over.
             return await self._resume(run_id, run_engine.Resume(author=author))
         async with self._opened(run_id) as log:
             if log.loaded.missing is not None and summary.error_code != decisions.LINES_MISSING:
-                # A caller that waits for the run must learn of the missing lines before it continues.
+                # A caller that waits for the run must learn of the missing lines before the run continues.
                 await log.move(runs.Transition.pause(run_id, self._now(), decisions.LINES_MISSING))
                 raise errors.WrongState(log.loaded.missing.error(run_id).message, detail={"status": "paused"})
             parked = summary.status == states.RunState.PAUSED or run_id in self._active.parked
@@ -275,7 +275,7 @@ class RunCommands:
     async def _resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
         summary = await self._store.summary(run_id)
         state = states.RunState(summary.status)
-        # Of another process or a command line that is gone: nothing else continues it.
+        # It belonged to another process or a command line that is gone: no process continues it.
         lost = not state.finished and summary.owner != "service"
         if run_id in self._active.active_runs or state is states.RunState.DONE or not (state.finished or lost):
             raise _wrong(run_id, state, "resume")
@@ -322,7 +322,7 @@ class RunCommands:
                 self._active.advance(active_run)
 
     def _admitted(self, summary: stores.RunSummary) -> ActiveRun:
-        # It may have been queued while its row was read.
+        # The run may have been queued while its row was read.
         return self._active.active_runs.get(summary.run_id) or self._active.admit(summary)
 
     async def _unfinished(self, run_id: str, order: str) -> stores.RunSummary:
@@ -345,7 +345,7 @@ class RunCommands:
             await self._close(log, run_id)
 
     async def _close(self, log: stores.RunLog, run_id: str) -> None:
-        # The decision is durable by now, so the command stands even if snapshots cannot be written.
+        # The decision is durable by now, so the command is valid even if snapshots cannot be written.
         try:
             await log.close()
         except errors.StorageFault as fault:
@@ -360,7 +360,7 @@ class RunCommands:
 
 
 async def _decide(log: stores.RunLog, kind: decisions.DecisionKind, facts: Mapping[str, plain.Json]) -> bool:
-    # A command may be the first write after a failed one; while nothing else is written, nothing else repairs the file.
+    # A command may be the first write after a failed one; without further writes, only the command repairs the file.
     try:
         return await log.decide(kind, facts)
     except errors.StorageFault:

@@ -1,7 +1,7 @@
-"""The ledger of several processes: budgets are counted from the journals for each call, by one process at a time."""
+"""The shared ledger: counts budgets from the journals for each call, in one process at a time."""
 
 # A turn lasts until the call's `started` line, which contains the reservation, is durable. So a process that counts
-# sees every call that others have begun, and two processes never reserve the same remainder.
+# sees every call that other processes have begun, and two processes never reserve the same remainder.
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from app.worker.accounts import Account
 from app.worker.ledger import Ledger
 from app.worker.reservations import Reservation
 
-WAIT_SECONDS = 5.0  # How long a call waits for room before its run is paused; it continues when there is room.
+WAIT_SECONDS = 5.0  # How long a call waits for room before its run is paused; the run continues when there is room.
 
 _LOOK_SECONDS = 0.5
 _JOURNALS_KNOWN = 10_000
@@ -50,7 +50,7 @@ class _Journal:
 
 
 class SharedLedger(Ledger):
-    """Keep the calls that all processes make within the limits of runs and the budgets of the project."""
+    """Keeps the calls that all processes make within the limits of runs and the budgets of the project."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class SharedLedger(Ledger):
         start, quote = loaded.start, self._quote(operation)
         if not self._is_limited(loaded):
             return self._unlimited(start.run_id, key, quote)
-        # Bounded: the turn of another process cannot be waited for without end.
+        # Bounded: another process may keep its turn, and the call must not wait without end.
         chain, until = await self._chain(start.run_id), self._clock.monotonic() + WAIT_SECONDS
         while True:
             release = await self._acquire_turn()
@@ -80,7 +80,7 @@ class SharedLedger(Ledger):
             except BaseException:
                 release()
                 raise
-            # Given back before the wait, in which others reserve.
+            # The turn is released before the wait, so that other processes can reserve meanwhile.
             release()
             if not verdict.may_fit_later or self._clock.monotonic() > until:
                 raise verdict.exhausted(key, self._clock)
@@ -88,7 +88,7 @@ class SharedLedger(Ledger):
                 await self._clock.sleep(_LOOK_SECONDS)
 
     def accounts(self, run_id: str) -> Iterator[Account]:
-        """Yield nothing: accounts are made for each call."""
+        """Yield nothing: the accounts are created for each call."""
         return iter(())
 
     async def standing(self, budget: budgets.Budget) -> budgets.BudgetState:
@@ -97,23 +97,23 @@ class SharedLedger(Ledger):
         return await super().standing(budget)
 
     def shown(self, run_id: str) -> None:
-        """Return None: what is in memory was counted for a call before."""
+        """Return None: the accounts in memory were counted for an earlier call."""
 
     async def has_room(self, loaded: stores.Loaded) -> bool:
-        """Return whether the call that a parked run waits for fits by now."""
+        """Return whether the call for which a parked run waits fits now."""
         verdict = await self._verdict_of_parked(loaded)
-        # A continued run waits for some seconds only, and must not be paused repeatedly meanwhile.
+        # A continued run waits only for some seconds, and must not be paused again and again.
         return verdict is None or verdict.fits
 
     async def _acquire_turn(self) -> Callable[[], None]:
-        # Only one caller of a process waits for other processes.
+        # Only one caller in a process waits for other processes.
         await self._turn.acquire()
         try:
             lock = await self._shared.turn()
         except BaseException:
             self._turn.release()
             raise
-        # A list that empties: releasing twice does nothing.
+        # The list is emptied, so a second release does nothing.
         releases = [lock.release, self._turn.release]
 
         def release() -> None:
@@ -128,7 +128,7 @@ class SharedLedger(Ledger):
         return await super()._counted(chain)
 
     async def _know_limits(self, above: list[str]) -> None:
-        # A person may have changed them at another process since they were read.
+        # Since they were read, a person may have changed them through another process.
         versions = await self._shared.versions(above) if above else {}
         for run_id in above:
             journal, known = await self._journal(run_id, versions.get(run_id)), self._known.get(run_id)

@@ -1,4 +1,4 @@
-"""The stall watch: reports once per silence that a working agent, program or tool produces no output."""
+"""The stall watch: reports, once per silence, that a working agent, program or tool produces no output."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    # Silence is measured by the clock that stands still while the machine is suspended: its agents slept, too. The wall
-    # clock, by which output is dated, only places a sign of life between two looks.
+    # Silence is measured by a clock that stops while the machine is suspended, because the agents stop, too. The wall
+    # clock, which dates the output, only places a sign of life between two looks.
     now: datetime
     at: float
     since_last: float
     seen: Mapping[tuple[str, str], tuple[str, float]]
 
     def seen_at(self, step: tuple[str, str], since: str) -> float:
-        """Return when a step's newest sign of life came, on the clock of `at`."""
+        """Return when a step's newest sign of life arrived, on the clock of `at`."""
         known = self.seen.get(step)
         if known is not None and known[0] == since:
             return known[1]
@@ -36,10 +36,10 @@ class _Look:
 
 
 class StallWatch:
-    """Watch the executing runs, whose number is bounded by the capacity.
+    """Watches the executing runs, whose number is bounded by the capacity.
 
     Args:
-        begin: Starts a background task under a name; the pool ends it at its stop.
+        begin: Starts a background task under a name; the pool ends it when it stops.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class StallWatch:
         self._after_seconds = after_seconds
         self._seen: dict[tuple[str, str], tuple[str, float]] = {}
         self.count = 0
-        """Steps that are silent now."""
+        """Number of steps that are silent now."""
 
     async def watch(self) -> None:
         """Poll until the pool stops."""
@@ -78,7 +78,7 @@ class StallWatch:
         seen_at = look.seen_at((active_run.run_id, wait.key), since)
         self._seen[active_run.run_id, wait.key] = since, seen_at
         silent = look.at - seen_at
-        # A step in a queue is not silent; it has not been asked yet.
+        # A step in a queue is not silent: its prompt has not been sent yet.
         if wait.queued is not None or silent < self._after_seconds:
             if step.stalled is not None:
                 step.stalled = None
@@ -94,7 +94,7 @@ class StallWatch:
         seconds = round(silent_seconds)
         wait.step.stalled = views.Stalled(key=wait.key, agent_id=agent_id, since=since, silent_seconds=seconds)
         facts = {"agent_id": agent_id, "silent_seconds": seconds}
-        # The line is for people who look later; a run that is evicted writes it through its own writer.
+        # The event is for people who look later; an evicted run writes it through its own writer.
         if active_run.log is not None:
             active_run.log.add_event(events.EventType.RUN_STALLED, wait.key, facts)
         elif isinstance(active_run.evicted, evicted_runs.EvictedRun):
@@ -102,7 +102,7 @@ class StallWatch:
         self._active.changes.note(active_run.run_id)
 
     async def _write(self, writer: run_writer.RunWriter, key: str, facts: Mapping[str, plain.Json]) -> None:
-        """Write the event of an evicted run, which is loaded for that."""
+        """Write the event of an evicted run, which is loaded for it."""
         with contextlib.suppress(errors.InterruptionFault):
             async with writer.use() as owner:
                 owner.log.add_event(events.EventType.RUN_STALLED, key, facts)
@@ -111,7 +111,7 @@ class StallWatch:
 def begun(
     active: ActiveRuns, time: clock.Clock, after_seconds: float | None, begin: Callable[..., object]
 ) -> StallWatch | None:
-    """Begin to watch, unless nothing is to be reported."""
+    """Begin to watch, unless no time is configured."""
     if not after_seconds:
         return None
     watch = StallWatch(active, time, after_seconds, begin)

@@ -1,7 +1,7 @@
-"""Stop signals: the first stops gracefully, the second cancels steps in flight, the third ends the process."""
+"""Stop signals: the first signal stops gracefully, the second cuts off open steps, the third ends the process."""
 
-# Ctrl-C leaves a run to resume and does not cancel it: cancelling is a decision that scripts read from exit code 3.
-# The command prints `control-room runs resume ID` and exits with 130. `orchestrate` gives no grace, because its
+# Ctrl-C leaves a run to be resumed and does not cancel it: a cancel is a decision, which scripts read from exit code 3.
+# The command prints `control-room runs resume ID` and exits with 130. `orchestrate` has no grace period, because its
 # steps wait for hours.
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class StopSignals:
-    """Turn SIGTERM, SIGINT and the SIGHUP of a closed terminal into a stop.
+    """Turns SIGTERM, SIGINT and the SIGHUP of a closed terminal into a stop.
 
     Args:
         stop: Stops, and returns once everything rests; called again with True at the second signal, to hurry.
@@ -33,22 +33,22 @@ class StopSignals:
         self._stop = stop
         self._stopping: list[asyncio.Task[None]] = []
         self.asked = 0
-        """How many signals have been handled."""
+        """Number of signals that have been handled."""
         self.received = False
-        """Whether a signal has arrived, even one in the last turn of the loop, which is not handled any more."""
+        """Whether a signal has arrived, even in the last turn of the loop, where it is not handled any more."""
 
     @contextmanager
     def caught(self) -> Iterator[None]:
         """Catch the signals within the block; only on the loop of the main thread."""
-        # A signal handler of the loop may use tasks; one of Python may not.
+        # A signal handler of the loop may use tasks; a handler of Python may not.
         loop = asyncio.get_running_loop()
-        # What `nohup` has started outlives its terminal.
+        # A program that was started by `nohup` outlives its terminal.
         numbers = [
             number for number in _SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
         ]
         for number in numbers:
             loop.add_signal_handler(number, self._ask, number)
-            # The loop handles a signal in its next turn, or never if the block ends in this one.
+            # The loop handles a signal in its next turn, or never if the block ends in this turn.
             signal.signal(number, functools.partial(self._receive, signal.getsignal(number)))
         try:
             yield
@@ -57,7 +57,7 @@ class StopSignals:
                 loop.remove_signal_handler(number)
 
     async def stopped(self) -> None:
-        """Wait until a requested stop is complete; at once if none was requested."""
+        """Wait until a requested stop is complete; return at once if none was requested."""
         for stopping in self._stopping:
             await stopping
 
@@ -68,7 +68,7 @@ class StopSignals:
     def _ask(self, number: signal.Signals) -> None:
         self.received = True
         if number == signal.SIGHUP and self.asked:
-            # The kernel and the shell both send it: no person has asked twice.
+            # The kernel and the shell both send SIGHUP: a second one does not mean that a person asked twice.
             return
         self.asked += 1
         _log.info("stopping", extra={"signal": number.name, "asked": self.asked})

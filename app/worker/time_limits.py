@@ -1,4 +1,4 @@
-"""Time limits: parks runs that have used up their time, after the runs that they wait for."""
+"""Time limits: parks runs that have used up their time, after the runs for which they wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.engine import active_time, aio, run_equipment, stores, taken_time
 from app.worker.active_run import ActiveRun
 from app.worker.active_runs import ActiveRuns
 
-# A limit that is lowered meanwhile is seen after the longest wait.
+# If a limit is lowered meanwhile, the watch notices after the longest wait.
 _SHORTEST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.05, 60.0
 
 
@@ -26,18 +26,18 @@ class _Timed:
     active: active_time.ActiveTime = field(default_factory=active_time.ActiveTime)
 
     def read(self, active_run: ActiveRun, now: str) -> None:
-        """Read what has changed, if the run is loaded."""
+        """Read the changes of the run, if it is loaded."""
         log, runner = active_run.log, active_run.runner
         if log is not None and runner is not None:
             self.limits = limits_of(log.loaded)
-            # A run that was just loaded for the first time has no `taken` line yet.
+            # A run that is loaded for the first time has no `taken` line yet.
             self.first_taken_at = log.loaded.decisions.first_taken_at or self.first_taken_at or now
             self.cut_seconds = log.loaded.decisions.cut_seconds
             self.active.read(runner.view().records)
 
 
 class TimeLimits:
-    """Watch the runs that have a time limit; one that has reached it rests until the limit is raised."""
+    """Watches the runs that have a time limit; a run that has reached it rests until the limit is raised."""
 
     def __init__(self, active: ActiveRuns, time: clock.Clock, tasks: aio.BackgroundTasks) -> None:
         self._active = active
@@ -51,7 +51,7 @@ class TimeLimits:
         assert active_run.log is not None
         assert active_run.runner is not None
         run_id, found = active_run.run_id, limits_of(active_run.log.loaded)
-        # The limiting run was reached while this one was not loaded.
+        # The limit of an ancestor was reached while this run was not loaded.
         if (stop := self._stops.pop(run_id, None)) is not None and self._holds(stop):
             self._park(active_run, stop)
         if not taken_time.is_limited(found):
@@ -74,21 +74,21 @@ class TimeLimits:
                 reached, wait = self._judge(active_run, timed)
                 if reached is not None:
                     await self._stop(active_run, reached)
-                    # Reached: the next thing to wait for is a change.
+                    # The limit is reached: from now on, wait only for a change.
                     wait = None
                 await self._pause(active_run, number, wait)
         finally:
             self._timed.pop(run_id, None)
 
     def _judge(self, active_run: ActiveRun, timed: _Timed) -> tuple[taken_time.Reached | None, float | None]:
-        """Return the limit that a run has reached, or the longest time until it can; None: only once it changes."""
+        """Return the limit that a run has reached, and the seconds until it can reach one; None: only a change can."""
         oldest_start = _begun(active_run)
         taken = taken_time.TakenTime.of(
             self._clock.now(), oldest_start, timed.active, timed.first_taken_at, timed.cut_seconds
         )
         reached = taken.reached(timed.limits)
         left = taken.left(timed.limits)
-        # Nothing is being done, so that active time stands still.
+        # No step is at work, so active time does not grow.
         if oldest_start is None:
             left.pop("active_seconds", None)
         return reached, None if reached is not None else min(left.values(), default=None)
@@ -97,14 +97,14 @@ class TimeLimits:
         parked, below = reached.parked(active_run.run_id), self._below(active_run.run_id)
         for child in below:
             self._park(child, run_equipment.Parked(parked.reason, parked.error))
-        # If the run rested first, a crash would leave nothing to stop the runs that it waited for.
+        # If the run rested first, after a crash nothing would stop the runs for which it waited.
         if resting := [child.left for child in below if child.task is not None or child.evicted is not None]:
             await asyncio.wait(resting)
         self._park(active_run, parked)
 
     def _holds(self, stop: run_equipment.Parked) -> bool:
-        """Return whether a limit that was to park a run once it is loaded is still reached."""
-        # The limiting run may have been continued meanwhile, and no one would continue a descendant that was only
+        """Return whether the limit that is to park a run when it is loaded is still reached."""
+        # The limiting run may have been continued meanwhile, and then no one would continue a descendant that was only
         # queued. If the limit is still reached, the limiting run stops its descendants once it is loaded.
         run_id = str(stop.error.detail["run_id"])
         limiting, timed = self._active.active_runs.get(run_id), self._timed.get(run_id)
@@ -128,7 +128,7 @@ class TimeLimits:
             self._active.wake(active_run.run_id)
 
     async def _pause(self, active_run: ActiveRun, number: int, seconds: float | None) -> None:
-        """Wait until a run has left or changed, or for a time."""
+        """Wait until a run has left or changed, or until the time is over."""
         left: asyncio.Future[Any] = asyncio.shield(active_run.left)
         if seconds is None:
             other: asyncio.Future[Any] = asyncio.ensure_future(self._active.changes.differs(active_run.run_id, number))

@@ -1,4 +1,4 @@
-"""Waiting: performers of the operations that only wait, for a time or for another run."""
+"""Waiting performers: perform the operations that only wait, for a time or for another run."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from app.domain import operations, records, states
 from app.engine import child_results, ports, stores
 
 StartChild = Callable[[ports.Call], Awaitable[str]]
-"""Start the run that a `ChildRun` asks for, or find it by a key made of parent and step; return its id."""
+"""Starts the run that a `ChildRun` requests, or finds it by a key made of parent and step, and returns its id."""
 
-Ended = Callable[[str], Awaitable[states.RunState]]  # Wait for a run's end and return how it ended.
+Ended = Callable[[str], Awaitable[states.RunState]]  # Waits for a run's end and returns its final state.
 
 
 class Timers:
-    """Perform `Timer`."""
+    """Performs `Timer`."""
 
     def __init__(self, time: clock.Clock) -> None:
         self._clock = time
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Wait for the rest of the duration, and never longer than the whole, whatever the wall clock says."""
+        """Wait for the rest of the duration, but never longer than the whole, whatever the wall clock shows."""
         assert isinstance(call.operation, operations.Timer)
         await self._clock.sleep(min(call.operation.seconds, self._left_seconds(call)))
         return records.Result()
@@ -34,7 +34,7 @@ class Timers:
 
 
 class ChildRuns:
-    """Perform `ChildRun`."""
+    """Performs `ChildRun`."""
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class ChildRuns:
         try:
             child = await self._start(call)
         except errors.ControlRoomError as error:
-            # As of a recipe that does not exist: the child's fault is the step's.
+            # E.g. the child's recipe does not exist: the error of the child becomes that of the step.
             return child_results.failed(error.code, error.message, None)
         self._begun.setdefault(call.run.run_id, set()).add(child)
         status = await self._end(call, child)
         if status is None:
-            # It would otherwise work on for a parent that has gone on without it.
+            # Otherwise the child would work on for a parent that has continued without it.
             await self._cancel({child})
             self._begun.get(call.run.run_id, set()).discard(child)
             return child_results.failed(
@@ -73,7 +73,7 @@ class ChildRuns:
         return await child_results.result(self._store, self._drivers, child, status)
 
     async def _end(self, call: ports.Call, child: str) -> states.RunState | None:
-        """Wait for a child's end; None: its time ran out first."""
+        """Wait for a child's end; return None if its time runs out first."""
         if call.due_at is None:
             return await self._ended(child)
         seconds_left = (clock.instant(call.due_at) - self._clock.now()).total_seconds()
@@ -87,7 +87,7 @@ class ChildRuns:
         finally:
             for task in (end, over):
                 task.cancel()
-            # A cancelled wait must not end in the log as an exception that was never retrieved.
+            # A cancelled wait must not end up in the log as an exception that was never retrieved.
             await asyncio.gather(end, over, return_exceptions=True)
 
     def pop_unfinished(self, run_id: str) -> set[str]:

@@ -1,8 +1,8 @@
-"""Workspaces: folders that a run holds alone, from its start to its end."""
+"""Workspace reservations: track folders that a run holds alone, from its start to its end."""
 
 # A child in its parent's folder would wait for its parent, which waits for the child. So a run may enter a workspace
 # that an ancestor holds; siblings exclude one another, and unrelated runs wait for all of them. After a restart
-# nothing is granted before all unfinished runs that had begun hold theirs, paused ones included.
+# no workspace is granted before all unfinished runs that had begun hold theirs, including paused ones.
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Lock(Protocol):
     """A lock that excludes other processes from a workspace."""
 
     def release(self) -> None:
-        """Release it to other processes."""
+        """Release the lock to other processes."""
 
 
 LockWorkspace: TypeAlias = Callable[[str], Lock | None]
-"""Locks a workspace against other processes; None if one has it."""
+"""Locks a workspace against other processes; returns None if another process holds it."""
 
 
 class WorkspaceReservations:
-    """Track which run holds which workspace.
+    """Tracks which run holds which workspace.
 
     A descendant of the holder may hold the same workspace too; otherwise a parent would wait for its child, and the
     child for its parent's workspace.
@@ -44,14 +44,14 @@ class WorkspaceReservations:
         self._lock = lock
 
     def holder(self, workspace: str, run_id: str, ancestors: Collection[str]) -> str | None:
-        """Return the run that excludes another one; None if that one may hold the workspace now."""
+        """Return the run that keeps another one out; None if that run may hold the workspace now."""
         holders = self._holders.get(workspace)
         if not holders or run_id in holders or holders[-1] in ancestors:
             return None
         return holders[-1]
 
     def lock(self, workspace: str) -> bool:
-        """Lock a workspace for a run that is about to hold it; false if another process has it."""
+        """Lock a workspace for a run that is about to hold it; return False if another process holds it."""
         if self._lock is None or workspace in self._holders:
             return True
         lock = self._lock(workspace)
@@ -66,12 +66,12 @@ class WorkspaceReservations:
             self._holders.setdefault(workspace, []).append(run_id)
 
     def release(self, run_id: str) -> str | None:
-        """Release a run's workspace, and return it; None if it held none."""
+        """Release a run's workspace and return it; None if the run held none."""
         workspace = self._held.pop(run_id, None)
         if workspace is None:
             return None
         self._holders[workspace].remove(run_id)
-        # An ancestor and its child hold it together; the last one gives it back.
+        # An ancestor and its child hold the workspace together; the last one releases it.
         if not self._holders[workspace]:
             del self._holders[workspace]
             if workspace in self._locks:
@@ -85,11 +85,11 @@ class WorkspaceReservations:
 
 
 class WorkspacePoller:
-    """Looks for workspaces that other processes hold, while requests wait for one.
+    """Polls for workspaces that other processes hold, while requests wait for one.
 
     Args:
-        look_again: Grants what has become free; returns whether requests still wait for other processes.
-        died: Called with the error that ended it, if one did.
+        look_again: Grants the workspaces that have become free; returns whether requests still wait for others.
+        died: Called with the error that ended the poller, if one did.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class WorkspacePoller:
         self._polling = False
 
     def begin(self) -> None:
-        """Poll until no request waits; nothing if it does so already."""
+        """Poll until no request waits; a second call meanwhile changes nothing."""
         if not self._polling:
             self._polling = True
             self._tasks.begin(self._poll(), "look for workspaces")
@@ -111,7 +111,7 @@ class WorkspacePoller:
         self._tasks.give_up()
 
     async def wait_idle(self) -> None:
-        """Wait until it has stopped."""
+        """Wait until the poller has stopped."""
         await self._tasks.wait_idle()
 
     async def _poll(self) -> None:
