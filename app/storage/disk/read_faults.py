@@ -1,6 +1,6 @@
 """Read faults: records which files cannot be read now, and reads each of them again.
 
-A failed read is no evidence of the file's content: the file is neither damaged nor absent.
+A failed read proves nothing about the file: it is neither damaged nor absent.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class ObjectDisk:
         try:
             return look()
         except FileNotFoundError:
-            # A missing bucket, or a folder that is not mounted, is no evidence that the object is missing.
+            # A missing bucket, or a folder that is not mounted, does not prove that the object is missing.
             if self.bucket.has(layout.BUCKET_MARK):
                 raise
         raise OSError(errno.ESTALE, f"{self.bucket.shown} does not hold {layout.BUCKET_MARK}", layout.BUCKET_MARK)
