@@ -53,7 +53,7 @@ class LogTails:
     async def follow(
         self, run_id: str, name: str, begin: stores.LogPart, has_ended: Callable[[], Awaitable[bool]]
     ) -> AsyncGenerator[Piece, None]:
-        """Yield a log from an offset on while it grows, until its run has ended, at the pace of its reader."""
+        """Yield a log from an offset on while it grows, until its run has ended, no faster than its reader reads."""
         position, decoder = begin.offset, codecs.getincrementaldecoder("utf-8")("replace")
         silent = 0.0
         while True:
