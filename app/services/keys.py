@@ -101,7 +101,7 @@ class Keys:
                     f"there are {keys.MOST_KEYS} keys already, which is the limit; revoke one", code="too_many_keys"
                 )
             found = {**known, key.name: key}
-            # A first key that nobody could manage would need a person with access to the data directory.
+            # If no key can manage keys, only a person with access to the data directory can change that.
             if not self._stays_managed(found):
                 message = (
                     f"{new.name} cannot be the first key: it closes the service, and without CONTROL_ROOM_API_TOKEN"

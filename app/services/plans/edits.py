@@ -16,9 +16,7 @@ from app.services.plans.tasks import text
 
 
 def graph_flaws(tasks: Sequence[plans.Task]) -> list[errors.Flaw]:
-    """Return the flaws of the numbers, dependencies and `$task` arguments of a new plan's tasks, each at its
-    place: `$.tasks[i].deps[j]`.
-    """
+    """Return the flaws of numbers, dependencies and `$task` arguments of new tasks, each at `$.tasks[i].deps[j]`."""
     nodes = _nodes(tasks, "$.tasks[{}]")
     beyond = [_beyond(f"{node.path}.id") for node in nodes if node.id > requests.TASK_IDS[-1]]
     return [*beyond, *(task_graphs.flaws(nodes) or task_outputs.flaws(_users(tasks, [each.path for each in nodes])))]

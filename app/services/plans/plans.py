@@ -114,11 +114,9 @@ class Plans(PlanQueries):
         return await self._planner.changed(session_id, seconds, known)
 
     async def rested(self, session_id: str) -> plans.Plan:
-        """Continue a plan, and return it when none of its runs executes or can start on its own.
+        """Continue a plan until no run of it executes or can start on its own, or this process stops; return it.
 
-        The wait also ends when this process stops working on the plan. A run that is paused or waits for a person does
-        not
-        execute.
+        A run that is paused or waits for a person does not execute.
 
         Raises:
             errors.NotFound, errors.Conflict: as `show`.
@@ -138,9 +136,7 @@ class Plans(PlanQueries):
         return await self._change(session_id, revision, partial(self._ready, move=transitions.approved))
 
     async def start(self, session_id: str, revision: int | None = None) -> plans.Plan:
-        """Start an approved plan, or continue a paused, failed or finished one.
-
-        If the chief has made no tasks, it is asked again.
+        """Start an approved plan, or continue a paused, failed or finished one; if it lacks tasks, ask the chief again.
 
         Raises:
             errors.RequestInvalid: `no_chief`.
@@ -173,7 +169,7 @@ class Plans(PlanQueries):
 
         Raises:
             errors.RequestInvalid: `order_incomplete`, `order_breaks_dependency`, numbers that are none of its tasks, or
-                nothing to change.
+                no change.
         """
         if order is None and review is None:
             refuse([errors.Flaw(path="$.order", message="order or review is required", code="missing")])
@@ -254,9 +250,9 @@ class Plans(PlanQueries):
     async def answer(
         self, session_id: str, task_id: int, new: ScopingAnswer, revision: int | None = None
     ) -> plans.Plan:
-        """Answer the open question about a task; if the task still lacks a value, the next question is asked.
+        """Answer a task's open question, and ask the next one, if any.
 
-        A repetition of the previous answer that does not answer the next question changes nothing.
+        A repetition of the previous answer that leaves that question open changes nothing.
 
         Raises:
             errors.NotFound: `task_not_found`.

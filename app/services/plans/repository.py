@@ -203,7 +203,7 @@ def _new_failures(known: plans.Plan, changed: plans.Plan, masker: plain.Masker) 
 
 
 def _issue(plan: plans.Plan, task: plans.Task, masker: plain.Masker) -> issues.Issue | None:
-    """Return the issue of a failed task, None where none is due; the same failure of the same run has the same one."""
+    """Return the issue of a failed task, None if it needs none; the same failure always gives the same issue."""
     error: dict[str, Any] = dict(task.error or {})
     if error.get("code") in _TOLD_OTHERWISE:
         return None

@@ -1,4 +1,4 @@
-"""Reviews: the reviewers of finished tasks, the texts shown to them, and the changes that the chief proposes."""
+"""Reviews: choose reviewers of finished tasks, prepare their texts, and apply changes that the chief proposes."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ class Scoper:
 
         Args:
             plan: Plan of the task.
-            asked: What a person's request gives. Older arguments that the recipe does not have are dropped then, as no
-                answer could take them back; what else is wrong is asked about.
+            asked: Part that a person's request gives. Older arguments that the recipe lacks are then dropped, since no
+                answer could remove them; other flaws lead to a question.
 
         Raises:
             errors.RequestInvalid: that part is invalid: an unknown or broken recipe, or unfit arguments.

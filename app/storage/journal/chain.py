@@ -102,8 +102,8 @@ def sealed(lines: Iterable[Mapping[str, plain.Json]], anchor: str) -> tuple[byte
 def read(content: bytes, anchor: str, former: Reading | None = None) -> Reading:
     """Read a journal up to its first bad place and determine what that place means.
 
-    A line that is incomplete or fails its checksum is a torn end, unless a later line proves that it was
-    confirmed. A line that is sound in itself but not sealed to the one before cannot come from a torn write.
+    A line that is incomplete or fails its checksum is a torn end, unless a later line proves that it was confirmed. A
+    line that is sound in itself but not sealed to the one before cannot come from a torn write.
 
     Args:
         former: Earlier reading of the journal; the content then begins after its sound lines.
