@@ -57,9 +57,7 @@ class PreflightReport(shapes.Shape):
     steps: tuple[StepPlanned, ...]  # Its steps, in the order of the recipe, at most 2,000.
     agents: tuple[AgentPlanned, ...]  # Agents that the run could ask.
     calls_at_most: int | None
-    """Most calls of agents in the worst case, from loops, guardrails and retries, or by its limits; None: no limit is
-    known.
-    """
+    """Most calls of agents in the worst case, by loops, guardrails and retries, or by its limits; None: unknown."""
     workspace: str | None  # Folder in which the run would work.
     note: str | None  # Why no limit of the calls is known.
     description: str | None  # Task of the run.
@@ -71,7 +69,7 @@ class PreflightReport(shapes.Shape):
     graph: graphs.Graph | None  # Its flow.
     cost_at_most_usd: float | None = None
     """Highest price of agents' calls, by its limits, or by the calls and the highest price of each; None: unknown."""
-    tokens_at_most: int | None = None  # Most tokens that agents read and write, by the same; None: not known.
+    tokens_at_most: int | None = None  # Most tokens read and written, determined likewise; None: unknown.
     unbounded: tuple[str, ...] = ()  # Why a worst case is unknown, with the agent or step that causes this.
     limits: RunLimits = shapes.omitted(NO_LIMITS)  # Its limits, including those of policies.
     approvals: Approvals | None = shapes.omitted()  # Approvals that its gates need, by the request or a policy.

@@ -330,9 +330,7 @@ class RecipeFiles:
 
 
 def folders(dialect: str, layers: Sequence[Layer]) -> list[Path]:
-    """Return the folders of a dialect's recipes in the order of the layers; of two in one layer the dialect's own
-    first.
-    """
+    """Return the folders of a dialect's recipes in the order of layers, in each layer the dialect's own first."""
     return [folder.path for layer in layers for folder in reversed(layer.folders) if folder.dialect == dialect]
 
 

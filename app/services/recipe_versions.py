@@ -308,7 +308,7 @@ def program_lack(program: str) -> str | None:
 
 
 def _reached(recipe_version: RecipeVersion, args: Mapping[str, plain.Json], find: Find) -> Iterator[tuple[_Asked, str]]:
-    """Return each use without its place, and the place, which names the recipe where it is another one."""
+    """Yield each use without its position, and the position of the use in the first recipe that leads to it."""
     # Recipes may call one another in a circle; each is visited once.
     waiting, seen = [(recipe_version, args, "")], {recipe_version.recipe.recipe_id}
     while waiting:

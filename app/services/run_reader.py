@@ -111,9 +111,7 @@ class RunReader:
         return answer
 
     def number(self, run_id: str, etags: frozenset[str]) -> int | None:
-        """Return the change number that a run had when it was last answered, if it had not ended and that answer is
-        among those known.
-        """
+        """Return the change number at a run's last answer if the run had not ended and the caller has that answer."""
         cached = self._answers.get(run_id)
         return cached.number if cached and not cached.answer.finished and cached.answer.etag in etags else None
 
@@ -256,7 +254,7 @@ class RunReader:
             self._reviews[version] = asyncio.ensure_future(self._reviewed(run_id))
         self._reviews.move_to_end(version)
         try:
-            view = await asyncio.shield(self._reviews[version])  # A name of the task would be a cycle with its error.
+            view = await asyncio.shield(self._reviews[version])  # A named task would form a cycle with its error.
         except BaseException:
             self._reviews.pop(version, None)
             raise

@@ -175,7 +175,7 @@ class Runs(RunQueries):
         """Stop a run at its next step boundary, or at once.
 
         Args:
-            interrupt: Whether to interrupt the steps in flight; they leave no record and run again as their next attempt.
+            interrupt: Interrupt the steps in flight; they leave no record and run again as their next attempt.
 
         Raises:
             errors.NotFound, errors.WrongState, errors.DiskFull: as `cancel`, or it is paused already.

@@ -273,7 +273,7 @@ class Starter:
         )
 
     def agent(self, start: runs.RunStart, name: str) -> Mapping[str, Any] | None:
-        """Return an agent that a run froze, or that is configured now, or one that is a backend's alone; or None."""
+        """Return an agent that a run froze or that is configured now, or one made of a backend's name; else None."""
         frozen = start.frozen.get("agents")
         agents: list[Any] = list(frozen.values()) if isinstance(frozen, dict) else []
         if start.dialect not in flows.DRIVERS:

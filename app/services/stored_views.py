@@ -37,9 +37,7 @@ async def read(
 
 
 def of_row(row: stores.RunSummary, error: errors.ControlRoomError | errors.Unreadable) -> views.RunView:
-    """Return a run as its row shows it: one that is damaged, that cannot be read now, or a folder written by hand that
-    cannot be adopted now.
-    """
+    """Return a run as its row shows it: damaged, unreadable now, or a folder that cannot be adopted now."""
     unreadable = unreadables.Unreadable.of(error.detail) if isinstance(error, errors.Unreadable) else None
     damaged = isinstance(error, errors.JournalCorrupt)
     start = runs.RunStart(

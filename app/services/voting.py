@@ -11,7 +11,7 @@ from app.domain import approvals, authors, gates, keys, plain, runs
 from app.engine import run_engine, stores
 from app.services import faults
 
-NEEDS_KEYS = "approvals_need_keys"  # Code of what cannot be approved, since names are only claimed.
+NEEDS_KEYS = "approvals_need_keys"  # Code for approvals that only keys can give; other names are merely claimed.
 
 
 class Votes:

@@ -250,9 +250,7 @@ class Plans(PlanQueries):
     async def answer(
         self, session_id: str, task_id: int, new: ScopingAnswer, revision: int | None = None
     ) -> plans.Plan:
-        """Answer a task's open question, and ask the next one, if any.
-
-        A repetition of the previous answer that leaves that question open changes nothing.
+        """Answer a task's open question, and ask the next; a repeated answer that leaves it open changes nothing.
 
         Raises:
             errors.NotFound: `task_not_found`.

@@ -34,8 +34,8 @@ class Firing:
         """Start waiting occurrences in order as far as the policy allows; return the trigger, None if it is gone.
 
         Raises:
-            errors.ControlRoomError, errors.StorageFault: something cannot be written or read now, or an earlier run
-                cannot be cancelled; what waits still does.
+            errors.ControlRoomError, errors.StorageFault: a file cannot be written or read now, or an earlier run
+                cannot be cancelled; the remaining occurrences still wait.
         """
         async with self._repository.lock(trigger_id):
             trigger = await self._repository.find(trigger_id)

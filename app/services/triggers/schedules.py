@@ -56,10 +56,9 @@ def after(trigger: triggers.Trigger, instant: datetime) -> Iterator[datetime]:
 
 
 def due(trigger: triggers.Trigger, until: datetime, most: int) -> tuple[list[datetime], bool]:
-    """Return the newest occurrences between the trigger's cursor and an instant, oldest first, and whether older ones
-    were left out.
+    """Return the newest occurrences from the cursor to an instant, oldest first, and whether older ones are left out.
 
-    The work is bounded however long ago the cursor is: the span that is looked through grows from the end.
+    The work is bounded even if the cursor is old: the searched span grows backwards from the end.
     """
     begin, window = clock.instant(trigger.cursor), _FIRST_WINDOW
     while True:

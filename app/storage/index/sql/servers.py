@@ -15,7 +15,8 @@ class Server:
 
     def __init__(self, url: str) -> None:
         """Raises:
-        database.DatabaseFault: the address is invalid. ImportError: its driver is not installed.
+        database.DatabaseFault: the address is invalid.
+        ImportError: its driver is not installed.
         """
         with _translated():
             self._engine = sessions.connect(url)
