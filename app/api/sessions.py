@@ -187,8 +187,8 @@ async def start_plan(
 ) -> Response:
     """Start an approved plan, or continue a paused one; its tasks start as soon as they can.
 
-    A failed or finished plan starts if a part of it can continue. If the chief failed to make a plan, it is asked
-    again.
+    A failed or finished plan starts if a part of it can continue. If the chief failed to make a plan, the service asks
+    it again.
     """
     return shown(await authored.start(session_id, seen(body, if_match)))
 
