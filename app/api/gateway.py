@@ -183,7 +183,7 @@ class Gateway:
     async def _answered(self, scope: Scope, receive: Receive, send: Send, value: object = None) -> None:
         services = _services(scope)
         # Matching the route, solving dependencies and reading parameters cost several times as much as direct answers.
-        # Direct answers are a second way beside the routes, so they may only return what the routes would: for an
+        # Direct answers are a second way besides the routes, so they may only return what the routes would: for an
         # unusual or refused request they return None, and the route, which has all the rules, answers it.
         direct = self._at.get((scope["method"], scope["path"]), _poll)
         found = await direct(services, scope, value) if services is not None else None

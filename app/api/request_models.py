@@ -252,7 +252,7 @@ class LimitsBody(BaseModel):
 
 
 class ApprovalsBody(BaseModel):
-    """Approvals that the gates of a run need beside one answer."""
+    """Approvals that the gates of a run need besides one answer."""
 
     model_config = strict({"count": 2, "not_starter": True})
 

@@ -19,7 +19,7 @@ _Amount = Annotated[int, Field(ge=0, le=2**53)] | None
 
 
 class RuleBody(BaseModel):
-    """A rule for removing finished runs: too old ones, and those that exceed the size beside the newer ones."""
+    """A rule for removing finished runs: too old ones, and those that exceed the size together with newer ones."""
 
     model_config = request_models.strict(
         {"older_than_seconds": 2592000, "status": ["done"]}, {"keep_bytes": 10737418240, "labels": {"book": "one"}}

@@ -25,7 +25,7 @@ UNFINISHED = tuple(state.value for state in states.RunState if not state.finishe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Facts beside runs that an explanation needs."""
+    """Facts that an explanation needs in addition to runs."""
 
     service: Callable[[], Mapping[str, Any] | None]
     """Returns `pid` and `url` of the data directory's service; None if none runs."""

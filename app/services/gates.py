@@ -109,7 +109,7 @@ class GateDetail(GateShown):
     published_as: ClassVar[str] = "GateDetail"
 
     shown: tuple[gate_content.ContentPart, ...]
-    """Content that `shown_sha256` covers, beside the options: the question, split into parts by their form."""
+    """Content that `shown_sha256` covers in addition to the options: the question, split into parts by their form."""
     asked_by: Asker  # Origin of the question.
 
     @classmethod

@@ -72,7 +72,7 @@ class StartRequest:
     priority: int = 0  # -100 to 100; a higher priority starts first.
     limits: RunLimits = NO_LIMITS  # Limits of the run, including the runs that it starts.
     approvals: Approvals | None = None
-    """Approvals that gates of the run, and of the runs that it starts, need beside one answer."""
+    """Approvals that gates of the run, and of the runs that it starts, need besides one answer."""
     concurrency: Concurrency | None = None  # Key that limits how many runs of it are under way.
     exclusive: bool = False  # Whether to refuse if a run of the recipe is unfinished.
     exclusive_workspace: bool = False

@@ -46,7 +46,7 @@ class NoPolicies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRules:
-    """Rules for new runs, beside their recipes."""
+    """Rules for new runs, in addition to their recipes."""
 
     max_depth: int = 3  # Deepest level of runs that start runs.
     inline_recipes: bool = False  # Whether a request may contain a recipe of its own.
@@ -77,7 +77,7 @@ class Starter:
         self._clock = clock
         self._ids = ids
         self.rules = rules
-        """Rules for new runs, beside their recipes."""
+        """Rules for new runs, in addition to their recipes."""
 
     @property
     def hidden(self) -> reserved.Reserved:

@@ -101,8 +101,9 @@ _BEGUN = (states.RunState.RUNNING, states.RunState.WAITING, states.RunState.PAUS
 class WorkspaceClaims:
     """Claims workspaces for the runs of this process.
 
-    A claim is refused beside a run that continues on its own: one that another process executes, or one that the
-    service has begun, executing or not. An unfinished run that a process has left has no claim until it is resumed.
+    A claim is refused while the workspace belongs to a run that continues on its own: one that another process
+    executes, or one that the service has begun, executing or not. An unfinished run that a process has left has no
+    claim until it is resumed.
 
     Args:
         lock: Locks a workspace against other processes, within a run's claim or alone; False if another has it.

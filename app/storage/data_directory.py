@@ -213,7 +213,7 @@ class DataDirectory:
         return lock is None
 
     def refuse_second_service(self) -> None:
-        """Refuse to continue beside a running service; nothing is written.
+        """Refuse to continue while a service runs; nothing is written.
 
         Raises:
             errors.DataDirectoryBusy: one runs, or is still stopping.

@@ -69,8 +69,8 @@ class Scoper:
     def scoped(self, plan: plans.Plan, task: plans.Task, asked: Given | None = None) -> plans.Task:
         """Return a task with its known recipe and arguments, and with the question that is then open.
 
-        A question of the chief or of a person stays until it is answered; a question of the system goes when nothing is
-        missing.
+        A question of the chief or of a person remains until it is answered; a question of the system is removed when
+        the task has no flaw and no missing argument.
 
         Args:
             plan: Plan of the task.

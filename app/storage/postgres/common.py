@@ -1,4 +1,4 @@
-"""Common files: files that all processes of a store share beside its runs, as rows with a copy on each machine.
+"""Common files: files that all processes of a store share besides its runs, as rows with a copy on each machine.
 
 The row is the authority. Processes read the copy, so that a read never waits for a server, and the last known content
 remains valid while the server is away.

@@ -230,7 +230,7 @@ def _progress(files: disk_port.Disk, path: str) -> stores.RunProgress | None:
     try:
         manifest = _json(files, path)
     except errors.Unreadable:
-        # The list reports the unreadable file beside the run.
+        # The list reports the unreadable file together with the run.
         return None
     if not isinstance(manifest, dict):
         return None

@@ -54,7 +54,7 @@ class DiskStore(StoredRuns, abc.ABC):
     """Returns whether this service leads those that share the store; None: the store is not shared."""
     commit_listener: event_feed.CommitListener | None = None
     """Announces writes of other processes; None: the store is not shared."""
-    common: CommonFiles | None = None  # Files that processes share beside runs; None: the directory's.
+    common: CommonFiles | None = None  # Files that processes share besides runs; None: the directory's.
     turns: Callable[[str], shared_turns.SharedTurns] | None = None  # Turns by the folder held; None: one process.
     shared_rates: RateDocument | None = None  # Prompts of all processes that share the store; None: only one process.
     clock_offset: Callable[[], Awaitable[float]] | None = None

@@ -156,7 +156,7 @@ class Rechecks:
         try:
             mark = _mark(self._context.disk, run_id)
         except errors.Unreadable:
-            # Lists report an unreadable file beside the run; it does not prove a change.
+            # Lists report an unreadable file together with the run; it does not prove a change.
             return False
         if self._believed.get(run_id) == mark:
             return False
