@@ -1,1 +1,1 @@
-"""The HTTP face of the use cases; it has no logic of its own."""
+"""The HTTP interface of the use cases, without logic of its own."""

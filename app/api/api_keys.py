@@ -47,7 +47,7 @@ class KeyBody(BaseModel):
     expires_at: _Instant | None = Field(None, description="When it stops to count; without it, never.")
 
     def key(self) -> key_requests.NewKey:
-        """Return the key that is asked for."""
+        """Return the requested key."""
         given = {name: tuple(getattr(self, name)) for name in ("recipes", "labels")}
         return key_requests.NewKey(name=self.name, role=self.role, expires_at=self.expires_at, **given)
 
@@ -84,7 +84,7 @@ async def list_keys(services: ServicesDep) -> Response:
     ),
 )
 async def add_key(services: ServicesDep, body: KeyBody, author: AuthorDep) -> Response:
-    """Add a key. It counts at once; the first one closes a service that was open on loopback.
+    """Add a key, valid at once; the first key closes a service that was open on loopback.
 
     Without a token, the first key must be an admin's, without limits.
     """
@@ -100,7 +100,7 @@ async def add_key(services: ServicesDep, body: KeyBody, author: AuthorDep) -> Re
 async def revoke_key(services: ServicesDep, name: KeyName, author: AuthorDep) -> Response:
     """Remove a key. Its requests, sign-ins and streams end within a second.
 
-    The last key of an admin without limits is kept where the service has no token.
+    A service without a token keeps the last key of an admin without limits.
     """
     await services.keys.revoke(name, author)
     return Response(status_code=204)
@@ -116,6 +116,6 @@ async def revoke_key(services: ServicesDep, name: KeyName, author: AuthorDep) ->
 async def rotate_key(
     services: ServicesDep, name: KeyName, author: AuthorDep, body: Annotated[RotateBody | None, Body()] = None
 ) -> Response:
-    """Give a key another secret; the one before counts for `grace_seconds`, by default not any more."""
+    """Give a key another secret. The previous one remains valid for `grace_seconds`, by default not at all."""
     grace_seconds = 0 if body is None else body.grace_seconds
     return as_json(await services.keys.rotate(name, author, grace_seconds), headers=_ONCE)

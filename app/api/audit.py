@@ -31,8 +31,8 @@ async def list_changes(
 ) -> Response:
     """List who changed what: orders to runs, answers and votes, issues, keys, configuration, deletions and repairs.
 
-    An entry with `run_id` is in the journal of that run, as line `number` of `file`, and is deleted with the run;
-    every other one is in the audit log. A page with a `Link` may have fewer entries than its limit.
+    An entry with `run_id` is in the journal of that run, as line `number` of `file`, and is deleted with the run; any
+    other entry is in the audit log. A page with a `Link` may have fewer entries than its limit.
     """
     found, cursor = await services.audit.page(query.query())
     headers = queries.next_link(request, None if cursor is None else queries.audit_cursor(cursor))

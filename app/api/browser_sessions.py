@@ -1,7 +1,8 @@
-"""Browser sessions: a signed cookie that counts together with a header, in place of the token."""
+"""Browser sessions: a signed cookie that, together with a header, replaces the token."""
 
-# A cookie goes to every port of a host, also to a development server that an agent has started. So it opens nothing
-# alone: its hash of a second secret must match a header, which only a page of this origin can know and send.
+# A browser sends a cookie to every port of a host, even to a development server that an agent has started. So the
+# cookie alone opens nothing: its hash of a second secret must match a header, which only a page of this origin can know
+# and send.
 
 from __future__ import annotations
 
@@ -18,21 +19,21 @@ from app import clock
 from app.api import callers
 from app.domain import access, authors, plain
 
-LIFE = dt.timedelta(hours=12)  # How long a sign-in counts.
-HEADER = "x-control-room-session"  # Header that carries the second secret.
+LIFE = dt.timedelta(hours=12)  # Time for which a sign-in is valid.
+HEADER = "x-control-room-session"  # Header with the second secret.
 
 _PURPOSE = b"control-room browser session 1"
 
 
 class BrowserSessions:
-    """Issue and check sign-ins with the token or a key; another token ends them all, and a key its own.
+    """Issues and checks sign-ins with the token or a key; they end with a change of the token or with their key.
 
-    With a token a restart keeps them; without one they are signed with a secret of the process, and end with it.
+    With a token, sign-ins survive a restart; without one, they are signed with a secret of the process and end with it.
     """
 
     def __init__(self, credentials: callers.Credentials, time: clock.Clock, ids: clock.Ids) -> None:
         self.credentials = credentials
-        """The token and the keys with which one signs in."""
+        """Token and keys that a person can sign in with."""
         secret = credentials.token or ids.token("", 48).encode()
         self._key = hmac.digest(secret, _PURPOSE, "sha256")
         self._clock = time
@@ -42,8 +43,8 @@ class BrowserSessions:
         """Return the cookie's value, the header's value and the instant of expiry of a new sign-in.
 
         Args:
-            name: How the person is called.
-            sha256: Hash of the secret of the key that the person has; None: it is the token.
+            name: Name of the person.
+            sha256: Hash of the secret of the person's key; None: the token.
         """
         now, header = self._clock.now(), self._ids.token("bs_", 32)
         key = None if sha256 is None else self.credentials.ring.find(sha256)
@@ -59,25 +60,25 @@ class BrowserSessions:
         return f"{payload}.{self._signature(payload)}", header, expires
 
     def caller(self, scope: Scope) -> access.Caller | None:
-        """Return who asks with the sign-in that a request carries; None: there is no valid one."""
+        """Return the caller with the sign-in of a request; None if the request has no valid one."""
         found = self.find(scope)
         return None if found is None else self._signed_in(found)
 
     def find(self, scope: Scope) -> dict[str, str] | None:
-        """Return the sign-in that a request carries: `{name, key, issued, expires, header}`; None: no valid one."""
+        """Return the sign-in of a request, `{name, key, issued, expires, header}`; None if it has no valid one."""
         headers = Headers(scope=scope)
         value, header = _cookie(headers.get("cookie", ""), cookie_name(scope)), headers.get(HEADER, "")
         payload, _, signature = value.partition(".")
-        # The signature before the content: nothing that a stranger has made is decoded.
+        # The signature is checked before the content, so that no content from a stranger is decoded.
         if not hmac.compare_digest(signature.encode(), self._signature(payload).encode()):
             return None
-        # Only what `issue` has encoded has a valid signature.
+        # Only content that `issue` has encoded has a valid signature.
         content: dict[str, str] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         if clock.instant(content["expires"]) <= self._clock.now():
             return None
         if not hmac.compare_digest(plain.sha256(header.encode()), content["header"]):
             return None
-        # Sign-ins of the release before name no key.
+        # Sign-ins of the previous release name no key.
         return content if self._signed_in(content) is not None else None
 
     def _signed_in(self, content: dict[str, str]) -> access.Caller | None:
@@ -92,9 +93,9 @@ class BrowserSessions:
 
 
 def cookie_name(scope: Scope) -> str:
-    """Return the cookie's name, which contains the port: services on one host must not sign one another out.
+    """Return the cookie's name, which contains the port, so that services on one host do not sign one another out.
 
-    It is the port that the browser knows: containers all serve the same one, each published as another.
+    This is the port that the browser knows: containers all serve the same port, each published as another.
     """
     port = Headers(scope=scope).get("host", "").rpartition(":")[2]
     return f"control-room-{port}" if port.isdecimal() and port.isascii() else "control-room"

@@ -1,4 +1,4 @@
-"""Routes of budgets: what runs may spend together."""
+"""Routes of budgets: the most that several runs may spend together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SharedLimitsBody(BaseModel):
 
 
 class BudgetBody(BaseModel):
-    """A budget: which runs it covers, and what they may spend together."""
+    """A budget: the runs that it covers, and the most that they may spend together."""
 
     model_config = request_models.strict(
         {"per": "day", "time_zone": "Europe/Berlin", "limits": {"cost_usd": 20}},
@@ -84,7 +84,7 @@ async def list_budgets(services: ServicesDep) -> Response:
     ),
 )
 async def put_budget(services: ServicesDep, name: Name, body: BudgetBody, author: AuthorDep) -> Response:
-    """Create a budget, or replace the one of this name. What was spent before counts."""
+    """Create a budget, or replace the one with this name. Earlier spending counts."""
     return as_json((await services.budgets.put(body.budget(name), author)).to_json())
 
 
@@ -95,6 +95,6 @@ async def put_budget(services: ServicesDep, name: Name, body: BudgetBody, author
     responses=refusals.documented(("budget_not_found", "no_room", "file_damaged", "file_unreadable")),
 )
 async def remove_budget(services: ServicesDep, name: Name, author: AuthorDep) -> Response:
-    """Remove a budget. Runs that waited for room in it go on."""
+    """Remove a budget. Runs that waited for room in it continue."""
     await services.budgets.remove(name, author)
     return Response(status_code=204)

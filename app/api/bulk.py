@@ -23,7 +23,7 @@ _RunId = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00]*$"
 
 
 class BulkBody(BaseModel):
-    """An order to many runs: those named, or those of a filter with the number that you have seen."""
+    """An order to many runs: named ones, or those that match a filter, with the number that you have seen."""
 
     model_config = request_models.strict(
         {"action": "cancel", "run_ids": ["20260210T143000Z-k3x9af"]},
@@ -68,27 +68,27 @@ class BulkBody(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkDone(shapes.Shape):
-    """A run that took the order."""
+    """A run that accepted the order."""
 
     run_id: shapes.RunId  # The run.
-    status: states.RunState | None  # Its state then; null once it is deleted.
+    status: states.RunState | None  # State of the run afterwards; null if it was deleted.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkRefused(shapes.Shape):
-    """A run that did not take the order."""
+    """A run that refused the order."""
 
     run_id: str  # The run.
-    problem: Mapping[str, plain.Json]  # Why, as a problem document.
+    problem: Mapping[str, plain.Json]  # Reason, as a problem document.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkAnswer(shapes.Shape):
-    """What came of an order to many runs."""
+    """Result of an order to many runs."""
 
-    matched: int  # Runs that were meant.
-    done: Sequence[BulkDone]  # Runs that took it.
-    refused: Sequence[BulkRefused]  # Runs that did not.
+    matched: int  # Number of runs that the order concerns.
+    done: Sequence[BulkDone]  # Runs that accepted the order.
+    refused: Sequence[BulkRefused]  # Runs that refused the order.
 
 
 @router.post(
@@ -97,7 +97,7 @@ class BulkAnswer(shapes.Shape):
     responses=responses.declared(BulkAnswer, *refusals.WRITE, "bulk_count_differs", "too_many_runs"),
 )
 async def order_many(services: ServicesDep, body: BulkBody, author: AuthorDep, limits: LimitsDep) -> Response:
-    """Give one order to many runs. Each takes or refuses it by itself; the answer names both."""
+    """Give one order to many runs. Each accepts or refuses it on its own; the answer lists both."""
     outcome = await services.bulk.give(dataclasses.replace(body.order(), scope=limits), author)
     answer = BulkAnswer(
         matched=outcome.matched,

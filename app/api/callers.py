@@ -1,4 +1,4 @@
-"""Callers: who is let in, by site, token, key, sign-in or ticket, and who is the author of an order or an answer."""
+"""Callers: who is admitted, by site, token, key, sign-in or ticket, and who is the author of an order or an answer."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from app.api import key_watch, problems, refusals, roles
 from app.api.use_cases import Services
 from app.domain import access, authors, keys, plain
 
-HEADER = "X-Control-Room-Author"  # Header in which a caller may give its name.
-CALLER = "control_room.caller"  # Key of a connection's scope that holds who asks, as the guard has let it in.
-BODY = "control_room.body"  # Key that holds the value of the body, if there is one.
+HEADER = "X-Control-Room-Author"  # Header in which a caller may name itself.
+CALLER = "control_room.caller"  # Key of a connection's scope with the caller that the guard has admitted.
+BODY = "control_room.body"  # Key with the value of the body, if there is one.
 SIGN_IN_PATH = "/api/session"  # Address of the sign-in; it needs no token.
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", SIGN_IN_PATH})
 """Answered without a token: they reveal no more than a port scan, or exchange the token for a sign-in."""
 
-SUBPROTOCOL = "control-room"  # Subprotocol of the WebSocket, for clients that have to name one.
+SUBPROTOCOL = "control-room"  # Subprotocol of the WebSocket, for clients that must name one.
 
 BEARER_PREFIX = "control-room.bearer."
-"""Beginning of the subprotocol that carries the token of a client that can set no header, in base64url behind it."""
+"""Prefix of the subprotocol with the token of a client that cannot set headers; the token follows in base64url."""
 
-OPEN_PREFIX = "/hooks/"  # Beginning of the addresses that hold their own credential.
+OPEN_PREFIX = "/hooks/"  # Prefix of the addresses that contain their own credential.
 
 _BEARER = access.Caller(author=authors.Author(name=None, claimed=False, via="token"))
 _CLAIMING = ("local", "token")
@@ -56,13 +56,13 @@ class Keys(Protocol):
 
     @property
     def is_locked(self) -> bool:
-        """Return whether there is, or was, a key."""
+        """Return whether a key exists or has existed."""
 
     def find(self, sha256: str) -> keys.Key | None:
         """Return the key of a secret, expired or not."""
 
     def caller(self, sha256: str) -> access.Caller | None:
-        """Return who asks with a secret, while it counts."""
+        """Return the caller with the secret of a hash; None if the secret is not valid."""
 
 
 class Tickets(Protocol):
@@ -72,16 +72,16 @@ class Tickets(Protocol):
         """Return a request without its ticket, and the ticket of a stream."""
 
     def use(self, ticket: str) -> access.Caller | None:
-        """Return who asked for a ticket, which is used up then; None: it is not valid."""
+        """Return the caller who requested a ticket, and use the ticket up; None if it is not valid."""
 
 
 class SignIns(Protocol):
     """Sign-ins of browsers."""
 
-    credentials: Credentials  # The token and the keys with which one signs in.
+    credentials: Credentials  # Token and keys that a person can sign in with.
 
     def caller(self, scope: Scope) -> access.Caller | None:
-        """Return who asks with the sign-in that a request carries; None: there is no valid one."""
+        """Return the caller with the sign-in of a request; None if the request has no valid one."""
 
 
 class Credentials:
@@ -89,7 +89,7 @@ class Credentials:
 
     def __init__(self, token: str | None, ring: Keys = keys.NONE) -> None:
         self.token = token.encode() if token else None
-        """The token; None: there is none."""
+        """The token; None: the service has none."""
         self.ring = ring
         """The keys."""
 
@@ -99,7 +99,7 @@ class Credentials:
         return self.token is not None or self.ring.is_locked
 
     def bearer(self, given: str) -> access.Caller | None:
-        """Return who asks with the token or with the secret of a key; None: it is neither.
+        """Return the caller with the token or with the secret of a key; None if it is neither.
 
         Raises:
             errors.Unauthenticated: `key_expired`.
@@ -107,7 +107,7 @@ class Credentials:
         secret = given.encode("utf-8", "replace")
         if self.token is not None and hmac.compare_digest(secret, self.token):
             return _BEARER
-        # Keys are looked up by hash: the time that this takes reveals nothing about a secret, and no file holds one.
+        # Keys are looked up by hash: the duration reveals nothing about a secret, and no file contains one.
         digest = plain.sha256(secret)
         key = self.ring.find(digest)
         if key is None:
@@ -118,12 +118,12 @@ class Credentials:
         return caller
 
     def holder(self, sha256: str) -> access.Caller | None:
-        """Return who asks with the secret of a hash; None: its key does not count any more."""
+        """Return the caller with a secret's hash; None if its key is not valid any more."""
         return self.ring.caller(sha256)
 
 
 class SiteGuard:
-    """Refuse an unknown `Host` and a foreign `Origin`."""
+    """Refuses an unknown `Host` and a foreign `Origin`."""
 
     def __init__(self, server: settings.ServerSettings) -> None:
         own = () if server.host in _WILDCARDS else (server.host,)
@@ -133,11 +133,10 @@ class SiteGuard:
         self._spelled: set[bytes] = set()
 
     def refusal(self, scope: Scope) -> problems.Problem | None:
-        """Return why a request is not of this site; None if it is."""
-        # DNS rebinding: a page elsewhere can point its own name to this address, and the browser then takes both for
-        # one origin. It still sends that name as Host. Two Host headers are refused, since a proxy may go by the
-        # other one.
-        # The list of raw headers, since a mapping would show only one of two.
+        """Return why a request does not belong to this site; None if it does."""
+        # DNS rebinding: a page of another site can point its own name to this address, and the browser then takes both
+        # for one origin. It still sends that name as Host. Two Host headers are refused, since a proxy may use the
+        # other one. The list of raw headers is read, since a mapping would show only one of two.
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1 or not (hosts[0] in self._spelled or self._is_served(hosts[0])):
             shown = hosts[0][:100].decode("latin-1") if hosts else "none"
@@ -152,7 +151,7 @@ class SiteGuard:
     def _is_served(self, host: bytes) -> bool:
         if host_name(host.decode("latin-1")) not in self._hosts:
             return False
-        # Clients spell a host in few ways; a stranger who invents ports must not fill the memory.
+        # Clients write a host in few ways; a stranger who invents ports must not fill the memory.
         if len(self._spelled) < _MOST_SPELLED:
             self._spelled.add(host)
         return True
@@ -164,10 +163,10 @@ class SiteGuard:
 
 
 class TokenGuard:
-    """Find out who asks, and refuse whom neither token nor key nor sign-in lets in, where there is one of them.
+    """Identifies callers, and refuses those without a token, key or sign-in if the service has one of these.
 
     Args:
-        routes: Returns the routes once they are loaded.
+        routes: Returns the routes when they are loaded.
     """
 
     def __init__(
@@ -183,9 +182,9 @@ class TokenGuard:
         self._table: roles.Table | None = None
 
     def admitted(self, scope: Scope) -> tuple[Scope, problems.Problem | None]:
-        """Return a request with its caller, a stream without its ticket; or why it is refused."""
+        """Return a request with its caller, without the ticket of a stream, or the reason for its refusal."""
         asked, ticket = self._tickets.without_ticket(scope) if scope["query_string"] else (scope, None)
-        # A ticket is used up even where it is not needed, so that no one else can use it.
+        # A ticket is used up even if it is not needed, so that no one else can use it.
         issued_to = None if ticket is None else self._tickets.use(ticket)
         try:
             caller = self.still(issued_to) if issued_to is not None else self._caller(scope)
@@ -198,14 +197,14 @@ class TokenGuard:
         return asked, problems.of_status(401, detail, headers={"WWW-Authenticate": "Bearer"})
 
     async def needed(self, method: str, path: str) -> tuple[roles.Need, Mapping[str, str]] | None:
-        """Return what a request needs, and the parameters of its path; None: there is no such address."""
+        """Return the requirements of a request and the parameters of its path; None if the address does not exist."""
         if self._table is None:
             self._table = roles.Table(await self._routes())
         return self._table.needed(method, path)
 
     @contextlib.asynccontextmanager
     async def while_valid(self, scope: Scope, receive: Receive, send: Send) -> AsyncIterator[tuple[Receive, Send]]:
-        """Provide the ways to and from a client, which end when its key does not count any more."""
+        """Provide the channels to and from a client, which end when the client's key becomes invalid."""
         caller: access.Caller = scope[CALLER]
         if caller.sha256 is None:
             yield receive, send
@@ -217,7 +216,7 @@ class TokenGuard:
             await watched.close()
 
     def still(self, caller: access.Caller) -> access.Caller | None:
-        """Return a caller as its key lets it in now; None: the key does not count any more."""
+        """Return a caller with the present rights of its key; None if the key is not valid any more."""
         return caller if caller.sha256 is None else self._credentials.holder(caller.sha256)
 
     def _caller(self, scope: Scope) -> access.Caller | None:
@@ -233,16 +232,16 @@ class TokenGuard:
 
 
 def caller_of(connection: HTTPConnection) -> access.Caller:
-    """Return who asks; of a stream that a ticket opened, who asked for the ticket."""
+    """Return the caller of a request; for a stream that a ticket opened, the caller who requested the ticket."""
     caller: access.Caller = connection.scope[CALLER]
     return caller
 
 
 def author_of(connection: HTTPConnection) -> authors.Author:
-    """Return the author of a request; one whom no sign-in and no key names may claim a name.
+    """Return the author of a request; a caller without a name from a sign-in or key may claim one.
 
     Raises:
-        errors.RequestInvalid: the claimed name is not one.
+        errors.RequestInvalid: the claimed name is invalid.
     """
     author, claimed = caller_of(connection).author, connection.headers.get(HEADER)
     name = None if claimed is None else _name(claimed)
@@ -252,11 +251,10 @@ def author_of(connection: HTTPConnection) -> authors.Author:
 
 
 async def run_of(services: Services, connection: HTTPConnection, named: str | None = None) -> str | None:
-    """Return the run whose agent or command has made a request; None: none of this process has, or it is out of the
-    caller's scope.
+    """Return the run whose agent or command made a request; None if it is unknown or out of the caller's scope.
 
     Args:
-        named: The parent that the request names; then the process that asks is not looked for.
+        named: The parent that the request names; then the process is not looked up.
     """
     if named is not None:
         return None
@@ -271,7 +269,7 @@ async def run_of(services: Services, connection: HTTPConnection, named: str | No
 
 
 def _name(claimed: str) -> str | None:
-    # Headers arrive as Latin-1, whatever their bytes mean.
+    # Headers arrive as Latin-1, no matter what their bytes mean.
     try:
         name = claimed.encode("latin-1").decode("utf-8").strip()
     except UnicodeError:
@@ -283,7 +281,7 @@ def _name(claimed: str) -> str | None:
 
 
 async def refuse(problem: problems.Problem, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with a problem; a WebSocket does not open then."""
+    """Answer with a problem; a WebSocket then does not open."""
     if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": key_watch.POLICY, "reason": problem.code})
     else:
@@ -306,9 +304,7 @@ def _offered(scope: Scope) -> Iterator[str]:
 
 
 def host_name(host: str) -> str | None:
-    """Return the name or address of a `Host` header, in one spelling; None where it has no form of
-    one (RFC 9110, 7.2).
-    """
+    """Return the name or address in a `Host` header, in one spelling; None if it is malformed (RFC 9110, 7.2)."""
     found = _HOST.fullmatch(host)
     if found is None or int(found["port"] or 0) > _LARGEST_PORT:
         return None
@@ -322,7 +318,7 @@ def host_name(host: str) -> str | None:
 
 
 def loggable(path: str) -> str:
-    """Return a path as logs may hold it."""
+    """Return a path in the form for logs."""
     return path if not path.startswith(OPEN_PREFIX) else f"{'/'.join(path.split('/')[:3])}/***"
 
 

@@ -1,4 +1,4 @@
-"""The route that starts conferences; a conference is a run, and is shown and controlled as one."""
+"""The route that starts conferences; a conference is a run, and is shown and controlled like one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class ConferenceBody(BaseModel):
-    """A conference: a message to several agents, and what they may judge it by."""
+    """A conference: a message to several agents, and the tools for judging it."""
 
     model_config = request_models.strict(
         {"message": "Is the lantern's light in scene 21 what the canon says of it?"},
@@ -61,7 +61,7 @@ class ConferenceBody(BaseModel):
     runs_above: request_models.RunsAbove = None
 
     def conference(self, idempotency_key: str | None) -> conferences.NewConference:
-        """Return the conference that the body and its header ask for."""
+        """Return the conference that the body and its header request."""
         return conferences.NewConference(**dict(self), idempotency_key=idempotency_key)
 
 

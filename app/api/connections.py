@@ -1,4 +1,4 @@
-"""Connections: limits on their number and on unparsed input, and when a stalled one is closed."""
+"""Connections: limits their number and unparsed input, and closes stalled ones."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from dataclasses import dataclass
 
 from app import settings, telemetry
 
-STALLED_SECONDS = 30.0  # Time within which a client must take some of what waits for it.
+STALLED_SECONDS = 30.0  # Time within which a client must take some of the waiting data.
 
 MOST_REFUSED = 64
-"""Connections beyond the limit that are still told so; further ones are dropped without a word."""
+"""Connections beyond the limit that still get an answer; further ones are closed without one."""
 
 NOT_TAKEN: Mapping[str, tuple[str, str]] = {
     "\0too large": ("message_too_large", "the message is larger than this service takes"),
     "\0not text": ("not_text", "the message is not UTF-8"),
 }
-"""Placeholders of messages of WebSockets that were refused on the wire, with code and message of their errors."""
+"""Placeholders for WebSocket messages that were refused on the wire, with the code and message of their errors."""
 
 _LOG = logging.getLogger("control_room.api")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one connection may ask of the service, and how many there may be."""
+    """Limits of each connection, and of their number."""
 
     head_bytes: int  # Longest head of a request: request line and headers, or trailers.
     headers: int  # Most headers of a request, trailers included.
@@ -38,7 +38,7 @@ class Limits:
 
 
 def limits(server: settings.ServerSettings) -> Limits:
-    """Return the limits that the settings name; connections take at most half of the files that may be open."""
+    """Return the limits from the settings; connections take at most half of the files that may be open."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Limits(
         head_bytes=server.max_head_bytes,
@@ -52,7 +52,7 @@ def limits(server: settings.ServerSettings) -> Limits:
 
 
 class Connections:
-    """Count connections, in all and by address."""
+    """Counts connections, in total and by address."""
 
     def __init__(self, limits: Limits, warnings: Warnings) -> None:
         self.limits = limits
@@ -62,7 +62,7 @@ class Connections:
         self._refused = 0
 
     def enter(self, address: str) -> str | None:
-        """Count a connection and return None, or leave it uncounted and return why there is no room for it."""
+        """Count a connection and return None, or return the reason if the limit is reached."""
         if self._total >= self.limits.connections:
             return f"at most {self.limits.connections} connections are served at a time"
         if self._by_address[address] >= self.limits.connections_per_address:
@@ -72,26 +72,26 @@ class Connections:
         return None
 
     def leave(self, address: str) -> None:
-        """Count a connection no longer."""
+        """Stop counting a connection."""
         self._total -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
 
     def enter_refused(self) -> bool:
-        """Count a connection beyond the limit, and return whether it may stay until it has read so."""
+        """Count a connection beyond the limit; return whether it stays open until the client has read the answer."""
         if self._refused >= MOST_REFUSED:
             return False
         self._refused += 1
         return True
 
     def leave_refused(self) -> None:
-        """Count it no longer."""
+        """Stop counting a connection beyond the limit."""
         self._refused -= 1
 
 
 class Warnings:
-    """Write what strangers do to the log, once in a while for each kind."""
+    """Logs refusals, only once in a while for each kind."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._repeats = telemetry.Repeats(now)
@@ -104,7 +104,7 @@ class Warnings:
 
 
 class StallWatch:
-    """Give a connection up whose client takes nothing of what waits for it."""
+    """Aborts a connection whose client takes none of the waiting data."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -112,17 +112,17 @@ class StallWatch:
 
     @property
     def stalled(self) -> bool:
-        """Return whether something waits for the client."""
+        """Return whether data waits for the client."""
         return self._timer is not None
 
     def begin(self, transport: asyncio.WriteTransport) -> None:
-        """Watch from now on; the connection is aborted when nothing has been taken for a while."""
+        """Start to watch; the connection is aborted when the client has taken no data for a while."""
         self.end()
         waiting = transport.get_write_buffer_size()
         self._timer = self._loop.call_later(STALLED_SECONDS, self._look, transport, waiting)
 
     def end(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

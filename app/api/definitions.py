@@ -37,7 +37,7 @@ _RecipeId = Annotated[str, Depends(_shown)]
 
 
 class ValidateBody(BaseModel):
-    """A recipe to look at, as an object or as the text of its file."""
+    """A recipe to validate, as an object or as the text of its file."""
 
     model_config = request_models.strict(
         {
@@ -122,7 +122,7 @@ async def show_recipe(services: ServicesDep, recipe_id: _RecipeId) -> Response:
     responses=declared(graphs.Graph, "recipe_not_found", "recipe_invalid"),
 )
 async def show_recipe_graph(services: ServicesDep, recipe_id: _RecipeId) -> Response:
-    """Return the flow of a recipe as nodes and edges, as its file is now."""
+    """Return the flow of a recipe as nodes and edges, from its present file."""
     return as_json(await asyncio.to_thread(services.catalogue.graph, recipe_id))
 
 
@@ -231,7 +231,7 @@ def _is_within(limits: access.Scope | None, recipe_id: str) -> bool:
 
 
 async def _seen(services: Services, limits: access.Scope | None, agent: dict[str, plain.Json]) -> dict[str, plain.Json]:
-    """Return an agent without the run that it works for where that is outside."""
+    """Return an agent, without the run that it works for if that run is out of scope."""
     if limits is None or agent["run"] is None or await services.runs.is_within(str(agent["run"]), limits):
         return agent
     return agent | {"run": None, "key": None}

@@ -1,4 +1,4 @@
-"""Dependencies of the routes: the use cases of the running service, and who asks."""
+"""Dependencies of the routes: the use cases of the running service, and the caller."""
 
 from __future__ import annotations
 
@@ -56,4 +56,4 @@ async def _limits(request: Request) -> access.Scope | None:
 AuthorDep = Annotated[authors.Author, Depends(_author)]  # The author, as a dependency of routes.
 
 LimitsDep = Annotated[access.Scope | None, Depends(_limits)]
-"""The scope that the caller is limited to, as a dependency of routes; None: it is not limited."""
+"""Scope of the caller, as a dependency of routes; None: the caller is not limited."""

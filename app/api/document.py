@@ -41,7 +41,7 @@ _LEFT_OUT = ("HTTPValidationError", "ValidationError")
 
 
 def install(app: FastAPI) -> None:
-    """Let the application answer with the completed document."""
+    """Make the application answer with the completed document."""
     drafted = app.openapi
 
     def completed() -> dict[str, Any]:
@@ -53,8 +53,8 @@ def install(app: FastAPI) -> None:
 
 
 def methods_at(app: FastAPI, path: str) -> list[str]:
-    """Return the methods that an address has; one without parameters hides those with."""
-    # The routes themselves: composing the document would hold up every other answer for half a second.
+    """Return the methods of an address; an address without parameters hides those with parameters."""
+    # From the routes themselves: composing the document would delay every other answer for half a second.
     routes = [route for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema]
     found = [route for route in routes if route.path == path]
     found = found or [route for route in routes if route.path_regex.match(path)]
@@ -106,7 +106,7 @@ def _describe_stream(operation: dict[str, Any]) -> None:
 
 
 def _describe_optional_body(operation: dict[str, Any]) -> None:
-    # A body that may be left out is one that is not required; as a nullable one, generated clients cannot leave it out.
+    # A body that may be omitted is not required; if it were nullable instead, generated clients could not omit it.
     body = operation.get("requestBody", {})
     schema = body.get("content", {}).get("application/json", {}).get("schema", {})
     shapes = [shape for shape in schema.get("anyOf", ()) if shape != {"type": "null"}]

@@ -31,7 +31,7 @@ def unfit(found: Iterable[Mapping[str, Any]], shape: Any = None) -> errors.Reque
     """Return the refusal of an invalid body, from the flaws that pydantic found.
 
     Args:
-        shape: What it should have been, for hints at the names of its fields.
+        shape: Expected shape, for hints at the names of its fields.
     """
     flaws = [
         _flaw({**item, "loc": ("body", *item["loc"])}, request_flaws.fields_in(shape, item["loc"]))
@@ -85,6 +85,6 @@ def _flaw(item: Mapping[str, Any], known: Iterable[str]) -> errors.Flaw:
 def _path(loc: Sequence[str | int]) -> str:
     place, *parts = loc
     if place == "body":
-        # The place of a name that is not allowed is the object that contains it.
+        # The position of a disallowed name is the object that contains it.
         return json_text.json_path(tuple(parts[:-1] if parts and parts[-1] == "[key]" else parts))
     return ".".join(map(str, loc))[:200]

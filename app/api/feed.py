@@ -31,7 +31,7 @@ _LastEventId = Annotated[
 
 
 class FeedStream(StreamingResponse):
-    """Send feed items until they end or the client goes away."""
+    """Sends feed items until they end or the client disconnects."""
 
     media_type = "text/event-stream"
 
@@ -40,7 +40,7 @@ class FeedStream(StreamingResponse):
         self._items = items
 
     async def stream_response(self, send: Send) -> None:
-        """Send one portion after the other, each as soon as the client has taken the one before."""
+        """Send one portion after the other, each as soon as the client has taken the previous one."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._items) as found:
             async for item in found:
@@ -82,5 +82,5 @@ def _written(item: event_feeds.FeedItem) -> bytes:
         return b"event: reset\ndata: %b\nid: %b\n\n" % (plain.encode({"reason": item.reset}), item.cursor.encode())
     if item.encoded:
         return item.encoded
-    # An id without data moves the client's place and is not an event.
+    # An id without data moves the client's position and is not an event.
     return b": ping\nid: %b\n\n" % item.cursor.encode()

@@ -1,4 +1,4 @@
-"""Routes that begin again from a step: fork a run, and see first what a resume or a fork would do."""
+"""Routes for a new start from a step: fork a run, and preview a resume or a fork."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Words = Annotated[str, Field(min_length=1, max_length=requests.DESCRIPTION_CHAR
 
 
 class ForkBody(BaseModel):
-    """A new run that takes over the steps of another one; empty: all that fit."""
+    """A new run that takes over the finished steps of another one; empty: all that match."""
 
     model_config = request_models.strict(
         {"from": "draft", "prompt": "Write the scene in the present tense."},
@@ -69,7 +69,7 @@ class ForkBody(BaseModel):
     runs_above: request_models.RunsAbove = None
 
     def request(self) -> fork_requests.ForkRequest:
-        """Return the request that the body makes."""
+        """Return the request from the body."""
         return fork_requests.ForkRequest(
             from_key=self.begin if isinstance(self.begin, str) else None,
             line=self.begin if isinstance(self.begin, int) else None,

@@ -34,7 +34,7 @@ class AnswerBody(BaseModel):
     )
 
     def reply(self, idempotency_key: str | None) -> gates.Reply:
-        """Return the reply that the body and its header make."""
+        """Return the reply from the body and its header."""
         return gates.Reply(**dict(self), idempotency_key=idempotency_key)
 
 
@@ -93,6 +93,6 @@ async def answer_gate(
 ) -> Response:
     """Answer a gate. The first answer counts, and a denial is final.
 
-    Where the run has `approvals`, each key gives one vote; the gate stays open until enough agree.
+    If the run has `approvals`, each key has one vote; the gate stays open until enough agree.
     """
     return as_json(await services.gates.answer(gate_id, body.reply(idempotency_key), author))

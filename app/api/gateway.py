@@ -1,4 +1,4 @@
-"""The gateway: every request passes here, in one visible order, on its way to its answer and back."""
+"""The gateway: passes every request, in one visible order, to its answer and back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ALIVE = b'{"status":"ok"}'
 
 
 class Pages(Protocol):
-    """Pages of a browser, which hold no data."""
+    """Pages for a browser, which contain no data."""
 
     def serves(self, scope: Scope) -> bool:
         """Return whether the pages answer a request."""
@@ -51,10 +51,10 @@ class Pages(Protocol):
 
 
 class Gateway:
-    """Measure, guard, bound and answer each request: here if it is a frequent one, else by its route.
+    """Measures, guards, limits and answers each request: directly if it is a frequent one, otherwise by its route.
 
     Args:
-        state: What the service shares with its routes; `services` once it has started.
+        state: State that the service shares with its routes; has `services` after the start.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Gateway:
     ) -> None:
         self.state = state
         self.router = Router()
-        """Answers the messages of the lifespan, and nothing else."""
+        """Answers only the messages of the lifespan."""
         self._app = app
         self._at: Mapping[tuple[str, str], _Direct] = _AT
         self._pages = pages
@@ -91,14 +91,14 @@ class Gateway:
             )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request; an answer that has begun cannot be changed, so a failure breaks it off."""
+        """Serve a request; an answer that has begun cannot be changed, so a failure cuts it off."""
         scope["app"] = self
         if scope["type"] == "lifespan":
             await self.router(scope, receive, send)
             return
         answer = _NotedResponse(scope, send, self._clock)
         try:
-            # Before CORS, whose middleware answers preflights by itself.
+            # Before CORS, whose middleware answers preflights itself.
             refusal = self._site.refusal(scope)
             if refusal is None:
                 await self._admit(scope, receive, answer.send)
@@ -115,16 +115,16 @@ class Gateway:
             await problem.response()(scope, receive, answer.send)
 
     def answer_lists(self) -> None:
-        """Answer lists of runs as well: what reads their forms has been loaded."""
+        """Answer lists of runs directly, too, since the code for their forms is loaded."""
         self._at = {**self._at, ("GET", "/api/runs"): _list}
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Pages hold no data, and a browser must be able to load the one that signs in.
+        # Pages contain no data, and a browser must be able to load the one that signs in.
         shown = scope["type"] == "http" and not scope["path"].startswith(_DATA)
         if shown and self._pages is not None and self._pages.serves(scope):
             await self._pages(scope, receive, send)
             return
-        # Who asks is known before the body is read, so that a stranger cannot make the service hold megabytes.
+        # The caller is known before the body is read, so that a stranger cannot make the service hold megabytes.
         scope, refusal = self._token.admitted(scope)
         if refusal is None:
             refusal = await self._denial(scope)
@@ -143,10 +143,10 @@ class Gateway:
             await self._bounded(scope, receive, send)
 
     async def _denial(self, scope: Scope) -> problems.Problem | None:
-        """Return why a caller may not ask this; None if it may."""
+        """Return why a caller may not make a request; None if it may."""
         caller: access.Caller = scope[callers.CALLER]
-        # Without a key it is the token or a service that has none, which may do everything; or a stranger, who gets
-        # only to addresses that are open.
+        # Without a key the caller has the token or the service has none, and may do everything; or the caller is a
+        # stranger, who reaches only open addresses.
         if caller.sha256 is None:
             return None
         found = await self._token.needed(scope.get("method", "GET"), scope["path"])
@@ -172,7 +172,7 @@ class Gateway:
         await self._answered(scope, receive, send, value)
 
     async def _load_forms(self) -> request_models.BodyLimits:
-        # They are loaded beside the loop once the service is ready; a request that brings a body before waits for them.
+        # The forms are loaded on a thread once the service is ready; an earlier request with a body waits for them.
         await self.state.load_forms()
         from app.api import request_models
 
@@ -182,15 +182,15 @@ class Gateway:
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send, value: object = None) -> None:
         services = _services(scope)
-        # Matching the route, solving dependencies and reading parameters cost several times what direct answers cost.
-        # They are a second way beside the routes, so they may only say what these would: whatever is unusual or refused
-        # gives None, and the route, which has all the rules, answers it.
+        # Matching the route, solving dependencies and reading parameters cost several times as much as direct answers.
+        # Direct answers are a second way besides the routes, so they may only return what the routes would: for an
+        # unusual or refused request they return None, and the route, which has all the rules, answers it.
         direct = self._at.get((scope["method"], scope["path"]), _poll)
         found = await direct(services, scope, value) if services is not None else None
         await (found or self._app)(scope, receive, send)
 
     async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer HEAD with status and headers of GET; a stream is not begun."""
+        """Answer HEAD with the status and headers of GET, without starting a stream."""
 
         async def head(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -227,7 +227,7 @@ class Gateway:
 
 
 class _NotedResponse:
-    """An answer on its way to the client, noted when it begins."""
+    """An answer on its way to the client, recorded when it begins."""
 
     def __init__(self, scope: Scope, send: Send, clock: clock.Clock) -> None:
         self._scope = scope
@@ -248,7 +248,7 @@ class _NotedResponse:
         services = _services(self._scope)
         if services is not None:
             metrics: telemetry.Metrics = services.metrics
-            # A client that invents methods must not make a series of numbers for each.
+            # A client that invents methods must not create a metric for each of them.
             method = self._scope["method"] if self._scope["method"] in _METHODS else "other"
             route = str(getattr(self._scope.get("route"), "path", _UNMATCHED))
             metrics.request(method, route, status, self._clock.monotonic() - self._asked_at)
@@ -263,7 +263,7 @@ _RUNS, _SHOW, _HEALTH, _READY = map(_Route, ("/api/runs", "/api/runs/{run_id}", 
 
 
 class _HeadSent(Exception):
-    """Nothing more of an answer is wanted."""
+    """The rest of the answer is not needed."""
 
 
 def _services(scope: Scope) -> Services | None:
@@ -368,7 +368,7 @@ def _wait(query: bytes) -> float | None:
         return 0.0
     matched = _WAIT.fullmatch(query)
     seconds = float(matched[1]) if matched else None
-    # Whatever else is asked for is the route's to refuse.
+    # The route refuses any other query.
     return seconds if seconds is not None and seconds <= polling.MOST_WAIT_SECONDS else None
 
 

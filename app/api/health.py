@@ -38,7 +38,7 @@ async def alive() -> Response:
     ),
 )
 async def ready(services: ServicesDep) -> Response:
-    """Return 200 with the load if the service accepts runs, else 503 with the reason. Needs no token."""
+    """Return 200 with the load if the service accepts runs, otherwise 503 with the reason. Needs no token."""
     return await gateway.ready(services)
 
 

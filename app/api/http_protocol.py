@@ -14,20 +14,20 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 
 from app.api import connections, problems
 
-# A header of 40 MB held the event loop for 12 seconds: httptools hands over a head when it is whole, and Uvicorn has no
-# limit for it. A proxy in front would be a second program to install.
+# A header of 40 MB blocked the event loop for 12 seconds: httptools delivers a head only when it is complete, and
+# Uvicorn has no limit for it. A proxy in front would be a second program to install.
 #
 # A subclass of Uvicorn's protocol feeds the parser slices of 4 KiB and counts the bytes and headers of a head between
 # them. It also limits the time for heads and bodies, and the connections.
 #
-# Price: 25 more calls for each request (169 instead of 144 from the bytes of a `GET` with six headers to the bytes of
+# Cost: 25 more calls for each request (169 instead of 144 from the bytes of a `GET` with six headers to the bytes of
 # its answer), 6 µs of CPU. That is a twelfth of a poll in W6, and a thousandth of W4 at one client. The subclass uses
 # private parts of Uvicorn; the tests of raw HTTP show whether a new version still has them.
-SLICE_BYTES = 4096  # What the parser gets between two looks at its limits.
-SLICES_AT_ONCE = 4  # Slices that are parsed before the loop turns to others.
+SLICE_BYTES = 4096  # Bytes that the parser gets between two checks of the limits.
+SLICES_AT_ONCE = 4  # Slices that are parsed before other tasks of the loop get their turn.
 
 LINGER_SECONDS = 2.0
-"""Time for which a refused client may continue sending, so that it reads why instead of a reset."""
+"""Time for which a refused client may continue to send, so that it reads the answer instead of getting a reset."""
 
 _ABSOLUTE = re.compile(rb"https?://(?P<authority>[^/?#@]*)(?P<rest>[/?].*)?", re.IGNORECASE)
 _VERSIONS = ("1.0", "1.1")
@@ -41,22 +41,22 @@ class TooManyHeaders(Exception):
 
 
 class NotHttp(Exception):
-    """The parser accepts other versions, and targets that are neither a path nor an absolute address."""
+    """A request that the parser accepts, with another version, or a target that is not a path or absolute address."""
 
 
 class HeldFlow(FlowControl):
-    """Uvicorn's flow control, which reads nothing more while something is held."""
+    """Uvicorn's flow control, which stops reading while unparsed data is held."""
 
     held = False
 
     def resume_reading(self) -> None:
-        """Read again, unless what was read is not parsed yet."""
+        """Resume reading, unless unparsed data is held."""
         if not self.held:
             super().resume_reading()
 
 
 class Protocol(httptools_impl.HttpToolsProtocol):
-    """Parse requests slice by slice, and refuse those that are too large, too slow or too many with a problem."""
+    """Parses requests slice by slice, and refuses too large, too slow or too many ones with a problem."""
 
     def __init__(self, config: Any, *args: Any, counted: connections.Connections, **named: Any) -> None:
         super().__init__(config, *args, **named)
@@ -74,7 +74,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         self._stall = connections.StallWatch(self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count a connection; one too many is refused at its first request."""
+        """Count a connection; one beyond the limit is refused at its first request."""
         super().connection_made(transport)
         self.flow = self._flow = HeldFlow(transport)
         self._address = self.client[0] if self.client else _UNKNOWN
@@ -90,14 +90,14 @@ class Protocol(httptools_impl.HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count it no longer."""
+        """Stop counting the connection."""
         self._trust()
         self._stall.end()
         self._count_out()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come, in portions."""
+        """Parse received data, in portions."""
         if self._parting:
             return
         if self._no_space is not None:
@@ -119,7 +119,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header or trailer, unless it is one too many."""
+        """Take a header or trailer, unless it exceeds the limit."""
         self._found += 1
         if self._found > self._limits.headers:
             raise TooManyHeaders
@@ -127,29 +127,29 @@ class Protocol(httptools_impl.HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Note that the head is over."""
+        """Record that the head is complete."""
         if self.parser.get_http_version() not in _VERSIONS or not self._is_http():
             raise NotHttp
         if not self.url.startswith(b"/"):
             self._apply_authority()
         super().on_headers_complete()
-        # Not before: a target that is none ends the request here, and there is nothing yet that has a body.
+        # Not earlier: an invalid target ends the request here, and no request has a body yet.
         self._moved = self._in_body = True
         self._in_head = False
 
     def on_body(self, body: bytes) -> None:
-        """Note that the body gets longer."""
+        """Record that the body grows."""
         self._moved = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note that the request is over."""
+        """Record that the request is complete."""
         self._moved = True
         self._in_body = False
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Go on with what the client has sent meanwhile."""
+        """Continue with data that the client has sent meanwhile."""
         super().on_response_complete()
         if self._held:
             self.loop.call_soon(self._go_on)
@@ -157,29 +157,29 @@ class Protocol(httptools_impl.HttpToolsProtocol):
             self._stall.begin(self.transport)
 
     def pause_writing(self) -> None:
-        """Watch a client that is slower than its answer."""
+        """Watch a client that reads more slowly than its answer is written."""
         super().pause_writing()
         self._stall.begin(self.transport)
 
     def resume_writing(self) -> None:
-        """Note that it has caught up."""
+        """Record that the client has caught up."""
         self._stall.end()
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """Part from the client, at once if it takes nothing."""
+        """Part from the client; abort at once if it takes no data."""
         if self._stall.stalled or self._parting:
             self.transport.abort()
         super().shutdown()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Part from an idle client, at once if it has not even taken its last answer."""
+        """Part from an idle client; abort at once if it has not even taken its last answer."""
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         super().timeout_keep_alive_handler()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection over; the WebSocket's protocol says when it has gone."""
+        """Hand the connection over; the WebSocket's protocol reports when it is closed."""
         self._trust()
         self._stall.end()
         self._held.clear()
@@ -198,20 +198,20 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         return self.parser.get_http_version() != "1.0" and super()._should_upgrade()
 
     def _unsupported_upgrade_warning(self) -> None:
-        # Uvicorn would write a line for each; the client is answered as if it had not asked.
+        # Uvicorn would log a line for each; the client gets the answer to a request without an upgrade.
         return
 
     # -- parsing
 
     def _is_http(self) -> bool:
-        # The parser takes requests of RTSP and ICE, too, and does not say so.
+        # The parser also accepts requests of RTSP and ICE, without reporting that.
         line = self.parser.get_method() + b" " + self.url
         place = self._window.find(line, self._sought)
         self._sought = place + len(line)
         return place >= 0 and _PROTOCOL.match(self._window, self._sought) is not None
 
     def _apply_authority(self) -> None:
-        # An authority in the target counts, whatever the Host says (RFC 9112, 3.2.2).
+        # An authority in the target takes precedence over the Host header (RFC 9112, 3.2.2).
         found = _ABSOLUTE.fullmatch(self.url)
         if found is None:
             raise NotHttp
@@ -251,7 +251,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         room = self._limits.head_bytes - self._quiet
         self._moved = False
         super().data_received(part[:room])
-        # Bytes that are neither the end of a head nor a body: heads, trailers, extensions of chunks.
+        # Bytes that belong neither to the end of a head nor to a body: heads, trailers, extensions of chunks.
         self._quiet = 0 if self._moved else self._quiet + len(part)
         if self._quiet > self._limits.head_bytes:
             self._refuse(431, "head_too_large", f"the head of a request has at most {self._limits.head_bytes} bytes")
@@ -315,7 +315,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
             latest.disconnected = True
             latest.message_event.set()
         self.transport.write(problems.of_status(status, detail, code=code, headers=headers or {}).written())
-        # Half closed, and still read for a while: closing on unread bytes would send a reset, and the client would
+        # Half closed, and still read for a while: closing with unread bytes would send a reset, and the client would
         # not see the refusal.
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -328,7 +328,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         return latest is not None and not latest.response_complete and not self._in_body
 
     def _latest(self) -> httptools_impl.RequestResponseCycle | None:
-        # There is none before the first request, whatever the type says.
+        # It is None before the first request, despite its type.
         return self.cycle
 
     def _count_out(self) -> None:
@@ -337,7 +337,7 @@ class Protocol(httptools_impl.HttpToolsProtocol):
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Return whether a line of Uvicorn's log says what no warning of ours says, and limits."""
+    """Return whether a line of Uvicorn's log adds to our own warnings, which are limited."""
     return record.msg != "Invalid HTTP request received."
 
 

@@ -44,7 +44,7 @@ _ReceiptId = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class IssueBody(BaseModel):
-    """An issue written by hand."""
+    """An issue created by hand."""
 
     model_config = request_models.strict({"title": "The lantern is lit again in scene 22", "kind": "continuity"})
 
@@ -86,7 +86,7 @@ class IssueEditBody(BaseModel):
     )
 
     def edit(self, matched: int | None) -> control_issues.Edit:
-        """Return the change that the body and its header make.
+        """Return the change from the body and its header.
 
         Raises:
             errors.RequestInvalid: they name different revisions.

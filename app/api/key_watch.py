@@ -1,4 +1,4 @@
-"""The watch over keys of open connections: a stream ends with the key of its caller."""
+"""The watch over keys of open connections: ends a stream when the key of its caller becomes invalid."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _ENDED = "the key was revoked or has expired while the request was answered"
 
 
 class Ended(Exception):
-    """The key of a connection does not count any more, and the connection was ended."""
+    """The key of a connection became invalid, and the connection was ended."""
 
 
 class Connection:
     """A connection that ends with the key of its caller.
 
-    A stream can outlive its key by hours, so the key is looked at with each message, either way. It is also looked at
-    once a second, so that a stream without messages ends as well.
+    A stream can outlive its key by hours, so the key is checked with each message in either direction. It is also
+    checked once a second, so that a stream without messages ends as well.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, counts: Callable[[], bool]) -> None:
         self._scope, self._receive, self._send = scope, receive, send
         self._is_socket = scope["type"] == "websocket"
-        # An order that was taken is answered, also the one that has revoked the key.
+        # An accepted order is answered, even the one that revoked the key.
         self._is_order = scope.get("method", "GET") != "GET"
         self._counts = counts
         self._begun = self._over = False
@@ -38,7 +38,7 @@ class Connection:
         self._watch = asyncio.create_task(self._look()) if is_long_poll else None
 
     async def receive(self) -> Message:
-        """Return the next message of the client; of a WebSocket whose key has ended, that it was closed."""
+        """Return the client's next message; for a WebSocket whose key has become invalid, return a disconnect."""
         message = await self._receive()
         if message["type"] == "websocket.receive" and not self._counts():
             await self._end()
@@ -49,9 +49,9 @@ class Connection:
         """Send a message.
 
         Raises:
-            Ended, WebSocketDisconnect: the key does not count any more.
+            Ended, WebSocketDisconnect: the key is not valid any more.
         """
-        # A revoked key ends what it reads, also in the middle of a stream.
+        # A revoked key ends reads, even in the middle of a stream.
         if not (self._is_order or (self._counts() and not self._over)):
             await self._end()
             raise WebSocketDisconnect(POLICY) if self._is_socket else Ended
@@ -62,12 +62,12 @@ class Connection:
             self._watch = asyncio.create_task(self._look())
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop the watch."""
         if self._watch is not None:
             await aio.end(self._watch)
 
     async def _look(self) -> None:
-        # Keys expire by the clock, and other processes revoke them: there is nothing to wait for.
+        # Keys expire by the clock, and other processes revoke them, so there is no event to wait for.
         while self._counts():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
         await self._end()

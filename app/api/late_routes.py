@@ -1,4 +1,4 @@
-"""Routes and forms that are loaded beside the loop, with the first request that needs them, or before."""
+"""Late routes: routes and forms that are loaded on a thread, with the first request that needs them or earlier."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _FORMS = "app.api.request_models"
 
 
 class LateRoutes:
-    """Answer requests by their routes; until these are loaded, requests wait.
+    """Answers requests by their routes; until these are loaded, requests wait.
 
     Args:
-        state: What the routes share with the gateway.
-        loaded: Called when they are loaded.
+        state: State that the routes share with the gateway.
+        loaded: Called when the routes are loaded.
     """
 
     def __init__(self, state: State, loaded: Callable[[], None]) -> None:
@@ -37,7 +37,7 @@ class LateRoutes:
         """Load the forms of bodies once."""
         if self._forms is None or aio.failure(self._forms) is not None:
             self._forms = asyncio.create_task(asyncio.to_thread(importlib.import_module, _FORMS), name="load the forms")
-        # A client that goes away must not end what others wait for.
+        # A client that disconnects must not stop the load that others wait for.
         await asyncio.shield(self._forms)
 
     async def load(self) -> FastAPI:

@@ -48,7 +48,7 @@ class RepairBody(BaseModel):
     responses=declared(maintenance_port.Verification, "run_not_found", meaning="The result of each file."),
 )
 async def verify_run(services: ServicesDep, run_id: RunId) -> Response:
-    """Verify a run's start file, journals and blobs. Nothing is changed."""
+    """Verify a run's start file, journals and blobs, without changing them."""
     return as_json(await services.upkeep.verify(run_id))
 
 
@@ -116,6 +116,6 @@ async def verify_all(
         ),
     ] = None,
 ) -> Response:
-    """Verify all stored data, page by page. Nothing is changed."""
+    """Verify all stored data, page by page, without changing it."""
     found = await services.upkeep.verify_page(cursor, limit)
     return as_json(list(found.reports), headers=queries.next_link(request, found.cursor))

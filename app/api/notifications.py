@@ -64,7 +64,7 @@ class EndpointBody(BaseModel):
 
 
 class EndpointEditBody(BaseModel):
-    """What is to be changed of an endpoint; what is left out stays."""
+    """Changes to an endpoint; omitted fields are unchanged."""
 
     model_config = request_models.strict(
         {"kinds": ["failed"]}, {"url": "https://hooks.example.org/other"}, {"signing_secret": None}
@@ -83,7 +83,7 @@ class EndpointEditBody(BaseModel):
 
 
 class MessageBody(BaseModel):
-    """Which message is meant; empty: all."""
+    """Selects a message; empty: all."""
 
     model_config = request_models.strict({}, {"message_id": "msg_5h2m9q0x7c1v8b3n5h2m9q0x"})
 
@@ -92,7 +92,7 @@ class MessageBody(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed(shapes.Shape):
-    """What came of an order to deliver again."""
+    """Result of an order to deliver again."""
 
     published_as: ClassVar[str] = "NotificationReplayed"
 
@@ -101,11 +101,11 @@ class Replayed(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenUp(shapes.Shape):
-    """What came of an order to give up."""
+    """Result of an order to give up."""
 
     published_as: ClassVar[str] = "NotificationGivenUp"
 
-    given_up: int  # Messages that are not tried again.
+    given_up: int  # Messages that will not be tried again.
 
 
 @router.get(
@@ -116,7 +116,7 @@ class GivenUp(shapes.Shape):
 async def list_endpoints(
     services: ServicesDep, if_none_match: responses.IfNoneMatch = None, wait: responses.Wait = None
 ) -> Response:
-    """List endpoints, with the number of messages that wait and that were given up."""
+    """List endpoints, each with its number of waiting messages and of dead letters."""
     return await responses.listed(services, if_none_match, wait, services.endpoints.list_endpoints)
 
 
@@ -170,7 +170,7 @@ async def try_endpoint(
     endpoint_id: EndpointId,
     _body: Annotated[request_models.EmptyBody | None, Body(description="May be left out.")] = None,
 ) -> Response:
-    """Send one message now, once, and return what came of it."""
+    """Send one message now, once, and return the result."""
     return as_json(await services.endpoints.test(endpoint_id))
 
 
@@ -180,7 +180,7 @@ async def try_endpoint(
     responses=declared(list[notifications.FailingMessage], "endpoint_not_found"),
 )
 async def list_failing(services: ServicesDep, endpoint_id: EndpointId) -> Response:
-    """List the messages whose newest attempt failed, the one that is tried next first."""
+    """List the messages whose newest attempt failed, the next one to be tried first."""
     return as_json([each.to_json() for each in await services.endpoints.list_failing(endpoint_id)])
 
 

@@ -11,7 +11,7 @@ from app.services.plans import requests, task_checks
 
 
 def _documented(kind: str, **limits: int) -> WithJsonSchema:
-    # `requests` checks these limits for every caller; here they are only documented.
+    # `requests` checks these limits for every caller; they are only documented here.
     return WithJsonSchema({"type": kind, **limits})
 
 
@@ -27,7 +27,7 @@ _CHECKS: dict[str, Any] = {"type": "array", "items": {"type": "object"}, "maxIte
 
 
 def _dod(value: Any) -> Any:
-    # Of a union, pydantic would name each kind that the value is not, at places that the body does not have.
+    # For a union, pydantic would report each kind that the value does not have, at positions that the body lacks.
     if isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, dict) for each in value)):
         return value
     raise ValueError("must be a text, or a list of checks")
@@ -51,7 +51,7 @@ _QUESTION = "What must be answered before it is started."
 
 def _optional(description: str, **limits: int) -> Any:
     def document(schema: dict[str, Any]) -> None:
-        # An omitted field stays as it is; null would be something else.
+        # An omitted field is unchanged; null would have another meaning.
         schema.pop("default", None)
         schema.update(limits)
 
@@ -59,7 +59,7 @@ def _optional(description: str, **limits: int) -> Any:
 
 
 class RevisedBody(BaseModel):
-    """Something that is done to a plan as it was seen."""
+    """An order for a plan at the revision that was seen."""
 
     model_config = request_models.strict({}, {"revision": 3})
 
@@ -71,7 +71,7 @@ class RevisedBody(BaseModel):
         """Return the revision that the body and its header name.
 
         Raises:
-            errors.RequestInvalid: they name different ones.
+            errors.RequestInvalid: they name different revisions.
         """
         return request_models.seen_revision(self.revision, matched)
 
@@ -135,7 +135,7 @@ class PlanBody(BaseModel):
 
 
 class OrderBody(RevisedBody):
-    """Another order of the tasks, or whether they are reviewed."""
+    """A new order of the tasks, or a setting of their reviews."""
 
     model_config = request_models.strict({"order": [2, 1, 3], "revision": 1}, {"review": "off"})
 
@@ -152,7 +152,7 @@ class NewTaskBody(RevisedBody, TaskBody):
 
 
 class TaskEditBody(RevisedBody):
-    """Changes to a task; omitted fields stay."""
+    """Changes to a task; omitted fields are unchanged."""
 
     model_config = request_models.strict({"description": "Write scene 22, from Mira's view", "deps": []})
 
@@ -181,12 +181,12 @@ class ScopingAnswerBody(RevisedBody):
     recipe_id: _RecipeId | None = Field(None, description="Recipe that does it, where the question was which.")
 
     def answered(self) -> requests.ScopingAnswer:
-        """Return the answer that the body holds."""
+        """Return the answer from the body."""
         return requests.ScopingAnswer(answer=self.answer, args=self.args, recipe_id=self.recipe_id)
 
 
 class RetryBody(RevisedBody):
-    """How a failed task is tried again."""
+    """Options for the retry of a failed task."""
 
     model_config = request_models.strict({}, {"fresh": True})
 

@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from app.api.use_cases import Services
 
-MOST_WAIT_SECONDS = 60  # Longest that a poll is held back.
+MOST_WAIT_SECONDS = 60  # Longest wait of a poll.
 
 
 async def shown(services: Services, run_id: str, seconds: float, known: frozenset[str]) -> Response:
-    """Return a run's answer, with `seconds` as soon as it differs from those that the client knows."""
+    """Return a run's answer; with `seconds`, as soon as it differs from those that the client knows."""
     found = await (
         services.runs.polls.answer(run_id, seconds, known) if seconds else services.runs.reader.ready(run_id)
     )
@@ -20,7 +20,7 @@ async def shown(services: Services, run_id: str, seconds: float, known: frozense
 
 
 def unless_known(body: bytes, etag: str, known: frozenset[str]) -> Response:
-    """Return an answer of JSON, or 304 to a client that has it."""
+    """Return an answer of JSON, or 304 to a client that already has it."""
     headers = {"etag": etag, "cache-control": "no-cache"}
     if etag in known or "*" in known:
         return Response(status_code=304, headers=headers)
@@ -28,7 +28,7 @@ def unless_known(body: bytes, etag: str, known: frozenset[str]) -> Response:
 
 
 def entity_tags(header: str | None) -> frozenset[str]:
-    """Return the entity tags of an `If-None-Match`; weak ones count as strong."""
+    """Return the entity tags of an `If-None-Match` header; weak tags are treated as strong."""
     if header is None:
         return frozenset()
     return frozenset(tag.strip().removeprefix("W/") for tag in header.split(","))

@@ -15,24 +15,24 @@ from app.domain import plain
 MEDIA_TYPE = "application/problem+json"  # Media type of a problem document.
 
 NO_SNIFFING = (b"x-content-type-options", b"nosniff")
-"""Header of every answer: no browser takes it for another type, scripts among them, than it says."""
+"""Header of every answer, so that no browser takes it for another type, such as a script."""
 
-TYPE_PREFIX = "urn:control-room:problem:"  # Beginning of a problem's `type`; its `code` follows.
+TYPE_PREFIX = "urn:control-room:problem:"  # Prefix of a problem's `type`; its `code` follows.
 
 _PHRASES = {413: "Content Too Large", 414: "URI Too Long", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
-"""What Python 3.13 names otherwise than 3.11 and 3.12 do; a code must not depend on that."""
+"""Phrases that Python 3.13 changed, on which a code must not depend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A refusal or failure, as a client receives it."""
+    """A refusal or failure in the form that a client receives."""
 
     status: int  # HTTP status.
     code: str  # Stable name, for programs.
-    title: str  # The same sentence for every problem of the kind.
+    title: str  # Title, the same for every problem of its kind.
     detail: str  # This occurrence of the problem, in a sentence.
-    flaws: Sequence[errors.Flaw] = ()  # Every single fault of an input, with its place.
-    facts: Mapping[str, plain.Json] = field(default_factory=dict)  # What a program may want to know beside.
+    flaws: Sequence[errors.Flaw] = ()  # Flaws of an input, each with its position.
+    facts: Mapping[str, plain.Json] = field(default_factory=dict)  # Further facts for programs.
     headers: Mapping[str, str] = field(default_factory=dict)  # Further headers of the answer.
 
     def to_json(self) -> dict[str, plain.Json]:
@@ -48,12 +48,12 @@ class Problem:
         }
 
     def response(self) -> Response:
-        """Return the response that reports it."""
+        """Return the response that reports the problem."""
         body = plain.encode(plain.plain(self.to_json()))
         return Response(body, self.status, dict(self.headers), media_type=MEDIA_TYPE)
 
     def written(self) -> bytes:
-        """Return the same as bytes of HTTP/1.1, the last on their connection."""
+        """Return the response as bytes of HTTP/1.1, the last ones on their connection."""
         answer = self.response()
         head = b"".join(b"%b: %b\r\n" % header for header in answer.raw_headers)
         status = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n".encode()
@@ -63,7 +63,7 @@ class Problem:
 def of_status(
     status: int, detail: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Problem:
-    """Return a problem that HTTP itself names, e.g. 405."""
+    """Return a problem that HTTP itself defines, such as 405."""
     phrase = _PHRASES.get(status) or HTTPStatus(status).phrase
     name = code or phrase.lower().replace(" ", "_").replace("-", "_")
     return Problem(status=status, code=name, title=phrase, detail=detail, headers=headers or {})

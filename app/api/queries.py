@@ -1,4 +1,4 @@
-"""Queries: filters, cursors and revisions that requests name outside of their bodies."""
+"""Queries: filters, cursors and revisions outside of the bodies of requests."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from app.domain import audit, events, issues, plans, receipts, states
 from app.engine import run_sums, stores
 from app.services import event_feeds, gate_inbox
 
-DEFAULT_LIMIT = 100  # Items of a page where none are asked for.
-MAX_LIMIT = 1000  # Most items of a page.
+DEFAULT_LIMIT = 100  # Default page size.
+MAX_LIMIT = 1000  # Largest page size.
 
 
 def _instant(text: object) -> datetime:
-    # A bare number is not an instant here, though pydantic would read it as seconds since 1970.
+    # A bare number is not an instant here, although pydantic would read it as seconds since 1970.
     return clock.instant(str(text))
 
 
@@ -34,7 +34,7 @@ def _listed(given: object) -> object:
     return [given] if isinstance(given, str) else given
 
 
-# What no name holds, and no database takes: NUL, and halves of surrogate pairs.
+# Characters that no name contains and no database accepts: NUL, and halves of surrogate pairs.
 _WORDS = re.compile(r"[^\x00\ud800-\udfff]*")
 _Instant = Annotated[datetime, BeforeValidator(_instant)]
 _Label = Annotated[
@@ -64,7 +64,7 @@ class _ListQuery(BaseModel):
     wait: float | None = _WAIT
 
     def _fields(self) -> dict[str, Any]:
-        """Return the fields of the question to the store.
+        """Return the fields of the query for the store.
 
         Raises:
             errors.RequestInvalid: the cursor does not belong to this list.
@@ -80,7 +80,7 @@ class _ListQuery(BaseModel):
 
 
 class RunFilters(BaseModel):
-    """Filters that mean runs."""
+    """Filters of runs."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -104,7 +104,7 @@ class RunFilters(BaseModel):
     )
 
     def runs(self) -> stores.RunQuery:
-        """Return the question to the store."""
+        """Return the query for the store."""
         fields = {name: _as_asked(getattr(self, name)) for name in RunFilters.model_fields}
         if fields["label"] is not None:
             fields["label"] = tuple(fields["label"].split(":", 1))
@@ -117,12 +117,12 @@ class RunsQuery(RunFilters, _ListQuery):
     cursor: _Plain | None = Field(None, description="Start of the page, from the previous `Link` header.")
 
     def query(self) -> stores.RunQuery:
-        """Return the question to the store."""
+        """Return the query for the store."""
         return stores.RunQuery(**self._fields())
 
 
 class StatsQuery(BaseModel):
-    """From when things are counted."""
+    """Instants from which runs are counted."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -135,11 +135,11 @@ class StatsQuery(BaseModel):
     wait: float | None = _WAIT
 
     def failed_since(self) -> str | None:
-        """Return from when failed runs are counted."""
+        """Return the instant from which failed runs are counted."""
         return None if self.since is None else clock.stamp(self.since)
 
     def midnight(self) -> str | None:
-        """Return from when runs and spend are counted."""
+        """Return the instant from which runs and spending are counted."""
         return None if self.today is None else clock.stamp(self.today)
 
 
@@ -159,14 +159,14 @@ class UsageQuery(RunFilters):
         return self
 
     def query(self) -> run_sums.UsageQuery:
-        """Return the question to the store."""
+        """Return the query for the store."""
         sign, hours, minutes = self.utc_offset[0], int(self.utc_offset[1:3]), int(self.utc_offset[4:])
         offset = (hours * 60 + minutes) * (-1 if sign == "-" else 1)
         return run_sums.UsageQuery(by=self.by, label_key=self.label_key, offset_minutes=offset, runs=self.runs())
 
 
 class FeedQuery(BaseModel):
-    """Which events of all runs a client wants."""
+    """Filter of the events that a client wants."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -178,7 +178,7 @@ class FeedQuery(BaseModel):
     after: _Plain | None = Field(None, description="Same as `Last-Event-ID`, for clients that cannot set headers.")
 
     def filter(self) -> event_feeds.FeedFilter:
-        """Return which events are meant."""
+        """Return the filter for the feed."""
         name, _, value = (self.label or "").partition(":")
         return event_feeds.FeedFilter(
             types=frozenset(wanted.value for wanted in self.type or ()),
@@ -203,7 +203,7 @@ class GatesQuery(_ListQuery):
     )
 
     def query(self) -> gate_inbox.GateQuery:
-        """Return the question to the inbox."""
+        """Return the query for the inbox."""
         return gate_inbox.GateQuery(**self._fields())
 
     def _position(self, cursor: str) -> tuple[str | int, ...]:
@@ -221,7 +221,7 @@ class IssuesQuery(_ListQuery):
     recipe_id: _Plain | None = Field(None, description="Only issues that checks of this recipe found.")
 
     def query(self) -> issues.IssueQuery:
-        """Return the question to the store."""
+        """Return the query for the store."""
         return issues.IssueQuery(**self._fields())
 
 
@@ -232,7 +232,7 @@ class ReceiptsQuery(_ListQuery):
     session_id: _Plain | None = Field(None, description="Only receipts of this work session.")
 
     def query(self) -> receipts.ReceiptQuery:
-        """Return the question to the store."""
+        """Return the query for the store."""
         return receipts.ReceiptQuery(**self._fields())
 
     def _position(self, cursor: str) -> tuple[str | int, ...]:
@@ -256,7 +256,7 @@ class AuditQuery(BaseModel):
     cursor: _Cursor | None = Field(None, description="Start of the page, from the previous `Link` header.")
 
     def query(self) -> audit.AuditQuery:
-        """Return the question to the log.
+        """Return the query for the log.
 
         Raises:
             errors.RequestInvalid: the cursor does not belong to this list.
@@ -271,17 +271,17 @@ class PlansQuery(_ListQuery):
     status: plans.PlanState | None = Field(None, description="Only plans in this state.")
 
     def query(self) -> plans.PlanQuery:
-        """Return the question to the use cases."""
+        """Return the query for the use cases."""
         return plans.PlanQuery(**self._fields())
 
 
 def cursor(place: Sequence[str | int]) -> str:
-    """Return the cursor of the page that begins after a place in a list."""
+    """Return the cursor for the page after a position in a list."""
     return base64.urlsafe_b64encode(json.dumps([str(part) for part in place]).encode()).decode().rstrip("=")
 
 
 def audit_cursor(place: audit.AuditCursor) -> str:
-    """Return the cursor of the page of changes that begins after a place."""
+    """Return the cursor for the page of changes after a position."""
     return cursor((place.offset, *(place.order or ("", "", "", ""))))
 
 
@@ -292,7 +292,7 @@ def _audit_cursor(text: str) -> audit.AuditCursor:
 
 
 def next_link(request: Request, cursor: str | None) -> Mapping[str, str]:
-    """Return the `Link` header that names the next page, or no header after the last."""
+    """Return the `Link` header for the next page, or no header after the last page."""
     if cursor is None:
         return {}
     others = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
@@ -300,10 +300,10 @@ def next_link(request: Request, cursor: str | None) -> Mapping[str, str]:
 
 
 def position(cursor: str | None) -> int:
-    """Return the position that a cursor of a step list means, -1 without one.
+    """Return the position in a cursor of a step list; -1 without a cursor.
 
     Raises:
-        errors.RequestInvalid: the cursor is not one of ours.
+        errors.RequestInvalid: the cursor is not from this service.
     """
     if cursor is None:
         return -1
@@ -313,10 +313,10 @@ def position(cursor: str | None) -> int:
 
 
 def revision(etag: str | None) -> int | None:
-    """Return the revision that an `If-Match` asks for; None for any.
+    """Return the revision that an `If-Match` header requires; None for any.
 
     Raises:
-        errors.RequestInvalid: it is not an ETag of something that has revisions.
+        errors.RequestInvalid: it is not an ETag of a resource with revisions.
     """
     if etag is None or etag.strip() == "*":
         return None

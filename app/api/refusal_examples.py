@@ -1,4 +1,4 @@
-"""Examples of refusals: an error for each code, of which the documents show one and the error page is made."""
+"""Examples of refusals: an error for each code, shown in the documents and used for the page of errors."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ ALWAYS = (
     "unknown_host", "unauthorized", "key_expired", "role_missing", "out_of_scope", "foreign_origin", "internal_error",
     "stopping", "unreadable", "database_away",
 )  # fmt: skip
-"""Codes that every address can answer with."""
+"""Codes that every address can return."""
 
 BODY = ("malformed_body", "request_invalid", "too_large", "unsupported_media_type")
 """Codes of every address that takes a body."""
@@ -61,7 +61,7 @@ COMMAND = (*WRITE, "run_not_found", "wrong_state", "run_busy", "journal_corrupt"
 
 
 def problem(error: errors.ControlRoomError | errors.Fault) -> problems.Problem | None:
-    """Return the problem that describes an error, or None for one that no client caused."""
+    """Return the problem that describes an error; None for an error that no client caused."""
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
     if status is None:
         return None
@@ -82,7 +82,7 @@ def problem(error: errors.ControlRoomError | errors.Fault) -> problems.Problem |
 
 
 def documented(codes: Iterable[str]) -> Responses:
-    """Return what a route declares about the problems that it can answer with."""
+    """Return the declaration of a route's possible problems."""
     responses: Responses = {}
     for code in dict.fromkeys((*codes, *ALWAYS)):
         example = EXAMPLES[code]
@@ -92,7 +92,7 @@ def documented(codes: Iterable[str]) -> Responses:
 
 
 def components() -> dict[str, Any]:
-    """Return the examples that the declarations refer to."""
+    """Return the examples to which the declarations refer."""
     return {code: {"summary": example.title, "value": example.to_json()} for code, example in EXAMPLES.items()}
 
 

@@ -1,4 +1,4 @@
-"""Flaws of requests: unknown fields with the nearest known name, and wrong values in our words."""
+"""Flaws of requests: reports unknown fields with the nearest known name, and explains wrong values in plain words."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from app.services import issue_texts, requests
 _SHOWN_CHARACTERS = 80
 _MOST_SHOWN = 30
 _MOST_FLAWS = 200
-_BEGINNING = 4  # Characters from which two names begin alike.
+_BEGINNING = 4  # Number of first characters in which two similar names must agree.
 
 _parameters: dict[Any, frozenset[str]] = {}
 
 
 async def check_parameters(request: Request) -> None:
-    """Refuse query parameters that the address does not have.
+    """Refuse query parameters that the address does not define.
 
     Raises:
-        errors.RequestInvalid: with each unknown parameter, and the nearest known one.
+        errors.RequestInvalid: names each unknown parameter, and the nearest known one.
     """
     if not request.scope["query_string"]:
         return
@@ -54,7 +54,7 @@ def unknown_field(name: str, known: Iterable[str]) -> str:
 
 
 def fields_at(route: Any, loc: Sequence[str | int]) -> frozenset[str]:
-    """Return the fields that a place of a request may have: of the query, or of an object in the body.
+    """Return the allowed fields at a position of a request: of the query, or of an object in the body.
 
     Args:
         loc: Position as pydantic reports it, `("body", "tasks", 0, "descripton")`.
@@ -66,7 +66,7 @@ def fields_at(route: Any, loc: Sequence[str | int]) -> frozenset[str]:
 
 
 def fields_in(shape: Any, loc: Sequence[str | int]) -> frozenset[str]:
-    """Return the fields of the object that contains the last part of a place, as its shape declares them."""
+    """Return the fields of the object that contains the last part of a position, as its shape declares them."""
     models = list(_models(shape))
     for part in loc[:-1]:
         inner = [field for model in models for field in _fields(model, part)] if isinstance(part, str) else []
@@ -132,7 +132,7 @@ FORMS = {
     r"\S": "must say something",
     "^current$": "must be 'current'",
 }
-"""Patterns in words; a person cannot read a regular expression."""
+"""Patterns in words, for people who do not read regular expressions."""
 
 _TYPES = {
     "string_type": "must be a text",
@@ -167,10 +167,10 @@ _LIMITS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def message(item: Mapping[str, Any]) -> str:
-    """Return the message about a value that pydantic rejected, in our words.
+    """Return the message about a value that pydantic rejected, in plain words.
 
     Args:
-        item: One of its errors, with the context; an error of an unknown kind keeps pydantic's message.
+        item: An error of pydantic with its context; an unknown kind of error keeps pydantic's message.
     """
     kind, limits = str(item["type"]), item.get("ctx") or {}
     if kind == "missing" and tuple(item.get("loc", ())) == ("body",):

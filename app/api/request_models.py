@@ -19,14 +19,14 @@ from app.services import requests
 from app.services.triggers import pointers
 
 DRAINED_BYTES = 64 * 1024 * 1024
-"""Bytes of a body too large that are read and dropped, so that the client hears why instead of a reset."""
+"""Bytes of a too large body that are read and dropped, so that the client gets an answer instead of a reset."""
 
-MOST_VALUES = 50_000  # Values that a body holds at most: elements of lists and fields of objects.
+MOST_VALUES = 50_000  # Most values of a body: elements of lists and fields of objects.
 
 MOST_TYPED = 5_000
-"""Values that it holds at most outside of what recipes and their arguments may be; each can be wrong in its form."""
+"""Most values outside of recipes and arguments; each of these can have a wrong form."""
 
-CHECKED_AT_ONCE = 16 * 1024  # Length of a body that is checked without leaving the loop.
+CHECKED_AT_ONCE = 16 * 1024  # Length of a body that is checked on the loop.
 
 _FREE_FIELDS = frozenset({"args", "options", "recipe"})
 _MANY = f"holds more than {MOST_TYPED} values"
@@ -39,42 +39,42 @@ _NULL = errors.RequestInvalid(
 
 
 class Body:
-    """A request's body, read whole."""
+    """A request's body, read completely."""
 
     def __init__(self, content: bytes, value: plain.Json, receive: Receive) -> None:
         self.value = value
-        """What it holds; None where it is empty."""
+        """Content of the body; None if it is empty."""
         self._pending: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
         self._receive = receive
 
     async def again(self) -> Message:
-        """Hand the body on to who reads the request's messages, and then what comes behind it."""
+        """Return the body to the reader of the request's messages, and then the messages after it."""
         return self._pending.pop() if self._pending else await self._receive()
 
 
 class BodyLimits:
-    """Read a request's body whole, and refuse one that is too large or not strict JSON."""
+    """Reads a request's body completely, and refuses one that is too large or not strict JSON."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        # Each thread that computes makes the loop wait for its turn, so large bodies are checked one by one.
+        # Each computing thread makes the loop wait for its turn, so large bodies are checked one by one.
         self._checking = asyncio.Lock()
 
     async def read(self, scope: Scope, receive: Receive) -> Body | problems.Problem | None:
-        """Return a proper body, or why it is refused; None where the client has gone."""
+        """Return a valid body, or the reason for its refusal; None if the client has disconnected."""
         headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         declared = headers.get(b"content-length", b"")
         expects = headers.get(b"expect", b"").lower() == b"100-continue"
-        # A client that waits for `100 Continue` is refused before it sends anything. Any other one is read on for a
-        # while (`DRAINED_BYTES`): to a connection that is closed on unread bytes the kernel sends a reset, which eats
-        # the answer.
+        # A client that waits for `100 Continue` is refused before it sends anything. From any other client the service
+        # reads for a while (`DRAINED_BYTES`): if a connection is closed with unread bytes, the kernel sends a reset,
+        # which discards the answer.
         if expects and declared.isdigit() and int(declared) > self._max_bytes:
             return refusals.problem(_too_large(self._max_bytes))
         content, size = await _read(receive, self._max_bytes)
         if size < 0:
             return None
         content_type = headers.get(b"content-type", b"").decode("latin-1")
-        # Other senders of forms are browsers: a page of another site must not deliver.
+        # Other senders of forms are browsers, and a page of another site must not be able to deliver.
         is_signed = pointers.GITHUB_SIGNATURE.encode() in headers
         is_delivery = is_signed and scope["path"].startswith(callers.OPEN_PREFIX) and is_form(content_type)
         if len(content) <= CHECKED_AT_ONCE:
@@ -103,7 +103,7 @@ class BodyLimits:
 
 
 def is_form(content_type: str) -> bool:
-    """Return whether a body is a form, as GitHub sends deliveries by default."""
+    """Return whether a body is a form, GitHub's default for deliveries."""
     return content_type.partition(";")[0].strip().lower() == "application/x-www-form-urlencoded"
 
 
@@ -111,7 +111,7 @@ def form_payload(body: bytes) -> bytes:
     """Return the field `payload` of a form.
 
     Raises:
-        errors.RequestInvalid: `malformed_body`, there is not exactly one.
+        errors.RequestInvalid: `malformed_body`, the form does not have exactly one.
     """
     try:
         fields = parse_qs(body.decode("ascii"), max_num_fields=_MOST_FIELDS, errors="strict")
@@ -123,11 +123,11 @@ def form_payload(body: bytes) -> bytes:
 
 
 def check(body: bytes) -> plain.Json:
-    """Return what a body holds; refuse one that is not strict JSON.
+    """Return the content of a body, and refuse one that is not strict JSON.
 
     Raises:
-        errors.RequestInvalid: `malformed_body`, with each flaw and its place.
-        errors.TooLarge: it is longer than any text that is read, or holds too many values.
+        errors.RequestInvalid: `malformed_body`, names each flaw with its position.
+        errors.TooLarge: it is longer than the service reads, or contains too many values.
     """
     try:
         value = json_text.read(body.decode(), exact=True, most_values=MOST_VALUES)
@@ -208,11 +208,11 @@ RunsAbove = Annotated[
         "one of this service."
     ),
 ]
-"""How deep a request comes from."""
+"""Number of runs above the requested one."""
 
 
 def strict(*examples: dict[str, Any], **schema: Any) -> ConfigDict:
-    """Return the rules of a body: no field but its own, no type but the declared ones."""
+    """Return the rules of a body: only its own fields, and only the declared types."""
     return ConfigDict(extra="forbid", strict=True, json_schema_extra={"examples": list(examples)} | schema)
 
 
@@ -232,7 +232,7 @@ def limit(name: str) -> Any:
 
 
 class LimitsBody(BaseModel):
-    """What a run may take, with the runs that it starts."""
+    """Limits of a run, including the runs that it starts."""
 
     model_config = strict({"cost_usd": 5, "calls": 40}, {"tokens": 2_000_000, "wall_seconds": 7200})
 
@@ -247,12 +247,12 @@ class LimitsBody(BaseModel):
         return limits.RunLimits(**dict(self))
 
     def changes(self) -> dict[str, float | None]:
-        """Return the limits that the body names; None lifts one."""
+        """Return the limits that the body names; None removes a limit."""
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
 class ApprovalsBody(BaseModel):
-    """What the gates of a run need beside one answer."""
+    """Approvals that the gates of a run need besides one answer."""
 
     model_config = strict({"count": 2, "not_starter": True})
 
@@ -261,7 +261,7 @@ class ApprovalsBody(BaseModel):
 
 
 class ConcurrencyBody(BaseModel):
-    """How many runs of one key may be under way."""
+    """Limit of the runs of one key that may be under way."""
 
     model_config = strict({"key": "deploy"}, {"key": "book", "limit": 2, "policy": "cancel_waiting"})
 
@@ -274,12 +274,12 @@ class ConcurrencyBody(BaseModel):
     )
 
     def given(self) -> concurrency.Concurrency:
-        """Return the key of the body."""
+        """Return the key with its limit and policy."""
         return concurrency.Concurrency(**dict(self))
 
 
 class StartBody(BaseModel):
-    """A new run: `recipe_id`, or a `description` that the router finds a recipe for."""
+    """A new run: `recipe_id`, or a `description` for which the router chooses a recipe."""
 
     model_config = strict(
         {
@@ -337,13 +337,13 @@ class StartBody(BaseModel):
     @field_validator("recipe")
     @classmethod
     def _is_no_name(cls, recipe: dict[str, Any] | str | None) -> dict[str, Any] | str | None:
-        # No language has a recipe of one word, so this is the id of one.
+        # No language has a recipe of one word, so this is the id of a recipe.
         if isinstance(recipe, str) and re.fullmatch(r"[\w.-]{1,128}", recipe):
             raise ValueError("must contain a whole recipe, not its name; did you mean recipe_id?")
         return recipe
 
     def request(self, idempotency_key: str | None) -> requests.StartRequest:
-        """Return the request that the body and its header make."""
+        """Return the request from the body and its header."""
         given = dict(self) | {"limits": self.limits.limits()}
         given["approvals"] = self.approvals and approvals.Approvals(**dict(self.approvals))
         given["concurrency"] = self.concurrency and self.concurrency.given()
@@ -351,7 +351,7 @@ class StartBody(BaseModel):
 
 
 class EmptyBody(BaseModel):
-    """Nothing; an address that needs no body takes an empty object too."""
+    """An empty body; an address that needs no body also accepts an empty object."""
 
     model_config = strict({})
 
@@ -370,7 +370,7 @@ def seen_revision(named: int | None, matched: int | None) -> int | None:
     """Return the revision that a body and its `If-Match` name; None for any.
 
     Raises:
-        errors.RequestInvalid: they name different ones.
+        errors.RequestInvalid: they name different revisions.
     """
     if None not in (matched, named) and matched != named:
         flaw = errors.Flaw(path="$.revision", message="is not the one that If-Match names")

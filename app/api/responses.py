@@ -32,8 +32,8 @@ IfNoneMatch = Annotated[
 ]
 """Entity tags that the client has."""
 
-# A list depends on many runs, on files that people edit and on other processes, so no single event says that it
-# changed: a waiting list is read twice a second.
+# A list depends on many runs, on files that people edit and on other processes, so no single event announces a change:
+# a waiting list is read twice a second.
 Wait = Annotated[
     float | None,
     Query(
@@ -43,7 +43,7 @@ Wait = Annotated[
         le=polling.MOST_WAIT_SECONDS,
     ),
 ]
-"""How long the client waits for a change of a list."""
+"""Time for which the client waits for a change of a list."""
 
 WaitForChange = Annotated[
     float | None,
@@ -53,7 +53,7 @@ WaitForChange = Annotated[
         le=polling.MOST_WAIT_SECONDS,
     ),
 ]
-"""How long the client waits for a change of one resource."""
+"""Time for which the client waits for a change of one resource."""
 
 Page: TypeAlias = tuple[Sequence[shapes.Shape | plain.Json], Mapping[str, str]]
 """Elements of a list, and further headers of the answer."""
@@ -61,7 +61,7 @@ Page: TypeAlias = tuple[Sequence[shapes.Shape | plain.Json], Mapping[str, str]]
 Looked: TypeAlias = tuple[bytes, Mapping[str, str], str]  # Body, further headers and entity tag of an answer.
 
 NOT_MODIFIED: refusals.Responses = {304: {"description": "Nothing has changed since the entity tag in If-None-Match."}}
-"""What a route declares that compares entity tags."""
+"""Declaration of a route that compares entity tags."""
 
 _ETAG = {"ETag": "Changes whenever the list does."}
 _LINK = {"Link": 'Address of the next page, as `rel="next"`; absent on the last.'}
@@ -104,12 +104,12 @@ def created(
 
 
 def whole(shape: Any, *codes: str, meaning: str = "The list.") -> refusals.Responses:
-    """Return the `responses` of a route that answers with a whole list."""
+    """Return the `responses` of a route that returns a whole list."""
     return declared(shape, *codes, "request_invalid", meaning=meaning, headers=_ETAG) | NOT_MODIFIED
 
 
 def page(shape: Any, *codes: str, meaning: str) -> refusals.Responses:
-    """Return the `responses` of a route that answers page by page."""
+    """Return the `responses` of a route that returns pages."""
     codes = (*codes, "request_invalid", "bad_cursor")
     return declared(shape, *codes, meaning=meaning, headers=_ETAG | _LINK) | NOT_MODIFIED
 
@@ -122,14 +122,14 @@ async def paged(
     read: Callable[[Any], Awaitable[tuple[Sequence[Any], bool]]],
     place: Callable[[Any], Sequence[str | int]],
 ) -> Response:
-    """Return a page of a list, as `listed`.
+    """Return a page of a list, like `listed`.
 
     Args:
         query: Filters of the list, from `queries`.
         read: Returns a page, and whether more follow.
         place: Returns the place of an element in the list, for cursors.
     """
-    # Every list of this form leaves out what its caller may not see.
+    # Every list of this form omits items that its caller may not see.
     wanted = dataclasses.replace(query.query(), scope=callers.caller_of(request).limits)
 
     async def page() -> Page:
@@ -142,7 +142,7 @@ async def paged(
 async def listed(
     services: Services, if_none_match: str | None, wait: float | None, read: Callable[[], Awaitable[Sequence[Any]]]
 ) -> Response:
-    """Return a list, or 304 to a client that has it; with `wait`, as soon as it has changed."""
+    """Return a list, or 304 to a client that already has it; with `wait`, return as soon as it has changed."""
 
     async def page() -> Page:
         return await read(), {}
@@ -164,7 +164,7 @@ async def _listed(
 async def looked(
     services: Services, if_none_match: str | None, wait: float | None, look: Callable[[], Awaitable[Looked]]
 ) -> Response:
-    """Return what many runs change, or 304 to a client that has it; with `wait`, as soon as it has changed."""
+    """Return a view of many runs, or 304 to a client that already has it; with `wait`, return when it has changed."""
     known = polling.entity_tags(if_none_match)
     found = await look()
     if wait:

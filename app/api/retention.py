@@ -19,7 +19,7 @@ _Amount = Annotated[int, Field(ge=0, le=2**53)] | None
 
 
 class RuleBody(BaseModel):
-    """Which finished runs are removed: too old ones, and those for which the newer ones leave no room."""
+    """A rule for removing finished runs: too old ones, and those that exceed the size together with newer ones."""
 
     model_config = request_models.strict(
         {"older_than_seconds": 2592000, "status": ["done"]}, {"keep_bytes": 10737418240, "labels": {"book": "one"}}
@@ -53,7 +53,7 @@ class RuleBody(BaseModel):
 
 
 class PruneBody(RuleBody):
-    """An order to remove runs; by default it only says which."""
+    """An order to remove runs; by default it only lists them."""
 
     model_config = request_models.strict(
         {"older_than_seconds": 2592000, "status": ["done"]},
@@ -73,7 +73,7 @@ class PruneBody(RuleBody):
 
 
 class PolicyBody(BaseModel):
-    """A policy in place of the present one; without rules nothing is removed."""
+    """A policy that replaces the present one; without rules, no run is removed."""
 
     model_config = request_models.strict({"rules": [{"older_than_seconds": 2592000, "status": ["done"]}]})
 
@@ -88,7 +88,7 @@ class PolicyBody(BaseModel):
     responses=responses.declared(control_retention.PruneReport, *refusals.WRITE, "bulk_count_differs"),
 )
 async def prune_runs(services: ServicesDep, body: PruneBody, author: AuthorDep) -> Response:
-    """Remove finished runs by age, state, label and size, or say which. Pinned and needed runs are kept."""
+    """Remove finished runs by age, state, label and size, or only list them. Pinned and needed runs are kept."""
     found = await services.retention.prune(body.rule(), dry_run=body.dry_run, expected=body.expected, author=author)
     return responses.as_json(found)
 

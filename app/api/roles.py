@@ -1,4 +1,4 @@
-"""Roles: what each address needs, in one table, and how it keeps to the runs that a caller may see."""
+"""Roles: the role that each address needs, in one table, and how the address respects the caller's scope."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from app.domain.access import Role
 
 
 class Reach(Enum):
-    """How an address keeps to a scope. What a caller may not see is not there: 404."""
+    """How an address respects a scope; a caller gets 404 for anything that it may not see."""
 
-    NO_RUNS = "no_runs"  # It shows and changes nothing of runs.
-    FILTERED = "filtered"  # Its route omits, and refuses, anything outside of it.
-    RUN = "run"  # The run in its path is looked at first.
-    GATE = "gate"  # The run of the gate in its path is looked at first.
-    ISSUE = "issue"  # The run of the issue in its path is looked at first.
-    RECEIPT = "receipt"  # The run of the receipt in its path is looked at first.
-    PLAN = "plan"  # All tasks of the plan in its path are looked at first.
+    NO_RUNS = "no_runs"  # The address neither shows nor changes runs.
+    FILTERED = "filtered"  # The route omits or refuses everything outside of the scope.
+    RUN = "run"  # The run in the path is checked first.
+    GATE = "gate"  # The run of the gate in the path is checked first.
+    ISSUE = "issue"  # The run of the issue in the path is checked first.
+    RECEIPT = "receipt"  # The run of the receipt in the path is checked first.
+    PLAN = "plan"  # All tasks of the plan in the path are checked first.
     PLAN_CHANGE = "plan_change"
-    """As `PLAN`; who is limited to recipes changes no plan, since tasks may become runs of any recipe."""
-    ANY_RECIPE = "any_recipe"  # It reaches all recipes, so it refuses who is limited to some.
-    EVERYTHING = "everything"  # It reaches all runs, so it refuses who is limited at all.
+    """Like `PLAN`; a caller limited to recipes may not change plans, since tasks may become runs of any recipe."""
+    ANY_RECIPE = "any_recipe"  # The address reaches all recipes, so it refuses callers limited to some.
+    EVERYTHING = "everything"  # The address reaches all runs, so it refuses every limited caller.
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What an address needs."""
+    """Requirements of an address."""
 
-    role: Role | None  # Least role; None: it is open to everyone.
-    reach: Reach  # How it keeps to a scope.
+    role: Role | None  # Lowest role; None: open to everyone.
+    reach: Reach  # How it respects a scope.
 
 
 _VIEW, _RUN, _APPROVE, _ADMIN = Role.VIEWER, Role.RUNNER, Role.APPROVER, Role.ADMIN
@@ -110,7 +110,7 @@ _ROWS: Iterable[tuple[str, Role | None, Reach]] = (
     ("POST /api/sessions/{session_id}/tasks/{task_id}/answer", _RUN, Reach.PLAN_CHANGE),
     ("POST /api/sessions/{session_id}/tasks/{task_id}/force-start", _RUN, Reach.PLAN_CHANGE),
     ("POST /api/sessions/{session_id}/tasks/{task_id}/retry", _RUN, Reach.PLAN_CHANGE),
-    # -- what there is to work with
+    # -- recipes, tools and agents
     ("GET /api/recipes", _VIEW, Reach.FILTERED),
     ("POST /api/recipes/validate", _VIEW, Reach.NO_RUNS),
     ("GET /api/recipes/{recipe_id}", _VIEW, Reach.FILTERED),
@@ -152,13 +152,13 @@ _ROWS: Iterable[tuple[str, Role | None, Reach]] = (
 )
 
 NEEDS: Mapping[str, Need] = {name: Need(role, reach) for name, role, reach in _ROWS}
-"""What each address needs, by method and path; a test walks the addresses."""
+"""Requirements of each address, by method and path; a test checks all addresses."""
 
-UNLISTED = Need(Role.ADMIN, Reach.EVERYTHING)  # What an address needs that the table does not name.
+UNLISTED = Need(Role.ADMIN, Reach.EVERYTHING)  # Requirements of an address that is not in the table.
 
 
 class Table:
-    """Find what a request needs."""
+    """Finds the requirements of a request."""
 
     def __init__(self, routes: Iterable[Any]) -> None:
         found = (route for route in routes if hasattr(route, "path_regex"))
@@ -169,7 +169,7 @@ class Table:
         ]
 
     def needed(self, method: str, path: str) -> tuple[Need, Mapping[str, str]] | None:
-        """Return what a request needs, and the parameters of its path; None: there is no such address."""
+        """Return the requirements of a request and the parameters of its path; None if the address does not exist."""
         method = "GET" if method == "HEAD" else method
         for known, regex, need in self._routes:
             if known == method and (matched := regex.match(path)) is not None:

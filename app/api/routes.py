@@ -75,7 +75,7 @@ _ROUTERS = (
 
 
 class _Routes(FastAPI):
-    """Routes behind the gateway, which does what FastAPI's own layers around them do, and guards them."""
+    """Routes behind the gateway, which replaces FastAPI's own outer layers and guards the routes."""
 
     def build_middleware_stack(self) -> ASGIApp:
         return ExceptionMiddleware(AsyncExitStackMiddleware(self.router), self.exception_handlers)
@@ -85,7 +85,7 @@ def create(state: State | None = None) -> FastAPI:
     """Return the routes of a service.
 
     Args:
-        state: What they share with the gateway; None: they are only looked at.
+        state: State that they share with the gateway; None: only their document is needed.
     """
     api = _Routes(
         title="Control Room",

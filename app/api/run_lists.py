@@ -1,4 +1,4 @@
-"""Lists of runs: one answer for the route and for the gateway, which answers the usual forms of it directly."""
+"""Lists of runs: one answer for the route and for the gateway, which answers usual queries directly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def page(services: Services, request: Request, query: queries.RunsQuery, k
 
 
 def usual(scope: Scope) -> tuple[Request, queries.RunsQuery, str | None] | None:
-    """Return what `page` needs for a request; None for any that the route may have to refuse."""
+    """Return the arguments of `page` for a request; None for a request that the route may have to refuse."""
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     request, parameters = Request(scope), dict(pairs)
     tags = request.headers.getlist("if-none-match")

@@ -63,7 +63,7 @@ async def show_log(
     if_range: Annotated[str | None, Header(alias="If-Range", description="ETag that the range belongs to.")] = None,
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
-    """Return one log or a part of it, also while it grows; secrets are masked."""
+    """Return one log or a part of it, even while it grows; secrets are masked."""
     found = await services.runs.log_part(run_id, name, 0, most=0)
     etag, size = f'"{found.version}"', found.size_bytes
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Accept-Ranges": "bytes"}
@@ -131,7 +131,7 @@ def _tail(tail: int, size: int) -> tuple[int, int] | None:
 
 
 def _range(wanted: str | None, size: int) -> tuple[int, int] | None:
-    """Return the bounds of a range, empty if the log has none of it; None if the text is not a range."""
+    """Return the bounds of a range, empty if the log has no part of it; None if the text is not a range."""
     asked = _RANGE.fullmatch(wanted or "")
     if asked is None or asked[0] == "bytes=-":
         return None

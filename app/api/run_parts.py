@@ -77,7 +77,7 @@ async def show_steps(
     | responses.NOT_MODIFIED,
 )
 async def show_graph(services: ServicesDep, run_id: RunId, if_none_match: responses.IfNoneMatch = None) -> Response:
-    """Return the flow of the recipe as the run froze it, with the state of each node and the edges taken so far."""
+    """Return the flow of the run's frozen recipe, with the state of each node and the edges taken so far."""
     found = await services.runs.graph(run_id)
     return polling.unless_known(found.body, found.etag, polling.entity_tags(if_none_match))
 
@@ -88,7 +88,7 @@ async def show_graph(services: ServicesDep, run_id: RunId, if_none_match: respon
     responses=declared(explanations.Explanation, "run_not_found", "journal_corrupt"),
 )
 async def explain_run(services: ServicesDep, request: Request, run_id: RunId) -> Response:
-    """Return one sentence and the chain of causes behind it, through the runs that this one waits for."""
+    """Return one sentence and the chain of causes behind it, through the runs for which this one waits."""
     return as_json(await services.explanations.why(run_id, scoping.limits_of(request)))
 
 
@@ -102,7 +102,7 @@ async def show_request(
     run_id: RunId,
     key: Annotated[str, Query(description="Name of the step within its run.", examples=["draft"])],
 ) -> Response:
-    """Return the prompt, command or arguments of a step that is being performed, and whom it asks."""
+    """Return the prompt, command or arguments of a step that is being performed, and its addressee."""
     return as_json(await services.explanations.request(run_id, key))
 
 
@@ -164,7 +164,7 @@ async def _portion(
 
 
 def _etag(lines: Sequence[records.Record]) -> str:
-    # Each line carries the hash of the line before, so the last one identifies all.
+    # Each line contains the hash of the previous line, so the last one identifies all.
     ends = [lines[0].position, plain.plain(lines[-1].line)] if lines else []
     return f'"{plain.sha256(plain.encode(ends))[:32]}"'
 
@@ -176,6 +176,6 @@ async def _encoded(lines: Sequence[records.Record]) -> AsyncIterator[bytes]:
         if len(chunk) >= _CHUNK_BYTES:
             yield bytes(chunk)
             chunk.clear()
-            # A long log must not hold the loop, even if its reader is fast.
+            # A long log must not block the loop, even if its reader is fast.
             await asyncio.sleep(0)
     yield bytes(chunk) + b"]"

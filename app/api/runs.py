@@ -23,7 +23,7 @@ RunId = Annotated[str, Path(description="Id of the run.", examples=["20260210T14
 
 
 class PauseBody(BaseModel):
-    """How a run is paused; empty: at its next step boundary."""
+    """Options of a pause; empty: at the next step boundary."""
 
     model_config = request_models.strict({}, {"interrupt": True})
 
@@ -35,7 +35,7 @@ class PauseBody(BaseModel):
 
 
 class ResumeBody(BaseModel):
-    """How an ended run is resumed; empty: from the causes of its ending, as it was."""
+    """Options of a resume; empty: from the causes of the ending, without changes."""
 
     model_config = request_models.strict(
         {"from": "draft"}, {"args": {"scene_path": "Story/Scenes/SCN-the-locked-lamp-room.md"}}
@@ -50,7 +50,7 @@ class ResumeBody(BaseModel):
     )
 
     def request(self) -> requests.ResumeRequest:
-        """Return the request that the body makes."""
+        """Return the request from the body."""
         return requests.ResumeRequest(
             from_key=self.from_key,
             args=self.args,
@@ -61,7 +61,7 @@ class ResumeBody(BaseModel):
 
 
 class MarksBody(BaseModel):
-    """What changes about a run, whatever its state."""
+    """Changes of a run's labels and pin, in any state of the run."""
 
     model_config = request_models.strict({"labels": {"book": "one", "draft": None}}, {"pinned": True})
 
@@ -75,7 +75,7 @@ class MarksBody(BaseModel):
         return self
 
     def marks(self) -> run_engine.Marks:
-        """Return what changes."""
+        """Return the changes."""
         return run_engine.Marks(labels=self.labels, pinned=self.pinned)
 
 
@@ -188,7 +188,7 @@ async def unpause_run(services: ServicesDep, run_id: RunId, author: AuthorDep, _
 async def limit_run(
     services: ServicesDep, run_id: RunId, author: AuthorDep, body: request_models.LimitsBody
 ) -> Response:
-    """Change the limits of an unfinished run; null lifts one. A run paused at a limit continues if it now fits."""
+    """Change the limits of an unfinished run; null removes one. A run paused at a limit continues if it now fits."""
     return as_json((await services.budgets.limit(run_id, body.changes(), author)).to_json())
 
 
@@ -210,7 +210,7 @@ async def resume_run(
 async def mark_run(
     services: ServicesDep, request: Request, run_id: RunId, author: AuthorDep, body: MarksBody
 ) -> Response:
-    """Change a run's labels or its pin, whatever its state. A pinned run is never pruned."""
+    """Change a run's labels or its pin, in any state. A pinned run is never pruned."""
     await scoping.labelled(services, callers.caller_of(request), run_id, body.marks().labels)
     return as_json(await services.runs.mark(run_id, body.marks(), author))
 

@@ -18,7 +18,7 @@ from typing import Any
 from app.domain import shapes
 
 PREFIX = "#/components/schemas/"
-"""Beginning of a reference to a schema."""
+"""Prefix of a reference to a schema."""
 
 _SCALARS: Mapping[Any, str] = {
     str: "string",
@@ -31,7 +31,7 @@ _declared: dict[str, type] = {}
 
 
 def components() -> dict[str, Any]:
-    """Return the schemas of all shapes that answers refer to, by name."""
+    """Return the schemas of all shapes to which answers refer, by name."""
     made: dict[str, Any] = {}
     while missing := [name for name in _declared if name not in made]:
         made |= {name: _component(_declared[name]) for name in missing}
@@ -39,7 +39,7 @@ def components() -> dict[str, Any]:
 
 
 def reference(hint: Any) -> dict[str, Any]:
-    """Return the schema of an answer, and remember the shapes in it for `components`."""
+    """Return the schema of an answer, and record its shapes for `components`."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _annotated(inner[0], inner[1:])
@@ -106,7 +106,7 @@ def _property(shape: type, name: str, hint: Any) -> dict[str, Any]:
 
 @functools.cache
 def _attributes(shape: type) -> dict[str, str]:
-    """Return what a class says of its attributes: in the comment beside each, or in the docstring under it."""
+    """Return the descriptions of a class's attributes, from the comment beside each or the docstring under it."""
     lines, classes = _source(shape.__module__)
     defined = classes.get(shape.__name__)
     return dict(_described(defined.body, lines)) if defined else {}
@@ -128,7 +128,7 @@ def _described(body: Sequence[ast.stmt], lines: Sequence[str]) -> Iterator[tuple
         if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
             yield ast.unparse(field.target), inspect.cleandoc(str(after.value.value))
             continue
-        # Behind a statement is nothing but its comment; positions count bytes.
+        # Only a comment can follow a statement on its line; positions count bytes.
         beside = lines[(field.end_lineno or field.lineno) - 1].encode()[field.end_col_offset :].decode().strip()
         if beside:
             yield ast.unparse(field.target), beside.removeprefix("# ")

@@ -1,4 +1,4 @@
-"""Scoping: what a caller may do is checked before a route begins, and what it may not see is not there."""
+"""Scoping: checks a caller's rights before a route begins; the caller gets 404 for anything that it may not see."""
 
 # Why: docs/decisions/0340.
 
@@ -36,7 +36,7 @@ def refuse_role(caller: access.Caller, needed: access.Role) -> None:
 
 
 def out_of_scope(caller: access.Caller, what: str) -> errors.Denied:
-    """Return the refusal of what reaches over the runs that a caller may see."""
+    """Return the refusal of a request that reaches beyond the runs that a caller may see."""
     message = f"{what} the runs that the key {caller.author.name} is limited to; ask an admin for another key"
     return errors.Denied(message, code="out_of_scope")
 
@@ -49,7 +49,7 @@ async def check(services: Services | None, caller: access.Caller, need: roles.Ne
 
     Raises:
         errors.Denied: `role_missing`, `out_of_scope`.
-        errors.NotFound: what the path names is not there, or not for this caller.
+        errors.NotFound: the resource in the path does not exist, or not for this caller.
     """
     if need.role is None:
         return
@@ -66,17 +66,17 @@ async def check(services: Services | None, caller: access.Caller, need: roles.Ne
 
 
 async def started(services: Services, caller: access.Caller, request: requests.StartRequest) -> requests.StartRequest:
-    """Return a request for a run, with the labels that its caller is limited to where it names none.
+    """Return a request for a run, completed with the labels of its caller's scope if it names none.
 
     Raises:
-        errors.Denied: `out_of_scope`, the run would be outside.
+        errors.Denied: `out_of_scope`, the run would be outside of the scope.
         errors.RequestInvalid: `unknown_parent`.
     """
     limits = caller.limits
     if limits is None:
         return request
     request = dataclasses.replace(request, labels=_labelled(limits, request.labels))
-    # The router and a recipe that is brought along may become anything.
+    # The router, or a recipe in the request, may lead to any recipe.
     names_none = request.recipe_id is None or request.recipe is not None
     if (limits.recipes and names_none) or not limits.covers(request.recipe_id or "", request.labels):
         raise out_of_scope(caller, "this run would not be among")
@@ -88,7 +88,7 @@ async def started(services: Services, caller: access.Caller, request: requests.S
 async def labelled(
     services: Services, caller: access.Caller, run_id: str, changes: Mapping[str, str | None] | None
 ) -> None:
-    """Refuse labels by which a run, or a fork of it, would leave the scope of its caller.
+    """Refuse labels that would move a run, or a fork of it, out of the scope of its caller.
 
     Raises:
         errors.Denied: `out_of_scope`.
@@ -118,7 +118,7 @@ async def forked(
 
 
 async def conversing(services: Services, caller: access.Caller, args: Mapping[str, Any] | None) -> None:
-    """Refuse arguments that continue a conversation which a run outside of the caller's scope used last.
+    """Refuse arguments that continue a conversation last used by a run outside of the caller's scope.
 
     Raises:
         errors.NotFound: `unknown_agent_session`.
@@ -133,10 +133,10 @@ async def conversing(services: Services, caller: access.Caller, args: Mapping[st
 
 
 async def planned(services: Services, caller: access.Caller, new: plan_requests.NewPlan) -> plan_requests.NewPlan:
-    """Return a plan that is asked for, with the labels that its caller is limited to where it names none.
+    """Return a requested plan, completed with the labels of its caller's scope if it names none.
 
     Raises:
-        errors.Denied: `out_of_scope`, its runs may be outside.
+        errors.Denied: `out_of_scope`, its runs may be outside of the scope.
         errors.RequestInvalid: `unknown_parent`.
     """
     limits = caller.limits
@@ -150,13 +150,13 @@ async def planned(services: Services, caller: access.Caller, new: plan_requests.
 
 
 async def within(services: Services, limits: access.Scope | None, run_id: str | None, missing: errors.NotFound) -> None:
-    """Raise an error where a run is not there, or is outside of a scope."""
+    """Raise an error if a run does not exist or is outside of a scope."""
     if limits is not None and (run_id is None or not await services.runs.is_within(run_id, limits)):
         raise missing
 
 
 def limits_of(connection: HTTPConnection) -> access.Scope | None:
-    """Return the scope that the caller of a request is limited to; None: it is not limited."""
+    """Return the scope of a request's caller; None if the caller is not limited."""
     return callers.caller_of(connection).limits
 
 
@@ -178,7 +178,7 @@ async def _superseding(
         return request
     if not await services.runs.is_key_within(wanted.key, limits):
         raise out_of_scope(caller, f"the policy {wanted.policy} would cancel runs beyond")
-    # Runs may come, be resumed or lose their labels after this look: what is cancelled is compared again.
+    # Runs may start, be resumed or lose their labels after this check, so each cancelled run is checked again.
     return dataclasses.replace(request, concurrency=dataclasses.replace(wanted, within=limits))
 
 

@@ -1,4 +1,4 @@
-"""The service's application: the gateway, what it asks about callers, and the routes behind it."""
+"""The service's application: the gateway, its checks of callers, and the routes behind it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def create(
     """Return the application; `lifespan` sets `state.services`, and until then routes answer 503.
 
     Args:
-        pages: What needs no token; None: nothing but the interface is served.
+        pages: Pages that need no token; None: only the interface is served.
         ring: API keys.
     """
     time, ids, state = clock.SystemClock(), clock.RandomIds(), State()

@@ -18,7 +18,7 @@ router = routers.router(prefix="/api/sessions/{session_id}/tasks", tags=["plans"
 
 
 def _number(text: object) -> int:
-    # What pydantic reads as a number is more: spaces, signs, underscores.
+    # Pydantic accepts more as a number: spaces, signs and underscores.
     if not re.fullmatch(r"[1-9][0-9]{0,5}", str(text)):
         raise ValueError(f"is not a number from 1 to {requests.TASK_IDS[-1]}")
     return int(str(text))
@@ -66,8 +66,9 @@ async def edit_task(
     body: plan_requests.TaskEditBody,
     if_match: IfMatch = None,
 ) -> Response:
-    """Change a task that has not begun, or has failed. One with another description is routed anew if the router chose
-    its recipe.
+    """Change a task that has not begun or has failed.
+
+    A new description is routed again if the router chose the recipe.
     """
     revision = body.seen(queries.revision(if_match))
     return sessions.shown(await authored.edit_task(session_id, task_id, body.edit(), revision))

@@ -34,10 +34,10 @@ IfMatch = Annotated[
     str | None,
     Header(alias="If-Match", description="Expected ETag; a stale one is rejected with 409.", max_length=100),
 ]
-"""The revision that a change was made for."""
+"""Revision for which a change was made."""
 
 SeenRevision = Annotated[int | None, Query(description="Expected revision, like `If-Match`.", ge=1)]
-"""The same, where there is no body."""
+"""The same, for requests without a body."""
 
 NoBody = Annotated[plan_requests.RevisedBody | None, Body(description="May be left out.")]
 """A body that can only name the revision."""
@@ -49,10 +49,10 @@ TASK = (*refusals.RECIPE, "tasks_invalid")  # Codes of every request that contai
 PROPOSAL = ("proposal_not_found", "proposal_decided")  # Codes of every decision on a proposal.
 
 EDIT = (*TASK, "task_not_found", "task_begun", "task_needed", "too_many_tasks")
-"""Codes of the edit that a proposal is."""
+"""Codes of the edits that a proposal can contain."""
 
 ETAG = {"ETag": "Revision of the plan, for `If-Match` and `If-None-Match`."}
-"""What an answer that shows a plan carries."""
+"""Headers of an answer that shows a plan."""
 
 _PLACE = {"Location": "Address of the plan."}
 _ORDER = ("order_incomplete", "order_unknown_task", "order_repeats_task", "order_breaks_dependency")
@@ -90,8 +90,9 @@ async def create_plan(
     body: plan_requests.PlanBody,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
-    """Make a plan of the tasks that are given, or let the chief split the intent into tasks. Nothing is begun before a
-    person has approved and started it.
+    """Make a plan of the given tasks, or let the chief split the intent into tasks.
+
+    No task starts before a person has approved and started the plan.
     """
     new = await scoping.planned(services, callers.caller_of(request), body.plan(idempotency_key))
     created = await authored.create(new, await callers.run_of(services, request, new.parent_run_id))
@@ -134,8 +135,9 @@ async def show_plan(
     wait: responses.WaitForChange = None,
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
-    """Show a plan; `wait` turns polling into a long poll, against `If-None-Match` if given. A plan in which nothing
-    happens by itself is not waited for.
+    """Show a plan; `wait` makes this a long poll, against `If-None-Match` if given.
+
+    A plan that cannot change on its own is returned at once.
     """
     known = polling.entity_tags(if_none_match)
     plan = await services.plans.show(session_id)
@@ -183,9 +185,10 @@ async def approve_plan(
 async def start_plan(
     authored: AuthoredPlans, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
-    """Begin an approved plan, or let a paused one continue; its tasks are begun as soon as they can be. A failed or
-    finished plan is started where something of it can continue, and a plan that the chief failed to make asks the chief
-    again.
+    """Start an approved plan, or continue a paused one; its tasks start as soon as they can.
+
+    A failed or finished plan starts if a part of it can continue. If the chief failed to make a plan, the service asks
+    it again.
     """
     return shown(await authored.start(session_id, seen(body, if_match)))
 
@@ -216,7 +219,7 @@ async def accept_proposal(
     body: NoBody = None,
     if_match: IfMatch = None,
 ) -> Response:
-    """Make a change that the chief has proposed. It is the ordinary edit, with its refusals."""
+    """Make a change that the chief has proposed. It is an ordinary edit and can be refused like one."""
     return shown(await authored.accept(session_id, proposal_id, seen(body, if_match)))
 
 
@@ -228,7 +231,7 @@ async def dismiss_proposal(
     body: NoBody = None,
     if_match: IfMatch = None,
 ) -> Response:
-    """Dismiss a change that the chief has proposed. The plan stays as it is."""
+    """Dismiss a change that the chief has proposed. The plan is not changed."""
     return shown(await authored.dismiss(session_id, proposal_id, seen(body, if_match)))
 
 
@@ -236,7 +239,7 @@ def seen(body: plan_requests.RevisedBody | None, if_match: str | None) -> int | 
     """Return the revision that a request was made for; None for any.
 
     Raises:
-        errors.RequestInvalid: body and header name different ones, or the header none.
+        errors.RequestInvalid: body and header name different revisions, or the header is not an ETag.
     """
     return (body or plan_requests.RevisedBody(revision=None)).seen(queries.revision(if_match))
 

@@ -35,10 +35,10 @@ class BrowserSession(shapes.Shape):
     """Whether this browser is signed in."""
 
     required: bool  # Whether the service has a token or keys, so that a sign-in is needed.
-    signed_in: bool  # Whether this request carries a valid sign-in.
+    signed_in: bool  # Whether this request has a valid sign-in.
     name: str | None  # Name given at the sign-in, or that of the key.
-    role: access.Role | None  # What this browser may do; null: nothing before a sign-in.
-    expires_at: shapes.Instant | None  # When it ends.
+    role: access.Role | None  # Role of this browser; null: none before a sign-in.
+    expires_at: shapes.Instant | None  # Time at which the sign-in ends.
     session: str | None = shapes.omitted()
     """Value of the header `X-Control-Room-Session`, only in the answer of a sign-in."""
 
@@ -68,11 +68,11 @@ async def show_session(request: Request) -> Response:
     responses=declared(BrowserSession, *refusals.BODY, status=201, meaning="The sign-in."),
 )
 async def sign_in(request: Request, body: SignInBody) -> Response:
-    """Exchange the token or the secret of a key for a cookie and a header, which count together for 12 hours.
+    """Exchange the token or the secret of a key for a cookie and a header, which are valid together for 12 hours.
 
-    Those of a key count no longer than the key.
+    Those of a key are valid no longer than the key.
 
-    A service without a token needs no sign-in, and answers so.
+    A service without a token needs no sign-in, and reports so.
     """
     sessions: browser_sessions.BrowserSessions = request.app.state.browser_sessions
     if not sessions.credentials.required:
@@ -110,6 +110,7 @@ def _set_cookie(response: Response, request: Request, value: str, seconds: int) 
         path="/",
         httponly=True,
         samesite="strict",
-        # TLS ends at a proxy, so the request came by HTTP. The browser's origin, which was checked, has the scheme.
+        # TLS may end at a proxy, so the request came over HTTP. The browser's origin, which was checked, contains the
+        # scheme.
         secure=request.headers.get("origin", "").startswith("https:"),
     )

@@ -1,4 +1,4 @@
-"""Routes of sums over all runs: how many there are, what waits, and what they cost."""
+"""Routes of sums over all runs: their number, waits and costs."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ async def show_usage(
     limits: LimitsDep,
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
-    """Add up what calls of agents cost. Filters mean runs, as in the list of runs.
+    """Add up the usage of agents' calls. Filters select runs, as in the list of runs.
 
-    Runs that execute now and session plans count. What a deleted run cost goes with it.
+    Runs that execute now and session plans count. The usage of a deleted run is not included.
     """
 
     wanted = query.query()

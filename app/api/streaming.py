@@ -21,7 +21,7 @@ ITEM_SCHEMA = {
         "retry": {"type": "integer", "minimum": 0},
     },
 }
-"""What the OpenAPI document says of a Server-Sent Event."""
+"""Schema of a Server-Sent Event in the OpenAPI document."""
 
 SIGN_OF_LIFE = b": ping\n\n"  # A comment that keeps a silent connection open.
 
@@ -32,7 +32,7 @@ HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # Headers of
 
 
 class EventStream(StreamingResponse):
-    """Send events until they end or the client goes away."""
+    """Sends events until they end or the client disconnects."""
 
     media_type = "text/event-stream"
 
@@ -42,7 +42,7 @@ class EventStream(StreamingResponse):
         self._encoded: Callable[[Any], bytes] = encoded
 
     async def stream_response(self, send: Send) -> None:
-        """Send portion after portion, each as soon as the client has taken the one before."""
+        """Send one portion after the other, each as soon as the client has taken the previous one."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._portions) as portions:
             async for portion in portions:
@@ -51,15 +51,15 @@ class EventStream(StreamingResponse):
 
 
 def batch(portion: event_streams.Batch) -> bytes:
-    """Write events that are published together."""
+    """Return events that are published together, encoded."""
     return portion.encoded(server_sent) if portion.events else SIGN_OF_LIFE
 
 
 def server_sent(event: events.Event, cursor: str | None = None) -> bytes:
-    """Write one event; JSON holds no line breaks, and a type with one comes from a file that was written by hand.
+    """Return one encoded event; JSON has no line breaks, and only a file written by hand has a type with one.
 
     Args:
-        cursor: Its id; None: its number.
+        cursor: Id of the event; None: its number.
     """
     name = event.type if event.type.isprintable() else _UNKNOWN
     place = str(event.seq) if cursor is None else cursor

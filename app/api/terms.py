@@ -1,4 +1,4 @@
-"""Routes of prices and policies: what models cost, and what runs of recipes get."""
+"""Routes of prices and policies: prices of models, and limits and approvals of recipes' runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN, _SET = ("file_damaged", "file_unreadable"), (*refusals.WRITE, "file_dama
 
 
 class PricesBody(BaseModel):
-    """Prices in place of the present ones."""
+    """Prices that replace the present ones."""
 
     model_config = request_models.strict(
         {
@@ -44,7 +44,7 @@ class PricesBody(BaseModel):
 
 
 class PoliciesBody(BaseModel):
-    """Policies in place of the present ones."""
+    """Policies that replace the present ones."""
 
     model_config = request_models.strict(
         {
@@ -68,17 +68,17 @@ async def show_prices(services: ServicesDep) -> Response:
 
 @router.put("/prices", summary="Set prices", responses=declared(prices.Prices, *_SET))
 async def set_prices(services: ServicesDep, body: PricesBody, author: AuthorDep) -> Response:
-    """Replace all prices. They count for calls from now on, and for the worst case of runs."""
+    """Replace all prices. They are used for calls from now on, and for the worst case of runs."""
     return as_json(await services.prices.replace(body.model_dump(exclude_defaults=True), author))
 
 
 @router.get("/policies", summary="Show policies", responses=declared(policies.Policies, *_SHOWN))
 async def show_policies(services: ServicesDep) -> Response:
-    """Return the limits and approvals that runs of recipes get, whatever starts them."""
+    """Return the limits and approvals for runs of recipes, no matter who starts them."""
     return as_json(await services.policies.show())
 
 
 @router.put("/policies", summary="Set policies", responses=declared(policies.Policies, *_SET))
 async def set_policies(services: ServicesDep, body: PoliciesBody, author: AuthorDep) -> Response:
-    """Replace all policies. They count for runs that are started from now on."""
+    """Replace all policies. They apply to runs that start from now on."""
     return as_json(await services.policies.replace(body.model_dump(), author))

@@ -25,7 +25,7 @@ class Ticket(shapes.Shape):
 
     ticket: str
     """Sent once, as `?ticket=`, to `/ws`, a run's events, those of all runs or the stream of a log."""
-    expires_at: shapes.Instant  # When it becomes invalid.
+    expires_at: shapes.Instant  # Time at which it becomes invalid.
 
 
 @router.post(

@@ -1,4 +1,4 @@
-"""Tickets: they open streams for clients that cannot send headers, such as a browser's EventSource and WebSocket."""
+"""Tickets: open streams for clients that cannot send headers, such as a browser's EventSource and WebSocket."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from starlette.types import Scope
 from app import clock
 from app.domain import access, plain
 
-LIFE_SECONDS = 60  # How long a ticket counts.
-MOST_TICKETS = 10_000  # Tickets that are kept; the oldest goes first.
+LIFE_SECONDS = 60  # Time for which a ticket is valid.
+MOST_TICKETS = 10_000  # Most tickets that are kept; the oldest is removed first.
 
 _STREAM = re.compile(r"/api/events|/api/runs/[^/]+/(?:events|logs/[^/]+/stream)")
 
-PARAMETER = "ticket"  # Query parameter that carries a ticket.
+PARAMETER = "ticket"  # Query parameter with a ticket.
 
 
 class Tickets:
-    """Issue tickets, and let each be used once."""
+    """Issues tickets, each of which can be used once."""
 
     def __init__(self, clock: clock.Clock, ids: clock.Ids) -> None:
         self._clock = clock
         self._ids = ids
-        # Hashes only, since the comparison could be timed.
+        # Only hashes are kept, since the duration of a comparison could be measured.
         self._expiring: OrderedDict[str, tuple[float, access.Caller]] = OrderedDict()
 
     def issue(self, caller: access.Caller = access.ANYONE) -> tuple[str, dt.datetime]:
-        """Return a new ticket, and when it expires.
+        """Return a new ticket, and its time of expiry.
 
         Args:
-            caller: Who asks for it, and gives the orders of the stream that it opens.
+            caller: Caller who requests the ticket, and who is the caller of its stream.
         """
         ticket = self._ids.token("tkt_", 32)
         self._expiring[_hash(ticket)] = self._clock.monotonic() + LIFE_SECONDS, caller
@@ -42,12 +42,12 @@ class Tickets:
         return ticket, self._clock.now() + dt.timedelta(seconds=LIFE_SECONDS)
 
     def use(self, ticket: str) -> access.Caller | None:
-        """Return who asked for a ticket, which is used up then; None: it is not valid."""
+        """Return the caller who requested a ticket, and use the ticket up; None if it is not valid."""
         expires, caller = self._expiring.pop(_hash(ticket), (0.0, None))
         return caller if self._clock.monotonic() < expires else None
 
     def without_ticket(self, scope: Scope) -> tuple[Scope, str | None]:
-        """Return a request without its ticket, and the ticket of a stream; routes know nothing of tickets."""
+        """Return a request without its ticket, and the ticket of a stream, since routes do not handle tickets."""
         if not _is_stream(scope):
             return scope, None
         given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=None)

@@ -15,7 +15,7 @@ _Pointers = Annotated[dict[str, Annotated[str, Field(max_length=500)]], Field(ma
 
 
 class ScheduleBody(BaseModel):
-    """When runs start: one of `cron`, `every_seconds` and `at`."""
+    """Times at which runs start: one of `cron`, `every_seconds` and `at`."""
 
     model_config = request_models.strict({"cron": "30 7 * * MON-FRI", "timezone": "Europe/Berlin"})
 
@@ -26,7 +26,7 @@ class ScheduleBody(BaseModel):
 
 
 class WebhookBody(BaseModel):
-    """How deliveries are admitted."""
+    """Conditions for accepting deliveries."""
 
     model_config = request_models.strict({"scheme": "github", "events": ["push"]})
 
@@ -40,7 +40,7 @@ class WebhookBody(BaseModel):
 
 
 class FilesBody(BaseModel):
-    """Which files start runs."""
+    """Files that start runs."""
 
     model_config = request_models.strict({"pattern": "inbox/*.md"})
 
@@ -93,7 +93,7 @@ class TriggerBody(BaseModel):
 
 
 class WebhookEditBody(BaseModel):
-    """What is to be changed of a webhook; what is left out stays."""
+    """Changes to a webhook; omitted fields are unchanged."""
 
     model_config = request_models.strict({"scheme": "github", "events": ["push"]}, {"new_address": True})
 
@@ -108,7 +108,7 @@ class WebhookEditBody(BaseModel):
 
 
 class FilesEditBody(BaseModel):
-    """What is to be changed of a file drop; what is left out stays."""
+    """Changes to a file drop; omitted fields are unchanged."""
 
     model_config = request_models.strict({"pattern": "inbox/*.txt"})
 
@@ -140,7 +140,7 @@ class TriggerEditBody(BaseModel):
     revision: Annotated[int, Field(ge=1)] | None = Field(None, description="Revision that was seen.")
 
     def edit(self) -> requests.TriggerEdit:
-        """Return the change."""
+        """Return the changes."""
         given = {} if self.schedule is None else {"schedule": self.schedule.model_dump()}
         parts = {"webhook": self.webhook, "files": self.files}
         given |= {name: part.model_dump(exclude_unset=True) for name, part in parts.items() if part is not None}
@@ -148,7 +148,7 @@ class TriggerEditBody(BaseModel):
 
 
 class FireBody(BaseModel):
-    """A run of the trigger, now."""
+    """An order to start a run of the trigger now."""
 
     model_config = request_models.strict({}, {"args": {"scene_path": "Story/Scenes/SCN-the-arrival.md"}})
 

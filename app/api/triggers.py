@@ -53,7 +53,7 @@ _FIRED = responses.created(
 async def list_triggers(
     services: ServicesDep, if_none_match: responses.IfNoneMatch = None, wait: responses.Wait = None
 ) -> Response:
-    """List all triggers, newest first, each with its next times and what came of its newest occurrences."""
+    """List all triggers, newest first, each with its next times and the results of its newest occurrences."""
     return await responses.listed(services, if_none_match, wait, services.triggers.list_triggers)
 
 
@@ -72,7 +72,7 @@ async def add_trigger(
 
 @router.get("/{trigger_id}", summary="Show a trigger", responses=declared(triggers.TriggerShown, "trigger_not_found"))
 async def show_trigger(services: ServicesDep, trigger_id: TriggerId) -> Response:
-    """Return a trigger with its next times and what came of its newest occurrences."""
+    """Return a trigger with its next times and the results of its newest occurrences."""
     return as_json(await services.triggers.show(trigger_id))
 
 
@@ -95,7 +95,7 @@ async def edit_trigger(
     responses=refusals.documented(("trigger_not_found", "no_room")),
 )
 async def remove_trigger(services: ServicesDep, trigger_id: TriggerId, author: AuthorDep) -> Response:
-    """Remove a trigger. Its runs stay."""
+    """Remove a trigger. Its runs are kept."""
     await services.triggers.remove(trigger_id, author)
     return Response(status_code=204)
 
@@ -109,7 +109,7 @@ async def fire_trigger(
     body: Annotated[trigger_requests.FireBody | None, Body()] = None,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
-    """Start a run, whether or not the trigger is paused or an earlier run is unfinished."""
+    """Start a run, even if the trigger is paused or an earlier run is unfinished."""
     order = orders.Fire(**dict(body) if body else {}, idempotency_key=idempotency_key)
     asked_by = await callers.run_of(services, request, order.parent_run_id)
     started = await services.triggers.fire(trigger_id, order, author, asked_by=asked_by)
@@ -139,7 +139,7 @@ async def deliver(
     secret: Annotated[str, Path(description="Secret part of the address.")],
 ) -> Response:
     """Start the run of a delivery. The address is the credential; no token is needed."""
-    # The signature is over the bytes; what they hold the gateway has read, also out of a form.
+    # The signature covers the bytes of the body; the gateway has read their content, even from a form.
     body, value = await request.body(), request.scope.get(callers.BODY)
     asked_by = await callers.run_of(services, request)
     return as_json(await services.hooks.deliver(trigger_id, secret, request.headers, body, value, asked_by), status=202)

@@ -38,10 +38,10 @@ class Commands(Protocol):
     """Programs that work for runs in this process."""
 
     under_way: dict[int, Any]
-    """Those that have not ended."""
+    """Programs that have not ended."""
 
     async def run_behind(self, own: tuple[str, int], other: tuple[str, int]) -> str | None:
-        """Return the run whose program holds the other end of a connection."""
+        """Return the run whose program has the other end of a connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,24 +55,24 @@ class Services:
     explanations: explanations.Explanations  # Why runs do not move.
     statistics: statistics.Statistics  # Counts and sums over all runs.
     feed: event_feeds.FeedFollower  # Events of all runs.
-    issues: issues.Issues  # What was found and written down.
+    issues: issues.Issues  # Findings of runs and notes of people.
     conversation_service: conversations.ConversationService  # Recipes and prompts in conversations.
     plans: plans.Plans  # Session plans.
-    conferences: conferences.Conferences  # Rounds of opinions.
+    conferences: conferences.Conferences  # Conferences of agents.
     retention: control_retention.Retention  # Removal of old runs.
-    triggers: triggers.Triggers  # What starts runs by itself.
+    triggers: triggers.Triggers  # Triggers, which start runs without a person.
     hooks: hooks.Hooks  # Deliveries from outside.
     endpoints: endpoints.Endpoints  # Endpoints that receive messages about runs.
     max_message_bytes: int  # Largest message that a client of the WebSocket may send.
     catalogue: recipes.Catalogue  # Recipes.
-    preflight: preflight.Preflight  # Dry runs.
+    preflight: preflight.Preflight  # Examination of requests without starting them.
     route: Callable[[str], routing.RoutingResult]  # Router.
     inventory: inventory.Inventory  # Tools and agents.
     health: health.Health  # Readiness.
-    metrics: telemetry.Metrics  # Counts and measures.
+    metrics: telemetry.Metrics  # Metrics.
     upkeep: maintenance.Maintenance  # Verification and repair.
     keys: keys.Keys  # API keys.
-    budgets: budgets.Budgets  # What runs may spend together.
-    prices: project_documents.DocumentOrders[prices.Prices]  # What models cost.
-    policies: project_documents.DocumentOrders[policies.Policies]  # What runs of recipes get.
-    audit: audit.AuditLog  # Changes of what has no run's journal.
+    budgets: budgets.Budgets  # Budgets of several runs together.
+    prices: project_documents.DocumentOrders[prices.Prices]  # Prices of models.
+    policies: project_documents.DocumentOrders[policies.Policies]  # Policies of recipes.
+    audit: audit.AuditLog  # Changes that belong to no run's journal.

@@ -21,7 +21,7 @@ router = APIRouter()
 
 @router.websocket(PATH)
 async def converse(socket: WebSocket) -> None:
-    """Serve a client for as long as it stays."""
+    """Serve a client while it is connected."""
     services: Services | None = getattr(socket.app.state, "services", None)
     if services is None:
         refusal = refusals.problem(dependencies.why_starting(socket.app.state))
@@ -42,6 +42,6 @@ async def converse(socket: WebSocket) -> None:
 
 @router.get(PATH, include_in_schema=False)
 async def explain(request: Request) -> Response:
-    """Say that this address is not a page."""
+    """Answer that this address is not a page."""
     headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
     return problems.of_status(426, "this address is a WebSocket", headers=headers).response()

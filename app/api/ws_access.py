@@ -1,4 +1,4 @@
-"""What the caller behind a WebSocket may ask: by its role, and of the runs that it is limited to."""
+"""Access over a WebSocket: checks the role and the scope of the caller for each message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.services import conversations
 
 
 class WsAccess:
-    """Check each message of one client."""
+    """Checks each message of one client."""
 
     def __init__(self, caller: access.Caller, service: conversations.ConversationService) -> None:
         self._caller = caller
@@ -20,11 +20,11 @@ class WsAccess:
         self._limits = caller.limits
 
     async def may_begin(self, recipe_id: str | None, agent_session_id: str | None) -> None:
-        """Refuse a recipe, or with None a prompt, that the caller may not begin there.
+        """Refuse a recipe, or a prompt if None, that the caller may not begin in a conversation.
 
         Raises:
             errors.Denied: `role_missing`, `out_of_scope`.
-            errors.NotFound: the conversation is not there for the caller.
+            errors.NotFound: the conversation does not exist for the caller.
         """
         scoping.refuse_role(self._caller, access.Role.RUNNER)
         if self._limits is None:
@@ -36,7 +36,7 @@ class WsAccess:
             await self.may_see(agent_session_id, [newest])
 
     async def may_exit(self, agent_session_id: str) -> None:
-        """Refuse the end of what the caller may not end.
+        """Refuse to end a run that the caller may not end.
 
         Raises:
             errors.Denied, errors.NotFound: as `may_begin`.
@@ -45,7 +45,7 @@ class WsAccess:
         await self.may_see(agent_session_id, await self._service.runs_of(agent_session_id))
 
     async def may_see(self, agent_session_id: str, run_ids: Sequence[str]) -> None:
-        """Refuse runs of a conversation that are outside.
+        """Refuse runs of a conversation that are outside of the caller's scope.
 
         Raises:
             errors.NotFound: `unknown_agent_session`.

@@ -1,4 +1,4 @@
-"""A WebSocket connection: answers one client's messages in order, and sends what happens in its conversations."""
+"""A WebSocket connection: answers one client's messages in order, and sends the messages of its conversations."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from app.engine import aio
 from app.services import conversation_binding, conversation_messages, conversations
 
 SERVICE_RESTART = 1012
-"""Code that a connection is closed with when the service stops: the client should come again."""
+"""Code with which a connection is closed when the service stops: the client should reconnect."""
 
 MOST_TOLD = 64  # Runs that one client can follow at a time.
 REMEMBERED = 1024  # Runs and conversations that are remembered for one client.
-FAREWELL_SECONDS = 1.0  # Longest wait for a client to take what closes its connection.
+FAREWELL_SECONDS = 1.0  # Longest wait for a client to accept the closing of its connection.
 
 _LOG = logging.getLogger("control_room.api")
 
 
 class Connection:
-    """Serve one client until it goes away or the service stops."""
+    """Serves one client until it disconnects or the service stops."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Connection:
         self._sessions: OrderedDict[str, None] = OrderedDict()
 
     async def serve(self) -> None:
-        """Answer messages in their order; an error in one is reported, and the next is read."""
+        """Answer messages in their order; an error in one is reported, and the next one is read."""
         with self._conversation_service.heard_by(self._begun):
             try:
                 await aio.wait_first(self._receive_all(), self._conversation_service.released())
@@ -77,7 +77,7 @@ class Connection:
             while (received := await self._socket.receive())["type"] == "websocket.receive":
                 text = received.get("text")
                 await self._answer(received.get("bytes", b"") if text is None else text)
-                # Messages that have come already are taken without waiting; others get their turn between them.
+                # Messages that have already arrived are taken without waiting; other tasks get their turn in between.
                 await asyncio.sleep(0)
 
     async def _answer(self, content: str | bytes) -> None:
@@ -149,14 +149,14 @@ class Connection:
         self._refuse_without_place()
         self._remember(message.session_id)
         for run_id in found:
-            # A second subscription replaces the first, or each message would come twice.
+            # A second subscription replaces the first; otherwise each message would be sent twice.
             if (telling := self._telling.pop(run_id, None)) is not None:
                 telling.cancel()
         self._tell(found[-1], self._tell_all(found, message.after_seq))
 
     @contextlib.contextmanager
     def _place(self) -> Iterator[None]:
-        # Reserved before a run is begun: a run must not begin that then cannot be followed.
+        # Reserved before a run begins: a run that cannot be followed must not begin.
         self._refuse_without_place()
         self._beginning = 1
         try:

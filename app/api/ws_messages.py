@@ -16,10 +16,10 @@ from app.domain import json_text, plain
 from app.services import requests
 
 OTHER_NAMES: Mapping[str, str] = {"ios_session_id": "session_id", "provider": "backend"}
-"""Names of fields that are taken for ours (orchestration-design, 1.2)."""
+"""Names of fields that are accepted in place of ours (orchestration-design, 1.2)."""
 
-MOST_VALUES = 50_000  # Values that a message holds at most.
-MOST_FIELDS = 100  # Fields that it has at most, known or not.
+MOST_VALUES = 50_000  # Most values of a message.
+MOST_FIELDS = 100  # Most fields of a message, known or unknown.
 MAX_SEQ = 2**53  # Largest number of an event.
 
 _NAME = Annotated[str, Field(min_length=1, max_length=200)]
@@ -52,7 +52,7 @@ class StartRecipe(_Message):
 
 
 class Prompt(_Message):
-    """Say something to an agent."""
+    """Send a prompt to an agent."""
 
     type: Literal["prompt"]
     text: str
@@ -65,14 +65,14 @@ class Prompt(_Message):
 
 
 class ExitRecipe(_Message):
-    """Cancel what runs in a conversation."""
+    """Cancel the run of a conversation."""
 
     type: Literal["exit_recipe"]
     session_id: _NAME
 
 
 class Subscribe(_Message):
-    """Send the missed messages of a conversation, and those to come."""
+    """Send the missed and the future messages of a conversation."""
 
     type: Literal["subscribe"]
     session_id: _NAME
@@ -86,7 +86,7 @@ class GetAvailableRecipes(_Message):
     type: Literal["get_available_recipes"]
 
 
-Received = StartRecipe | Prompt | ExitRecipe | Subscribe | GetAvailableRecipes  # What a client may send.
+Received = StartRecipe | Prompt | ExitRecipe | Subscribe | GetAvailableRecipes  # Messages that a client may send.
 
 TYPES: Mapping[str, type[Received]] = {
     "start_recipe": StartRecipe,
@@ -95,14 +95,14 @@ TYPES: Mapping[str, type[Received]] = {
     "subscribe": Subscribe,
     "get_available_recipes": GetAvailableRecipes,
 }
-"""What a client may send, by `type`."""
+"""Messages that a client may send, by `type`."""
 
 
 def read(content: str | bytes, max_bytes: int) -> Received:
     """Return the message that a client has sent.
 
     Raises:
-        errors.InputRefused: its flaw, with the position.
+        errors.InputRefused: names the flaw with its position.
     """
     if isinstance(content, bytes):
         raise errors.RequestInvalid("messages are text, not binary", code="binary_message")
@@ -138,7 +138,7 @@ def _value(text: str) -> plain.Json:
 
 
 def _renamed(value: dict[str, plain.Json], model: type[BaseModel]) -> tuple[dict[str, plain.Json], dict[str, str]]:
-    """Return the fields under our names, without those left empty, and which of them had another name."""
+    """Return the fields under our names, without empty ones, and the names that were replaced."""
     fields, aliases = dict(value), {}
     for other, name in OTHER_NAMES.items():
         if other in fields and name in model.model_fields:

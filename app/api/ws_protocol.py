@@ -1,8 +1,8 @@
 """The WebSocket's protocol on the wire: oversized messages are never buffered, and stalled clients are disconnected."""
 
-# `websockets` and `wsproto` both close the connection at a message that is too large, after holding up to the
-# limit. So frames are filtered first: whole messages within the limit pass, larger ones are dropped as they arrive,
-# and a small message that is answered as an error takes their place.
+# `websockets` and `wsproto` both close the connection at a message that is too large, after buffering up to the limit.
+# So frames are filtered first: whole messages within the limit pass, larger ones are dropped as they arrive, and a
+# small message, which is answered with an error, replaces them.
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from websockets import http11, server, typing
 
 from app.api import connections, problems
 
-FRAMES_AT_ONCE = 64  # Frames that are taken before the loop turns to others.
+FRAMES_AT_ONCE = 64  # Frames that are processed before other tasks of the loop get their turn.
 
 _TEXT, _CONTROL = 0x1, 0x8
 _FIN, _MASKED = 0x80, 0x80
@@ -24,7 +24,7 @@ _TOO_LARGE, _NOT_TEXT = connections.NOT_TAKEN
 
 
 class Protocol(WebSocketsSansIOProtocol):
-    """Uvicorn's, behind a sieve, and with an end to patience."""
+    """Uvicorn's protocol behind a filter of frames, with a time-out for stalled clients."""
 
     def __init__(self, config: Any, *args: Any, gone: Callable[[], None] | None = None, **named: Any) -> None:
         super().__init__(config, *args, **named)
@@ -35,48 +35,48 @@ class Protocol(WebSocketsSansIOProtocol):
         self._turn = False
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come, once the handshake is over in portions, and without the messages that are too large."""
+        """Take received data, after the handshake in portions and without messages that are too large."""
         if self.handshake_initiated:
             self._receive(data)
         else:
             super().data_received(data)
             if not self.handshake_initiated:
-                # The head is whole when it comes here, so a line is longer than the library reads.
+                # A complete head that arrives here has a line that is longer than the library reads.
                 self._refuse_head()
 
     async def send(self, message: Any) -> None:
-        """Send a message; with a refusal the handshake is over, which Uvicorn would log as a fault otherwise."""
+        """Send a message; a refusal ends the handshake, which Uvicorn would otherwise log as a fault."""
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
             self.handshake_complete = True
 
     async def receive(self) -> Any:
-        """Return the next message, and read on when there is none after it."""
+        """Return the next message, and resume reading when no other one waits."""
         message = await self.queue.get()
         self._read_or_hold()
         return message
 
     def pause_writing(self) -> None:
-        """Read nothing more from a client that receives too slowly."""
+        """Stop reading from a client that receives too slowly."""
         super().pause_writing()
         self._stall.begin(self.transport)
         self._read_or_hold()
 
     def resume_writing(self) -> None:
-        """Note that it has caught up."""
+        """Record that the client has caught up."""
         self._stall.end()
         super().resume_writing()
         self._read_or_hold()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that it has gone."""
+        """Record that the client has disconnected."""
         self._stall.end()
         if self._gone is not None:
             self._gone()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Part from the client, at once if it takes nothing."""
+        """Part from the client; abort at once if it takes no data."""
         if self._stall.stalled:
             self.transport.abort()
         super().shutdown()
@@ -120,10 +120,11 @@ class _Handshakes(server.ServerProtocol):
 
 
 class Sieve:
-    """Pass a client's frames on, whole messages at a time (RFC 6455, 5.2).
+    """Passes a client's frames on, one whole message at a time (RFC 6455, 5.2).
 
-    A message that is too large is dropped as it comes in, however it is cut into frames, and a small one that says so
-    takes its place; the same for text that is not UTF-8. A broken framing is passed on to be refused.
+    A message that is too large is dropped as it arrives, no matter how it is split into frames, and a small message
+    that reports this replaces it; the same holds for text that is not UTF-8. Invalid frames are passed on to be
+    refused.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -137,7 +138,7 @@ class Sieve:
         self.more = False
 
     def pass_on(self, data: bytes) -> bytes:
-        """Return what may be read now; `more` says whether frames may remain for later."""
+        """Return frames that may be read now; `more` is whether frames may remain."""
         self._pending += data
         passed = list(itertools.islice(self._frames(), FRAMES_AT_ONCE))
         self.more = len(passed) == FRAMES_AT_ONCE
@@ -179,7 +180,7 @@ class Sieve:
     def _message_of(self, size: int, length: int) -> bytes:
         header, payload = self._cut(size), self._cut(length)
         self._message.append((header, header[-4:], payload))
-        # Frames count with their headers, so that no flood of empty ones is held either.
+        # Frames count with their headers, so that a flood of empty ones is limited, too.
         self._held += size + length
         if not header[0] & _FIN:
             return b""
@@ -206,7 +207,7 @@ class Sieve:
 
 
 def _header(frame: bytearray) -> tuple[int, int] | None:
-    """Return the sizes of a frame's header and payload; None while the header is not whole."""
+    """Return the sizes of a frame's header and payload; None while the header is incomplete."""
     if len(frame) < 2:
         return None
     short = frame[1] & 0x7F

@@ -1,1 +1,1 @@
-"""Use cases, for every caller: runs, recipes, routing, prompts."""
+"""Use cases, shared by all callers: runs, recipes, routing, prompts and more."""

@@ -13,7 +13,7 @@ from app.services.workspaces import Workspaces
 
 
 class Adopter:
-    """Derive a run's start from its manifest and the present recipe in the catalogue."""
+    """Derives a run's start from its manifest and the present recipe of the catalogue."""
 
     def __init__(self, *, catalogue: Catalogue, workspaces: Workspaces, clock: clock.Clock) -> None:
         self._catalogue = catalogue
@@ -42,7 +42,7 @@ class Adopter:
             args=arguments.completed(task.object("initial_args"), recipe),
             session_id=fields.text("session_id") or "",
             session_plan_task_id=task.number("session_plan_task_id"),
-            # A label of another type would be refused by everything that reads it later.
+            # Every later reader would refuse a label of another type.
             labels={name: value for name, value in fields.object("labels").items() if isinstance(value, str)},
             priority=fields.number("priority") or 0,
             working_dir=self._workspaces.choose(fields.text("working_dir")),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from app.services.story_args import Question
 
-MISSING = "missing_arg"  # Code of a required argument that is missing and that the project does not answer.
+MISSING = "missing_arg"  # Code of a required argument that is missing and that the project does not provide.
 
 _MESSAGE_CHARACTERS = 300
 _MOST_FLAWS = 200
@@ -26,7 +26,7 @@ Validator: TypeAlias = "jsonschema.protocols.Validator"  # Validates arguments a
 
 
 def validator(recipe: library.Recipe) -> Validator:
-    """Return a reusable validator of arguments against a recipe's schema; it takes linear time."""
+    """Return a reusable validator of arguments for a recipe's schema; a validation takes linear time."""
     return json_schemas.validator(recipe.args_schema)
 
 
@@ -39,12 +39,12 @@ def fit(
     """Return the arguments with the recipe's defaults filled in.
 
     Args:
-        holding: The recipe's `validator`, where the caller has it already.
-        questions: What to ask about arguments that are missing, or that a default does not answer in this project.
+        holding: The recipe's `validator`, if the caller already has it.
+        questions: Questions about arguments that are missing or whose default is unsuitable in this project.
 
     Raises:
-        errors.ArgsInvalid: with every missing, undeclared and unfit argument, two hundred of them at most.
-        errors.RecipeInvalid: `args_schema` is itself broken.
+        errors.ArgsInvalid: names every missing, undeclared and unfit argument, at most two hundred.
+        errors.RecipeInvalid: `args_schema` itself is invalid.
     """
     schema = recipe.args_schema
     filled, open_questions = completed(args, recipe), questions or {}
@@ -63,15 +63,15 @@ def fit(
 
 
 def completed(args: Mapping[str, plain.Json], recipe: library.Recipe) -> dict[str, plain.Json]:
-    """Return the arguments with the recipe's defaults filled in, whatever else is wrong with them."""
+    """Return the arguments with the recipe's defaults filled in, without any check."""
     return _filled(dict(args), recipe.args_schema)
 
 
 def check_options(options: Mapping[str, plain.Json], recipe: library.Recipe) -> None:
-    """Refuse options that the recipe's language does not know.
+    """Refuse options that the recipe's language does not define.
 
     Raises:
-        errors.RequestInvalid: `options_invalid`, with every one that is unknown or unfit.
+        errors.RequestInvalid: `options_invalid`; names every unknown or unfit option.
     """
     if options and (found := json_schemas.flaws(recipe.options_schema, dict(options), ("options",))):
         flaws = [_as_argument(flaw, options, recipe) for flaw in found]
@@ -98,7 +98,7 @@ def _filled(value: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(part, Mapping):
             continue
         if name not in value and "default" in part:
-            # Copied, since the default belongs to the recipe that other runs share.
+            # Copied, since the default belongs to a recipe that other runs share.
             value[name] = copy.deepcopy(part["default"])
         elif isinstance(value.get(name), Mapping):
             value[name] = _filled(dict(value[name]), part)
@@ -149,8 +149,7 @@ def _unfit(args: dict[str, Any], recipe: library.Recipe, holding: Validator) -> 
         TypeError,
         ValueError,
     ) as error:
-        # A recipe's schema comes from anywhere: whatever breaks the validator is a fault of the recipe, not of the
-        # arguments.
+        # A recipe's schema can come from any source: if the validator fails, the recipe is at fault, not the arguments.
         flaw = errors.Flaw(path="$.args_schema", message=f"args_schema cannot be used: {error!s:.200}")
         raise errors.RecipeInvalid(f"recipe {recipe.recipe_id} has a broken args_schema", flaws=[flaw]) from error
 

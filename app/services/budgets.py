@@ -1,4 +1,4 @@
-"""Budgets: limits of runs together and of one run, and the runs that continue when a limit is raised."""
+"""Budgets: limits of several runs together and of single runs, and the runs that continue when a limit is raised."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from app.domain.prices import Prices
 from app.engine import aio, run_engine, stores
 from app.services import faults, project_documents, run_reader
 
-RETRY_SECONDS = 30.0  # Time until a run that could not be read or written is looked at again.
-LOOK_SECONDS = 5.0  # Longest time until a change of the file by another process or a person counts.
+RETRY_SECONDS = 30.0  # Time until a run that could not be read or written is tried again.
+LOOK_SECONDS = 5.0  # Longest time until a change of the file by another process or a person takes effect.
 
 _PASSING = (errors.StorageFault, errors.DiskFull, errors.Unavailable)
 _SHARE = 20
-"""How many times longer than a look at all paused runs the time to the next one is, where nothing says what changed."""
+"""Wait between two checks of all paused runs, in durations of a check, if no event announces changes."""
 
 _Change: TypeAlias = tuple[dict[str, budgets.Budget], str, dict[str, plain.Json]]
 
@@ -31,13 +31,13 @@ _log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetShown(budgets.Budget):
-    """A budget and how it stands."""
+    """A budget and its state."""
 
-    used: budgets.Used  # What calls of agents took; of a budget per day, since midnight.
+    used: budgets.Used  # Amounts that calls of agents took; for a budget per day, since midnight.
     reserved: budgets.Amounts
     """Reserved amounts: for calls under way, and for those that ended without reporting usage."""
     left: budgets.Amounts  # Remainder of each limit; negative by the amount that exceeds it.
-    turns_at: shapes.Instant | None  # When what was spent begins anew; None: never.
+    turns_at: shapes.Instant | None  # When the spent amounts are reset; None: never.
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +46,11 @@ class RunLimited(shapes.Shape):
 
     run_id: shapes.RunId  # Id of the run.
     status: states.RunState  # State of the run; one that was paused at a limit continues if it now fits.
-    budget: budgets.BudgetState  # How its limits stand.
+    budget: budgets.BudgetState  # State of its limits.
 
 
 class Budgets:
-    """Keep budgets and the limits of runs, and continue runs that wait for room."""
+    """Keeps budgets and the limits of runs, and continues runs that wait for room in them."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class Budgets:
         self._next_look = math.inf
         self._tasks = aio.BackgroundTasks(_failed)
         self.prices = prices
-        """What models cost."""
+        """Prices of models."""
         self.policies = policies
-        """What runs of recipes get."""
+        """Policies of recipes."""
 
     # -- start and stop
 
@@ -80,7 +80,7 @@ class Budgets:
         """Apply the budgets of the file.
 
         Raises:
-            errors.Conflict: `file_damaged`, the file holds something else.
+            errors.Conflict: `file_damaged`, the file contains something else.
             errors.Unavailable: it cannot be read now.
         """
         found = _read(await asyncio.to_thread(self._file.read))
@@ -89,8 +89,9 @@ class Budgets:
             self._put_in_force()
 
     def start(self, *, sends_on: bool = True) -> None:
-        """Begin to follow the file, and to continue runs that have room: at once, and whenever a day begins, the file
-        changes, or calls of other processes end.
+        """Follow the file, and continue runs that have room: at once and after each change.
+
+        A change is the begin of a day, a new file, or the end of calls of other processes.
 
         Args:
             sends_on: Whether this process continues runs.
@@ -105,16 +106,16 @@ class Budgets:
     # -- budgets
 
     async def list(self) -> list[BudgetShown]:
-        """Return all budgets by name, and how they stand."""
+        """Return all budgets by name, each with its state."""
         await self.load()
         return [await self._shown(budget) for _, budget in sorted(self._known.items())]
 
     async def put(self, budget: budgets.Budget, author: authors.Author | None = None) -> BudgetShown:
-        """Create a budget, or replace the one of its name; runs go on for which there is room then.
+        """Create a budget, or replace the one with its name; runs that now have room continue.
 
         Raises:
-            errors.RequestInvalid: with every flaw found, or `too_many_budgets`.
-            errors.DiskFull: it could not be written.
+            errors.RequestInvalid: names every flaw; or `too_many_budgets`.
+            errors.DiskFull: the file could not be written.
         """
         if found := budget.flaws():
             raise errors.RequestInvalid(found[0].message, flaws=found)
@@ -127,16 +128,16 @@ class Budgets:
             return {**known, budget.name: budget}, action, budget.to_json()
 
         await self._change(author, budget.name, put)
-        # Runs that a budget had stopped go on by its change, not by the next look.
+        # Runs that the budget had stopped continue after its change, not after the next check.
         await self.send_on()
         return await self._shown(budget)
 
     async def remove(self, name: str, author: authors.Author | None = None) -> None:
-        """Remove a budget; runs go on for which there is room then.
+        """Remove a budget; runs that now have room continue.
 
         Raises:
-            errors.NotFound: `budget_not_found`, with the names there are.
-            errors.DiskFull: it could not be written.
+            errors.NotFound: `budget_not_found`, names the existing budgets.
+            errors.DiskFull: the file could not be written.
         """
 
         def remove(known: dict[str, budgets.Budget]) -> _Change:
@@ -153,11 +154,11 @@ class Budgets:
     async def limit(
         self, run_id: str, given: Mapping[str, float | None], author: authors.Author | None = None
     ) -> RunLimited:
-        """Change limits of an unfinished run; None lifts one. Runs that are paused at them go on if there is room.
+        """Change limits of an unfinished run, or remove one by None; runs paused at them continue if they have room.
 
         Raises:
-            errors.RequestInvalid: with every flaw found.
-            errors.NotFound, errors.WrongState: there is no such run, or it has ended.
+            errors.RequestInvalid: names every flaw.
+            errors.NotFound, errors.WrongState: the run does not exist or has ended.
             errors.DiskFull: the change could not be made durable.
         """
         run_reader.check_run_id(run_id)
@@ -166,7 +167,7 @@ class Budgets:
             raise errors.RequestInvalid(found[0].message, flaws=found)
         with faults.as_errors():
             await self._engine.limit(run_id, in_force, author)
-        # A run may be about to pause at the former limit, and would be missed now.
+        # A run may be about to pause at the former limit, and this check would miss it.
         self._next_look = 0.0
         await self.send_on()
         status = states.RunState((await self._store.summary(run_id)).status)
@@ -175,10 +176,10 @@ class Budgets:
     # -- continue
 
     async def send_on(self) -> None:
-        """Continue every run that is paused at a limit or budget with room by now."""
+        """Continue every run that is paused at a limit or budget and now has room."""
         parked = stores.RunQuery(status=states.RunState.PAUSED.value)
         waiting = [row async for row in stores.every_run(self._store, parked) if _waits_for_room(row)]
-        # Oldest first, as they would have run.
+        # Oldest first, the order in which they would have run.
         for row in reversed(waiting):
             try:
                 loaded = await self._store.read(row.run_id)
@@ -196,7 +197,7 @@ class Budgets:
         return reason == decisions.BUDGET_EXHAUSTED and bool(await self._spending.has_room(loaded))
 
     async def _has_time(self, loaded: stores.Loaded, reached: Any) -> bool:
-        """Return whether the time limit that paused a run, or an ancestor of it, has changed."""
+        """Return whether the time limit at which a run was paused, its own or an ancestor's, has changed."""
         if not isinstance(reached, dict):
             return False
         if (run_id := reached.get("run_id")) != loaded.start.run_id:
@@ -227,7 +228,7 @@ class Budgets:
         try:
             await self.send_on()
             if self._engine.elsewhere:
-                # Other processes make the calls, and nothing is heard here when they leave room.
+                # Other processes make the calls, and do not report here when these leave room.
                 self._next_look = min(self._next_look, began + _SHARE * (self._clock.monotonic() - began))
         except (errors.ControlRoomError, errors.StorageFault) as error:
             _log.warning("runs are not sent on now: %s", error.message, extra={"code": error.code})
@@ -260,7 +261,7 @@ class Budgets:
         wanted: dict[str, budgets.Budget] = {}
 
         def check() -> audit.Change:
-            # Another service may have changed the file a moment ago.
+            # Another service may just have changed the file.
             self._file.renew()
             made, action, details = change(_read(self._file.read()))
             wanted.update(made)

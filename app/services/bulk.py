@@ -1,4 +1,4 @@
-"""Bulk orders: one order to many runs, chosen by their ids or by a filter whose count was seen before."""
+"""Bulk orders: one order to many runs, chosen by their ids or by a filter whose count the client has seen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.services import requests, run_reader
 from app.services.runs import Runs
 
 Action: TypeAlias = Literal["cancel", "pause", "unpause", "resume", "label", "delete"]
-"""What can be ordered of many runs."""
+"""Actions that can be ordered for many runs."""
 
 MOST_RUNS = 1000  # Most runs of one order.
 
@@ -31,26 +31,26 @@ class BulkOrder:
 
     action: Action  # The action.
     run_ids: tuple[str, ...] | None = None  # Runs; None: those of the filter.
-    filter: stores.RunQuery | None = None  # Runs that are meant, if they are not named.
+    filter: stores.RunQuery | None = None  # Filter that chooses the runs if their ids are not given.
     expected: int | None = None  # How many runs the client expects; None: any number.
     dry_run: bool = False  # Whether runs are only counted.
-    marks: run_engine.Marks = field(default_factory=run_engine.Marks)  # What `label` changes.
+    marks: run_engine.Marks = field(default_factory=run_engine.Marks)  # Labels and pin that `label` changes.
     scope: access.Scope | None = None  # Runs visible to the caller; None: all.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkOutcome:
-    """What came of an order."""
+    """Result of an order to many runs."""
 
-    matched: int  # Runs that were meant.
+    matched: int  # Number of runs that the order concerns.
     done: tuple[tuple[str, states.RunState | None], ...] = ()
-    """Runs that took it, with their state then; None once deleted."""
+    """Runs that accepted the order, each with its state afterwards; None if it was deleted."""
     refused: tuple[tuple[str, errors.ControlRoomError | errors.Fault], ...] = ()
-    """Runs that did not, with the reason."""
+    """Runs that refused the order, each with the reason."""
 
 
 class BulkOrders:
-    """Give orders to many runs."""
+    """Gives orders to many runs."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
@@ -63,11 +63,11 @@ class BulkOrders:
         }
 
     async def give(self, order: BulkOrder, author: authors.Author | None = None) -> BulkOutcome:
-        """Give an order to each run that is meant; what one refuses keeps it from no other.
+        """Give an order to each chosen run; if one run refuses it, the others still get it.
 
         Raises:
-            errors.Conflict: `bulk_count_differs`, other than the expected number of runs is meant; `too_many_runs`.
-                Nothing was ordered.
+            errors.Conflict: `bulk_count_differs`, not the expected number of runs is chosen; `too_many_runs`.
+                No run got the order.
         """
         run_ids = await self._meant(order)
         if order.expected is not None and order.expected != len(run_ids):
@@ -80,7 +80,7 @@ class BulkOrders:
             return BulkOutcome(matched=len(run_ids))
         requests.check_labels(order.marks.labels)
         give = partial(self._label, order.marks) if order.action == "label" else self._orders[order.action]
-        # A thousand orders must not open a thousand journals at a time.
+        # A thousand orders must not open a thousand journals at the same time.
         turns = asyncio.Semaphore(_AT_ONCE)
 
         async def ordered(run_id: str) -> states.RunState | errors.ControlRoomError | errors.Fault | None:

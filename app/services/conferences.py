@@ -1,4 +1,4 @@
-"""Conferences: several agents' opinions on the same evidence; each conference becomes a run."""
+"""Conferences: collect several agents' opinions on the same evidence; each conference is a run."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from app.services.requests import StartRequest
 from app.services.runs import Runs
 
 MESSAGE_CHARACTERS = schema.MESSAGE_CHARACTERS  # Longest message.
-MOST_AGENTS = schema.MOST_AGENTS  # Most agents that are asked.
+MOST_AGENTS = schema.MOST_AGENTS  # Most agents of one conference.
 
 USUAL_TOOL_CALLS, MOST_TOOL_CALLS = schema.USUAL_TOOL_CALLS, schema.MOST_TOOL_CALLS
-"""Tool calls of the chief, unless something else is asked for, and at most."""
+"""Tool calls of the chief by default, and at most."""
 
 _DESCRIPTION_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewConference:
-    """A conference, as asked for."""
+    """A requested conference."""
 
-    message: str  # What the team is asked.
+    message: str  # Question to the team.
     agents: Sequence[str] | None = None
-    """Who is asked, each by id or archetype, the chief too; None: all who take part in conferences but the chief."""
+    """Agents, each by id or archetype, the chief, too; None: all that take part in conferences except the chief."""
     allowed_tools: Sequence[str] | None = None  # Tools that the chief may call; None: all, empty: none.
-    require_tool: bool = False  # Whether at least one call of the chief must bring something.
-    max_tool_calls: int = USUAL_TOOL_CALLS  # Calls that it may make.
+    require_tool: bool = False  # Whether at least one tool call of the chief must succeed with a result.
+    max_tool_calls: int = USUAL_TOOL_CALLS  # Most tool calls of the chief.
     session_id: str | None = None  # Work session; None: the parent's, or a new one.
     working_dir: str | None = None  # Workspace, absolute or below the project; None: the project.
     labels: Mapping[str, str] = field(default_factory=dict)  # Labels for finding the run again.
     priority: int = 0  # -100 to 100; higher goes first.
     parent_run_id: str | None = None  # Run that asks.
     runs_above: int | None = None
-    """How many runs are above this one, where the run that asks may be of another project."""
-    idempotency_key: str | None = None  # Key under which a repetition finds the same conference.
-    owner: Literal["service", "process"] = "service"  # Who continues the run.
+    """Number of runs above this one, if its parent may be of another project."""
+    idempotency_key: str | None = None  # Key by which a repeated request finds the same conference.
+    owner: Literal["service", "process"] = "service"  # Owner that continues the run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started(requests.Started):
-    """A conference that was accepted, as a run."""
+    """An accepted conference, which is a run."""
 
     published_as: ClassVar[str] = "ConferenceStarted"
 
@@ -56,11 +56,11 @@ class Started(requests.Started):
 
 
 class Conferences:
-    """Start conferences; everything else of one is asked of its run.
+    """Starts conferences; for everything else, callers use the run of a conference.
 
     Args:
         runs: Use cases of runs.
-        store: Where a repeated request is found.
+        store: Finds the run of a repeated request.
         library: Returns tools and agents as they are now.
     """
 
@@ -73,13 +73,13 @@ class Conferences:
     async def start(
         self, new: NewConference, author: authors.Author | None = None, asked_by: str | None = None
     ) -> Started:
-        """Start a conference; a repetition of a request with the same key finds the one that it made.
+        """Start a conference; a repeated request with the same key finds the first one.
 
         Args:
             asked_by: Run whose agent or command asks, if the request names no parent.
 
         Raises:
-            errors.RequestInvalid: with every agent, tool and value that cannot be had; `no_chief`; or as for any run.
+            errors.RequestInvalid: names every unusable agent, tool and value; `no_chief`; or as for any run.
             errors.Conflict: `idempotency_conflict`.
             errors.DiskFull: the disk is full or failing.
         """
@@ -95,13 +95,13 @@ class Conferences:
         )
 
     async def _repeated(self, request: StartRequest) -> str | None:
-        # Found before its agents are: a repetition stays one when they have been renamed since.
+        # Before the agents are resolved: a repetition remains one if an agent has been renamed since.
         if request.idempotency_key is None:
             return None
         return await self._store.find_repeated(request.idempotency_key, request.sha256())
 
     def _recipe_version(self, new: NewConference) -> RecipeVersion:
-        # One look at the library, so that the checks and the run see the same agents.
+        # One snapshot of the library, so that the checks and the run see the same agents.
         definition_cache = self._library()
         flaws = list(_message_flaws(new.message))
         recipe = self._dialect.recipe(_document(new, _chosen(new.agents, definition_cache)))
@@ -114,7 +114,7 @@ class Conferences:
 
 
 def _request(new: NewConference) -> StartRequest:
-    # It contains the request as it was made, so that a repetition can be told from another request.
+    # It contains the original request, so that a repetition can be distinguished from another request.
     return StartRequest(
         recipe=_document(new, new.agents),
         dialect=conference.NAME,
@@ -150,7 +150,7 @@ def _chosen(named: Sequence[str] | None, definition_cache: library.Library) -> l
 
 
 def _id_of(name: str, definition_cache: library.Library) -> str:
-    """Return the id of the agent that a name means; the name itself if there is none."""
+    """Return the id of the agent that a name refers to, or the name itself if no agent matches."""
     if any(agent.id == name for agent in definition_cache.agents):
         return name
     players = [agent for agent in definition_cache.agents if agent.archetype == name]

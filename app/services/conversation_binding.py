@@ -1,4 +1,4 @@
-"""Binding of runs to their conversations, from the moment that they are accepted or resumed."""
+"""Binding: claims the conversation of a run when the run is accepted or resumed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from app.domain import plain, runs, states, views
 from app.engine import conversation_claims, run_engine, stores
 from app.services.requests import StartRequest
 
-ARGUMENT = conversation_claims.ARGUMENT  # Argument of a run that names the conversation which it continues.
-DIALECT = "agent_recipes"  # Language whose runs begin in a conversation of their own.
+ARGUMENT = conversation_claims.ARGUMENT  # Argument that names the conversation that a run continues.
+DIALECT = "agent_recipes"  # Language whose runs begin in a new conversation of their own.
 
 
 class ConversationBinding:
-    """Create and resume runs, each with its conversation if that is free."""
+    """Creates and resumes runs, each with its conversation if that is free."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ConversationBinding:
             return await self._store.create(start, exclusive=request.exclusive)
         if conversation_claims.continued(start) is None:
             return await self._create(session_id, start, request)
-        # One at a time, so that a repetition finds the run of the first request, and not its conversation locked.
+        # One at a time, so that a repetition finds the run of the first request instead of a locked conversation.
         async with self._turn:
             return await self._create(session_id, start, request)
 
@@ -49,7 +49,7 @@ class ConversationBinding:
         """Resume a run.
 
         Args:
-            run_id: Its name here, which may differ from the one in a folder that was copied.
+            run_id: Its id in this store, which may differ from the one inside a copied folder.
 
         Raises:
             errors.Conflict: as `RunEngine.resume`, or `session_locked`: the `holder` speaks in its conversation.
@@ -107,7 +107,7 @@ def _named(view: views.RunView) -> str | None:
 
 
 def conversation(start: runs.RunStart) -> str | None:
-    """Return the conversation that a run begins in; None for a run that has none."""
+    """Return the conversation in which a run begins; None if it has none."""
     named = conversation_claims.continued(start)
     if named is not None or start.dialect != DIALECT:
         return named

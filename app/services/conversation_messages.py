@@ -1,12 +1,12 @@
-"""Messages about a conversation, made from its run's events (agent-recipes, 16.2); repeatable."""
+"""Messages about a conversation, derived from its run's events (agent-recipes, 16.2); the derivation is repeatable."""
 
 # A client that reconnects must receive exactly what it missed, perhaps from another process. A journal of messages
 # beside the events would be a second truth.
 #
-# So each message is made from one event of the run, reading from the first event on; the message has the event's
+# So each message is derived from one event of the run, reading from the first event on; the message has the event's
 # number, and messages up to the client's last number are skipped. Texts of replies are read from the journal. If one
-# event makes two messages, both have one number. Numbers count within a run, since a conversation has no journal;
-# `run_id` names it. Price: a reconnecting client makes the service read the run's events again.
+# event makes two messages, both have its number. Numbers are per run, since a conversation has no journal; `run_id`
+# names the run. Cost: when a client reconnects, the service reads the run's events again.
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from typing import TypeAlias
 from app.domain import events, plain, states
 
 RESTARTED = "restart-new-session"
-"""Reason with which a recipe leaves a conversation because it begins anew in another."""
+"""Reason that a recipe gives when it leaves a conversation to begin again in another one."""
 
 UPSTREAM_ERRORS: Mapping[str, str] = {
     "unknown_recipe": "Recipe not found",
     "orchestration_error": "Max retries exceeded",
 }
-"""Words by which clients of orchestration-design know an error, by its code (5.2)."""
+"""Texts by which clients of orchestration-design recognise an error, by its code (5.2)."""
 
 _Object: TypeAlias = Mapping[str, plain.Json]
 
@@ -34,18 +34,18 @@ class Message:
     """A message to a client."""
 
     type: str  # Kind of message.
-    fields: Mapping[str, plain.Json] = field(default_factory=dict)  # Its own fields.
-    seq: int | None = None  # Number of its event; None for an answer that no event caused.
-    run_id: str | None = None  # Run that it is about.
+    fields: Mapping[str, plain.Json] = field(default_factory=dict)  # Fields of this kind of message.
+    seq: int | None = None  # Number of its event; None for an answer without an event.
+    run_id: str | None = None  # Run that the message is about.
     position: int | None = None
-    """Journal line whose reply and prompt are to be put in as `text` and `prompt`."""
+    """Position of the journal line whose reply and prompt are added as `text` and `prompt`."""
 
     def to_json(self) -> dict[str, plain.Json]:
-        """Return the message as it is sent."""
+        """Return the message in the form that is sent."""
         return {"type": self.type, **self.fields, "seq": self.seq, "run_id": self.run_id}
 
     def with_reply(self, text: plain.Json, prompt: str | None) -> Message:
-        """Return the message with the reply that it refers to, and with the prompt that was answered."""
+        """Return the message with the reply that it refers to, and with the prompt of that reply."""
         return dataclasses.replace(self, fields={**self.fields, "text": text, "prompt": prompt}, position=None)
 
 
@@ -57,27 +57,27 @@ def recipe_error(
     seq: int | None = None,
     run_id: str | None = None,
 ) -> Message:
-    """Return the message of a recipe that cannot be started or has failed."""
+    """Return the message about a recipe that cannot be started or has failed."""
     known = UPSTREAM_ERRORS.get(str(code))
     fields = {"session_id": agent_session_id, "error": f"{known}: {error}" if known else error, "code": code}
     return Message(type="recipe_error", fields=fields, seq=seq, run_id=run_id)
 
 
 class Narrator:
-    """Turn the events of one run into messages. It needs every event from the first on, even known ones.
+    """Turns the events of one run into messages; it needs every event from the first on, even known ones.
 
     Args:
         agent_session_id: Conversation that the run begins in.
-        plain_prompt: Whether it is one prompt without a recipe.
+        plain_prompt: Whether the run is a single prompt without a recipe.
     """
 
     def __init__(self, run_id: str, agent_session_id: str | None, *, plain_prompt: bool) -> None:
         self.run_id = run_id
         """The run."""
         self.agent_session_id = agent_session_id
-        """Conversation that the run speaks in at present."""
+        """Conversation in which the run is now."""
         self.seq = 0
-        """Number of the newest event heard."""
+        """Number of the newest processed event."""
         self.over = False
         """Whether the run's end was reported."""
         self._plain = plain_prompt
@@ -88,13 +88,13 @@ class Narrator:
         self._failure: _Object | None = None
 
     def tell(self, event: events.Event) -> list[Message]:
-        """Return the messages for an event; most events have none."""
+        """Return the messages for an event; for most events there are none."""
         self.seq = event.seq
         tell = _EVENTS.get(event.type)
         return [] if tell is None else tell(self, event.data)
 
     def rest(self) -> Message:
-        """Return again the message that nothing is active in the conversation."""
+        """Return the message that the conversation is idle once more."""
         return self._message("turn_complete")
 
     # -- events of the run
@@ -146,7 +146,7 @@ class Narrator:
             return self._failed({"code": "cancelled", "message": "the prompt was cancelled"})
         return [] if error is None or self._failure is not None else self._failed(error)
 
-    # -- what the driver notes
+    # -- notes of the driver
 
     def _noted(self, data: _Object) -> list[Message]:
         note = _NOTES.get(str(data.get("event")))
@@ -154,7 +154,7 @@ class Narrator:
             self.agent_session_id = data["sessionId"]
         if note is None:
             return []
-        # A step that a driver announces but does not perform any more has not begun.
+        # A step that a driver announces after a cancel is never performed, so it has not begun.
         return [messages for messages in note(self, data) if not (self._cancelled and messages.type in _STARTED)]
 
     def _recipe_started(self, data: _Object) -> list[Message]:

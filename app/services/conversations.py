@@ -1,4 +1,4 @@
-"""Conversations with agents: recipes and plain prompts, message by message."""
+"""Conversations: start recipes and prompts with agents, and follow them message by message."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from app.services.recipes import Catalogue
 from app.services.requests import StartRequest
 from app.services.runs import Listener, Runs, RunStartedListeners
 
-NEWEST_KEPT = 4096  # Conversations whose newest run is remembered; for others, the claims show it.
+NEWEST_KEPT = 4096  # Conversations whose newest run is kept in memory; for others, the claims name it.
 
 _DESCRIPTION_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """Result of a recipe or prompt that was asked for."""
+    """Result of a requested recipe or prompt."""
 
     run_id: str  # The run.
-    agent_session_id: str  # Conversation that it begins in.
+    agent_session_id: str  # Conversation in which it begins.
     status: states.RunState  # Its state: `pending` if it must wait.
 
 
 class ConversationService:
-    """Start, stop and follow runs by their conversations."""
+    """Starts, stops and follows runs by their conversations."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ConversationService:
         started_listeners.listen_to_sessions(self._note)
 
     async def available(self) -> list[dict[str, plain.Json]]:
-        """Return the recipes that can be started here, with what a menu shows of them."""
+        """Return the recipes that can be started here, with the facts that a menu shows."""
         await self._catalogue.refresh()
         return [_shown(entry) for entry in self._catalogue.all() if entry.dialect == DIALECT and entry.usable]
 
@@ -72,7 +72,7 @@ class ConversationService:
         idempotency_key: str | None,
         author: Author | None = None,
     ) -> Begun:
-        """Start a recipe, in a conversation of its own or in an existing one.
+        """Start a recipe in a new conversation or in an existing one.
 
         Raises:
             errors.RequestInvalid: as for any run, or `wrong_dialect`.
@@ -101,7 +101,7 @@ class ConversationService:
         idempotency_key: str | None,
         author: Author | None = None,
     ) -> Begun:
-        """Send a prompt to an agent, in a new or an existing conversation; a run of its own keeps the reply.
+        """Send a prompt to an agent, in a new or an existing conversation; the reply is kept in a run of its own.
 
         Raises:
             errors.RequestInvalid, errors.Conflict, errors.DiskFull: as `start_recipe`.
@@ -121,7 +121,7 @@ class ConversationService:
         return await self._begin(request, self._prompt, author)
 
     async def exit(self, agent_session_id: str, author: Author | None = None) -> str:
-        """Cancel the run of a conversation, and return it.
+        """Cancel the run of a conversation, and return its id.
 
         Raises:
             errors.NotFound: `unknown_agent_session`.
@@ -136,10 +136,10 @@ class ConversationService:
         return run_id
 
     async def runs_of(self, agent_session_id: str, run_id: str | None = None) -> list[str]:
-        """Return the newest run of a conversation, behind the one that the caller knows if that is another.
+        """Return the newest run of a conversation, after the run that the caller names if that is another one.
 
         Raises:
-            errors.NotFound: `unknown_agent_session`, or there is no such run.
+            errors.NotFound: `unknown_agent_session`, or the run does not exist.
         """
         if run_id is None:
             return [await self._newest_run(agent_session_id)]
@@ -149,7 +149,7 @@ class ConversationService:
         return [run_id] if newest in (None, run_id) else [run_id, newest]
 
     async def newest(self, agent_session_id: str) -> str | None:
-        """Return the newest run of a conversation; None: there is none yet."""
+        """Return the newest run of a conversation; None if it has none yet."""
         return await self._find_newest(agent_session_id)
 
     async def is_within(self, run_id: str, scope: access.Scope) -> bool:
@@ -157,18 +157,18 @@ class ConversationService:
         return await self._runs.is_within(run_id, scope)
 
     async def tell(self, run_id: str, after: int = 0) -> AsyncGenerator[Message, None]:
-        """Yield what a run's events numbered above `after` mean, those to come included, until the run has ended.
+        """Yield the messages of a run's events numbered above `after`, as they are written, until the run has ended.
 
-        Of a run that ended before, at least the last message is sent again.
+        If the run has ended before, at least the last message is sent again.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+            errors.NotFound, errors.JournalCorrupt: the run does not exist, or is damaged.
         """
         start = (await self._runs.reader.view(run_id)).start
         narrator = Narrator(run_id, conversation(start), plain_prompt=start.dialect == prompt.NAME)
         async with aclosing(await self._runs.stream(run_id)) as told:
             async for batch in told:
-                # From the first event, since what a message says depends on those before it.
+                # From the first event on, since the content of a message depends on earlier events.
                 for event in batch.events:
                     for message in narrator.tell(event):
                         if event.seq > after:
@@ -178,7 +178,7 @@ class ConversationService:
 
     @contextmanager
     def heard_by(self, listener: Listener) -> Iterator[None]:
-        """Notify a listener of each accepted or resumed run, for the block."""
+        """Notify a listener of each accepted or resumed run during the block."""
         self._started_listeners.listen(listener)
         try:
             yield
@@ -218,7 +218,7 @@ class ConversationService:
             self._newest.popitem(last=False)
 
     def _new_session_id(self, idempotency_key: str | None) -> str:
-        # A repetition of a request must ask for the same conversation.
+        # A repeated request must name the same conversation.
         seed = self._ids.token("conv_") if idempotency_key is None else f"prompt {idempotency_key}"
         return runs.agent_session_id(seed, 0)
 
@@ -235,7 +235,7 @@ class ConversationService:
         begun, claimant = self._newest.get(agent_session_id), await self._sessions.claimant(agent_session_id)
         if begun is None or claimant is None:
             return begun or claimant or await self._waiting(agent_session_id)
-        # The newest run may still be queued, and has then claimed nothing yet.
+        # The newest run may still be queued, and then has no claim yet.
         return claimant if begun != claimant and await self._has_ended(begun) else begun
 
     async def _has_ended(self, run_id: str) -> bool:
@@ -251,7 +251,7 @@ class ConversationService:
                 return row.run_id
         return None
 
-    # -- telling
+    # -- messages
 
     async def _whole(self, message: Message) -> Message:
         if message.position is None:
@@ -264,7 +264,7 @@ class ConversationService:
 
 
 def _asked(record: records.Record) -> str | None:
-    # A prompt that is too long for a journal line is known by its hash alone.
+    # Of a prompt that is too long for a journal line only the hash is known.
     body = (record.line.get("operation") or {}).get("body") or {}
     parts = [part for part in body.get("prompt") or () if isinstance(part, str)]
     return "\n".join(parts) if parts else None
@@ -277,13 +277,13 @@ def _speaks(view: views.RunView, agent_session_id: str) -> bool:
 
 
 def _repeats(request: StartRequest, before: runs.RunStart) -> bool:
-    # Told by what was asked alone: what the first request left open was filled in from what came before it.
+    # Compares only what the request names: the first request got its other values from the run before it.
     same_key = request.idempotency_key is not None and request.idempotency_key == before.idempotency_key
     return same_key and request.recipe_id == before.recipe_id and request.args.items() <= before.args.items()
 
 
 def _completed(request: StartRequest, before: runs.RunStart | None) -> StartRequest:
-    """Return a request with the backend and folder that its conversation has had so far, where it names none."""
+    """Return a request, completed with the backend and folder of its conversation if it names none."""
     if before is None:
         return request
     usual = {"backend": before.args["backend"]} if "backend" in before.args else {}

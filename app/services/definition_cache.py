@@ -1,4 +1,4 @@
-"""The definition cache: tools, agents and prompts that recipes can refer to, prompts as their files are now."""
+"""The definition cache: tools, agents and prompts that recipes can refer to; prompts follow their files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from app.services import folder_listings, prompts
 
 
 class DefinitionCache:
-    """Keep the library, and read prompts again when one of their files has changed.
+    """Keeps the library, and reads prompts again when one of their files has changed.
 
     Args:
-        tools: Returns the tools by name; called when the library is first asked for.
-        backends: Their models for haiku, sonnet and opus, by name; None: they are not known.
-        prompt_folders: Layers of prompts, the bundled one first; that one belongs to the program and never changes.
+        tools: Returns the tools by name; called at the first use of the library.
+        backends: Models of each backend for haiku, sonnet and opus, by name; None: unknown.
+        prompt_folders: Layers of prompts; the first is bundled with the program and never changes.
     """
 
     def __init__(
@@ -39,20 +39,20 @@ class DefinitionCache:
         self._library = library.Library()
 
     def is_current(self, known: library.Library) -> bool:
-        """Return whether a library is the present one: all prompts could be read, and none has changed since."""
+        """Return whether a library is the present one: it lacks no prompt, and no prompt has changed since."""
         return known is self._library and not known.unread_prompts and self._found() == self._marks
 
     def watched(self) -> Iterator[folder_listings.Watched]:
-        """Return the files that the library was read from, as they were checked last."""
+        """Return the files that the library was read from, each with its state at the last check."""
         yield from (listing.watched for listing in self._listings.values())
         yield from itertools.starmap(folder_listings.Watched, self._marks or ())
 
     def library(self) -> library.Library:
-        """Return everything that recipes can refer to; the same object while no prompt has changed."""
+        """Return everything that recipes can refer to; the same object until a prompt changes."""
         marks = self._found()
         if marks != self._marks or self._library.unread_prompts:
             found = prompts.load(self._prompt_folders)
-            # What could not be read is tried again each time; only a difference makes a new library, and with it new
+            # Unreadable prompts are tried again each time; only a difference makes a new library, and with it new
             # recipes.
             if marks != self._marks or found.unread != self._library.unread_prompts:
                 self._library = library.Library(

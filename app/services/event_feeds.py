@@ -1,4 +1,4 @@
-"""Following all runs: filtered portions of the feed for one client, from its last position."""
+"""Feeds of all runs: filtered portions of the feed for one client, from the client's last position on."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from app.engine import aio, event_feed
 from app.services import event_streams
 
 PAUSE_SECONDS = 0.1  # Time between two portions for one client, so that many small ones travel together.
-MOST_AT_ONCE = 1000  # Events that one portion holds at most.
+MOST_AT_ONCE = 1000  # Most events of one portion.
 
 _SHARED = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedFilter:
-    """Which events a client wants; empty: all."""
+    """Filter of the events that a client wants; empty: all."""
 
     types: frozenset[str] = frozenset()  # Only events of these types.
     run_id: str | None = None  # Only events of this run.
     recipe_id: str | None = None  # Only events of runs of this recipe.
     session_id: str | None = None  # Only events of runs of this work session.
     label: tuple[str, str] | None = None  # Only events of runs with this label.
-    scope: Scope | None = None  # Only events of runs of this scope; None: of any.
+    scope: Scope | None = None  # Only events of runs in this scope; None: of all runs.
 
     def means(self, portion: event_feed.Portion) -> bool:
-        """Return whether the run of a portion is among those that are wanted."""
+        """Return whether the run of a portion matches the filter."""
         if self.scope is not None and not self.scope.covers(portion.recipe_id, portion.labels):
             return False
         wanted = (self.run_id, self.recipe_id, self.session_id)
@@ -45,19 +45,19 @@ class FeedFilter:
 class FeedItem:
     """The next portion for a client."""
 
-    cursor: str  # Where it is then.
-    encoded: bytes = b""  # Events, written one after the other; nothing: a sign of life.
+    cursor: str  # Position of the client after the portion.
+    encoded: bytes = b""  # Encoded events, joined; empty: a keep-alive.
     reset: str | None = None  # Why the client must read its lists again; None: it need not.
 
 
-Encode = Callable[[events.Event, str], bytes]  # Writes an event with its cursor.
+Encode = Callable[[events.Event, str], bytes]  # Encodes an event with its cursor.
 
 
 class FeedFollower:
-    """Follow the feed on behalf of clients.
+    """Follows the feed on behalf of clients.
 
     Args:
-        stopping: Set once the service stops.
+        stopping: Set when the service stops.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class FeedFollower:
         self._stopping = stopping
         self._clock = time
         self._encode = encode
-        # A cursor of another process means nothing here.
+        # A cursor of another process has no meaning here.
         self._process = ids.token("")[:16]
         self._encoded: OrderedDict[tuple[int, int, FeedFilter], bytes] = OrderedDict()
 
@@ -75,7 +75,7 @@ class FeedFollower:
         """Yield portions from the client's last position; a client that falls too far behind is reset and disconnected.
 
         Args:
-            cursor: The last position; None: now.
+            cursor: The last position; None: the present end of the feed.
         """
         self._feed.followers += 1
         try:
@@ -91,8 +91,8 @@ class FeedFollower:
     async def _continued(self, wanted: FeedFilter, place: int) -> AsyncGenerator[FeedItem, None]:
         sent_at = self._clock.monotonic()
         while not self._stopping.is_set():
-            # The client is behind what is kept. After an interruption it may go on; one that is too slow would fall
-            # behind again.
+            # The client has fallen behind the cached events. After an interruption it may continue; a client that is
+            # too slow would fall behind again.
             if place < self._feed.first - 1:
                 interrupted = place < self._feed.interrupted
                 place = self._feed.last
@@ -109,7 +109,7 @@ class FeedFollower:
             if place == self._feed.last:
                 silence = sent_at + event_streams.SILENCE_SECONDS - now
                 await aio.wait_first(self._feed.news(), self._clock.sleep(silence), self._stopping.wait())
-            # Portions of a moment are sent together.
+            # Portions of a short time are sent together.
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _written(self, wanted: FeedFilter, place: int, reached: int) -> bytes:
@@ -118,7 +118,7 @@ class FeedFollower:
         key = place, reached, wanted
         known = self._encoded.get(key)
         if known is None:
-            # Clients at the same place with the same filter share encoded events.
+            # Clients at the same position with the same filter share encoded events.
             known = self._encoded[key] = b"".join(self._events(wanted, place, reached))
             while len(self._encoded) > _SHARED:
                 self._encoded.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Event streams: follow a run's events as they are written, read and encoded once for all followers."""
+"""Event streams: follow a run's events as they are written; the events are read and encoded once for all followers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from app.engine import run_engine
 
 KEPT_EVENTS = 4096
-"""Events of a run that are cached for slow and late followers; they read older ones themselves."""
+"""Events of a run that are cached for slow and late followers, which read older ones themselves."""
 
 BATCH_EVENTS = 256  # Events that are published at a time.
 Encode = Callable[[events.Event], bytes]  # Encodes an event; all followers share the result.
@@ -38,20 +38,20 @@ class Batch:
         return self.events[-1].seq
 
     def encoded(self, encode: Encode) -> bytes:
-        """Return all events, encoded in sequence when the first follower asks."""
+        """Return all events, encoded and joined at the first call."""
         if self._encoded is None:
             self._encoded = b"".join(map(encode, self.events))
         return self._encoded
 
     def behind(self, position: int) -> Batch:
-        """Return the events numbered above `position`."""
+        """Return the events with numbers above `position`."""
         if self.events[0].seq > position:
             return self
         return Batch([event for event in self.events if event.seq > position])
 
 
-# Each follower used to read, parse and encode events for itself; 100 followers slowed a run down 30 times. A feed
-# reads once and pauses after each portion for twice the time it took, so that it uses at most a third of the loop.
+# When each follower read, parsed and encoded events itself, 100 followers slowed a run down 30 times. A feed reads once
+# and pauses after each portion for twice the time it took, so that it uses at most a third of the loop.
 class Feed:
     """The events of one run for all its followers; a task of `EventFollower` fills it."""
 
@@ -61,25 +61,25 @@ class Feed:
         self.position = after
         """Number of the newest published event."""
         self.newest: str | None = None
-        """Its type."""
+        """Type of that event."""
         self.followers = 0
         """Number of followers."""
         self.over = False
-        """Whether nothing more will be published."""
+        """Whether the feed has ended."""
         self.failure: BaseException | None = None
-        """Why it ended before the run."""
+        """Why the feed ended before the run."""
         self._batches: list[Batch] = []
         self._stored = 0
         self._news = asyncio.Event()
 
     async def publish(self, published: Sequence[events.Event]) -> None:
-        """Publish new events to all followers; none is a keep-alive."""
+        """Publish new events to all followers; an empty sequence is a keep-alive."""
         self._batches += batches(published)
         self._stored += len(published)
         if published:
             self.position = published[-1].seq
             self.newest = published[-1].type
-        # The newest portion stays, however large it is.
+        # The newest portion is kept, however large it is.
         while self._stored > KEPT_EVENTS and len(self._batches) > 1:
             dropped = self._batches.pop(0)
             self._stored -= len(dropped.events)
@@ -94,7 +94,7 @@ class Feed:
         self._wake()
 
     def next(self, position: int) -> Batch | None:
-        """Return the events after an event that were sent by a time; None: nothing yet."""
+        """Return the next cached events after a position; None if none is published yet."""
         found = bisect_right(self._batches, position, key=_last)
         return self._batches[found].behind(position) if found < len(self._batches) else None
 
@@ -117,10 +117,10 @@ def _last(batch: Batch) -> int:
 
 
 TICK_SECONDS = 1.0
-"""Longest pause between two looks at a run, since writes of other processes are not announced."""
+"""Longest pause between two checks of a run, since writes of other processes are not announced."""
 
-SILENCE_SECONDS = 15.0  # Longest silence towards followers; then they get a keep-alive.
-PAGE_EVENTS = 1024  # Events of a run that are read, and on the loop, at a time, however long it has become.
+SILENCE_SECONDS = 15.0  # Longest time without events; then followers get a keep-alive.
+PAGE_EVENTS = 1024  # Events of a run that are read, and processed on the loop, at a time, however long the run is.
 
 LARGEST_SHARE = 1 / 3
 """Share of the time that publishing a run's events may take, so that followers do not slow it down."""
@@ -131,14 +131,14 @@ _Events: TypeAlias = list[events.Event]
 
 
 class EventFollower:
-    """Wait for polls and streams, until the service stops."""
+    """Lets polls and streams wait for changes until the service stops."""
 
     def __init__(self, *, store: stores.RunStore, engine: run_engine.RunEngine, clock: clock.Clock) -> None:
         self._store = store
         self._engine = engine
         self._clock = clock
         self.stopping = asyncio.Event()
-        """Set once the service stops: it wakes all waiting clients, and none waits again."""
+        """Set when the service stops: this wakes all waiting clients, and no client waits again."""
         self._feeds: dict[str, list[Feed]] = {}
         self._filling: dict[Feed, asyncio.Task[None]] = {}
 
@@ -158,9 +158,7 @@ class EventFollower:
                     yield event
 
     async def batches(self, run_id: str, after: int, finished: Finished) -> AsyncGenerator[Batch, None]:
-        """Yield the same in portions that all followers share; an empty one is a sign of
-        life after a silence.
-        """
+        """Yield the same in batches that all followers share; an empty batch is a keep-alive."""
         position, newest, behind, alone = after, "", False, False
         while True:
             feed = None if behind else self._feed(run_id, position, finished, alone)
@@ -172,7 +170,7 @@ class EventFollower:
                         position, newest = batch.events[-1].seq, batch.events[-1].type
             if await self._is_over(feed, position, newest, finished):
                 return
-            # A follower that is slower than the cache reads alone, and so does one that asks from a future number.
+            # A follower that is slower than the cache reads alone, and so does one that starts at a future number.
             behind, alone = feed is not None, feed is None and position == began
 
     async def _is_over(self, feed: Feed | None, position: int, newest: str, finished: Finished) -> bool:
@@ -248,7 +246,7 @@ class EventFollower:
             feed.end()
 
     def _drop(self, run_id: str, feed: Feed) -> None:
-        # At once, so that no follower joins a feed that has ended.
+        # At once, so that no follower joins an ended feed.
         filling = self._filling.pop(feed, None)
         if filling is not None:
             self._feeds[run_id].remove(feed)
@@ -263,7 +261,7 @@ class EventFollower:
         while True:
             began, since, position = loop.time(), self._engine.change_number(run_id), feed.position
             over = False
-            # Read again in a moment; followers get signs of life meanwhile.
+            # Read again in a moment; meanwhile followers get keep-alives.
             with suppress(errors.Unreadable):
                 over = await self._publish_written(run_id, feed, finished)
             quiet = feed.position == position
@@ -277,12 +275,12 @@ class EventFollower:
                 return
             not_before = loop.time() + (loop.time() - began) * (1 / LARGEST_SHARE - 1)
             await self.change(run_id, since, TICK_SECONDS)
-            # A share of the loop's own time, whatever the clock of runs says.
+            # A share of the loop's own time, independent of the clock of runs.
             await asyncio.sleep(max(0, not_before - loop.time()))
 
     async def _publish_written(self, run_id: str, feed: Feed, finished: Finished) -> bool:
         ending = await self._publish_pages(run_id, feed, holds_back=True)
-        # A client that learns of an ending may look at the list next; only the ending itself waits for that.
+        # A client that receives an ending may read the list next, so only the ending itself waits for the row.
         over = await finished()
         await (self._publish_pages(run_id, feed, holds_back=False) if over else _publish(feed, ending))
         return over

@@ -1,4 +1,4 @@
-"""Explanations of why a run does not move: one sentence, and the chain of causes through other runs."""
+"""Explanations: why a run does not move, as one sentence and as the chain of causes through other runs."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from app.engine import dry_replay, open_steps, ports, run_engine, stores
 from app.services import rest_causes, step_causes, step_requests
 
 MOST_CAUSES = 24  # Longest chain.
-CHILDREN = 20  # Unfinished runs of a run among which its child is sought.
+CHILDREN = 20  # Unfinished runs of a parent among which the child of a step is searched.
 
 UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What an explanation needs to know beside runs."""
+    """Facts that an explanation needs in addition to runs."""
 
     service: Callable[[], Mapping[str, Any] | None]
-    """Returns `pid` and `url` of the data directory's service; None: there is none."""
+    """Returns `pid` and `url` of the data directory's service; None if none runs."""
     is_executed: Callable[[str], bool | None] = lambda run_id: None
-    """Returns whether a process holds the folder of a run; None: that cannot be seen from here."""
+    """Returns whether a process has locked the folder of a run; None if this process cannot find out."""
     pids: Callable[[str], Sequence[int]] = lambda run_id: ()
-    """Returns the first processes of the programs that a run executes here."""
+    """Returns the first processes of the programs that a run executes in this process."""
     stalled_after_seconds: float = 300.0  # Silence after which an agent counts as stalled.
 
 
@@ -44,7 +44,7 @@ class _Found:
 
 
 class Explanations:
-    """Explain runs, from memory where they are loaded and from their journals elsewhere; nothing is written."""
+    """Explains runs, from memory if they are loaded and otherwise from their journals, without writing."""
 
     def __init__(
         self,
@@ -69,16 +69,16 @@ class Explanations:
         """Return why a run does not move.
 
         Args:
-            scope: Runs that may be explained; the chain ends before any other. None: all.
+            scope: Runs that may be explained; the chain ends before any other run. None: all.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
         """
         chain: list[Cause] = []
         first = found = await self._of_run(run_id)
         chain += found.causes
         while (behind := found.behind) is not None and len(chain) < MOST_CAUSES:
-            # Runs may wait for one another in a circle, and a chain must not lead out of a scope.
+            # Runs may wait for one another in a circle, and the chain must not leave the scope.
             if behind in {one.run_id for one in chain} or not await self._is_within(behind, scope):
                 break
             try:
@@ -99,10 +99,10 @@ class Explanations:
         return scope.covers(row.recipe_id, row.labels)
 
     async def request(self, run_id: str, key: str) -> explanations.StepRequest:
-        """Return what an open step asks, and of whom.
+        """Return the content of an open step's request, and its addressee.
 
         Raises:
-            errors.NotFound: there is no such run, or `step_not_open`.
+            errors.NotFound: the run does not exist, or `step_not_open`.
         """
         await self._view(run_id)
         wait = next((wait for wait in await self._waits(run_id) if wait.key == key), None)
@@ -152,7 +152,7 @@ class Explanations:
         cause, above = rest_causes.ending(run_id, view), view.start.parent_run_id
         if view.status is not states.RunState.CANCELLED or above is None:
             return cause
-        # A run of another project may have started it.
+        # A run of another project may have started this one.
         with contextlib.suppress(errors.NotFound):
             if (await self._store.summary(above)).status == states.RunState.CANCELLED:
                 text = f"{cause.text}, as was run {above}, which started it"
@@ -185,7 +185,7 @@ class Explanations:
         return _cause(run_id, "queued", text, since)
 
     async def _elsewhere(self, run_id: str, view: views.RunView) -> list[Cause]:
-        """Return why a run is not executed by this process."""
+        """Return why this process does not execute a run."""
         if self._engine.elsewhere:
             return []
         service, act = self._surroundings.service(), f"control-room runs resume {run_id}"
@@ -217,7 +217,7 @@ class Explanations:
             run_id, [wait.operation for wait in waits if step_causes.is_performed(wait.operation)]
         )
         found = step_causes.causes(run_id, waits, now, stalled_after, lacks)
-        # A step that nothing performs is not at work, whatever its line says.
+        # A step that no process performs is not at work, even if its line shows it.
         if any(cause.kind == "not_executed" for cause in before):
             found[0] = _left(found[0])
         first = found[0]
@@ -240,14 +240,14 @@ class Explanations:
                 found[0] = step_causes.behind_call(first, ahead, view.start.created_at)
                 behind = ahead.run_id if ahead.run_id != run_id else None
         if first.kind == "gate":
-            # Its answer continues the run in any process.
+            # An answer to it continues the run in any process.
             before = [cause for cause in before if cause.kind not in ("not_executed", "recovering")]
             wait = next(wait for wait in waits if wait.key == first.key)
             found[0] = dataclasses.replace(first, text=first.text + await self._votes(view.start, wait))
         return _Found(status=_status(view.status, waits), causes=[*before, *found], behind=behind)
 
     async def _votes(self, start: runs.RunStart, wait: open_steps.StepWait) -> str:
-        """Return how many votes the gate of a run that needs several has; nothing where one answer decides."""
+        """Return the votes so far of a gate that needs several, as text; empty if one answer decides."""
         if (needed := start.approvals) is None:
             return ""
         given = (await self._store.read(start.run_id)).decisions.votes
@@ -302,13 +302,13 @@ def _sentence(run_id: str, chain: Sequence[Cause]) -> str:
     text = "; ".join(cause.text for cause in chain if cause.run_id == root)
     if root == run_id:
         return f"{text}."
-    # What the run at the end does says nothing of why a call of another run waits for it.
+    # The state of the last run in the chain does not explain why a call of another run waits for it.
     calls = [f" {cause.text}." for cause in chain if cause.kind == "budget" and cause.run_id != root]
     return f"It waits for run {root}: {text}.{''.join(calls)}"
 
 
 def _left(cause: Cause) -> Cause:
-    """Return the cause of a step that no process performs, whatever its journal alone shows."""
+    """Return the cause for a step that no process performs, no matter what its journal shows."""
     if cause.key is None or cause.kind not in ("agent", "agent_silent", "step", "between_steps"):
         return cause
     told = "is next" if cause.kind == "between_steps" else "was under way when its process ended"

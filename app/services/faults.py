@@ -1,4 +1,4 @@
-"""Faults of the engine and the storage, raised as errors that say what to do."""
+"""Faults: raises faults of the engine and the storage as errors that contain advice."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def as_errors() -> Iterator[None]:
     """Raise the faults of a use case as errors.
 
     Raises:
-        errors.DiskFull: something could not be made durable.
-        errors.Unreadable: something could not be read.
+        errors.DiskFull: a write could not be made durable.
+        errors.Unreadable: a file could not be read.
         errors.Unavailable: the service is stopping.
     """
     try:

@@ -1,7 +1,7 @@
-"""Folder listings: the names in a folder, listed again only when it may have changed, and errors of reading."""
+"""Folder listings: the names in a folder, read again only when the folder may have changed, and read errors."""
 
-# A folder is listed again only if its mark (times, inode, kind) changed, or if it was listed within a second of its
-# last change: of two changes within one tick of the disk's clock the second leaves no mark.
+# A folder is listed again only if its mark (times, inode, kind) has changed, or if the last listing was within a second
+# of its last change: the second of two changes within one tick of the disk's clock leaves no mark.
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from app import clock
 
 _log = logging.getLogger(__name__)
 
-UNREADABLE = "unreadable"  # Code of the flaw of a file that the system does not let be read now.
-ABSENT = (errno.ENOENT, errno.ENOTDIR)  # Errors of the system for a missing file.
+UNREADABLE = "unreadable"  # Code of the flaw of a file that the system does not let the service read now.
+ABSENT = (errno.ENOENT, errno.ENOTDIR)  # System errors for a missing file.
 
 TRUSTED_SECONDS = 1.0
-"""Time for which a listing counts while its folder's mark stays the same; longer than a tick of any disk's clock."""
+"""Time for which a listing is valid while its folder's mark is unchanged; longer than a tick of any disk's clock."""
 
 
 class Mark(NamedTuple):
     """Stamp that changes with every change of a file or folder."""
 
-    fault: int = 0  # Error number of the system if it cannot be examined; 0 if it can.
-    modified_ns: int = 0  # When its content changed.
-    changed_ns: int = 0  # When anything about it changed.
+    fault: int = 0  # Error number of the system if the file cannot be examined; 0 if it can.
+    modified_ns: int = 0  # Time of the last change of its content.
+    changed_ns: int = 0  # Time of the last change of any kind.
     size_bytes: int = 0  # Size.
-    inode: int = 0  # Which one it is.
+    inode: int = 0  # Inode, which identifies the file.
     mode: int = 0  # Kind and permissions.
 
     @property
     def is_folder(self) -> bool:
-        """Return whether it is a folder."""
+        """Return whether the path is a folder."""
         return stat.S_ISDIR(self.mode)
 
 
 class Watched(NamedTuple):
     """A file or folder at the time of a check."""
 
-    path: str  # Where it is, or would be.
-    mark: Mark  # Its mark then.
+    path: str  # Path, even of a missing file.
+    mark: Mark  # Mark at that time.
     until: float = math.inf
-    """When its content must be read again, even if its mark is unchanged."""
+    """When the content must be read again even if the mark is unchanged."""
 
 
 class Listing:
-    """The names in one folder, which need not exist."""
+    """The names in one folder, which may be missing."""
 
     def __init__(self, folder: Path | str, clock: clock.Clock) -> None:
         self.folder = str(folder)
@@ -62,7 +62,7 @@ class Listing:
         self._names: tuple[str, ...] = ()
 
     def names(self) -> tuple[str, ...]:
-        """Return the names in order: none where there is no folder, the last ones where it cannot be read now."""
+        """Return the names in order: none for a missing folder, the last known ones if it cannot be read now."""
         now, present = self._clock.monotonic(), mark_of(self.folder)
         if present != self._mark:
             self._mark = present
@@ -75,13 +75,14 @@ class Listing:
 
     @property
     def watched(self) -> Watched:
-        """Return the folder as it was last looked at, and until when its names count."""
+        """Return the folder with its mark at the last check, and until when its names are valid."""
         is_old_enough = self._listed_at - self._marked_at >= TRUSTED_SECONDS
         return Watched(self.folder, self._mark, self._listed_at + TRUSTED_SECONDS if is_old_enough else -math.inf)
 
     def _is_trusted(self, now: float) -> bool:
-        # The second of two changes within a tick of the disk's clock leaves no mark, so a listing counts only if the
-        # mark had stood for a while when it was made. Some disks do not mark folders at all; hence only for a while.
+        # The second of two changes within a tick of the disk's clock leaves no mark, so a listing is trusted only if
+        # the mark was unchanged for a while before it. Some disks do not mark folders at all, so the trust ends after a
+        # while.
         return self._listed_at - self._marked_at >= TRUSTED_SECONDS and now - self._listed_at < TRUSTED_SECONDS
 
 
@@ -105,7 +106,7 @@ def _listed(folder: str, before: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_absent(path: Path) -> bool:
-    """Return whether nothing exists at a path; what cannot be examined now may exist."""
+    """Return whether nothing exists at a path; a path that cannot be examined now may exist."""
     try:
         path.stat()
     except OSError as error:
@@ -125,5 +126,5 @@ def is_inside(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def passes(error: OSError) -> bool:
-    """Return whether a read error may pass, so that the file can be read later."""
+    """Return whether a read error may be temporary, so that the file can be read later."""
     return error.errno not in (*ABSENT, errno.ELOOP)

@@ -1,4 +1,4 @@
-"""Forking: new runs that begin with steps of other runs, whatever the state of those."""
+"""Forking: creates new runs that begin with finished steps of other runs, in any state."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _MOST_NEXT = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A fork that is ready to be created."""
+    """A planned fork, ready to be created."""
 
     source: stores.Loaded  # The run whose steps it takes over.
-    start: runs.RunStart  # What the new run begins with.
-    replayed: fork_replay.Replayed  # Which steps fit.
+    start: runs.RunStart  # Start of the new run.
+    replayed: fork_replay.Replayed  # The replay, which shows the steps that match.
     left_out: frozenset[int]
-    """Positions of finished steps that are not taken over because of where the fork begins."""
+    """Positions of finished steps that the fork leaves out, because it begins before them."""
 
 
 class Forks:
-    """Create runs that begin with steps of other runs.
+    """Creates runs that begin with finished steps of other runs.
 
     Args:
-        begun: Called with each new run once it is accepted.
-        above: Returns the parent of a new run, by what its request names and by the run that asks.
+        begun: Called with each accepted new run.
+        above: Returns the parent of a new run from its request and from the run that makes it.
     """
 
     def __init__(
@@ -66,19 +66,19 @@ class Forks:
         """Create a run that takes over the steps of another one, up to the first that it would perform differently.
 
         Args:
-            waits: Whether it can wait for other runs of its concurrency key.
-            asked_by: Run whose agent or command asks, if the request names no parent.
+            waits: Whether the new run can wait for other runs of its concurrency key.
+            asked_by: Run whose agent or command makes the request, if it names no parent.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
-            errors.RequestInvalid: the step, the arguments or what replaces the prompt do not fit; `unknown_parent`,
+            errors.NotFound, errors.JournalCorrupt: the run does not exist, or is damaged.
+            errors.RequestInvalid: the step, the arguments or the new prompt do not fit; `unknown_parent`,
                 `depth_exceeded`.
             errors.Conflict: `conversation_shared`, the run continues the conversation of others;
                 `idempotency_conflict`; `approvals_need_keys`; `concurrency_limit`.
             errors.DiskFull: the disk is full or failing.
         """
-        # A repetition is looked up before anything is examined: the source may have been deleted since the first
-        # request, and the caller must get the run that it made.
+        # A repetition is looked up before any check: the source may have been deleted since the first request, and the
+        # caller must get the run of that request.
         key, sha256 = request.idempotency_key, request.sha256(run_id)
         if key is not None and (found := await self._store.find_repeated(key, sha256)) is not None:
             return await self._repeated(found)
@@ -127,7 +127,7 @@ class Forks:
         )
 
     async def planned(self, run_id: str, request: ForkRequest, asked_by: str | None = None) -> Planned:
-        """Return a preview of a fork; nothing is written.
+        """Return a planned fork without writing it.
 
         Raises:
             errors.ControlRoomError: as `fork`.
@@ -154,7 +154,7 @@ class Forks:
             candidates,
             driver,
             functools.partial(self._store.read_blob, run_id),
-            # The starter of a fork may be a person whose approval counted for the source.
+            # The person who starts a fork may be one whose approval counted for the source.
             asks_again=getattr(start, "approvals", None) is not None,
         )
         start = dataclasses.replace(
@@ -163,7 +163,7 @@ class Forks:
             source_hash=fork_replay.source_hash(found.kept),
             begun_again=dict.fromkeys(found.conversations, 1),
         )
-        # What could have been replaced decides which steps fit, so it is known before the replay.
+        # The replaceable parts determine which steps match, so they are known before the replay.
         _refuse_denied(found)
         lasting = {record.position for record in candidates}
         left_out = frozenset(record.position for record in fork_replay.living(source) if record.position not in lasting)

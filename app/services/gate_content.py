@@ -1,4 +1,4 @@
-"""The content of gates: splits what a person decides on into parts by their form."""
+"""The content of gates: splits the question to a person into parts by their form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 from app.domain import shapes
 
 MOST_CHARACTERS = 256 * 1024  # Characters of a part; a longer one is cut off.
-MOST_PARTS = 100  # Recognised parts; the rest is one text.
+MOST_PARTS = 100  # Most recognised parts; the remaining text is one part.
 Kind = Literal["text", "json", "table", "diff"]  # Form of a part.
 
 _FENCE = re.compile(r"(`{3,}|~{3,})\s*(\w*)\s*")
@@ -21,21 +21,21 @@ _DIFF_BEGIN = re.compile(r"diff --git |--- \S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentPart(shapes.Shape):
-    """A part of the content to decide on."""
+    """A part of the content that a person decides on."""
 
     name: str  # `part 1`, `part 2` …, in the order of the question.
-    kind: Kind  # Its form: JSON, a table with `|`, a diff, or any other text.
-    text: str  # The part, unchanged; without the fences around a block.
-    truncated: bool  # Whether it was cut off because it is too long.
+    kind: Kind  # Form of the part: JSON, a table with `|`, a diff, or any other text.
+    text: str  # The part, unchanged; a block is shown without its fences.
+    truncated: bool  # Whether the part was cut off because it is too long.
 
 
 def parts(prompt: str) -> tuple[ContentPart, ...]:
-    """Return the parts of a question, in order; its options are separate."""
+    """Return the parts of a question in order; its options are not among them."""
     if _is_json(prompt):
         cut: list[tuple[Kind, str]] = [("json", prompt)]
     else:
         found = _cut(prompt.splitlines(keepends=True))
-        # The rest is one part, so that nothing of what is asked is left out.
+        # The remaining text is one part, so that no part of the question is left out.
         cut = list(itertools.islice(found, MOST_PARTS - 1))
         if rest := "".join(text for _, text in found):
             cut.append(("text", rest))
@@ -66,7 +66,7 @@ def _cut(lines: list[str]) -> Iterator[tuple[Kind, str]]:
 
 
 def _block(lines: list[str], at: int) -> tuple[Kind, str, int] | None:
-    """Return the kind and the text of the block that begins at a line, and the line behind it."""
+    """Return the kind and the text of the block that begins at a line, and the number of the line after it."""
     fence = _FENCE.fullmatch(lines[at].strip())
     if fence is not None:
         end = next((n for n in range(at + 1, len(lines)) if lines[n].strip() == fence[1]), None)

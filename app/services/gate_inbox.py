@@ -1,4 +1,4 @@
-"""The inbox: the open gates of all runs, from memory where they are loaded, from their folders elsewhere."""
+"""The inbox: the open gates of all runs, from memory if they are loaded and otherwise from their folders."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from app.domain.access import Scope
 from app.engine import dry_replay, ports, run_engine, stores
 
 Position: TypeAlias = tuple[str, str, str, str]
-"""Place in the inbox: when the run was created, the run, when it asked, and the step."""
+"""Place in the inbox: creation time of the run, run, time of the question, and step."""
 
 _ASKING = (states.RunState.WAITING, states.RunState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateQuery:
-    """Which open gates the inbox shows: those of the newest run first, and of one run in the order of asking."""
+    """Filter of the inbox: gates of the newest run come first, and those of one run in the order in which it asked."""
 
     run_id: str | None = None  # Only gates of this run.
     recipe_id: str | None = None  # Only gates of runs of this recipe.
     label: tuple[str, str] | None = None  # Only gates of runs with this label.
     session_id: str | None = None  # Only gates of runs of this work session.
-    scope: Scope | None = None  # Only gates of runs of this scope; None: of any.
+    scope: Scope | None = None  # Only gates of runs in this scope; None: of all runs.
     limit: int = 100  # Most gates to return.
-    cursor: Position | None = None  # Place of the last gate of the page before.
+    cursor: Position | None = None  # Place of the last gate of the previous page.
 
 
 class GateInbox:
-    """Find open gates."""
+    """Finds open gates."""
 
     def __init__(
         self, *, store: stores.RunStore, engine: run_engine.RunEngine, drivers: Mapping[str, ports.Driver]
@@ -46,7 +46,7 @@ class GateInbox:
         """Return a page of open gates, and whether more follow."""
         found: list[gates.OpenGate] = []
         async for open_gate in self._open_gates(query):
-            # One more than the page, which shows whether others follow.
+            # One gate more than the page shows whether others follow.
             if query.cursor is None or _is_behind(position(open_gate), query.cursor):
                 found.append(open_gate)
             if len(found) > query.limit:
@@ -54,7 +54,7 @@ class GateInbox:
         return found[: query.limit], len(found) > query.limit
 
     async def open_gates_in(self, loaded: stores.Loaded) -> list[gates.OpenGate]:
-        """Return the open gates of a run from its folder alone; those of a paused run ask again later."""
+        """Return the open gates of a run from its folder alone; a paused run asks again later."""
         driver = self._drivers.get(loaded.start.dialect)
         if driver is None:
             return []
@@ -75,7 +75,7 @@ class GateInbox:
     async def _resting(self, query: GateQuery) -> list[stores.RunSummary]:
         """Return the runs that may have asked and whose questions are not loaded here."""
         rows = await self._row(query) if query.run_id else await self._rows(query)
-        # Where the row says waiting, the run is asleep in a folder, or about to ask, or has had its answer just now.
+        # If the row shows waiting, the run is unloaded, is about to ask, or has just been answered.
         return [row for row in rows if row.status == states.RunState.WAITING or self._engine.view(row.run_id) is None]
 
     async def _row(self, query: GateQuery) -> list[stores.RunSummary]:
@@ -96,7 +96,7 @@ class GateInbox:
         try:
             loaded = await self._store.read(run_id)
         except (errors.ControlRoomError, errors.StorageFault):
-            # It was removed meanwhile, or cannot be read; the run itself reports that.
+            # The run was removed meanwhile, or cannot be read; the run itself reports that.
             return []
         decided = loaded.decisions
         return [] if decided.paused or decided.cancel_requested_at else await self.open_gates_in(loaded)
@@ -122,5 +122,5 @@ def _fits(run: runs.RunStart | stores.RunSummary, query: GateQuery) -> bool:
 
 
 def _is_behind(place: Position, cursor: Position) -> bool:
-    # Runs go backwards in time, the gates of one run forwards.
+    # Runs are sorted backwards in time, and the gates of one run forwards.
     return place[:2] < cursor[:2] or (place[:2] == cursor[:2] and place[2:] > cursor[2:])

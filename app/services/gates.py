@@ -18,17 +18,17 @@ from app.services.gate_inbox import GateInbox, GateQuery
 MESSAGE_CHARACTERS = 10_000  # Longest message of an answer.
 
 Status = Literal["open", "paused", "decided", "lapsed"]
-"""State of a gate: a paused run asks again when it continues, and the answer of a lapsed gate no longer counts."""
+"""State of a gate: a paused run asks again when it continues; the answer of a lapsed gate is no longer valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a person says to a gate."""
+    """A person's answer to a gate."""
 
     decision: str  # One of the gate's options.
-    message: str = ""  # What they add.
-    shown_sha256: str | None = None  # Bare hash of what they saw; None: whatever is shown now.
-    idempotency_key: str | None = None  # Key under which the same answer may come again.
+    message: str = ""  # Message that the person adds.
+    shown_sha256: str | None = None  # Bare hash of what the person saw; None: what is shown now.
+    idempotency_key: str | None = None  # Key by which the same answer is accepted again.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,19 +37,19 @@ class GateShown(shapes.Shape):
 
     published_as: ClassVar[str] = "GateListed"
 
-    gate_id: str  # Its id; the same after every restart.
+    gate_id: str  # Id of the gate, which every restart keeps.
     run_id: shapes.RunId  # Run that asks.
     recipe_id: str  # Recipe of the run.
     key: str  # Step that asks.
     status: Status
     """`paused`: its run is paused, and asks again when it continues; `lapsed`: an earlier step ran again."""
     prompt: str  # The question.
-    options: tuple[str, ...]  # Decisions that can be given.
-    asked_at: shapes.Instant | None  # When it was asked first; the same after a restart.
-    expires_at: shapes.Instant | None  # When the default is taken; None: never.
+    options: tuple[str, ...]  # Possible decisions.
+    asked_at: shapes.Instant | None  # When the run first asked; a restart does not change it.
+    expires_at: shapes.Instant | None  # When the default decision is taken; None: never.
     default: str | None  # Decision that is taken if no answer arrives in time.
     shown_sha256: str
-    """Hash of the content to decide on; send it back so that the answer counts for this content only."""
+    """Hash of the content to decide on; send it back so that the answer is valid only for this content."""
     decision: str | None  # The decision.
     message: str | None  # Message of the person who decided.
     by_default: bool | None  # Whether the default was taken because no answer arrived in time.
@@ -57,7 +57,7 @@ class GateShown(shapes.Shape):
     decided_at: shapes.Instant | None  # When the decision was recorded.
     decided_by: authors.Shown | None  # Who decided, if that is known.
     approvals: approvals.ApprovalsShown | None = shapes.omitted()
-    """Keys that must agree, and their votes so far; absent where one answer decides."""
+    """Number of keys that must agree, and their votes so far; absent if one answer decides."""
     gate: gates.OpenGate = shapes.internal()  # The question.
     answer: Mapping[str, plain.Json] = shapes.internal()  # The answer, as recorded.
 
@@ -93,7 +93,7 @@ class GateShown(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker(shapes.Shape):
-    """Where a question comes from."""
+    """Origin of a question."""
 
     recipe_id: str  # Recipe of the run.
     key: str  # Step that asks.
@@ -104,13 +104,13 @@ class Asker(shapes.Shape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateDetail(GateShown):
-    """A question with all that is decided on."""
+    """A question with all of the content to decide on."""
 
     published_as: ClassVar[str] = "GateDetail"
 
     shown: tuple[gate_content.ContentPart, ...]
-    """What `shown_sha256` binds, beside the options: the question, cut into parts by their form."""
-    asked_by: Asker  # Where it comes from.
+    """Content that `shown_sha256` covers in addition to the options: the question, split into parts by their form."""
+    asked_by: Asker  # Origin of the question.
 
     @classmethod
     def detailed(cls, found: GateShown) -> GateDetail:
@@ -130,11 +130,11 @@ class GateDetail(GateShown):
 
 
 class Gates:
-    """Show gates, and take answers to them.
+    """Shows gates, and takes answers to them.
 
     Args:
         view: Returns the present view of a run, loaded or not.
-        masker: Hides secrets in questions that are in no journal yet.
+        masker: Masks secrets in questions that are not in a journal yet.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Gates:
         self._votes = voting.Votes(store, engine)
 
     async def page(self, query: GateQuery) -> tuple[list[GateShown], bool]:
-        """Return a page of open gates, those of the newest run first, and whether more follow."""
+        """Return a page of open gates, beginning with those of the newest run, and whether more follow."""
         found, more = await self._inbox.page(query)
         return [await self._counted(self._shown(open_gate, "open")) for open_gate in found], more
 
@@ -167,8 +167,8 @@ class Gates:
             errors.NotFound: `gate_not_found`.
             errors.JournalCorrupt: its run is damaged.
         """
-        # Memory first, then the view of a run that is executed, then the journal on disk: the first place that knows
-        # the gate has the newest state of it.
+        # Memory first, then the view of a run that is executed, then the journal on disk: the first place that has the
+        # gate has its newest state.
         run_id = _run_of(gate_id)
         found = self._open(run_id, gate_id)
         try:
@@ -180,7 +180,7 @@ class Gates:
         return await self._counted(found)
 
     async def detail(self, gate_id: str) -> GateDetail:
-        """Return a gate with all that is decided on, in parts made beside the loop.
+        """Return a gate with all of its content in parts, which are made on a thread.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: as `show`.
@@ -188,14 +188,14 @@ class Gates:
         return await asyncio.to_thread(GateDetail.detailed, await self.show(gate_id))
 
     async def answer(self, gate_id: str, reply: Reply, author: authors.Author | None = None) -> GateShown:
-        """Answer a gate, and return it once that is durable. The same answer under the same key is taken again.
+        """Answer a gate, and return it once the answer is durable; the same answer with the same key is accepted again.
 
         Raises:
             errors.NotFound: `gate_not_found`.
-            errors.RequestInvalid: `unknown_decision`, all options named.
+            errors.RequestInvalid: `unknown_decision`; names all options.
             errors.Conflict: `gate_decided`; `gate_lapsed`, also if its question has changed; `not_recorded`.
             errors.WrongState: the run is paused, or not executed here.
-            errors.DiskFull, errors.Unavailable: it cannot be written down now.
+            errors.DiskFull, errors.Unavailable: the answer cannot be written now.
         """
         try:
             found = await self.show(gate_id)
@@ -208,11 +208,11 @@ class Gates:
         try:
             await self._decide(found.gate, reply, author)
         except errors.NotFound:
-            # Its run was cancelled or asks anew since the gate was read.
+            # Since the gate was read, its run was cancelled or has asked again.
             await self._refuse_lapsed(gate_id)
             raise
         except errors.Conflict as conflict:
-            # Two answers raced, and the first wins. The second one may be the same request, sent again by a client that
+            # Two answers raced, and the first one wins. The second may be the same request, sent again by a client that
             # lost the first response: it gets that response.
             if conflict.code != "gate_decided":
                 raise
@@ -291,7 +291,7 @@ def _repeated(found: GateShown, reply: Reply) -> GateShown:
         message = f"the run {found.gate.run_id} is paused; it asks again when it continues"
         raise errors.WrongState(message, detail={"run_id": found.gate.run_id, "status": "paused"})
     new = (reply.decision, reply.message, reply.idempotency_key)
-    # Without a key nothing shows whether it is the same request, even if the answer is.
+    # Without a key, an equal answer does not prove that it is the same request.
     known = (answer.get("decision"), answer.get("message"), answer.get("idempotency_key"))
     if reply.idempotency_key is None or new != known:
         how = ", by default, because it expired" if answer.get("by_default") else ""

@@ -1,4 +1,4 @@
-"""Tracing: the path of a run through the graph of its recipe, step by step."""
+"""Tracing: follows the path of a run through the graph of its recipe, step by step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_FAILED = 1000  # Failed steps of an ending that are located in the graph.
 
 _Path: TypeAlias = tuple[graphs.Passage, ...]
 _Way: TypeAlias = tuple[str, str, str | None]
-"""Source, target, and the outcome that the source was left with; None where it is not known."""
+"""Source, target, and the outcome by which the run left the source; None if unknown."""
 
 
 @dataclass(slots=True)
@@ -24,8 +24,8 @@ class _Reached:
     visits: set[str] = field(default_factory=set)
     status: StepState | None = None
     key: str | None = None
-    own: int = -1  # Number of the last step that is the node's own.
-    inside: int = -1  # Number of the last step in it.
+    own: int = -1  # Number of the last step of the node itself.
+    inside: int = -1  # Number of the last step inside the node.
 
     def enter(self, passage: graphs.Passage, number: int) -> None:
         self.inside = number
@@ -49,7 +49,7 @@ class Trace:
         """Records added so far."""
 
     def add(self, record: Record) -> None:
-        """Add the next record that counts."""
+        """Add the next valid record."""
         self.added += 1
         location = self._locate(record.key, record)
         if location is None:
@@ -130,7 +130,7 @@ class Trace:
 
 
 class _Now:
-    """The position of a run: its steps at work or, if there are none, its last one."""
+    """The position of a run: its steps at work or, if it has none, its last step."""
 
     def __init__(self, status: RunState, path: _Path, opened: Sequence[tuple[str, graphs.Location]]) -> None:
         self.status = status
@@ -168,13 +168,13 @@ class _Taken:
 
 
 def untraced(drawing: graphs.Drawing) -> tuple[list[graphs.NodeShown], list[graphs.EdgeShown]]:
-    """Return the nodes and edges that an answer shows of a recipe without a run."""
+    """Return the nodes and edges that an answer shows for a recipe without a run."""
     nodes = [_shown(node) for node in drawing.nodes[: graphs.MOST_NODES]]
     return nodes, [_edge(edge, ()) for edge in edges_shown(drawing)]
 
 
 def edges_shown(drawing: graphs.Drawing) -> Sequence[graphs.Edge]:
-    """Return the edges that an answer shows: those between the nodes that it shows, and not too many."""
+    """Return the edges that an answer shows: those between its nodes, up to a limit."""
     edges: Iterable[graphs.Edge] = drawing.edges
     if len(drawing.nodes) > graphs.MOST_NODES:
         known = {node.id for node in drawing.nodes[: graphs.MOST_NODES]}
@@ -185,7 +185,7 @@ def edges_shown(drawing: graphs.Drawing) -> Sequence[graphs.Edge]:
 def _ways(before: _Path, outcome: str | None, location: graphs.Location) -> Iterator[_Way]:
     after = location.path
     common = 0
-    # What both paths share was neither left nor entered.
+    # Nodes that both paths share were neither left nor entered.
     while common < min(len(before), len(after)) and _same(before[common], after[common]):
         common += 1
     left, entered = before[common:], after[common:]

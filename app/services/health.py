@@ -17,16 +17,16 @@ class Readiness(shapes.Shape):
 
     status: Literal["ready"]  # `ready`.
     running: int  # Runs that occupy capacity of the pool.
-    queued: int  # Runs that wait for one.
-    resting: int  # Runs that wait for something else, and parked ones.
-    limit: int  # Capacity of the pool: runs that may be active at once.
+    queued: int  # Runs that wait for capacity.
+    resting: int  # Runs that wait for another event, and parked runs.
+    limit: int  # Capacity of the pool: runs that can execute at the same time.
 
 
 class Health:
-    """Check the store and the engine.
+    """Checks the store and the engine.
 
     Args:
-        working: Raises if the work on plans has broken down, or if a shared folder cannot be read.
+        working: Raises if the worker of plans has failed, or if a shared folder cannot be read.
     """
 
     def __init__(
@@ -37,16 +37,16 @@ class Health:
         self._working = working
 
     async def ready(self) -> Readiness:
-        """Return how busy the service is.
+        """Return the load of a ready service.
 
         Raises:
-            errors.Unavailable: it is stopping, cannot write, or the work on plans has broken down.
-            errors.Unreadable: a folder that everything shares cannot be read now.
+            errors.Unavailable: the service is stopping, cannot write, or the worker of plans has failed.
+            errors.Unreadable: a folder that all runs share cannot be read now.
         """
         status = self.busy()
         if status.stopping:
             raise errors.Unavailable("the service is stopping", code="stopping")
-        # A write is tried, since a disk may be full of what others wrote.
+        # A test write shows whether other programs have filled the disk.
         if (fault := await self._store.write_fault()) is not None:
             code = fault.code if isinstance(fault, errors.DatabaseAway) else "disk_failing"
             raise errors.Unavailable(f"new runs are refused: {fault.message}", code=code)
@@ -56,10 +56,10 @@ class Health:
         )
 
     def busy(self) -> run_engine.EngineStatus:
-        """Return how busy the engine is."""
+        """Return the load of the engine."""
         return self._engine.status()
 
     async def census(self) -> dict[str, int]:
-        """Return how many runs are in each state."""
+        """Return the number of runs in each state."""
         counted = await self._store.count_by_status()
         return {state.value: counted.get(state.value, 0) for state in states.RunState}

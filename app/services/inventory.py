@@ -19,14 +19,14 @@ class AgentListed(library.Agent):
     """An agent with its activity."""
 
     state: Literal["executing", "processing", "idle"]
-    """`executing`: tools run for it; `processing`: it works on a prompt without tools."""
+    """`executing`: tools run for the agent; `processing`: it works on a prompt without tools."""
     run: str | None  # Run that it works in.
     key: str | None  # Step that it works in.
-    fault: str | None  # Why its backend cannot be used here, and what to install; None: it can.
+    fault: str | None  # Why its backend cannot be used here, and what to install; None: it can be used.
 
 
 class Inventory:
-    """Show tools and agents."""
+    """Shows tools and agents."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Inventory:
         return [tool.to_json() for _, tool in sorted(self._library().tools.items())]
 
     async def files(self, working_dir: str | None, text: str) -> workspaces.FilesListed:
-        """Return files that arguments could name.
+        """Return files that arguments can name.
 
         Raises:
             errors.RequestInvalid: `working_dir_refused` or `working_dir_missing`.
@@ -56,9 +56,7 @@ class Inventory:
         return await asyncio.to_thread(self._files, working_dir, text)
 
     async def agents(self) -> list[dict[str, plain.Json]]:
-        """Return every agent with its state, the run and step that it works in, and what keeps its backend from
-        working.
-        """
+        """Return every agent with its state, its run and step, and the reason if its backend is unusable."""
         working = await self._working()
         return await asyncio.to_thread(self._listed, working)
 

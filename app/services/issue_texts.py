@@ -1,4 +1,4 @@
-"""Texts of issues: which title, body, note and kind a person may give."""
+"""Texts of issues: the form of titles, bodies, notes and kinds that a person gives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TITLE_CHARACTERS = 200  # Longest title.
 TITLE_PATTERN = (
     rf"^[^\x00-\x1f{printable.BEYOND_ASCII}]*[^\x00-\x20{printable.BEYOND_ASCII}][^\x00-\x1f{printable.BEYOND_ASCII}]*$"
 )
-"""Form of a title: one line that says something."""
+"""Form of a title: one line that is not blank."""
 
 BODY_CHARACTERS = 20_000  # Longest body.
 NOTE_CHARACTERS = 10_000  # Longest note.

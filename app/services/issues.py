@@ -13,30 +13,30 @@ from app.domain import authors, issues, plain
 from app.engine import stores
 from app.services import faults, issue_texts, requests
 
-RECEIPTS = 100  # Most receipts that are named by hand.
+RECEIPTS = 100  # Most receipts that a person can name.
 
 _EDITED = ("title", "body", "severity", "status", "note")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewIssue:
-    """An issue that a person writes down."""
+    """An issue that a person creates."""
 
     title: str  # One line.
-    body: str = ""  # What there is to say.
-    kind: str = issues.KIND  # What sort of issue it is, in a word.
-    severity: issues.Severity | None = None  # How bad it is.
-    run_id: str | None = None  # Run that it is about.
+    body: str = ""  # Text of the issue.
+    kind: str = issues.KIND  # Kind of the issue, in a word.
+    severity: issues.Severity | None = None  # Severity of the issue.
+    run_id: str | None = None  # Run that the issue is about.
     session_id: str | None = None
-    """Work session that it belongs to; None: that of the run, or of the receipts."""
+    """Work session of the issue; None: that of the run or of the receipts."""
     receipts: tuple[str, ...] = ()  # Receipts that prove it.
-    idempotency_key: str | None = None  # Key under which a repetition finds the same issue.
+    idempotency_key: str | None = None  # Key by which a repeated request finds the same issue.
 
     def sha256(self) -> str:
         """Return the hash that distinguishes a repetition from another issue with the same key."""
         request_sha256 = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         if self.severity is None:
-            # As the release before did, which knew of none.
+            # The previous release had no severity, and this keeps its hashes.
             del request_sha256["severity"]
         return plain.sha256(plain.canonical(plain.plain({**request_sha256, "idempotency_key": None})))
 
@@ -45,30 +45,30 @@ class NewIssue:
 class Added:
     """Result of a request to create an issue."""
 
-    issue: issues.Issue  # The new issue, or the one that the idempotency key found, as it is now.
-    existed: bool  # Whether an earlier request had made it.
+    issue: issues.Issue  # The new issue, or the one that the idempotency key found, in its present state.
+    existed: bool  # Whether an earlier request created it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What a person changes of an issue; None leaves things as they are."""
+    """Changes of an issue by a person; None leaves a field unchanged."""
 
-    title: str | None = None  # Another title.
-    body: str | None = None  # Another body.
-    severity: issues.Severity | None = None  # Another severity.
-    status: issues.Status | None = None  # Closes it, or opens it again.
+    title: str | None = None  # New title.
+    body: str | None = None  # New body.
+    severity: issues.Severity | None = None  # New severity.
+    status: issues.Status | None = None  # Closes the issue or opens it again.
     note: str | None = None  # A note, stored with its time after the earlier ones.
     revision: int | None = None
-    """Revision that was seen; refused if the issue has another by now. None: whatever it is."""
+    """Revision that the person saw; the edit is refused if it has changed since. None: any."""
 
 
 class Issues:
-    """List, show, add and change issues.
+    """Lists, shows, creates and changes issues.
 
     Args:
         issue_store: Stores issues.
         store: Stores the runs and receipts that issues name.
-        masker: Masks secrets in texts of people.
+        masker: Masks secrets in texts that people write.
     """
 
     def __init__(
@@ -102,18 +102,17 @@ class Issues:
         return await self._issues.get(issue_id)
 
     async def add(self, new: NewIssue, author: authors.Author | None = None) -> Added:
-        """Write an issue down, and return it once it is durable; a repetition with the same key finds the issue it
-        made.
+        """Create an issue, and return it once it is durable; a repeated request with the same key finds it.
 
         Raises:
-            errors.RequestInvalid: a field has the wrong form, or names a run, session or receipt that is not there.
+            errors.RequestInvalid: a field has the wrong form, or names a run, session or receipt that does not exist.
             errors.Conflict: `idempotency_conflict`, the key belongs to another issue; `issue_damaged`.
             errors.DiskFull: it cannot be written.
         """
         _refuse([*issue_texts.flaws(new.title, new.body, None, new.kind), *requests.key_flaws(new.idempotency_key)])
         request_sha256 = None if new.idempotency_key is None else new.sha256()
         issue_id = self._ids.token("iss_") if new.idempotency_key is None else _keyed(new.idempotency_key)
-        # First of all, since what it names may be gone by the time that it is repeated.
+        # Before all other checks, since the named things may be gone when the request is repeated.
         if request_sha256 is not None and (known := await self._found(issue_id)) is not None:
             return Added(issue=_repeated(known, request_sha256), existed=True)
         record: Any = issues.made(
@@ -128,10 +127,10 @@ class Issues:
             receipts=list(dict.fromkeys(new.receipts)),
             request_sha256=request_sha256,
         )
-        # A title or body can contain a secret that a person has copied from a log.
+        # A title or body can contain a secret that a person copied from a log.
         record |= self._masked(title=new.title, body=new.body)
         with faults.as_errors():
-            # The entry first: a change without one must not exist, an entry without its change may.
+            # The entry first: a change without an entry must not exist, an entry without its change may.
             await self._store.audit.append(author, "issue.created", issue_id, {"kind": new.kind})
             stored = await self._issues.change(
                 issue_id, lambda known: _repeated(known, request_sha256) if known else record
@@ -142,9 +141,9 @@ class Issues:
         """Change an issue, and return it once that is durable.
 
         Raises:
-            errors.RequestInvalid: there is nothing to change, or a field has the wrong form.
+            errors.RequestInvalid: no field changes, or a field has the wrong form.
             errors.NotFound: `issue_not_found`.
-            errors.Conflict: `issue_changed`, with the issue as it is; `too_many_notes`; `issue_damaged`.
+            errors.Conflict: `issue_changed`, with the present issue; `too_many_notes`; `issue_damaged`.
             errors.DiskFull: it cannot be written.
         """
         changed: list[plain.Json] = [name for name in _EDITED if getattr(edit, name) is not None]
@@ -171,7 +170,7 @@ class Issues:
         return {name: self._masker.mask(text) for name, text in texts.items() if text is not None}
 
     async def _session(self, new: NewIssue) -> str | None:
-        """Return the session of a new issue; everything that it names must be there, and belong together."""
+        """Return the session of a new issue; every thing that it names must exist, and belong to the same session."""
         session_id = new.session_id
         if session_id is not None:
             formed = re.fullmatch(requests.SESSION_ID_PATTERN, session_id)

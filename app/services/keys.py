@@ -14,16 +14,16 @@ from app.domain import audit, authors, keys
 from app.domain.access import Role, Scope
 from app.services import faults
 
-LONGEST_GRACE_SECONDS = 7 * 24 * 3600  # Longest time that the old secret counts after a rotation.
+LONGEST_GRACE_SECONDS = 7 * 24 * 3600  # Longest time for which the old secret remains valid after a rotation.
 
 
 class KeyFile(Protocol):
     """The keys of a data directory."""
 
-    reach: Callable[[str], None]  # Passes a crash point.
+    reach: Callable[[str], None]  # Called at each crash point of a write.
 
     def renew(self) -> None:
-        """Make sure that what is read next is what other processes have written last; it blocks."""
+        """Make sure that the next read returns the last write of other processes; it blocks."""
 
     def read(self) -> list[keys.Key]:
         """Return all keys; it blocks."""
@@ -34,24 +34,24 @@ class KeyFile(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
-    """A key that is asked for."""
+    """A requested key."""
 
     name: str  # Name of its holder.
-    role: Role = Role.VIEWER  # What it may do.
-    recipes: tuple[str, ...] = ()  # Recipes whose runs it is limited to; none: all.
-    labels: tuple[str, ...] = ()  # Labels, as `name:value`, that it is limited to.
-    expires_at: str | None = None  # When it stops to count; None: never.
+    role: Role = Role.VIEWER  # Role of the key.
+    recipes: tuple[str, ...] = ()  # Recipes that the key is limited to; empty: all.
+    labels: tuple[str, ...] = ()  # Labels, as `name:value`, that the key is limited to.
+    expires_at: str | None = None  # When the key expires; None: never.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyIssued(keys.KeyShown):
-    """A key with its secret, which is shown this once."""
+    """A key with its secret, which is shown only this once."""
 
-    secret: str  # The secret; keep it, nothing can show it again.
+    secret: str  # The secret; keep it, since it cannot be shown again.
 
 
 class Keys:
-    """Look after the keys of a data directory."""
+    """Manages the keys of a data directory."""
 
     def __init__(
         self, file: KeyFile, audit_log: audit.AuditLog, time: clock.Clock, ids: clock.Ids, *, has_token: bool = False
@@ -63,7 +63,7 @@ class Keys:
         self._ids = ids
 
     def over(self, file: KeyFile) -> Keys:
-        """Return the same over a file opened by another process."""
+        """Return the same use cases for a file that another process opened."""
         file.reach = self._file.reach
         return Keys(file, self._audit, self._clock, self._ids, has_token=self._has_token)
 
@@ -75,7 +75,7 @@ class Keys:
         """Add a key and return its secret.
 
         Raises:
-            errors.RequestInvalid: its name, recipes or labels have the wrong form, or it expires in the past.
+            errors.RequestInvalid: the name, recipes or labels have the wrong form, or the key expires in the past.
             errors.Conflict: `key_exists`, a key has that name; `too_many_keys`; `admin_key_needed`, the key would close
                 the service, and no client could manage keys then.
         """
@@ -101,7 +101,7 @@ class Keys:
                     f"there are {keys.MOST_KEYS} keys already, which is the limit; revoke one", code="too_many_keys"
                 )
             found = {**known, key.name: key}
-            # A key that closes the door from the inside would need a hand in the data directory.
+            # If no key can manage keys, only a person with access to the data directory can change that.
             if not self._stays_managed(found):
                 message = (
                     f"{new.name} cannot be the first key: it closes the service, and without CONTROL_ROOM_API_TOKEN"
@@ -114,10 +114,10 @@ class Keys:
         return _issued(await self._change("key.added", new.name, author, added), secret)
 
     async def rotate(self, name: str, author: authors.Author, grace_seconds: int = 0) -> KeyIssued:
-        """Give a key another secret and return it.
+        """Give a key a new secret, and return it.
 
         Args:
-            grace_seconds: How long the secret before counts, too.
+            grace_seconds: Time for which the previous secret remains valid.
 
         Raises:
             errors.NotFound: `key_not_found`.
@@ -127,7 +127,7 @@ class Keys:
 
         def rotated(known: dict[str, keys.Key]) -> dict[str, keys.Key]:
             key = _named(known, name)
-            # Only the newest secret gets a period of grace; earlier ones end now.
+            # Only the newest secret gets a grace period; older ones end now.
             old = (dataclasses.replace(key.secrets[0], until=until),) if until else ()
             fresh = (keys.Secret(sha256=keys.hashed(secret)), *old)
             return {**known, name: dataclasses.replace(key, secrets=fresh)}
@@ -135,7 +135,7 @@ class Keys:
         return _issued(await self._change("key.rotated", name, author, rotated), secret)
 
     async def revoke(self, name: str, author: authors.Author) -> None:
-        """Remove a key; requests, sessions and streams with it end.
+        """Remove a key, which ends its requests, sessions and streams.
 
         Raises:
             errors.NotFound: `key_not_found`.
@@ -170,7 +170,7 @@ class Keys:
         left: dict[str, keys.Key] = {}
 
         def check() -> audit.Change:
-            # Another process may have changed the file since it was read.
+            # Another process may have changed the file since it was last read.
             self._file.renew()
             left.update(change({key.name: key for key in self._file.read()}))
             key = left.get(name)

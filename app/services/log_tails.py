@@ -1,4 +1,4 @@
-"""Log tails: parts of logs, and logs followed while they grow."""
+"""Log tails: return parts of logs, and follow logs while they grow."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from app import clock, errors
 from app.engine import aio, stores
 
-PART_BYTES = 256 * 1024  # Most bytes that are read at a time, however large a log is.
-LOOK_SECONDS = 0.5  # Time between two looks at a log that is followed.
-SILENCE_SECONDS = 15.0  # Longest silence towards followers; then they get a keep-alive.
+PART_BYTES = 256 * 1024  # Most bytes of one read, however large the log is.
+LOOK_SECONDS = 0.5  # Time between two reads of a followed log.
+SILENCE_SECONDS = 15.0  # Longest time without text; then followers get a keep-alive.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """What a follower of a log gets next."""
+    """The next piece of a followed log."""
 
     kind: str  # `text`, `reset` if a shorter log replaced it and is sent from its start, `end`, or `alive`.
-    offset: int = 0  # Where the text begins, in bytes.
-    following: int = 0  # Where the next one begins.
+    offset: int = 0  # Offset of the text, in bytes.
+    following: int = 0  # Offset of the next piece.
     text: str = ""  # The text; bytes that are not UTF-8 are replaced.
 
 
 class LogTails:
-    """Read and follow logs."""
+    """Reads and follows logs."""
 
     def __init__(self, *, store: stores.RunStore, clock: clock.Clock, stopping: asyncio.Event) -> None:
         self._store = store
@@ -37,12 +37,12 @@ class LogTails:
         """Return a part of a log; a negative offset counts from its end.
 
         Raises:
-            errors.NotFound: there is no such run or log.
+            errors.NotFound: the run or the log does not exist.
         """
         return await self._store.read_log_part(run_id, name, offset, min(most, PART_BYTES))
 
     async def span(self, run_id: str, name: str, first: int, end: int) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a log from the first up to the end, as far as they are there."""
+        """Yield the bytes of a log from one offset up to another, as far as they exist."""
         while first < end:
             found = await self._store.read_log_part(run_id, name, first, min(PART_BYTES, end - first))
             if not found.content:
@@ -53,16 +53,16 @@ class LogTails:
     async def follow(
         self, run_id: str, name: str, begin: stores.LogPart, has_ended: Callable[[], Awaitable[bool]]
     ) -> AsyncGenerator[Piece, None]:
-        """Yield a log from a place while it grows, until its run has ended; slow readers are waited for."""
+        """Yield a log from an offset on while it grows, until its run has ended, no faster than its reader reads."""
         position, decoder = begin.offset, codecs.getincrementaldecoder("utf-8")("replace")
         silent = 0.0
         while True:
-            # Asked before the read, so that text that comes with the end is sent, too.
+            # Checked before the read, so that text that comes with the end is sent, too.
             is_over = await has_ended()
             found = await self._look(run_id, name, position)
             if found is None:
                 break
-            # The log was replaced by a shorter one, as by the next attempt of its step.
+            # A shorter log has replaced this one, as in the next attempt of its step.
             if found.size_bytes < position:
                 position, silent = 0, 0.0
                 decoder.reset()
@@ -71,7 +71,7 @@ class LogTails:
                 began, position, silent = position, position + len(found.content), 0.0
                 if text := decoder.decode(found.content):
                     yield Piece(kind="text", offset=began, following=position, text=text)
-                # A reader that is fast must not keep the loop from others.
+                # A fast reader must not keep the loop from other tasks.
                 await asyncio.sleep(0)
             elif is_over:
                 break
@@ -92,6 +92,6 @@ class LogTails:
             return None
 
     async def _pause(self) -> bool:
-        """Wait a while; return whether the service stops."""
+        """Wait a while, and return whether the service stops."""
         await aio.wait_first(self._stopping.wait(), self._clock.sleep(LOOK_SECONDS))
         return self._stopping.is_set()

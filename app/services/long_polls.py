@@ -1,4 +1,4 @@
-"""Long polls: answered when their run or list has changed."""
+"""Long polls: answer when their run or list has changed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from app.engine import run_engine
 
 PAUSE_SECONDS = 0.1
-"""Time that a waiting poll takes at least while its run continues, so that many small changes are answered as one."""
+"""Shortest time of a waiting poll while its run continues, so that many small changes are one answer."""
 
 LOOK_SECONDS = 0.5  # Time between two reads of a list that a client waits for.
-LARGEST_SHARE = 1 / 10  # Part of the time that reading a list again may take for one client.
+LARGEST_SHARE = 1 / 10  # Share of the time that repeated reads of a list may take for one client.
 
 T = TypeVar("T")
 
 
 class LongPolls:
-    """Hold answers back for clients that have the present one."""
+    """Delays answers for clients that have the present one."""
 
     def __init__(
         self, *, reader: RunReader, follower: EventFollower, engine: run_engine.RunEngine, clock: clock.Clock
@@ -36,16 +36,17 @@ class LongPolls:
         self._clock = clock
 
     async def answer(self, run_id: str, seconds: float, known: frozenset[str] = frozenset()) -> Ready:
-        """Return a run's consolidated answer as soon as it differs from those known, or from the present one.
+        """Return a run's consolidated answer as soon as it differs from the known ones, or from the present one.
 
-        An ended run is not waited for, and its end is answered at once. Nothing is encoded that no client will see.
+        A poll of an ended run returns at once, and so does one whose run ends. Answers that no client will get are not
+        encoded.
 
         Args:
             seconds: Longest wait.
-            known: Entity tags that the caller has; empty: the present one.
+            known: Entity tags of answers that the caller has; empty: the present one.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
         """
         deadline = self._clock.monotonic() + seconds
         seen = self._seen(run_id, known)
@@ -62,15 +63,15 @@ class LongPolls:
             last = None
 
     async def look(self, found: T, look: Callable[[], Awaitable[T]], seconds: float, is_news: Callable[[T], bool]) -> T:
-        """Look again and again at what many runs change, until it is news, the time is over or the service stops.
+        """Repeat a read until its result is news, the time is over or the service stops.
 
         Args:
-            found: What was seen last.
+            found: Last result.
         """
         deadline = self._clock.monotonic() + seconds
         took = 0.0
         while not (is_news(found) or self._is_over(deadline)):
-            # A search through very many runs takes long; one client's waiting must not keep a processor busy.
+            # A search through very many runs takes long; the wait of one client must not keep a processor busy.
             pause = min(max(LOOK_SECONDS, took / LARGEST_SHARE), deadline - self._clock.monotonic())
             await aio.wait_first(self._follower.stopping.wait(), self._clock.sleep(pause))
             began = self._clock.monotonic()
@@ -79,10 +80,11 @@ class LongPolls:
         return found
 
     def _seen(self, run_id: str, known: frozenset[str]) -> int | None:
-        """Return the number of the change that the caller saw last; None if that is not known."""
+        """Return the number of the change that the caller saw last; None if unknown."""
         if known:
             return self._reader.number(run_id, known)
-        # What a run here shows now need not be encoded: whatever comes after the next change is another answer.
+        # The present answer of a run that is loaded here need not be encoded: after the next change, the answer differs
+        # from it.
         return self._engine.change_number(run_id) if self._is_here(run_id) else None
 
     async def _pause(self, run_id: str, seconds: float) -> views.RunView | None:
@@ -94,7 +96,7 @@ class LongPolls:
         while self._engine.change_number(run_id) == seen and not self._is_over(deadline):
             await self._follower.change(run_id, seen, deadline - self._clock.monotonic())
             if not self._is_here(run_id):
-                # Of what another process writes nothing is heard, so it is looked at again and again.
+                # Writes of another process are not announced here, so the run is read again and again.
                 return
 
     def _is_here(self, run_id: str) -> bool:

@@ -10,7 +10,7 @@ from app.services import faults, run_reader
 
 
 class Maintenance:
-    """Verify runs and all else that is stored, and repair runs.
+    """Verifies all stored data, and repairs runs.
 
     Args:
         forget: Drops the cached answer of a run that a repair has changed.
@@ -22,17 +22,16 @@ class Maintenance:
         self._forget = forget
 
     async def verify(self, run_id: str) -> dict[str, plain.Json]:
-        """Report on each file of a run's authority; nothing is changed.
+        """Report on each file of a run's authority without changing it.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
         """
         run_reader.check_form(run_id)
         return dict(await self._store.maintenance.verify(run_id))
 
     async def verify_page(self, after: str | None, most: int) -> maintenance_port.Verified:
-        """Report on the next runs, receipts, plans, issues and conversations, and on the audit log;
-        nothing is changed.
+        """Report on the next runs, receipts, plans, issues, conversations and the audit log without changing them.
 
         Raises:
             errors.RequestInvalid: `bad_cursor`.
@@ -42,7 +41,7 @@ class Maintenance:
     async def collect(
         self, older_than_seconds: int, author: authors.Author | None = None, *, dry_run: bool = True
     ) -> dict[str, plain.Json]:
-        """Remove objects that no line of a run names, or only count them.
+        """Remove, or only count, objects that no line of a run names.
 
         Raises:
             errors.Unavailable: object storage does not answer.
@@ -55,11 +54,11 @@ class Maintenance:
     async def repair(
         self, run_id: str, author: authors.Author | None = None, *, dry_run: bool = False
     ) -> dict[str, plain.Json]:
-        """Cut a damaged run back to its trustworthy lines and leave it paused, or report what that would keep.
+        """Cut a damaged run back to its sound lines and leave it paused, or report which lines that would keep.
 
         Raises:
-            errors.NotFound: there is no such run.
-            errors.Conflict: `run_busy`, the run is loaded here or written by another process.
+            errors.NotFound: the run does not exist.
+            errors.Conflict: `run_busy`, the run is loaded here or another process writes it.
             errors.JournalCorrupt: its start.json is damaged, so it cannot be continued.
             errors.DiskFull: the disk is full or failing.
         """
@@ -68,9 +67,9 @@ class Maintenance:
             report = await self._store.maintenance.repair(run_id, dry_run=True)
             if dry_run or not report["changed"]:
                 return {**report, "dry_run": dry_run}
-            # The entry says what was found, since the repair may be cut off by a crash.
+            # The entry contains the findings, since a crash may interrupt the repair.
             await self._store.audit.append(author, "run.repaired", run_id, {"files": plain.plain(report["files"])})
-            # One that is queued or asleep leaves, since it cannot be loaded.
+            # A queued or unloaded run leaves the engine, since it cannot be loaded during the repair.
             await self._engine.reload(run_id)
             report = await self._store.maintenance.repair(run_id)
         self._forget(run_id)

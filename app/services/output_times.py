@@ -1,4 +1,4 @@
-"""Output times: when steps that other processes perform had output last, asked for at a bounded rate."""
+"""Output times: when steps that other processes perform last had output, queried at a limited rate."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from app.domain import operations, views
 if TYPE_CHECKING:
     from app.engine import run_engine
 
-LOOK_SECONDS = 5.0  # Shortest time between two questions for the same run, however many clients show it.
-ANSWER_SECONDS = 0.5  # Longest time that a client waits for an answer; then it gets what was known before.
+LOOK_SECONDS = 5.0  # Shortest time between two queries for the same run, however many clients show it.
+ANSWER_SECONDS = 0.5  # Longest time for which a client waits for an answer; then it gets the last known times.
 
 _RUNS_KNOWN = 256
 _SAME = timedelta(seconds=1)
@@ -33,7 +33,7 @@ class _Known:
 
 
 class OutputTimes:
-    """Show the open steps of runs elsewhere with the times of their last output."""
+    """Adds the times of the last output to the open steps of runs that other processes execute."""
 
     def __init__(self, engine: run_engine.RunEngine, time: clock.Clock) -> None:
         self._engine = engine
@@ -41,12 +41,12 @@ class OutputTimes:
         self._runs: OrderedDict[str, _Known] = OrderedDict()
 
     def known(self, run_id: str) -> tuple[object, ...]:
-        """Return what is known of a run's steps, to be compared with what was known before."""
+        """Return the known times of a run's steps, for comparison with earlier ones."""
         found = self._runs.get(run_id)
         return () if found is None else tuple(found.times.items())
 
     async def look(self, run_id: str) -> None:
-        """Ask again for a run that was shown with such steps, unless that was done a moment ago."""
+        """Query again for a run that was shown with such steps, unless that was done a moment ago."""
         known = self._runs.get(run_id)
         if known is None or self._clock.monotonic() - known.asked < LOOK_SECONDS:
             return
@@ -55,13 +55,13 @@ class OutputTimes:
             async with asyncio.timeout(ANSWER_SECONDS):
                 found = await self._engine.outputs(run_id)
         except TimeoutError:
-            # A poll does not wait longer than a moment for another process.
+            # A poll waits only a moment for another process.
             _log.info("not known in time when steps had output", extra={"run_id": run_id})
             return
         known.times = {key: _steady(at, known.times.get(key)) for key, at in found.items()}
 
     async def shown(self, view: views.RunView) -> views.RunView:
-        """Return a run with what is known of its open steps."""
+        """Return a run with the known times of its open steps."""
         run_id = view.start.run_id
         if not self._engine.elsewhere or not any(step.kind in _WRITING for step in view.open):
             self._runs.pop(run_id, None)
@@ -76,7 +76,7 @@ class OutputTimes:
 
 
 def _with(steps: Sequence[views.OpenStep], times: Mapping[str, str]) -> list[views.OpenStep]:
-    # A time before the try began is that of the try before.
+    # A time before the attempt began is that of the previous attempt.
     return [
         dataclasses.replace(step, output_at=at)
         if (at := times.get(step.key)) is not None and at >= step.started_at[:19]
@@ -86,7 +86,7 @@ def _with(steps: Sequence[views.OpenStep], times: Mapping[str, str]) -> list[vie
 
 
 def _steady(at: str, before: str | None) -> str:
-    # Made from an age, the time of the same output differs a little from one heartbeat to the next.
+    # The time is computed from an age, so it varies a little for the same output from one heartbeat to the next.
     found = clock.instant(at).replace(microsecond=0)
     if before is not None and abs(clock.instant(at) - clock.instant(before)) <= _SAME:
         return before

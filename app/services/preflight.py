@@ -1,4 +1,4 @@
-"""Preflight: the steps that a request would run, their agents, and missing prerequisites; nothing is written."""
+"""Preflight: shows the steps that a request would run, their agents, and missing prerequisites, without writing."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _PATTERN = re.compile(r"[*?\[]")
 class StepPlanned(shapes.Shape):
     """A step that a run could take."""
 
-    key: str  # Its node in the graph; the key of its first visit where it is in no loop.
-    kind: graphs.NodeKind  # What it is.
+    key: str  # Its node in the graph; the key of its first visit if it is not in a loop.
+    kind: graphs.NodeKind  # Kind of the step.
     title: str  # Name for people.
-    agent: str | None  # Agent or role that it asks.
-    tool: str | None  # Tool that it calls.
+    agent: str | None  # Agent or role of the step.
+    tool: str | None  # Tool of the step.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,60 +40,59 @@ class AgentPlanned(shapes.Shape):
     """An agent that a run could ask."""
 
     agent_id: str  # Id of the agent.
-    backend: str  # Backend that it is reached by.
-    model: str | None  # Model that is named for it; None: the backend's own.
+    backend: str  # Backend of the agent.
+    model: str | None  # Model named for the agent; None: the backend's own.
     ready: bool  # Whether its backend can be used here.
-    fault: str | None  # Why it cannot, with what to do.
+    fault: str | None  # Why the backend cannot be used, with advice.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightReport(shapes.Shape):
-    """What a request would run."""
+    """The run that a request would start."""
 
-    recipe_id: str | None  # Recipe that is chosen; None if none is.
+    recipe_id: str | None  # Chosen recipe; None if none is chosen.
     dialect: str | None  # Language of the recipe.
     ok: bool  # Whether `POST /api/runs` would accept the request now.
-    problems: tuple[errors.Flaw, ...]  # Everything in the way.
+    problems: tuple[errors.Flaw, ...]  # All obstacles.
     steps: tuple[StepPlanned, ...]  # Its steps, in the order of the recipe, at most 2,000.
-    agents: tuple[AgentPlanned, ...]  # Agents that it could ask.
+    agents: tuple[AgentPlanned, ...]  # Agents that the run could ask.
     calls_at_most: int | None
-    """Most calls of agents in the worst case, from loops, guardrails and retries, or by its limits; None: no limit is
-    known.
-    """
-    workspace: str | None  # Folder that it would work in.
+    """Most calls of agents in the worst case, by loops, guardrails and retries, or by its limits; None: unknown."""
+    workspace: str | None  # Folder in which the run would work.
     note: str | None  # Why no limit of the calls is known.
-    description: str | None  # Its task.
-    args: Mapping[str, plain.Json]  # Its arguments, defaults and what was found in the project filled in.
+    description: str | None  # Task of the run.
+    args: Mapping[str, plain.Json]  # Its arguments, completed with defaults and with values found in the project.
     working_dir: str | None  # The same as `workspace`.
     labels: Mapping[str, str]  # Its labels.
     priority: int  # Its priority.
     recipe_sha256: str | None  # Hash of the recipe.
     graph: graphs.Graph | None  # Its flow.
     cost_at_most_usd: float | None = None
-    """Most that calls of agents cost, by its limits, or by the calls and what each costs at most; None: not known."""
-    tokens_at_most: int | None = None  # Most tokens that agents read and write, by the same; None: not known.
-    unbounded: tuple[str, ...] = ()  # Why a worst case is not known, with the agent or step that makes it so.
-    limits: RunLimits = shapes.omitted(NO_LIMITS)  # Its limits, those of policies included.
-    approvals: Approvals | None = shapes.omitted()  # What its gates need, by the request or a policy.
+    """Highest price of agents' calls, by its limits, or by the calls and the highest price of each; None: unknown."""
+    tokens_at_most: int | None = None  # Most tokens read and written, determined likewise; None: unknown.
+    unbounded: tuple[str, ...] = ()  # Why a worst case is unknown, with the agent or step that causes this.
+    limits: RunLimits = shapes.omitted(NO_LIMITS)  # Its limits, including those of policies.
+    approvals: Approvals | None = shapes.omitted()  # Approvals that its gates need, by the request or a policy.
     warnings: tuple[errors.Flaw, ...] = ()
-    """Arguments that a step would fail over: a path out of the workspace, or a file that is not there yet. The start is
-    accepted all the same.
+    """Arguments that would make a step fail: a path out of the workspace, or a missing file.
+
+    They do not prevent the start.
     """
     paths_checked: bool = True
-    """Whether `warnings` considers every file that an argument names. False: texts of arguments go into prompts and
-    commands, and nothing declares which of them name files.
+    """Whether `warnings` covers every file that an argument names. False: texts of arguments are used in prompts and
+    commands, and the recipe does not declare which of them name files.
     """
 
 
 class Preflight:
-    """Examine requests without starting them."""
+    """Examines requests without starting them."""
 
     def __init__(self, starter: Starter, catalogue: Catalogue) -> None:
         self._starter = starter
         self._catalogue = catalogue
 
     async def report(self, request: StartRequest) -> PreflightReport:
-        """Return what a request would run; one that would be refused is reported with the problems.
+        """Return the run that a request would start; a refused request is reported with its problems.
 
         Raises:
             errors.ControlRoomError: faults other than the request's.
@@ -105,7 +104,7 @@ class Preflight:
             return _refused(request, error)
 
     def examine(self, request: StartRequest) -> PreflightReport:
-        """Return what a request would run. Looks at files: it is meant for a thread.
+        """Return the run that a request would start; meant for a thread, since it reads files.
 
         Raises:
             errors.RequestInvalid, errors.Unroutable: the request cannot become a run.
@@ -155,7 +154,7 @@ class Preflight:
         )
 
     def _warnings(self, named: Mapping[str, bool], start: runs.RunStart) -> tuple[errors.Flaw, ...]:
-        # A task of a plan may read what the tasks before it write.
+        # A task of a plan may read files that earlier tasks write.
         if start.session_plan_task_id is not None:
             return ()
         return tuple(_path_flaws(start.args, named, start.working_dir, self._starter.hidden))
@@ -206,11 +205,11 @@ def _refused(request: StartRequest, error: errors.ControlRoomError) -> Preflight
 def _path_flaws(
     args: Mapping[str, plain.Json], named: Mapping[str, bool], working_dir: str, hidden: reserved.Reserved
 ) -> Iterator[errors.Flaw]:
-    """Yield the paths that lead out of the workspace, or at which nothing is although a step reads them.
+    """Yield the paths that lead out of the workspace, or that a step reads and that do not exist.
 
     Args:
         named: Arguments that name files, and whether a step reads them.
-        hidden: What in the working folder no step looks at.
+        hidden: Files in the working folder that steps must not see.
     """
     files = workspace.Workspace(reserved.Root.of(Path(working_dir), hidden))
     for name, is_read in named.items():
@@ -219,7 +218,7 @@ def _path_flaws(
             if not isinstance(path, str):
                 continue
             try:
-                # What a pattern fits is known only when its step looks.
+                # Which files a pattern matches is known only when its step runs.
                 if files.kind(path) is not None or not is_read or _PATTERN.search(path):
                     continue
                 failure = failures.missing(path)

@@ -1,4 +1,4 @@
-"""Previews: what a resume or a fork would do, step by step, before anything happens."""
+"""Previews: show what a resume or a fork would do, step by step, without doing it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CAUSE = "it made the run fail, or comes after what did"
 
 
 class Previews:
-    """Say what orders would do."""
+    """Reports the effects of orders."""
 
     def __init__(
         self, store: stores.RunStore, forks: Forks, starter: Starter, drivers: Mapping[str, ports.Driver]
@@ -33,10 +33,10 @@ class Previews:
         self._drivers = drivers
 
     async def report(self, run_id: str, order: Order, request: ForkRequest) -> PreviewReport:
-        """Return what an order would do; one that would be refused is reported with the problems.
+        """Return the effects of an order; a refused order is reported with its problems.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+            errors.NotFound, errors.JournalCorrupt: the run does not exist, or is damaged.
         """
         run_reader.check_run_id(run_id)
         try:
@@ -77,7 +77,7 @@ class Previews:
         read_blob = functools.partial(self._store.read_blob, run_id)
         found = await fork_replay.replayed(start, candidates, driver, read_blob)
         if found.differs is not None:
-            # A resume keeps its lines, so all of them must fit.
+            # A resume keeps its lines, so all of them must match.
             message = f"the steps that the run keeps do not fit: {found.differs.message}"
             raise errors.RequestInvalid(message, code="recipe_differs", key=found.differs.key)
         why = _Why(
@@ -135,7 +135,7 @@ class Previews:
         limit = driver.call_limit(start)
         if limit.most is None:
             return limit
-        # The worst case of the whole run contains the calls whose replies are kept.
+        # The worst case of the whole run includes the calls whose replies are kept.
         return limits.CallLimit(most=max(limit.most - _calls(found.kept), 0))
 
 

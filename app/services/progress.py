@@ -1,4 +1,4 @@
-"""Progress of the runs of a list."""
+"""Progress: finished steps, and the step at work, of the runs in a list."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class LiveStep(shapes.Shape):
 
     key: str  # Name of the step within its run.
     step_id: str  # Name of the step in the recipe.
-    started_at: shapes.Instant  # When the attempt began.
-    output_at: shapes.Instant | None  # When it last wrote something; None: not yet, or it is not seen.
+    started_at: shapes.Instant  # Time at which the attempt began.
+    output_at: shapes.Instant | None  # Time of its last output; None: no output yet, or not observable.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunListed(stores.RunSummary):
-    """A run as lists show it, with its progress."""
+    """A run in a list, with its progress."""
 
-    current_step_index: int | None  # Number of finished steps; None if it cannot be read.
+    current_step_index: int | None  # Number of finished steps; None if unknown.
     total_steps: int | None  # Steps of the recipe; None if its flow can loop.
     duration_ms: int | None  # Time from its start to its end, pauses included; None until it has ended.
     live_step: LiveStep | None
-    """Step that is being performed, the newest of several; None where none is known to be."""
+    """The step that is being performed, the newest of several; None if none is known."""
 
 
 class ProgressReader:
-    """Add finished and total steps to rows: from memory while a run is loaded, from its manifest while it rests."""
+    """Adds finished and total steps to rows: from memory while a run is loaded, otherwise from its manifest."""
 
     def __init__(self, store: stores.RunStore, engine: run_engine.RunEngine) -> None:
         self._store = store
@@ -46,11 +46,11 @@ class ProgressReader:
         self._ended: OrderedDict[tuple[str, str], stores.RunProgress] = OrderedDict()
 
     async def rows(self, found: Sequence[stores.RunSummary]) -> list[RunListed]:
-        """Return runs as lists show them, with `current_step_index` and `total_steps`."""
+        """Return runs in the form of lists, with `current_step_index` and `total_steps`."""
         known = {run.run_id: progress for run in found if (progress := self._known(run)) is not None}
         read = await self._store.read_progress([run.run_id for run in found if run.run_id not in known])
         for run in found:
-            # Of an ended run nothing changes any more, so its file is read once.
+            # An ended run does not change any more, so its file is read once.
             if run.run_id in read and states.RunState(run.status).finished:
                 self._ended[run.run_id, run.updated_at] = read[run.run_id]
         while len(self._ended) > KEPT_RUNS:
@@ -64,7 +64,7 @@ class ProgressReader:
         fields = {name: getattr(run, name) for name in run.__slots__}
         view = self._engine.view(run.run_id)
         if view is not None and (run.unreadable or _is_parked(run, view)):
-            # Its row waits until everything is in its files, which may take long, or until it is loaded.
+            # Its row waits until all its files are written, which may take long, or until it is loaded.
             code = view.error.get("code") if view.error else None
             fields |= {"status": view.status.value, "updated_at": view.updated_at, "error_code": code}
             fields |= {"completed_at": view.completed_at}
@@ -91,7 +91,7 @@ class ProgressReader:
 
 
 def _is_parked(run: stores.RunSummary, view: views.RunView) -> bool:
-    """Return whether a fault parked a run without a line of its journal."""
+    """Return whether a fault parked a run without a line in its journal."""
     return view.status is states.RunState.PAUSED and not states.RunState(run.status).finished
 
 

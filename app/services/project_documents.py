@@ -1,4 +1,4 @@
-"""Project documents: settings in a file of the data directory that people change, by hand or by an order."""
+"""Project documents: settings in a file of the data directory, which people change by hand or by an order."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ _log = logging.getLogger(__name__)
 class File(Protocol):
     """The file of a document."""
 
-    name: str  # Its name in the data directory.
+    name: str  # Name of the file in the data directory.
 
-    disk: Any  # The disk that holds it.
-    common: Any  # Where changes go, if all processes of a store share it.
+    disk: Any  # Disk that contains the file.
+    common: Any  # Common files, which take changes if all processes of a store share the file.
 
     def renew(self) -> None:
-        """Make sure that what is read next is what other processes have written last."""
+        """Make sure that the next read returns the last write of other processes."""
 
     def read(self) -> Any:
-        """Return the document; None if there is no file."""
+        """Return the document; None if the file does not exist."""
 
     def write(self, document: plain.Json) -> None:
         """Replace the document durably."""
 
     def signature(self) -> tuple[int, ...] | None:
-        """Return what differs whenever the file has changed; None if there is none."""
+        """Return a value that differs whenever the file has changed; None if it does not exist."""
 
 
 class ProjectDocument(Generic[T]):
     """A document, read again whenever its file has changed.
 
     Args:
-        read: Makes the value of the document, or raises `errors.InputRefused`.
-        empty: The value where there is no file.
+        read: Returns the value of a document, or raises `errors.InputRefused`.
+        empty: The value without a file.
     """
 
     def __init__(self, file: File, read: Callable[[Any], T], empty: T) -> None:
@@ -52,10 +52,10 @@ class ProjectDocument(Generic[T]):
         self.file = file
         """The file."""
         self.value = empty
-        """The value, as it was read last."""
+        """The value at the last read."""
 
     def look(self) -> T:
-        """Return the value, read again if the file has changed; what cannot be read leaves the value before."""
+        """Return the value, read again if the file has changed; an unreadable file leaves the previous value."""
         try:
             return self.check()
         except errors.ControlRoomError as error:
@@ -66,17 +66,17 @@ class ProjectDocument(Generic[T]):
         """Return the value, read again if the file has changed.
 
         Raises:
-            errors.Conflict: `file_damaged`, it holds something else.
+            errors.Conflict: `file_damaged`, the file contains something else.
             errors.Unavailable: `file_unreadable`.
         """
         seen = self.file.signature()
         if seen != self._seen:
-            # A fault is reported once for each state of the file.
+            # A fault is reported only once for each state of the file.
             self._seen = seen
             try:
                 self.value = self.now()
             except errors.Unavailable:
-                # The next look tries again, since the fault is not in the file.
+                # The next call tries again, since the fault is not in the file.
                 self._seen = None
                 raise
         return self.value
@@ -85,7 +85,7 @@ class ProjectDocument(Generic[T]):
         """Return the value of a document.
 
         Raises:
-            errors.InputRefused: with every flaw found.
+            errors.InputRefused: names every flaw.
         """
         return self._read(document)
 
@@ -106,10 +106,10 @@ class ProjectDocument(Generic[T]):
 
 
 class DocumentOrders(Generic[T]):
-    """Show and replace a document.
+    """Shows and replaces a document.
 
     Args:
-        log: Audit log that each change is recorded in.
+        log: Audit log that records each change.
     """
 
     def __init__(self, document: ProjectDocument[T], log: audit.AuditLog) -> None:
@@ -124,20 +124,20 @@ class DocumentOrders(Generic[T]):
         """Return the value of the file as it is now.
 
         Raises:
-            errors.Conflict: `file_damaged`, the file holds something else.
+            errors.Conflict: `file_damaged`, the file contains something else.
             errors.Unavailable: `file_unreadable`.
         """
         return await asyncio.to_thread(self._document.now)
 
     async def replace(self, document: plain.Json, author: authors.Author | None) -> T:
-        """Replace the document durably, and return its value, which counts at once.
+        """Replace the document durably, and return its value, which takes effect at once.
 
         Raises:
-            errors.RequestInvalid: with every flaw found.
-            errors.DiskFull: it could not be written.
+            errors.RequestInvalid: names every flaw.
+            errors.DiskFull: the file could not be written.
         """
         file = self._document.file
-        # Checked before the entry is written: what is refused was never ordered.
+        # Checked before the entry is written, since a refused change is not an order.
         self._document.made(document)
         facts = {"sha256": plain.sha256(plain.canonical(document))}
         change = audit.Change(

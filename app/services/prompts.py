@@ -1,4 +1,4 @@
-"""The prompt registry: templates in three layers, merged by prompt type and variant (execution-modes, appendix F)."""
+"""The prompt registry: merges templates of three layers by prompt type and variant (execution-modes, appendix F)."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _SCHEMA: Mapping[str, plain.Json] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerFlaw:
-    """One thing wrong with a file of a layer."""
+    """One flaw in a file of a layer."""
 
     file: str  # The file.
-    flaw: errors.Flaw  # Its flaws, with their positions.
+    flaw: errors.Flaw  # The flaw, with its position.
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return the flaw as plain JSON."""
@@ -49,12 +49,12 @@ class LayerFlaw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptRegistry:
-    """The templates of all layers, one over the other."""
+    """The templates of all layers, merged."""
 
-    templates: Mapping[str, library.PromptTemplate]  # Templates by prompt type; broken ones are omitted.
-    flaws: tuple[LayerFlaw, ...] = ()  # Everything that is broken.
+    templates: Mapping[str, library.PromptTemplate]  # Templates by prompt type; broken ones are left out.
+    flaws: tuple[LayerFlaw, ...] = ()  # All flaws.
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Why a file cannot be read now, by prompt type; by `*` for a layer's list of templates."""
+    """Why a file cannot be read now, by prompt type; `*` stands for a layer's list of templates."""
 
 
 def layers(bundled_recipes: Path, home: Path, data_directory: Path) -> tuple[Path, Path, Path]:
@@ -63,10 +63,10 @@ def layers(bundled_recipes: Path, home: Path, data_directory: Path) -> tuple[Pat
 
 
 def load(folders: Sequence[Path]) -> PromptRegistry:
-    """Lay the layers over one another; a later one wins, for each variant of each prompt type by itself.
+    """Merge the layers; a later one wins, separately for each variant of each prompt type.
 
-    A template file is looked for from the highest layer down, so that a project can replace a file alone. What is
-    broken takes nothing else down: the layers below are used instead.
+    A template file is searched from the highest layer down, so that a project can replace only a file. A broken entry
+    affects nothing else: the layers below are used instead.
     """
     merged: dict[str, library.PromptTemplate] = {}
     flaws: list[LayerFlaw] = []
@@ -127,7 +127,7 @@ def _template(name: str, folders: Sequence[Path]) -> tuple[str | None, list[erro
     if path.is_absolute() or ".." in path.parts or "\x00" in name:
         return None, [errors.Flaw(path="$", code="outside", message=f"{name!r:.80} is not a path inside the folder")]
     broken: list[errors.Flaw] = []
-    # The topmost layer that has the file counts, even if it is broken: falling through would hide the fault.
+    # The highest layer that has the file is used, even if it is broken: using a lower one would hide the fault.
     for file in (folder / path for folder in reversed(folders)):
         if folder_listings.is_absent(file):
             continue
@@ -153,7 +153,7 @@ def _text(file: Path, limit_bytes: int) -> str:
         if not file.is_file():
             raise _refused("not_a_file", "is not a regular file")
         with file.open("rb") as opened:
-            # One byte more than allowed shows a file that is too large.
+            # One byte more than allowed shows that a file is too large.
             content = opened.read(limit_bytes + 1)
         text = content.decode("utf-8-sig")
     except OSError as error:

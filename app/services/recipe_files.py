@@ -26,26 +26,26 @@ _log = logging.getLogger(__name__)
 
 
 class Shared:
-    """The files that recipes of one language can take parts from, and which of them were looked for.
+    """The shared files from which recipes of one language can take parts, with a record of the searched paths.
 
     Args:
-        folders: Folders of recipes; the first that has a file gives it.
+        folders: Folders of recipes; the first one that has the file is used.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
         self.looked_for: dict[str, folder_listings.Mark] = {}
-        """Marks of all files that were looked for, by path."""
+        """Marks of all searched files, by path."""
 
     def read(self, name: str) -> str:
         """Return the text of a file.
 
         Raises:
-            errors.InputRefused: there is none, it is outside its folder, or it is not text.
+            errors.InputRefused: the file does not exist, is outside its folder, or is not text.
         """
         for folder in self._folders:
             path = folder / name
-            # Noted even where nothing is: a file that appears there later changes what is read.
+            # Recorded even for a missing file: one that appears there later changes the result.
             mark = self.looked_for[str(path)] = folder_listings.mark_of(str(path))
             if mark.fault not in ABSENT or path.is_symlink():
                 return _inside(path, folder)
@@ -55,7 +55,7 @@ class Shared:
 
 @contextmanager
 def looked_at(name: str, dialect: str) -> Iterator[None]:
-    """Confine an error in a language's code to the one recipe that raised it; the log says where.
+    """Confine an error in a language's code to the one recipe that caused it; the log contains the place.
 
     Raises:
         errors.RecipeInvalid: `dialect_fault`, or `too_deep`.
@@ -75,10 +75,10 @@ def looked_at(name: str, dialect: str) -> Iterator[None]:
 
 
 def compose(dialect: ports.Dialect, source: str, shared: Shared, stem: str) -> ports.Composition:
-    """Return a recipe's text with what it takes from shared files, where its language knows of such.
+    """Return a recipe's text with its parts from shared files, if its language has such parts.
 
     Args:
-        stem: What the recipe is called as long as its text is unread.
+        stem: Name of the recipe until its text is read.
     """
     if not isinstance(dialect, ports.ComposingDialect):
         return ports.Composition(source=source)
@@ -90,7 +90,7 @@ def compose(dialect: ports.Dialect, source: str, shared: Shared, stem: str) -> p
 
 
 def all_flaws(composing: Iterable[errors.Flaw], others: Iterable[errors.Flaw]) -> tuple[errors.Flaw, ...]:
-    """Return what could not be put in and what else is wrong; if a place has both, only the first is returned."""
+    """Return the flaws of composing and the other flaws; if a position has both, only the first is returned."""
     told = {flaw.path: flaw for flaw in composing}
     return (*told.values(), *(flaw for flaw in others if flaw.path not in told))
 
@@ -99,13 +99,13 @@ def source_of(path: Path) -> str:
     """Return the text of a recipe's file.
 
     Raises:
-        errors.RecipeInvalid: it cannot be read, is not a text, or is too large; its one flaw says so.
+        errors.RecipeInvalid: it cannot be read, is not text, or is too large; its one flaw names the reason.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise _unusable("not_a_file", "is not a regular file")
         with path.open("rb") as file:
-            # One byte more than allowed shows a file that is too large.
+            # One byte more than allowed shows that a file is too large.
             content = file.read(MAX_RECIPE_BYTES + 1)
         if len(content) > MAX_RECIPE_BYTES:
             raise _unusable("too_large", f"is larger than {MAX_RECIPE_BYTES} bytes")
@@ -119,7 +119,7 @@ def source_of(path: Path) -> str:
 
 
 def flaw(code: str, message: str) -> errors.Flaw:
-    """Make a flaw of a file as a whole."""
+    """Return a flaw of a file as a whole."""
     return errors.Flaw(path="$", code=code, message=f"the file {message}")
 
 
@@ -150,7 +150,7 @@ class Folder:
     """A folder whose files are recipes of one dialect."""
 
     dialect: str  # Language of its recipes.
-    path: Path  # Where it is; it need not exist.
+    path: Path  # Path of the folder, which need not exist.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,39 +158,39 @@ class Layer:
     """Folders that belong together; a later layer shadows an earlier one."""
 
     name: str  # `bundled` or `project`.
-    folders: tuple[Folder, ...]  # Where its recipes are.
-    fixed: bool = False  # Whether it belongs to the program and never changes while that lives.
+    folders: tuple[Folder, ...]  # Folders of its recipes.
+    fixed: bool = False  # Whether it belongs to the program and never changes while the process lives.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeFile:
-    """A file that was read, well or badly."""
+    """A file that was read, sound or broken."""
 
-    path: Path  # Where it is.
-    dialect: str  # Language it should be written in.
-    recipe_id: str  # Id of the recipe; of a broken file the one that it seems to claim.
-    recipe: library.Recipe | None  # The recipe; None of a broken file.
-    flaws: tuple[errors.Flaw, ...] = ()  # Why it is broken.
-    unmade: tuple[errors.Flaw, ...] = ()  # Those of them that kept it from being put together.
-    source: str = ""  # Text of a broken file, as far as it can be read and put together.
+    path: Path  # Path of the file.
+    dialect: str  # Language of its folder.
+    recipe_id: str  # Id of the recipe; for a broken file, the id that it seems to claim.
+    recipe: library.Recipe | None  # The recipe; None for a broken file.
+    flaws: tuple[errors.Flaw, ...] = ()  # Flaws that make it broken.
+    unmade: tuple[errors.Flaw, ...] = ()  # Flaws among them that prevented its composition.
+    source: str = ""  # Text of a broken file, as far as it can be read and composed.
     is_long: bool = False  # Whether processing it takes too long for the event loop.
     beside: Mapping[str, folder_listings.Mark] = field(default_factory=dict)
-    """Other files that were looked for to put the recipe together, by path, as they were then."""
+    """Other files that were searched to compose the recipe, by path, with their marks then."""
 
     @property
     def is_current(self) -> bool:
-        """Return whether those other files are as they were, and it could be read."""
+        """Return whether the file could be read and those other files are unchanged."""
         if self.flaws and any(flaw.code == UNREADABLE for flaw in self.flaws):
-            # That says nothing about the file, and passes without a change of it.
+            # This flaw does not concern the content, and may end without a change of the file.
             return False
         return not self.beside or all(folder_listings.mark_of(path) == mark for path, mark in self.beside.items())
 
 
 @runtime_checkable
 class NestingDialect(Protocol):
-    """A dialect whose recipes may be in folders below its own, because they name one another by their files."""
+    """A dialect whose recipes may be in subfolders of its folder, because they name one another by their files."""
 
-    takes_folders: bool  # True.
+    takes_folders: bool  # Always True.
 
 
 class _Found(NamedTuple):
@@ -200,11 +200,11 @@ class _Found(NamedTuple):
 
 
 class RecipeFiles:
-    """The files of one layer, as they are now.
+    """The present files of one layer.
 
     Args:
-        adapted: Returns a recipe as this project runs it.
-        below: Layers whose shared files are taken where this one has none, the nearest first.
+        adapted: Returns a recipe adapted to this project.
+        below: Layers whose shared files are used if this one lacks them, nearest first.
     """
 
     def __init__(
@@ -227,13 +227,11 @@ class RecipeFiles:
 
     @functools.cached_property
     def _suffixes(self) -> tuple[str, ...]:
-        # Not before a file is looked for: this imports every language.
+        # Only when a file is searched, since this imports every language.
         return tuple({suffix for dialect in self._dialects.values() for suffix in dialect.file_suffixes})
 
     def read(self) -> tuple[RecipeFile, ...]:
-        """Return every recipe file, in the order of folders and names; the very same tuple as long
-        as none has changed.
-        """
+        """Return every recipe file, ordered by folder and name; the same tuple until a file changes."""
         if self._files is not None and self.layer.fixed:
             return self._files
         found, standing = self._all_found(), self._standing()
@@ -244,7 +242,7 @@ class RecipeFiles:
 
     @property
     def is_current(self) -> bool:
-        """Return whether no file has changed since they were read."""
+        """Return whether no file has changed since the last read."""
         if self._files is None or self.layer.fixed:
             return self._files is not None
         return self._all_found() == list(self._known) and all(known.is_current for known in self._files)
@@ -255,7 +253,7 @@ class RecipeFiles:
         return 0 if self.layer.fixed else len(self._known)
 
     def watched(self) -> Iterator[folder_listings.Watched]:
-        """Return everything that can change, as it was last looked at."""
+        """Return everything that can change, with its mark at the last check."""
         if not self.layer.fixed:
             yield from (listing.watched for _, listing in self._listings)
             yield from (listing.watched for listing in self._inner.values())
@@ -271,7 +269,7 @@ class RecipeFiles:
 
     def _found(self, dialect: str, listing: folder_listings.Listing, depth: int) -> Iterator[_Found]:
         written_in = self._dialects[dialect]
-        # A file with the ending of another language was put into the wrong folder, and is listed as that.
+        # A file with the ending of another language is in the wrong folder, and is listed as such.
         suffixes = written_in.file_suffixes if self.layer.fixed else self._suffixes
         for name in listing.names():
             path = f"{listing.folder}/{name}"
@@ -289,7 +287,8 @@ class RecipeFiles:
             source = source_of(path)
         except errors.RecipeInvalid as error:
             return _broken(path, dialect, *error.flaws)
-        # A file in the wrong folder is named as such instead of by the many flaws that it has in the other language.
+        # A file in the wrong folder is reported as such, instead of by the many flaws that it has in the other
+        # language.
         if not path.name.endswith(self._dialects[dialect].file_suffixes):
             return _broken(path, dialect, *self._misplaced(path, dialect, source))
         shared = Shared(folders(dialect, self._sharing))
@@ -310,11 +309,11 @@ class RecipeFiles:
         )
 
     def _misplaced(self, path: Path, dialect: str, source: str) -> tuple[errors.Flaw, ...]:
-        """Return the one flaw of a file that is written in the language of another folder; nothing where it is not."""
+        """Return the one flaw of a file that is in the folder of another language; empty if it is not."""
         fitting = [name for name, known in self._dialects.items() if path.name.endswith(known.file_suffixes)]
         unlike = {name: self._unlikeness(name, path, source) for name in fitting}
         found = min(unlike, key=lambda name: (unlike[name], name != dialect), default=dialect)
-        # Only the fields present identify a language: a missing field may be missing in any of them.
+        # Only present fields identify a language: a missing field may be missing in any of them.
         if found == dialect or (dialect in unlike and unlike[found][0] == unlike[dialect][0]):
             return ()
         folder = next((folder.path for folder in self.layer.folders if folder.dialect == found), None)
@@ -331,16 +330,14 @@ class RecipeFiles:
 
 
 def folders(dialect: str, layers: Sequence[Layer]) -> list[Path]:
-    """Return the folders of a dialect's recipes in the order of the layers; of two in one layer the dialect's own
-    first.
-    """
+    """Return the folders of a dialect's recipes in the order of layers, in each layer the dialect's own first."""
     return [folder.path for layer in layers for folder in reversed(layer.folders) if folder.dialect == dialect]
 
 
 def parsed(
     dialect: ports.Dialect, composed: ports.Composition, stem: str
 ) -> tuple[library.Recipe | None, tuple[errors.Flaw, ...]]:
-    """Return the recipe that a text holds, or None and its flaws."""
+    """Return the recipe in a text, or None and its flaws."""
     try:
         with looked_at(stem, dialect.name):
             recipe = dialect.parse(composed.source, stem)
@@ -349,7 +346,7 @@ def parsed(
     return (None, composed.flaws) if composed.flaws else (recipe, ())
 
 
-# A process that serves several projects, or is forked from one that has looked, reads what never changes once.
+# A process that serves several projects, or is forked from one that has read them, reads unchanging files only once.
 _parsed_once = functools.lru_cache(maxsize=256)(parsed)
 
 
@@ -362,7 +359,7 @@ def grouped(files: Iterable[RecipeFile]) -> dict[str, list[RecipeFile]]:
 
 
 def collisions(file: RecipeFile, group: list[RecipeFile]) -> list[errors.Flaw]:
-    """Return the flaw of a file whose id others claim as well."""
+    """Return the flaw of a file whose id other files claim as well."""
     others = [str(other.path) for other in group if other.recipe is not None and other is not file]
     if not others:
         return []
@@ -374,7 +371,7 @@ def _broken(path: Path, dialect: str, *flaws: errors.Flaw, source: str = "") -> 
     return RecipeFile(
         path=path,
         dialect=dialect,
-        # Only JSON says its id where it is too broken to be read in its language.
+        # Only in JSON can the id be read if the file is too broken for its language.
         recipe_id=_claimed(source, path.stem) if path.suffix == ".json" else path.stem,
         recipe=None,
         flaws=flaws,

@@ -1,7 +1,7 @@
-"""Recipe versions: a recipe at one content of its file, with what all its runs share, and whether it can run here."""
+"""Recipe versions: a recipe with one content of its file, the data that all its runs share, and its readiness."""
 
-# Every start checks the files of the project's recipes and prompts, so an edit takes effect at once; everything
-# that runs of one version share is made once. That is a quarter of the time that preparing a start took.
+# Every start checks the files of the project's recipes and prompts, so that an edit takes effect at once. Data that all
+# runs of one version share is made once, which saves a quarter of the time for preparing a start.
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RecipeVersion:
 
     @functools.cached_property
     def flaws(self) -> tuple[errors.Flaw, ...]:
-        """Return every flaw that shows only together with the library."""
+        """Return every flaw that appears only together with the library."""
         try:
             with recipe_files.looked_at(self.recipe.recipe_id, self.recipe.dialect):
                 return tuple(self._dialect.check(self.recipe, self.definition_cache))
@@ -45,13 +45,13 @@ class RecipeVersion:
             return error.flaws
 
     def uses(self, args: Mapping[str, plain.Json]) -> tuple[library.Use, ...]:
-        """Return what a run needs to be able to ask its agents."""
+        """Return the backends and programs that a run needs."""
         if self.recipe.speaks_through is not None:
             return self._uses(args)
         return self._same_uses
 
     def prepare(self) -> None:
-        """Make now what all runs of it have in common.
+        """Make the data that all its runs share now.
 
         Raises:
             errors.RecipeInvalid: `dialect_fault`.
@@ -70,7 +70,7 @@ class RecipeVersion:
         return arguments.fit(args, self.recipe, self._validator, questions) if args or questions else self._defaults()
 
     def _defaults(self) -> dict[str, plain.Json]:
-        # Made once, as values that no one else has each time.
+        # Encoded once, so that each caller gets a copy of its own.
         made: dict[str, plain.Json] = json.loads(self._encoded_defaults)
         return made
 
@@ -79,7 +79,7 @@ class RecipeVersion:
         return plain.encode(arguments.fit({}, self.recipe, self._validator))
 
     def frozen(self) -> dict[str, plain.Json]:
-        """Return the fields of a run's start that the recipe decides, each time as values that no one else has."""
+        """Return the fields of a run's start that the recipe determines, as a new copy each time."""
         fields: dict[str, plain.Json] = json.loads(self._encoded)
         return fields
 
@@ -112,26 +112,26 @@ class RecipeVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A recipe as lists show it."""
+    """A recipe in a list."""
 
-    recipe_id: str  # Id; of a broken file the one that it seems to claim.
+    recipe_id: str  # Id; for a broken file, the id that it seems to claim.
     dialect: str  # Language.
     layer: str  # `bundled` or `project`.
-    path: str  # Its file.
-    recipe: library.Recipe | None  # The recipe; None where the file cannot be parsed.
-    flaws: tuple[errors.Flaw, ...] = ()  # What keeps it from being started.
-    shadows: tuple[str, ...] = ()  # Layers that have a recipe of the same id, hidden by this one.
+    path: str  # Path of its file.
+    recipe: library.Recipe | None  # The recipe; None if the file cannot be parsed.
+    flaws: tuple[errors.Flaw, ...] = ()  # Flaws that prevent its start.
+    shadows: tuple[str, ...] = ()  # Layers with a recipe of the same id, which this one hides.
 
     @property
     def usable(self) -> bool:
-        """Return whether it can be started."""
+        """Return whether the recipe can be started."""
         return self.recipe is not None and not self.flaws
 
     def listed(self, lacks: Sequence[errors.Flaw]) -> RecipeListed:
-        """Return the recipe as lists show it.
+        """Return the recipe in the form of lists.
 
         Args:
-            lacks: Backends and programs that a run would need and that cannot be used here.
+            lacks: Backends and programs that a run would need and that are unusable here.
         """
         recipe = self.recipe
         return RecipeListed(
@@ -158,27 +158,27 @@ def _description(recipe: library.Recipe | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeListed(shapes.Shape):
-    """A recipe as lists show it; an invalid one with its flaws."""
+    """A recipe in a list, with its flaws if it is invalid."""
 
     recipe_id: str  # Id of the recipe.
     label: str | None  # Name for people.
-    description: str | None  # What it does, in the words of its file.
+    description: str | None  # Description, from its file.
     dialect: str  # Language of the recipe.
     layer: str  # `bundled` or `project`.
-    path: str  # Its file.
+    path: str  # Path of its file.
     shadows: tuple[str, ...]  # Layers whose recipe of the same id this one hides.
     task_patterns: tuple[str, ...]  # Phrases and `/expressions/` that route a task to it.
     total_steps: int | None  # Number of its steps; None if its flow can loop.
     valid: bool  # Whether it has no flaws.
-    flaws: tuple[errors.Flaw, ...]  # Everything wrong with it.
-    ready: bool  # Whether it is valid and every backend that a run could need can be used here.
+    flaws: tuple[errors.Flaw, ...]  # All flaws.
+    ready: bool  # Whether it is valid and every backend that a run could need is usable here.
     lacks: tuple[errors.Flaw, ...]
-    """Backends and programs that a run would need and that cannot be used here."""
+    """Backends and programs that a run would need and that are unusable here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeDetail(RecipeListed):
-    """Everything about a recipe."""
+    """All facts about a recipe."""
 
     args_schema: Mapping[str, plain.Json] | None  # JSON Schema of its arguments.
     document: Mapping[str, plain.Json] | None  # The recipe itself.
@@ -189,12 +189,12 @@ class RecipeDetail(RecipeListed):
 class Examined(shapes.Shape):
     """Result of the validation of a recipe."""
 
-    valid: bool  # Whether it has no flaws.
-    recipe_id: str | None  # Its id; None if it cannot be parsed.
-    flaws: tuple[errors.Flaw, ...]  # Everything wrong with it.
-    ready: bool  # Whether it is valid and every backend that a run could need can be used here.
+    valid: bool  # Whether the recipe has no flaws.
+    recipe_id: str | None  # Id of the recipe; None if it cannot be parsed.
+    flaws: tuple[errors.Flaw, ...]  # All flaws.
+    ready: bool  # Whether it is valid and every backend that a run could need is usable here.
     lacks: tuple[errors.Flaw, ...]
-    """Backends and programs that a run would need and that cannot be used here."""
+    """Backends and programs that a run would need and that are unusable here."""
     args_schema: Mapping[str, plain.Json] | None  # JSON Schema of its arguments.
     recipe_version: RecipeVersion | None = shapes.internal()
     """The recipe, ready to be started; None if it cannot be parsed."""
@@ -217,26 +217,26 @@ class Examined(shapes.Shape):
 
 
 TRUSTED_SECONDS = 5.0
-"""Time for which a backend that worked is not looked at again; one that lacks something always is."""
+"""Time for which a working backend is not checked again; a backend that lacks something is always checked."""
 
 Lack: TypeAlias = Callable[[str, bool], str | None]
-"""Says what keeps a backend from working here; the second argument is whether a conversation continues."""
+"""Returns what prevents a backend from working here; the second argument is whether a conversation continues."""
 
 Find: TypeAlias = Callable[[str], RecipeVersion | None]
-"""Returns another recipe of the project; None if there is none that can be started."""
+"""Returns another recipe of the project; None if it cannot be started."""
 
 _Asked: TypeAlias = library.BackendUse | library.ProgramUse
 
 
-# Conditions are not evaluated: a step that might run counts. A backend that worked is trusted for five seconds; a
-# missing one is checked every time.
+# Conditions are not evaluated: a step that might run counts. A working backend is trusted for five seconds; a missing
+# one is checked every time.
 class Readiness:
-    """Look for what a run would lack, through the recipes that it runs as well.
+    """Finds what a run would lack, including the recipes that it runs.
 
     Args:
-        backend_lack: Looks at a backend.
-        program_lack: Looks at a program that is called by its name.
-        default_backend: Backend that the project's recipes ask where nothing names another one.
+        backend_lack: Checks a backend.
+        program_lack: Checks a program that is called by its name.
+        default_backend: Backend that the project's recipes use unless they name another one.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class Readiness:
         """Return everything that is known to be missing, each backend and program once.
 
         Args:
-            args: The run's arguments; the default backend counts where they name none.
+            args: The run's arguments; without a backend among them, the default backend is checked.
         """
         name = recipe_version.recipe.speaks_through
         if name is not None and self._default_backend is not None:
@@ -300,7 +300,7 @@ class Readiness:
 
 
 def program_lack(program: str) -> str | None:
-    """Return what keeps a program from being called by its name; None where nothing does."""
+    """Return what prevents a program from being called by its name; None if it can be called."""
     # A path may name a program that an earlier step makes.
     if "/" in program or shutil.which(program) is not None:
         return None
@@ -308,8 +308,8 @@ def program_lack(program: str) -> str | None:
 
 
 def _reached(recipe_version: RecipeVersion, args: Mapping[str, plain.Json], find: Find) -> Iterator[tuple[_Asked, str]]:
-    """Return each use without its place, and the place, which names the recipe where it is another one."""
-    # Recipes may call each other in a circle; each is looked at once.
+    """Yield each use without its position, and the position of the use in the first recipe that leads to it."""
+    # Recipes may call one another in a circle; each is visited once.
     waiting, seen = [(recipe_version, args, "")], {recipe_version.recipe.recipe_id}
     while waiting:
         at, given, through = waiting.pop()

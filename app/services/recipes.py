@@ -1,8 +1,8 @@
-"""The catalogue: all recipes of the bundled and the project layer, valid or not, as their files are now."""
+"""The catalogue: all recipes of the bundled and the project layer, valid or not, from their present files."""
 
-# A broken file of the project still shadows the bundled recipe of its id: using the bundled one would hide that the
-# edited recipe is not the one that runs. An exception in a dialect's code becomes the flaw `dialect_fault` of that
-# recipe alone. Reading happens in a thread (`refresh`), since a large recipe takes seconds.
+# A broken file of the project still shadows the bundled recipe with its id: using the bundled one would hide that the
+# edited recipe does not run. An exception in a dialect's code becomes the flaw `dialect_fault` of that recipe alone.
+# Files are read on a thread (`refresh`), since a large recipe takes seconds.
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from app.services.recipe_files import Layer, RecipeFile, RecipeFiles, folders, p
 from app.services.recipe_versions import Entry, Examined, Readiness, RecipeDetail, RecipeListed, RecipeVersion
 
 PROJECT_DIALECT = "control_room"  # Dialect of the recipes directly in a project's `recipes/`.
-BUNDLED = "bundled"  # Layer of the recipes that come with the program.
+BUNDLED = "bundled"  # Layer of the recipes that are bundled with the program.
 
 FILE_MOMENT_SECONDS = 50e-6
-"""Time for which a look at the files counts for starts, for each recipe there is: looking stays a fraction of it."""
+"""Time for which a check of the files is valid for starts, per recipe, so that checks take only a fraction of it."""
 
 _NEAREST = 3
 _SHOWN_CHARACTERS = 80
@@ -49,9 +49,9 @@ class Catalogue:
     """All recipes that can be named.
 
     Args:
-        library: Returns what recipes can refer to, and may have to read it first.
-        is_current: Returns whether that is still what it has returned before, without reading it.
-        watched: Returns what that was read from; None: `is_current` alone can tell.
+        library: Returns everything that recipes can refer to, and may have to read it first.
+        is_current: Returns whether a library that it returned is still valid, without reading files.
+        watched: Returns the files of that library; None: only `is_current` can check it.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Catalogue:
         self._library = library
         self._is_current = is_current or (lambda known: self._library() is known)
         self.readiness = readiness
-        """Looks for missing backends."""
+        """Finds missing backends."""
         self._recipe_versions: dict[str, RecipeVersion] = {}
         self._listing: _Listing | None = None
         self._reading = threading.RLock()
@@ -86,8 +86,8 @@ class Catalogue:
         self._moment_seconds = 0.0
 
     async def refresh(self) -> None:
-        """Read what has changed, in a thread, so that the next reader on the event loop need not."""
-        # Looked at twice: another request may have read while this one waited for the lock.
+        """Read changed files on a thread, so that the next reader on the event loop need not."""
+        # Checked twice: another request may have read the files while this one waited for the lock.
         if self._is_fresh():
             return
         async with self._refreshing:
@@ -101,14 +101,14 @@ class Catalogue:
             self._fresh_until = self._clock.monotonic() + self._moment_seconds
 
     def all(self) -> list[Entry]:
-        """Return every recipe that no later layer shadows, by id; broken files too."""
+        """Return every recipe that no later layer shadows, by id, including broken ones."""
         return [entry for group in self._entries().values() for entry in group]
 
     def find(self, recipe_id: str) -> Entry:
-        """Return a recipe's entry; where files collide, the first of them.
+        """Return a recipe's entry; if files collide, the first of them.
 
         Raises:
-            errors.UnknownRecipe: with the nearest ids in `detail.nearest`.
+            errors.UnknownRecipe: `detail.nearest` contains the nearest ids.
         """
         entries = self._entries()
         if recipe_id not in entries:
@@ -116,11 +116,11 @@ class Catalogue:
         return _first(entries[recipe_id])
 
     def get(self, recipe_id: str) -> RecipeVersion:
-        """Return the present edition of a recipe that can be started; the same one as long as nothing has changed.
+        """Return the present version of a startable recipe; the same object until a file changes.
 
         Raises:
-            errors.UnknownRecipe: there is none of that id.
-            errors.RecipeInvalid: it is broken; its flaws are reported.
+            errors.UnknownRecipe: no recipe has that id.
+            errors.RecipeInvalid: it is broken; the error contains its flaws.
             errors.Unreadable: its file cannot be read now.
         """
         entry = self._fresh_entry(recipe_id) or self.find(recipe_id)
@@ -138,27 +138,27 @@ class Catalogue:
         return self._recipe_versions[entry.path]
 
     def _fresh_entry(self, recipe_id: str) -> Entry | None:
-        # A refusal needs a look of its own.
+        # A refusal needs a check of its own.
         named = self._listing.entries.get(recipe_id) if self._listing is not None and self._is_fresh() else None
         entry = _first(named) if named else None
         return entry if entry is not None and entry.usable else None
 
     def adapted(self, recipe: library.Recipe) -> library.Recipe:
-        """Return a recipe of no file as this project runs it."""
+        """Return a recipe without a file, adapted to this project."""
         return self.readiness.adapted(recipe)
 
     def listed(self) -> list[dict[str, plain.Json]]:
-        """Return what lists show of every recipe, with what a run of it would lack here."""
+        """Return every recipe in the form of lists, with the backends and programs that a run of it would lack here."""
         return [self._shown(entry).to_json() for entry in self.all()]
 
     def refuse_unready(self, recipe_version: RecipeVersion, args: Mapping[str, plain.Json]) -> None:
         """Refuse a run that is known to lack a backend or program.
 
         Args:
-            args: Its arguments, defaults filled in.
+            args: The run's arguments, completed with defaults.
 
         Raises:
-            errors.NotReady: with every backend and program that cannot be asked.
+            errors.NotReady: names every unusable backend and program.
         """
         flaws = self.readiness.lacks(recipe_version, args, self._startable)
         if flaws:
@@ -170,10 +170,10 @@ class Catalogue:
         return [entry.recipe for entry in self.all() if entry.recipe is not None]
 
     def describe(self, recipe_id: str) -> dict[str, plain.Json]:
-        """Return everything about a recipe: its entry, the schema of its arguments, its document and its graph.
+        """Return all facts about a recipe: its entry, the schema of its arguments, its document and its graph.
 
         Raises:
-            errors.NotFound: there is none of that id.
+            errors.NotFound: no recipe has that id.
         """
         entry = self._described(recipe_id)
         recipe, listed = entry.recipe, self._shown(entry)
@@ -188,7 +188,7 @@ class Catalogue:
         """Return the graph of a recipe.
 
         Raises:
-            errors.NotFound: there is none of that id.
+            errors.NotFound: no recipe has that id.
             errors.RecipeInvalid: it cannot be parsed.
         """
         entry = self._described(recipe_id)
@@ -199,7 +199,7 @@ class Catalogue:
         return found
 
     def examine(self, source: str, dialect: str, stem: str = "recipe") -> Examined:
-        """Look at a recipe's text without keeping it.
+        """Check a recipe's text without storing it.
 
         Raises:
             errors.RequestInvalid: `unknown_dialect`.
@@ -268,7 +268,7 @@ class Catalogue:
         return self._clock.monotonic() < self._fresh_until
 
     def _stands(self) -> bool:
-        # A thread that reads holds the lock for as long as it takes; the event loop must not wait for it here.
+        # A reading thread holds the lock until it has finished; the event loop must not wait for it here.
         if not self._reading.acquire(blocking=False):
             return False
         try:
@@ -293,7 +293,7 @@ class Catalogue:
             for recipe_id, group in recipe_files.grouped(read).items():
                 shadows = tuple(dict.fromkeys(entry.layer for entry in entries.get(recipe_id, ())))
                 shown = [_entry(file, layer.layer, shadows) for file in group]
-                # Recipes are judged beside all others, since one may call another.
+                # Recipes are checked together with all others, since one may call another.
                 entries[recipe_id] = [
                     self._judged(entry, file, group, stocked) for entry, file in zip(shown, group, strict=True)
                 ]
@@ -302,7 +302,7 @@ class Catalogue:
     def _renewed(
         self, files: Sequence[Sequence[RecipeFile]], definition_cache: library.Library, stocked: library.Library
     ) -> dict[str, RecipeVersion]:
-        # Only a recipe that leads to others has to be looked at anew when one of the others may have changed.
+        # Only a recipe that leads to others must be made again when one of these may have changed.
         found = [(str(file.path), file.recipe) for read in files for file in read if file.recipe is not None]
         return {
             path: self._renewed_recipe_version(
@@ -378,7 +378,7 @@ def _unknown(recipe_id: str, known: list[str]) -> errors.UnknownRecipe:
 
 
 def _stand(seen: Sequence[folder_listings.Watched], now: float) -> bool:
-    """Return whether everything that was looked at is as it was; False also where only another look can tell."""
+    """Return whether all watched files are unchanged; also False if only another read can decide that."""
     for path, mark, until in seen:
         if now >= until:
             return False

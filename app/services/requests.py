@@ -1,4 +1,4 @@
-"""Requests for runs, checked as values before anything happens."""
+"""Requests for runs, checked as values before any effect."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from app.domain.concurrency import Concurrency
 from app.domain.limits import NO_LIMITS, RunLimits
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"
-"""Form of a session id; receipts are kept in a folder of that name."""
+"""Form of a session id, which also names a folder of receipts."""
 
 LABEL_NAME_PATTERN = r"^[A-Za-z0-9_./-]{1,64}$"
-"""Form of a label's name; without a colon, which separates name and value in filters."""
+"""Form of a label's name; it has no colon, which separates name and value in filters."""
 
 LABEL_NAME_FORM = "must be 1 to 64 letters, digits, '_', '.', '/' and '-'"  # The same in words.
 
@@ -30,17 +30,17 @@ IDEMPOTENCY_KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"
 """Form of an idempotency key: at most 255 printable characters."""
 
 OWN_KEYS = ("child:", "plan:", "trigger:")
-"""Beginnings of the keys of runs that runs, plans and triggers start; clients use no such key."""
+"""Prefixes of the keys of runs that runs, plans and triggers start; clients must not use them."""
 
 
 def clients_key(key: str) -> str:
-    """Return an idempotency key of the right form as it was given.
+    """Return an idempotency key of a client unchanged.
 
     Raises:
-        ValueError: Control Room gives such keys to the runs that it starts.
+        ValueError: Control Room uses such keys for the runs that it starts.
     """
-    # A caller that could guess such a key would take the place of a run that is about to start, also of one outside of
-    # its scope: the trigger, plan or run that starts it would find the caller's in its place.
+    # A caller that guesses such a key could take the place of a run that is about to start, even of one outside of its
+    # scope: the trigger, plan or run that starts it would find the caller's run instead.
     if key.startswith(OWN_KEYS):
         raise ValueError(f"must not begin with {' or '.join(OWN_KEYS)}, which Control Room uses itself")
     return key
@@ -49,7 +49,7 @@ def clients_key(key: str) -> str:
 LABELS = runs.LABELS  # Most labels of a run.
 LABEL_CHARACTERS = 256  # Longest value of a label.
 DESCRIPTION_CHARACTERS = 20_000  # Longest description.
-PRIORITIES = range(-100, 101)  # Priorities; higher goes first.
+PRIORITIES = range(-100, 101)  # Priorities; a higher priority starts first.
 RUNS_ABOVE = range(1_001)  # Most runs that a request may declare above it.
 
 _SEPARATE = frozenset({"idempotency_key", "owner", "runs_above", "limits", "approvals", "concurrency"})
@@ -57,39 +57,39 @@ _SEPARATE = frozenset({"idempotency_key", "owner", "runs_above", "limits", "appr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest:
-    """A new run, as asked for."""
+    """A requested run."""
 
     recipe_id: str | None = None  # Recipe to execute; None: the router chooses by the description.
     description: str | None = None  # The task, as text; None: the recipe's label.
     args: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Arguments; the recipe's defaults fill the rest."""
+    """Arguments; the recipe's defaults complete them."""
     options: Mapping[str, plain.Json] = field(default_factory=dict)
-    """How the recipe's language is to go about it, where it can be told."""
+    """Options of the recipe's language, if it has any."""
     session_id: str | None = None  # Work session; None: the parent's, or a new one.
-    session_plan_task_id: int | None = None  # Task of the plan that asks.
+    session_plan_task_id: int | None = None  # Task of the plan that requests the run.
     working_dir: str | None = None  # Workspace, absolute or below the project; None: the project.
     labels: Mapping[str, str] = field(default_factory=dict)  # Labels for finding the run again.
-    priority: int = 0  # -100 to 100; higher goes first.
-    limits: RunLimits = NO_LIMITS  # What the run, with those that it starts, may take.
+    priority: int = 0  # -100 to 100; a higher priority starts first.
+    limits: RunLimits = NO_LIMITS  # Limits of the run, including the runs that it starts.
     approvals: Approvals | None = None
-    """What the run's gates, and those of the runs that it starts, need beside one answer."""
+    """Approvals that gates of the run, and of the runs that it starts, need besides one answer."""
     concurrency: Concurrency | None = None  # Key that limits how many runs of it are under way.
     exclusive: bool = False  # Whether to refuse if a run of the recipe is unfinished.
     exclusive_workspace: bool = False
-    """Whether the run holds its workspace alone; runs of some recipes do so unasked."""
-    share_workspace: bool = False  # Whether it does not, whatever its recipe is.
-    parent_run_id: str | None = None  # Run that asks.
+    """Whether no other run may use the workspace meanwhile; some recipes require this themselves."""
+    share_workspace: bool = False  # Whether other runs may use it, no matter what the recipe requires.
+    parent_run_id: str | None = None  # Run that requests this one.
     runs_above: int | None = None
-    """How many runs are above this one, where the run that asks may be of another project; None: it is of this one."""
-    recipe: plain.Json = None  # Recipe brought along, as an object or as text, where the settings allow it.
-    dialect: str = "control_room"  # Language of a recipe brought along.
-    idempotency_key: str | None = None  # Key under which a repetition finds the same run.
-    owner: Literal["service", "process"] = "service"  # Who continues the run.
+    """Number of runs above this one, if its parent may be of another project; None: it is of this one."""
+    recipe: plain.Json = None  # Recipe in the request, as an object or as text, if the settings allow it.
+    dialect: str = "control_room"  # Language of a recipe in the request.
+    idempotency_key: str | None = None  # Key by which a repeated request finds the same run.
+    owner: Literal["service", "process"] = "service"  # Owner that continues the run.
 
     def sha256(self) -> str:
         """Return the hash that distinguishes a repetition from another request with the same key."""
         asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.name not in _SEPARATE}
-        # Requests of earlier releases, which had none, keep their hash.
+        # Requests of earlier releases had none of these, and keep their hash.
         bounds: dict[str, plain.Json] = {"limits": self.limits.to_json()} if self.limits != NO_LIMITS else {}
         bounds |= {"approvals": self.approvals.to_json()} if self.approvals is not None else {}
         if self.concurrency is not None:
@@ -100,14 +100,14 @@ class StartRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeRequest:
-    """How an ended run is to be resumed."""
+    """A request to resume an ended run."""
 
     from_key: str | None = None  # Step to go back to; None: the causes of the ending.
-    args: Mapping[str, plain.Json] | None = None  # Arguments put over those that the run has.
-    options: Mapping[str, plain.Json] | None = None  # Options put over those that the run has.
-    current_recipe: bool = False  # Whether the recipe is frozen anew, as it is now.
+    args: Mapping[str, plain.Json] | None = None  # Arguments that override those of the run.
+    options: Mapping[str, plain.Json] | None = None  # Options that override those of the run.
+    current_recipe: bool = False  # Whether the present version of the recipe is frozen for the run.
     new_conversation: bool = False
-    """Whether the conversation that the run speaks in is begun again, from what the journal holds of it."""
+    """Whether the conversation of the run begins again, from its content in the journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,34 +118,34 @@ class Moved(shapes.Shape):
 
     run_id: shapes.RunId  # Id of the run.
     status: states.RunState
-    """State of the run; of a new one `running` if the pool has capacity, else `pending`."""
+    """State of the run; for a new one `running` if the pool has capacity, otherwise `pending`."""
     reason: str | None = shapes.omitted()
-    """Why it is in this state, if there is a reason: `pausing` until the steps in flight end, `cancelling`,
-    `paused_by_person`, `workspace_busy`.
+    """Reason for this state, if any: `pausing` until the steps in flight end, `cancelling`, `paused_by_person`,
+    `workspace_busy`.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marked(shapes.Shape):
-    """What a run carries after a change of its labels or its pin."""
+    """Labels and pin of a run after a change."""
 
     run_id: shapes.RunId  # Id of the run.
     labels: Mapping[str, str]  # Its labels.
-    pinned: bool  # Whether retention keeps it.
+    pinned: bool  # Whether retention keeps the run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started(Moved):
     """Result of a request for a new run."""
 
-    existed: bool = shapes.internal()  # Whether an earlier request with the same idempotency key made it.
+    existed: bool = shapes.internal()  # Whether an earlier request with the same idempotency key started it.
 
 
 def check(request: StartRequest) -> None:
     """Refuse values of the wrong form.
 
     Raises:
-        errors.RequestInvalid: with every flaw found.
+        errors.RequestInvalid: names every flaw.
     """
     flaws = [*_naming_flaws(request), *_task_flaws(request), *_label_flaws(request.labels), *_half_flaws(request)]
     if flaws:
@@ -153,10 +153,10 @@ def check(request: StartRequest) -> None:
 
 
 def check_labels(labels: Mapping[str, str | None]) -> None:
-    """Refuse changes of labels of the wrong form; None stands for a label that goes.
+    """Refuse changes of labels of the wrong form; None removes a label.
 
     Raises:
-        errors.RequestInvalid: with every flaw found.
+        errors.RequestInvalid: names every flaw.
     """
     texts = {name: text or "" for name, text in labels.items()}
     halves = [_half_flaw(parts) for parts in json_text.halves({"labels": texts})]
@@ -209,7 +209,7 @@ def _label_flaws(labels: Mapping[str, str]) -> list[errors.Flaw]:
 
 
 def _half_flaws(request: StartRequest) -> list[errors.Flaw]:
-    # Bytes of a command line that are not UTF-8 come as such halves, too.
+    # Bytes of a command line that are not UTF-8 also become such halves.
     given = {"description": request.description, "args": dict(request.args), "labels": dict(request.labels)}
     halves = json_text.halves({name: value for name, value in given.items() if value is not None})
     return [_half_flaw(parts) for parts in halves]

@@ -13,7 +13,7 @@ _STEPS_NAMED = 4
 
 
 def ending(run_id: str, view: views.RunView) -> Cause:
-    """Return how a run ended, and what continues it."""
+    """Return how a run ended, and the command that continues it."""
     if view.status is states.RunState.DONE:
         ending = view.ending or {}
         partial = f", but only in part: {_partly(ending)}" if ending.get("partial") else ""
@@ -24,7 +24,7 @@ def ending(run_id: str, view: views.RunView) -> Cause:
     if view.status is states.RunState.CANCELLED:
         return _cause(run_id, "ended", f"It was cancelled{_superseded(view.ending)}", view.completed_at, act=act)
     text = f"It failed: {_reported(view.error)}"
-    # A repair comes before a resume, which would refuse it.
+    # A repair must come before a resume, which would be refused.
     if view.error is not None and view.error.get("code") == "journal_corrupt":
         return _cause(run_id, "damaged", text, view.completed_at, act=f"control-room runs repair {run_id}")
     if allowed_orders.denied_at(view) is not None:
@@ -42,7 +42,7 @@ def _partly(ending: Mapping[str, plain.Json]) -> str:
     parts = [
         text.format(_listed(keys)) for field, text in named if isinstance(keys := ending.get(field), list) and keys
     ]
-    # Without a step of its own, a run is partial because of a run that it started.
+    # Without a failed or cut-off step of its own, a run is partial because of a run that it started.
     return " and ".join(parts) or f"a run that it started ended in part [{ending.get('reason')}]"
 
 
@@ -53,7 +53,7 @@ def _listed(keys: list[plain.Json]) -> str:
 
 
 def pause(run_id: str, view: views.RunView) -> Cause:
-    """Return why a run is paused, and what continues it."""
+    """Return why a run is paused, and the command that continues it."""
     reason = view.reason or "paused"
     act, since = stop_reasons.act(run_id, reason, view.error), view.paused_at or view.updated_at
     if reason == stop_reasons.BY_PERSON:
@@ -71,7 +71,7 @@ def _reported(error: Mapping[str, plain.Json] | None, known: str | None = None) 
 
 
 def unreadable(run_id: str, file: Unreadable) -> Cause:
-    """Return which file cannot be read now."""
+    """Return the cause of a run with a file that cannot be read now."""
     text = f"{file.file} cannot be read now ({file.errno}); it is read again at {file.next_try_at}"
     return dataclasses.replace(_cause(run_id, "unreadable", text, file.since), until=file.next_try_at)
 

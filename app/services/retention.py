@@ -1,4 +1,4 @@
-"""Retention: removes finished runs by age, state, label and size; dry run first; pinned and needed runs are spared."""
+"""Retention: removes finished runs by age, state, label and size; pinned and needed runs are kept."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from app.engine import aio, document_folders, stores
 from app.services import faults
 from app.services.runs import Runs
 
-MOST_RUNS = 1000  # Most runs that one order removes, the oldest first.
+MOST_RUNS = 1000  # Most runs that one order removes, oldest first.
 PAUSE_SECONDS = 3600.0  # Time between two applications of the policy.
 MOST_RULES = 100  # Most rules of a policy.
 FOLDER = "retention"  # Folder of the policy in the data directory.
 
 POLICY = authors.Author(name="retention policy", claimed=False, via="local")
-"""Author of what the policy removes."""
+"""Author of removals by the policy."""
 
 _POLICY = "policy"
 _SIZED_AT_ONCE = 200
@@ -34,28 +34,28 @@ class RunPruned(shapes.Shape):
 
     run_id: shapes.RunId  # The run.
     status: states.RunState  # Its state.
-    completed_at: shapes.Instant | None  # When it ended.
+    completed_at: shapes.Instant | None  # Time at which the run ended.
     size_bytes: int  # Size of its folder.
-    why: str  # Why it is removed.
+    why: str  # Reason for its removal.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneReport(shapes.Shape):
-    """What a rule removes, or has removed."""
+    """Runs that a rule removes, or has removed."""
 
-    dry_run: bool  # Whether nothing was removed.
-    matched: int  # Runs that the rule removes, at most 1,000 at a time, the oldest.
-    more: bool  # Whether further runs are left for another order.
-    size_bytes: int  # Size of their folders together.
+    dry_run: bool  # Whether the runs were only listed.
+    matched: int  # Runs that the rule removes, at most the 1,000 oldest at a time.
+    more: bool  # Whether further runs remain for another order.
+    size_bytes: int  # Total size of their folders.
     runs: Sequence[RunPruned]  # The runs, oldest first.
     kept: Mapping[str, int]
-    """Runs that the rule would remove but for a reason: `pinned`, `needed` by an unfinished run, `damaged`."""
+    """Runs that the rule would remove except for a reason: `pinned`, `needed` by an unfinished run, `damaged`."""
     removed: int  # Runs that were removed.
     refused: Mapping[str, str]  # Why a run could not be removed, by its id.
 
 
 class Retention:
-    """Remove finished runs."""
+    """Removes finished runs."""
 
     def __init__(
         self, runs: Runs, store: stores.RunStore, kept: document_folders.Documents, clock: clock.Clock
@@ -74,13 +74,13 @@ class Retention:
         expected: int | None = None,
         author: authors.Author | None = None,
     ) -> PruneReport:
-        """Remove the runs that a rule means, or only say which.
+        """Remove the runs that match a rule, or only list them.
 
         Args:
             expected: Number of runs that the caller has seen; None: any number.
 
         Raises:
-            errors.Conflict: `bulk_count_differs`, another number is meant; nothing was removed.
+            errors.Conflict: `bulk_count_differs`, another number matches; no run was removed.
         """
         with faults.as_errors():
             found, kept, more = await self._examined(rule)
@@ -104,7 +104,7 @@ class Retention:
         """Return the policy.
 
         Raises:
-            errors.Conflict: `retention_damaged`, its file holds none.
+            errors.Conflict: `retention_damaged`, its file contains none.
         """
         with faults.as_errors():
             found = await self._documents.read_all()
@@ -119,32 +119,32 @@ class Retention:
             raise errors.Conflict(message, code="retention_damaged") from error
 
     async def set_policy(self, policy: retention.Policy, author: authors.Author | None = None) -> retention.Policy:
-        """Put a policy in place of the present one.
+        """Replace the policy.
 
         Raises:
             errors.DiskFull: it cannot be written.
         """
         with faults.as_errors():
-            # The audit line first: after a crash in between, the list shows a change that has no effect. The other
-            # order could leave a change without an author.
+            # The audit line first: after a crash in between, the list shows a change without an effect. The other order
+            # could leave a change without an author.
             await self._store.audit.append(author, "retention.changed", _POLICY, {"rules": len(policy.rules)})
             await self._documents.put(_POLICY, policy.to_json())
         return policy
 
     async def apply(self) -> int:
-        """Remove what the policy's rules mean now, and return how many runs that were."""
+        """Remove the runs that match the policy's rules now, and return their number."""
         removed = 0
         for rule in (await self.policy()).rules:
             removed += (await self.prune(rule, dry_run=False, author=POLICY)).removed
         return removed
 
     def start(self) -> None:
-        """Apply the policy from now on, once an hour; nothing when started already."""
+        """Apply the policy once an hour from now on, unless that is already started."""
         if self._task is None:
             self._task = asyncio.create_task(self._work(), name="retention")
 
     async def stop(self) -> None:
-        """Stop, and wait for it."""
+        """Stop, and wait for the end."""
         task, self._task = self._task, None
         if task is not None:
             await aio.end(task)
@@ -162,7 +162,7 @@ class Retention:
         reasons = await self._meant(rule)
         needed, kept = await self._needed(), Counter[str]()
         found: list[RunPruned] = []
-        # The oldest go first.
+        # The oldest are removed first.
         for row, why in reversed(reasons):
             if len(found) == MOST_RUNS:
                 return await self._sized(found), dict(kept), True
@@ -177,7 +177,7 @@ class Retention:
         return await self._sized(found), dict(kept), False
 
     async def _meant(self, rule: retention.Rule) -> list[tuple[stores.RunSummary, str]]:
-        """Return the runs that are too old or too many, newest first, with the reason."""
+        """Return the runs that are too old or too many, newest first, each with the reason."""
         rows = await self._matching(rule)
         found = []
         room = rule.keep_bytes
@@ -185,7 +185,7 @@ class Retention:
             portion = rows[begin : begin + _SIZED_AT_ONCE]
             sizes = {} if room is None else await self._sizes([row.run_id for row in portion])
             for row in portion:
-                # Newer runs use up the room, so the older ones are those that do not fit.
+                # Newer runs use the allowed size up, so the older ones exceed it.
                 room = None if room is None else room - sizes.get(row.run_id, 0)
                 if (why := self._why(rule, row, room)) is not None:
                     found.append((row, why))
@@ -212,8 +212,8 @@ class Retention:
 
     async def _needed(self) -> frozenset[str]:
         """Return the ids of unfinished runs, of their parents, and of the sessions of unfinished plans."""
-        # A replay of a parent asks for the results of its children, and a plan for those of its tasks: both must stay
-        # until the one that asks has ended.
+        # The replay of a parent requests the results of its children, and a plan those of its tasks: these must be kept
+        # until the parent or plan has ended.
         waiting = tuple(state.value for state in states.RunState if not state.finished)
         names: set[str] = set()
         # Plans are runs, too, which ordinary lists do not show.
@@ -229,7 +229,7 @@ class Retention:
         except errors.NotFound:
             return "needed"
         except (errors.JournalCorrupt, errors.Unreadable):
-            # A damaged run may be worth a repair, and does not show its pin.
+            # A damaged run may be worth a repair, and its pin is unreadable.
             return "damaged"
 
     async def _sized(self, found: list[RunPruned]) -> list[RunPruned]:
@@ -254,7 +254,7 @@ class Retention:
         refused: dict[str, str] = {}
         for run in found:
             try:
-                # The delete looks at the pin again: a person may have pinned the run since it was examined.
+                # The deletion checks the pin again: a person may have pinned the run since it was examined.
                 await self._runs.delete(run.run_id, author, spare_pinned=True)
             except errors.NotFound:
                 continue

@@ -1,7 +1,7 @@
 """The router: chooses the recipe for a description, without a model (execution-modes, appendix E)."""
 
-# An expression is long because of its syntax, so what counts is how much of the description a pattern matches, not
-# the length of the pattern. Ties go by recipe id.
+# An expression is long because of its syntax, so the router compares how much of the description patterns match instead
+# of their own lengths. Ties are decided by recipe id.
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ import re2
 
 from app.domain import library, plain, shapes, task_patterns
 
-MAX_CHARACTERS = 20_000  # Beginning of a description that is looked at.
+MAX_CHARACTERS = 20_000  # Beginning of a description that the router examines.
 
 _SHOWN_CHARACTERS = 80
 _MOST_CANDIDATES = 10
 _FILE = r"[^/]\.(?i:adoc|csv|fountain|html|json|markdown|md|org|rst|tex|text|txt|xml|yaml|yml)"
-# A quoted path may hold spaces, any other word ends at one.
+# A quoted path may contain spaces; any other word ends at one.
 _WORDS = re2.compile(rf"""["'`“]([^"'`“”\n]+{_FILE})["'`”]|([^\s"'`“”<>|,;()\[\]]+)""")
-# What has no known ending is a path only as a folder: `Story/Scenes/`.
+# Without a known ending, only a folder is a path: `Story/Scenes/`.
 _PATH = re2.compile(rf".*{_FILE}|(\w[\w.-]*/)+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate(shapes.Shape):
-    """A recipe that fits a description."""
+    """A recipe that matches a description."""
 
     published_as: ClassVar[str] = "RoutingCandidate"
 
     recipe_id: str  # Recipe.
     initial_args: Mapping[str, plain.Json]  # Arguments of the recipe that were found in the description.
-    pattern: str  # The phrase or expression of the recipe that covers most of the description.
-    characters: int  # Characters of the description that it covers.
+    pattern: str  # Phrase or expression of the recipe that matches most of the description.
+    characters: int  # Number of characters of the description that it matches.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +43,14 @@ class RoutingResult(shapes.Shape):
 
     published_as: ClassVar[str] = "Routed"
 
-    recipe_id: str | None  # Recipe to execute; None if none fits.
+    recipe_id: str | None  # Recipe to execute; None if none matches.
     initial_args: Mapping[str, plain.Json] = field(default_factory=dict)
     """Arguments found in the description."""
-    routable: bool  # Whether a recipe fits.
-    reason: str  # Why this recipe, or why none.
+    routable: bool  # Whether a recipe matches.
+    reason: str  # Why this recipe or none was chosen.
     questions: Mapping[str, str] = field(default_factory=dict)
     """Questions about arguments that neither the description nor the project gives."""
-    candidates: tuple[Candidate, ...] = ()  # Recipes that fit, the chosen one first, at most ten.
+    candidates: tuple[Candidate, ...] = ()  # Matching recipes, the chosen one first, at most ten.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +61,19 @@ class _Fit:
 
 
 class Router:
-    """Match descriptions against the task patterns of recipes."""
+    """Matches descriptions with the task patterns of recipes."""
 
     def __init__(self, recipes: Iterable[library.Recipe]) -> None:
         ordered = sorted(recipes, key=lambda recipe: recipe.recipe_id)
         self._patterns = [(recipe, pattern) for recipe in ordered for pattern in _patterns(recipe)]
 
     def route(self, text: str) -> RoutingResult:
-        """Return the recipe whose pattern covers most of a description; of equal ones the first by id."""
+        """Return the recipe whose pattern matches most of a description; of equal ones, the first by id."""
         text = text[:MAX_CHARACTERS].encode("utf-8", "replace").decode()
         fits = list(self._fits(text))
         if not fits:
             return _unroutable(text, bool(self._patterns))
-        # The first of equal ones stays, so a tie does not depend on the order of files.
+        # `max` returns the first of equal ones, so a tie does not depend on the order of files.
         best = max(fits, key=lambda fit: fit.match.length)
         candidates = tuple(_candidates(fits, text))
         return RoutingResult(
@@ -92,7 +92,7 @@ class Router:
 
 
 def paths_in(text: str) -> list[str]:
-    """Return the paths of files and folders that a text names, each once; only those that can be in a workspace."""
+    """Return the paths of files and folders in a text, each once; only those that can be in a workspace."""
     words = (quoted or word.rstrip(".:!?") for quoted, word in _WORDS.findall(text))
     return list(dict.fromkeys(word for word in words if _PATH.fullmatch(word) and _inside(word)))
 
@@ -102,7 +102,7 @@ def _patterns(recipe: library.Recipe) -> Iterator[task_patterns.Pattern]:
         try:
             yield task_patterns.read(source)
         except ValueError:
-            # Told as a flaw where the recipe is listed; a router that is asked must answer.
+            # Reported as a flaw where the recipe is listed; the router must still answer.
             continue
 
 
@@ -137,10 +137,10 @@ def _typed(part: str, rule: object) -> plain.Json:
 
 
 def _paths_as_args(recipe: library.Recipe, taken: set[str], text: str) -> dict[str, plain.Json]:
-    """Give the first path to the first required `*_path`, and those that are left to a `*_paths`.
+    """Assign the first path to the first required `*_path`, and the remaining ones to a `*_paths`.
 
-    Optional arguments get paths only where no required one wants them, and an optional `*_path` only where the recipe
-    has no `*_paths`: it is unknown which of several files it would mean.
+    Optional arguments get paths only if no required one takes them, and an optional `*_path` only if the recipe has no
+    `*_paths`: it is unknown which of several files it would name.
     """
     paths = paths_in(text)
     args: dict[str, plain.Json] = {}
@@ -148,7 +148,7 @@ def _paths_as_args(recipe: library.Recipe, taken: set[str], text: str) -> dict[s
     declared = [name for name in recipe.args_schema.get("properties") or () if name not in taken]
     several = _first((*required, *declared), "_paths")
     one = _first(required, "_path") or (_first(declared, "_path") if several is None else None)
-    # The first path is the one that the sentence is about.
+    # The first path is the subject of the sentence.
     if paths and one is not None:
         args[one] = paths.pop(0)
     if paths and several is not None:
@@ -161,7 +161,7 @@ def _first(names: Iterable[str], ending: str) -> str | None:
 
 
 def _candidates(fits: list[_Fit], text: str) -> Iterator[Candidate]:
-    """Yield each recipe that fits once; the sort is stable, so that equal ones stay in the order of their ids."""
+    """Yield each matching recipe once; the sort is stable, so equal ones stay in the order of their ids."""
     ordered = sorted(fits, key=lambda fit: fit.match.length, reverse=True)
     for recipe_id in list(dict.fromkeys(fit.recipe.recipe_id for fit in ordered))[:_MOST_CANDIDATES]:
         own = [fit for fit in fits if fit.recipe.recipe_id == recipe_id]

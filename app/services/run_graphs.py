@@ -1,4 +1,4 @@
-"""Graphs of runs: the recipe as a run froze it, with the state of each node."""
+"""Graphs of runs: the frozen recipe of a run, with the state of each node."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from app.engine import ports
     from app.services.recipe_versions import RecipeVersion
 
-CACHED = 16  # Runs whose way through their graph is kept in memory.
-PORTION = 500  # Steps that are traced before other requests have their turn.
-SMALL = 200  # Nodes of a graph that is encoded at once; a larger one is encoded beside the loop.
+CACHED = 16  # Runs whose path through their graph is kept in memory.
+PORTION = 500  # Steps that are traced before other requests get their turn.
+SMALL = 200  # Nodes of a graph that is encoded on the loop; a larger one is encoded on a thread.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +40,14 @@ class _Traced:
 
 
 class RunGraphs:
-    """Show the graphs of runs; each answer costs what has happened since the last one."""
+    """Shows the graphs of runs; each answer processes only the steps since the last one."""
 
     def __init__(self, drivers: Mapping[str, ports.Driver]) -> None:
         self._drivers = drivers
         self._traced: OrderedDict[str, _Traced] = OrderedDict()
 
     async def answer(self, view: views.RunView) -> GraphAnswer:
-        """Return the graph of a run as it is."""
+        """Return the present graph of a run."""
         traced = await self._of(view)
         async with traced.turn:
             await _catch_up(traced, view)
@@ -73,7 +73,7 @@ class RunGraphs:
 
 
 def drawn(driver: object, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
-    """Return the graph of a recipe; an empty one where its driver has none."""
+    """Return the graph of a recipe, which is empty if its driver has none."""
     from app.engine import ports
 
     return driver.graph(document, frozen) if isinstance(driver, ports.GraphedDriver) else graphs.EMPTY
@@ -82,10 +82,10 @@ def drawn(driver: object, document: plain.Object, frozen: plain.Object) -> graph
 def of_recipe(
     recipe: library.Recipe | None, driver: ports.Driver, recipe_version: RecipeVersion | None
 ) -> graphs.Graph | None:
-    """Return the graph of a recipe without a run; None for one that cannot be parsed.
+    """Return the graph of a recipe without a run; None if the recipe cannot be parsed.
 
     Args:
-        recipe_version: What runs of it would freeze; None for a recipe that cannot be started, whose flow can be shown.
+        recipe_version: Version that its runs would freeze; None for a recipe that cannot be started but has a flow.
     """
     if recipe is None:
         return None
@@ -97,7 +97,7 @@ def of_recipe(
 async def _catch_up(traced: _Traced, view: views.RunView) -> None:
     living = view.living()
     count = traced.trace.added
-    # Records only come in behind the others, except where a resume has declared some dead.
+    # Records are only appended, unless a resume has declared some of them dead.
     if count and (len(living) < count or living[count - 1] is not traced.newest):
         traced.trace = graph_trace.Trace(traced.drawing)
     for position in range(traced.trace.added, len(living)):

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class RunQueries:
-    """Show and follow runs."""
+    """Shows and follows runs."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class RunQueries:
         self._engine = engine
         self._clock = clock
         self.reader = RunReader(store=store, engine=engine, drivers=drivers, clock=clock)
-        """Shows one run as it is."""
+        """Shows the present state of one run."""
         self._drivers = drivers
         self._progress = ProgressReader(store, engine)
         self._follower = EventFollower(store=store, engine=engine, clock=clock)
         self.stopping = self._follower.stopping
-        """Set once the service stops, so that polls and streams end."""
+        """Set when the service stops, so that polls and streams end."""
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
         """Return runs, newest first."""
@@ -59,10 +59,10 @@ class RunQueries:
     async def is_within(
         self, run_id: str, scope: access.Scope, changes: Mapping[str, str | None] | None = None
     ) -> bool:
-        """Return whether a run is there and within a scope.
+        """Return whether a run exists and is within a scope.
 
         Args:
-            changes: Labels that it gets, or with None loses, before.
+            changes: Changes of its labels before the check; None removes a label.
         """
         if not re.fullmatch(clock.RUN_ID_PATTERN, run_id) or clock.is_internal(run_id):
             return False
@@ -84,24 +84,24 @@ class RunQueries:
 
     @functools.cached_property
     def graphs(self) -> RunGraphs:
-        """Return what draws graphs; lists do not load it."""
+        """Return the use cases of graphs, which lists do not load."""
         from app.services.run_graphs import RunGraphs
 
         return RunGraphs(self._drivers)
 
     async def graph(self, run_id: str) -> GraphAnswer:
-        """Return the graph of a run's recipe as the run froze it, with the state of each node.
+        """Return the graph of a run's frozen recipe, with the state of each node.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+            errors.NotFound, errors.JournalCorrupt: the run does not exist, or is damaged.
         """
         return await self.graphs.answer(await self.reader.view(run_id))
 
     async def steps(self, run_id: str) -> Sequence[records.Record]:
-        """Return all journal lines in order, those of dead and repeated attempts included.
+        """Return all journal lines in order, including those of dead and repeated attempts.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+            errors.NotFound, errors.JournalCorrupt: the run does not exist, or is damaged.
         """
         return (await self.reader.view(run_id)).records
 
@@ -115,7 +115,7 @@ class RunQueries:
             limit: Most lines; None: all.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+            errors.NotFound, errors.JournalCorrupt: the run does not exist, or is damaged.
         """
         lines = await self.steps(run_id)
         end = len(lines) if limit is None else after + 1 + limit
@@ -124,31 +124,31 @@ class RunQueries:
     async def steps_portion(
         self, run_id: str, *, after: int = -1, limit: int = step_portions.USUAL
     ) -> step_portions.Portion:
-        """Return some of the finished steps that count, as the consolidated answer shows them.
+        """Return a portion of the valid finished steps, in the form of the consolidated answer.
 
         Args:
             after: Index of the step before the first.
             limit: Most steps.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+            errors.NotFound, errors.JournalCorrupt: the run does not exist, or is damaged.
         """
         return await step_portions.portion(await self.reader.view(run_id), after, limit)
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[events.Event, None]:
-        """Return a run's events numbered above `after`, those to come included; they end with the run.
+        """Return a run's events with numbers above `after`, also future ones, until the run has ended.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
         """
         await self.reader.status(run_id)
         return self._follower.events(run_id, after, lambda: self._has_ended(run_id))
 
     async def stream(self, run_id: str, after: int = 0) -> AsyncGenerator[event_streams.Batch, None]:
-        """Return the same in portions that are shared by all who follow; an empty one is a sign of life.
+        """Return the same in batches that all followers share; an empty batch is a keep-alive.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
         """
         await self.reader.status(run_id)
         return self._follower.batches(run_id, after, lambda: self._has_ended(run_id))
@@ -157,7 +157,7 @@ class RunQueries:
         """Return the names of a run's logs.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
         """
         run_reader.check_run_id(run_id)
         return await self._store.list_logs(run_id)
@@ -166,7 +166,7 @@ class RunQueries:
         """Return a log.
 
         Raises:
-            errors.NotFound: there is no such run or log.
+            errors.NotFound: the run or the log does not exist.
         """
         _check_log(run_id, name)
         return await self._store.read_log(run_id, name)
@@ -175,7 +175,7 @@ class RunQueries:
         """Return a part of a log; a negative offset counts from its end.
 
         Raises:
-            errors.NotFound: there is no such run or log.
+            errors.NotFound: the run or the log does not exist.
         """
         _check_log(run_id, name)
         return await self.tails.part(run_id, name, offset, most)
@@ -184,16 +184,16 @@ class RunQueries:
         """Follow a log while it grows, until its run has ended.
 
         Raises:
-            errors.NotFound: there is no such run or log.
+            errors.NotFound: the run or the log does not exist.
         """
         begin = await self.log_part(run_id, name, offset, most=0)
         return self.tails.follow(run_id, name, begin, lambda: self._has_ended(run_id))
 
     async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:
-        """Return the receipt of a tool execution, and whether it is still as its run has written it.
+        """Return the receipt of a tool execution, and whether it is still as its run wrote it.
 
         Raises:
-            errors.NotFound: there is none of that id.
+            errors.NotFound: no receipt has that id.
         """
         receipt, alteration = await self._store.find_receipt(receipt_id), None
         try:
@@ -215,14 +215,14 @@ class RunQueries:
 
     @functools.cached_property
     def tails(self) -> LogTails:
-        """Return what reads logs part by part."""
+        """Return the reader of logs by parts."""
         from app.services.log_tails import LogTails
 
         return LogTails(store=self._store, clock=self._clock, stopping=self.stopping)
 
     @functools.cached_property
     def polls(self) -> LongPolls:
-        """Return what answers once there is news."""
+        """Return the long polls."""
         from app.services.long_polls import LongPolls
 
         return LongPolls(reader=self.reader, follower=self._follower, engine=self._engine, clock=self._clock)

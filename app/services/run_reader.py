@@ -1,4 +1,4 @@
-"""Reading runs: from memory while they are loaded, by dry replay while they rest, never from projections."""
+"""Reading runs: from memory while they are loaded, otherwise by dry replay, never from projections."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from app.services import output_times, requests
 if TYPE_CHECKING:
     from app.engine import dry_replay, ports, run_engine
 
-READY_ANSWERS = 256  # Runs whose last answer is kept as bytes.
-REVIEWS = 16  # Runs at rest whose review is kept, and runs that grow whose driver is.
+READY_ANSWERS = 256  # Runs whose last answer is cached as bytes.
+REVIEWS = 16  # Runs at rest whose review is cached, and growing runs whose driver is cached.
 COUNTED_SECONDS = 1.0
-"""How long an answer about a run with limits is kept whose calls, and those of runs below it, are made elsewhere."""
+"""Time for which an answer about a run with limits is valid if other processes make calls of it or of its children."""
 
 ENDING_SECONDS = 5.0
-"""Longest wait until the ending of a run is in all its files; on a failing disk it is reported before."""
+"""Longest wait until the ending of a run is in all its files; on a failing disk it is reported earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class _Cached:
 
 
 class RunReader:
-    """Show runs, living or at rest."""
+    """Shows runs, loaded or at rest."""
 
     def __init__(
         self,
@@ -69,21 +69,21 @@ class RunReader:
         self._outputs = output_times.OutputTimes(engine, clock)
 
     async def ready(self, run_id: str, last: views.RunView | None = None, *, fresh: bool = True) -> Ready:
-        """Return a run's consolidated answer; the same bytes as long as nothing has changed.
+        """Return a run's consolidated answer; the same bytes until it changes.
 
         Args:
-            last: The run's view when it left the engine, if the caller saw it leave.
-            fresh: Whether to ask other processes when their steps had output; a caller that waits must not.
+            last: The run's view when it left the engine, if the caller has it.
+            fresh: Whether to query other processes for the last output of their steps; a waiting poll must not.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
         """
         check_run_id(run_id)
         if fresh:
             await self._outputs.look(run_id)
         number = self._engine.change_number(run_id)
         cached = self._answers.get(run_id)
-        # Signs of life do not raise the number: no poll waits for them, and they change the answer at most each second.
+        # Outputs do not raise the number: no poll waits for them, and they change the answer at most once a second.
         spending = self._engine.spending
         signs = (*_signs(self._engine.view(run_id)), self._outputs.known(run_id), spending and spending.shown(run_id))
         is_current = cached is not None and (cached.number, cached.signs) == (number, signs)
@@ -111,17 +111,15 @@ class RunReader:
         return answer
 
     def number(self, run_id: str, etags: frozenset[str]) -> int | None:
-        """Return the change number that a run had when it was last answered, if it had not ended and that answer is
-        among those known.
-        """
+        """Return the change number at a run's last answer if the run had not ended and the caller has that answer."""
         cached = self._answers.get(run_id)
         return cached.number if cached and not cached.answer.finished and cached.answer.etag in etags else None
 
     async def view(self, run_id: str) -> views.RunView:
-        """Return a run as it is.
+        """Return a run's present state.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
             errors.JournalCorrupt: its journal is damaged.
         """
         check_run_id(run_id)
@@ -133,16 +131,17 @@ class RunReader:
         if view.status.finished and (self._engine.elsewhere or not _is_ours(view)):
             await self._listed(run_id)
         if view.status is states.RunState.PAUSED and self._engine.standing(run_id) is not None:
-            # Its folder was changed while it rests: lines are missing. It would only find that when its answer comes.
+            # Its folder was changed while it rests, and lacks lines. Without a reload the run would notice only when
+            # its answer arrives.
             await self._engine.reload(run_id)
-        # It may have been loaded while its folder was read, and what it shows by itself is newer.
+        # The run may have been loaded while its folder was read, and its own view is newer.
         live, standing = await self._live(run_id), self._engine.standing(run_id)
         if live is not None:
             return live
         return view if standing is None else _standing(view, standing)
 
     async def start(self, run_id: str) -> runs.RunStart:
-        """Return what a run began with.
+        """Return the start of a run.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: as `view`.
@@ -155,7 +154,7 @@ class RunReader:
         """Return a run's state.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
         """
         check_run_id(run_id)
         present = await self._live(run_id) or self._engine.standing(run_id)
@@ -165,7 +164,7 @@ class RunReader:
         """Return a run's state after a command, consistent with `ready`.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
         """
         present = await self._live(run_id) or self._engine.standing(run_id) or (await self._shown(run_id, None))[0]
         return requests.Moved(run_id=run_id, status=present.status, reason=present.reason)
@@ -176,10 +175,10 @@ class RunReader:
         return view is not None and bool(view.open)
 
     async def slot(self, run_id: str, name: str) -> dict[str, plain.Json]:
-        """Return a slot: a pointer's facts, or an artifact with its whole text (execution-modes, appendix D).
+        """Return a slot: the facts of a pointer, or an artifact with its complete text (execution-modes, appendix D).
 
         Raises:
-            errors.NotFound: there is no such run, or `slot_not_found`, with the slots there are.
+            errors.NotFound: the run does not exist, or `slot_not_found`, which names the slots.
         """
         view = await self.view(run_id)
         slot = view.board.slots.get(name)
@@ -190,14 +189,14 @@ class RunReader:
         return await self._slot(run_id, name, slot)
 
     def forget(self, run_id: str) -> None:
-        """Drop the cached state of a run; requests under way are still answered."""
+        """Drop the cached state of a run; requests under way still get an answer."""
         self._forgotten += 1
         self._answers.pop(run_id, None)
         for place in [place for place in self._reviews if place[0] == run_id]:
             del self._reviews[place]
 
     def _counted_until(self, is_limited: bool) -> float:
-        # Of the calls of runs below a run, nothing is heard here while other processes make them.
+        # Other processes do not report here the calls of runs below this one.
         changes = is_limited and self._engine.elsewhere
         return self._clock.monotonic() + COUNTED_SECONDS if changes else math.inf
 
@@ -208,7 +207,7 @@ class RunReader:
         return True
 
     async def _listed(self, run_id: str) -> None:
-        # The process that ends a run writes its row last, and a client that learns of the end may list runs next.
+        # The process that ends a run writes its row last, and a client that receives the ending may list runs next.
         for _ in range(100):
             if states.RunState((await self._store.summary(run_id)).status).finished:
                 break
@@ -225,7 +224,7 @@ class RunReader:
         view = self._engine.view(run_id)
         if view is None or not view.status.finished:
             return view
-        # A client that learns of an ending may read the folder or the list next, so these must show it first.
+        # A client that receives an ending may read the folder or the list next, so these must show it first.
         await aio.wait_first(self._engine.ended(run_id), self._clock.sleep(ENDING_SECONDS))
         return self._engine.view(run_id) or (view if self._is_unloaded(run_id, view) else None)
 
@@ -255,7 +254,7 @@ class RunReader:
             self._reviews[version] = asyncio.ensure_future(self._reviewed(run_id))
         self._reviews.move_to_end(version)
         try:
-            view = await asyncio.shield(self._reviews[version])  # A name of the task would be a cycle with its error.
+            view = await asyncio.shield(self._reviews[version])  # A named task would form a cycle with its error.
         except BaseException:
             self._reviews.pop(version, None)
             raise
@@ -268,11 +267,11 @@ class RunReader:
         return view.status is states.RunState.PENDING and self._engine.elsewhere
 
     def _is_kept(self, view: views.RunView) -> bool:
-        # What another run holds changes nothing of the one that waits for it.
+        # A change in the other run does not change the one that waits for it.
         return _is_ours(view) and not self._is_pending_elsewhere(view)
 
     async def _reviewed(self, run_id: str) -> views.RunView:
-        # Not loaded for lists.
+        # Lists do not need it.
         from app.engine import dry_replay
         from app.services import stored_views
 
@@ -280,7 +279,7 @@ class RunReader:
         try:
             return await stored_views.read(self._store, self._engine, self._drivers, run_id, self._dry_replays)
         except errors.JournalCorrupt as error:
-            # One that is queued or asleep here would only be found damaged when its turn comes.
+            # A run that is queued or unloaded here would be found damaged only when its turn comes.
             await self._engine.reload(run_id)
             await self._store.rechecks.declare_failed(run_id, error)
             raise
@@ -293,10 +292,10 @@ class RunReader:
         return slots.ArtifactSlot(**facts, type="artifact", agent_id=slot.agent_id, text=text).to_json()
 
 
-# The ETag is the hash of the whole response, so that the same response has the same tag after a restart; encoding
-# is therefore the part worth saving.
+# The ETag is the hash of the whole response, so that the same response has the same tag after a restart. So every
+# response is encoded, and this is the part worth caching.
 class RunResponseCache:
-    """Encodes the consolidated answer of one run; each encoding costs only what has changed since the last one."""
+    """Encodes the consolidated answer of one run; each encoding costs only the changes since the last one."""
 
     def __init__(self) -> None:
         self._steps: deque[bytes] = deque(maxlen=views.NEWEST_STEPS)
@@ -307,11 +306,10 @@ class RunResponseCache:
         self._seen = 0
 
     def encoded(self, view: views.RunView, holder: str | None, budget: budgets.BudgetState | None = None) -> bytes:
-        """Return the consolidated answer as JSON (execution-modes, appendix D): the newest steps, and how many there
-        are.
+        """Return the consolidated answer as JSON (execution-modes, appendix D), with the newest steps and their number.
 
         Args:
-            holder: Run that holds the workspace which this one waits for.
+            holder: Run that has the workspace for which this one waits.
         """
         living = view.living()
         self._catch_up(view, living)
@@ -332,7 +330,7 @@ class RunResponseCache:
         )
 
     def _catch_up(self, view: views.RunView, living: Sequence[records.Record]) -> None:
-        # Records only come in behind the others, except where a run was read anew: then they are others.
+        # Records are only appended, unless a run was read again: then they are other objects.
         if self._counted and (len(living) < self._counted or living[self._counted - 1] is not self._newest):
             self._steps.clear()
             self._attempts.clear()
@@ -356,12 +354,12 @@ class RunResponseCache:
 
 
 def _signs(view: views.RunView | None) -> tuple[object, ...]:
-    # What changes between two changes of the run: an answer is kept only while these stay the same.
+    # Values that change between two changes of the run: a cached answer is valid only while they are the same.
     return () if view is None else tuple((step.output_at, step.queued) for step in view.open)
 
 
 def check_run_id(run_id: str) -> None:
-    """Refuse what cannot be a run's id before it comes near a path.
+    """Refuse a text that cannot be a run's id before any path is made from it.
 
     Raises:
         errors.NotFound: `run_not_found`.
@@ -372,7 +370,7 @@ def check_run_id(run_id: str) -> None:
 
 
 def check_form(run_id: str) -> None:
-    """Refuse what cannot be a run's id; a plan's run, which only upkeep shows, has one.
+    """Refuse a text that cannot be a run's id; the id of a plan's run, which only maintenance shows, is accepted.
 
     Raises:
         errors.NotFound: `run_not_found`.

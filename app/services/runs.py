@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from app.services.forking import Forks
     from app.services.previews import Previews
 
-Listener: TypeAlias = Callable[[runs.RunStart], None]  # Called with each new run; it may not wait.
+Listener: TypeAlias = Callable[[runs.RunStart], None]  # Called with each new run; it must not wait.
 
 
 class RunStartedListeners:
-    """Hand on what begins."""
+    """Notifies listeners of runs that begin."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
         self._of_sessions: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Notify a listener of every run from now on, also of those that other processes begin and announce."""
+        """Notify a listener of every run from now on, including runs that other processes begin and announce."""
         self._listeners.append(listener)
 
     def listen_to_sessions(self, listener: Listener) -> None:
@@ -46,22 +46,22 @@ class RunStartedListeners:
                 listeners.remove(listener)
 
     def tell(self, start: runs.RunStart, *, elsewhere: bool = False) -> None:
-        """Notify the listeners that a run concerns.
+        """Notify the listeners of a run.
 
         Args:
-            elsewhere: Whether another process has begun or resumed it, and takes care of it: only those of every run.
+            elsewhere: Whether another process has begun or resumed it: then only listeners to every run are notified.
         """
         for listener in (*self._listeners, *(self._of_sessions if not elsewhere and _may_belong(start) else ())):
             listener(start)
 
     @property
     def has_any(self) -> bool:
-        """Return whether a listener is there for every run."""
+        """Return whether a listener to every run exists."""
         return bool(self._listeners)
 
 
 class Runs(RunQueries):
-    """Start, show, follow, stop and delete runs."""
+    """Starts, shows, follows, stops and deletes runs."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Runs(RunQueries):
         self._starter = starter
         self._conversation_binding = binding
         self.started_listeners = started_listeners or RunStartedListeners()
-        """Told of every run that begins or is resumed."""
+        """Listeners to every run that begins or is resumed."""
 
     async def start(
         self,
@@ -87,12 +87,12 @@ class Runs(RunQueries):
         author: authors.Author | None = None,
         asked_by: str | None = None,
     ) -> Started:
-        """Accept a run and queue it; a repetition of a request with the same key finds the run that it made.
+        """Accept a run and queue it; a repeated request with the same key finds its run.
 
         Args:
             own: Recipe to execute if no recipe file defines it.
-            author: Who starts it; None: Control Room itself.
-            asked_by: Run whose agent or command asks, if the request names no parent.
+            author: Author of the start; None: Control Room itself.
+            asked_by: Run whose agent or command makes the request, if it names no parent.
 
         Raises:
             errors.RequestInvalid, errors.Unroutable: the request cannot become a run.
@@ -110,8 +110,8 @@ class Runs(RunQueries):
             start = dataclasses.replace(start, started_by=author.to_json())
         if parent is None and start.approvals is not None:
             await voting.refuse_unapprovable(start, self._starter.rules.approvers)
-        # The engine expects the run before its folder exists, or a recovery that lists folders now would take it for
-        # an earlier process's.
+        # The engine expects the run before its folder exists; otherwise a recovery that lists folders now would mistake
+        # it for the run of an earlier process.
         self._engine.expect(start.run_id)
         try:
             if _converses(start):
@@ -128,30 +128,28 @@ class Runs(RunQueries):
         return Started(run_id=created.run_id, status=status, existed=False)
 
     async def note_begun_elsewhere(self, run_id: str) -> None:
-        """Notify those who follow conversations of a run that another process has begun or resumed.
+        """Notify followers of conversations of a run that another process has begun or resumed.
 
         Raises:
-            errors.NotFound, errors.StorageFault: there is no such run, or it cannot be read.
+            errors.NotFound, errors.StorageFault: the run does not exist, or cannot be read.
         """
         if self.started_listeners.has_any:
             self.started_listeners.tell((await self.reader.view(run_id)).start, elsewhere=True)
 
     async def start_child(self, call: ports.Call) -> str:
-        """Start the run that a `ChildRun` requests, or find the one of an earlier attempt; return its id.
+        """Start the run that a `ChildRun` requests, or find that of an earlier attempt, and return its id.
 
         Raises:
             errors.ControlRoomError: the child cannot be started.
         """
         started = await self.start(_child_request(call))
-        # A process that died between the child's folder and the parent's line has left it without a place in the
-        # queue.
+        # A process that died between the child's folder and the parent's line has left the child unqueued.
         if started.existed and not started.status.finished:
             await self._engine.submit(started.run_id)
         return started.run_id
 
     async def check(self, request: StartRequest) -> int:
-        """Refuse what is wrong with a request whatever it is that the run would execute; return how many runs are
-        above.
+        """Refuse flaws of a request that do not depend on its recipe, and return the number of runs above.
 
         Raises:
             errors.RequestInvalid: as `Starter.check`, or `unknown_parent`.
@@ -160,16 +158,16 @@ class Runs(RunQueries):
         return self._starter.check(request, parent)
 
     async def cancel(self, run_id: str, author: authors.Author | None = None) -> Moved:
-        """Ask for a run's end.
+        """Request the end of a run.
 
         Raises:
-            errors.NotFound, errors.WrongState: there is no such run, or it has ended.
+            errors.NotFound, errors.WrongState: the run does not exist, or has ended.
             errors.DiskFull: the request could not be made durable.
         """
         run_reader.check_run_id(run_id)
         with faults.as_errors():
             await self._engine.cancel(run_id, author)
-        # A client may look at once after this answer, so open steps get a moment to be cut off.
+        # A client may read the run right after this answer, so open steps get a moment to be interrupted.
         await aio.wait_first(self._engine.ended(run_id), self._clock.sleep(run_reader.ENDING_SECONDS))
         return await self.reader.moved(run_id)
 
@@ -177,7 +175,7 @@ class Runs(RunQueries):
         """Stop a run at its next step boundary, or at once.
 
         Args:
-            interrupt: Cut the steps in flight off; they leave no record and run again as their next attempt.
+            interrupt: Interrupt the steps in flight; they leave no record and run again as their next attempt.
 
         Raises:
             errors.NotFound, errors.WrongState, errors.DiskFull: as `cancel`, or it is paused already.
@@ -186,7 +184,7 @@ class Runs(RunQueries):
         with faults.as_errors():
             await self._engine.pause(run_id, author, interrupt=interrupt)
         if interrupt or not self.reader.is_in_flight(run_id):
-            # Nothing is waited for but its files.
+            # Only its files are waited for.
             await aio.wait_first(self._engine.left(run_id), self._clock.sleep(run_reader.ENDING_SECONDS))
         return await self.reader.moved(run_id)
 
@@ -214,15 +212,15 @@ class Runs(RunQueries):
             raise errors.Conflict(message, code=decisions.BUDGET_EXHAUSTED, key=key)
 
     async def resume(self, run_id: str, request: ResumeRequest, author: authors.Author | None = None) -> Moved:
-        """Send a failed or cancelled run on, or take over an unfinished one that another process or directory left.
+        """Resume a failed or cancelled run, or take over an unfinished one that another process or directory left.
 
         Raises:
             errors.NotFound, errors.WrongState, errors.DiskFull: as `cancel`, or it is neither of these.
             errors.RequestInvalid: the step, the arguments or the recipe do not fit; `no_conversation`.
-            errors.Conflict: `session_locked`, the `holder` speaks in the run's conversation.
+            errors.Conflict: `session_locked`, the `holder` uses the run's conversation.
         """
         view = await self.reader.view(run_id)
-        # What another process left behind is continued as it is, unended.
+        # A run that another process left is continued without having ended.
         left_behind = not view.status.finished and (await self._store.summary(run_id)).owner != "service"
         if not left_behind and view.status not in (states.RunState.FAILED, states.RunState.CANCELLED):
             why = allowed_orders.refusals(view)["resume"]
@@ -239,20 +237,20 @@ class Runs(RunQueries):
 
     @functools.cached_property
     def forks(self) -> Forks:
-        """Return what makes forks; the start of a run does not load it."""
+        """Return the use cases of forks, which the start of a run does not load."""
         from app.services.forking import Forks
 
         return Forks(self._store, self._engine, self._starter, self._drivers, self.started_listeners.tell, self._above)
 
     @functools.cached_property
     def previews(self) -> Previews:
-        """Return what says what orders would do."""
+        """Return the use cases of previews."""
         from app.services.previews import Previews
 
         return Previews(self._store, self.forks, self._starter, self._drivers)
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: authors.Author | None = None) -> Marked:
-        """Change a run's labels and its pin, whatever its state.
+        """Change a run's labels and pin, in any state.
 
         Raises:
             errors.NotFound, errors.DiskFull: as `cancel`.
@@ -272,7 +270,7 @@ class Runs(RunQueries):
 
         Raises:
             errors.Conflict: `run_pinned`.
-            errors.NotFound, errors.WrongState: there is no such run, or it has not ended.
+            errors.NotFound, errors.WrongState: the run does not exist, or has not ended.
         """
         if clock.is_internal(run_id):
             await self._delete_left(run_id, author)
@@ -301,8 +299,8 @@ class Runs(RunQueries):
         return Started(run_id=run_id, status=await self.reader.status(run_id), existed=True)
 
     async def _above(self, request: StartRequest, asked_by: str | None = None) -> runs.RunStart | None:
-        # An agent that asks without naming its run, and waits for the answer's run, would wait for itself: for its own
-        # reserved amounts, its workspace or its concurrency key.
+        # An agent that makes a request without naming its run, and waits for the new run, would wait for itself: for
+        # its own reserved amounts, its workspace or its concurrency key.
         run_id = request.parent_run_id or asked_by
         if run_id is None:
             return None
@@ -320,14 +318,14 @@ def _converses(start: runs.RunStart) -> bool:
 
 
 def _may_belong(start: runs.RunStart) -> bool:
-    # The runs of a session plan's tasks, and the plan's own, are made under keys.
+    # Runs of a session plan's tasks, and of the plan itself, have idempotency keys.
     return start.session_plan_task_id is not None or start.idempotency_key is not None or _converses(start)
 
 
 def _child_request(call: ports.Call) -> StartRequest:
     operation, parent = call.operation, call.run
     assert isinstance(operation, operations.ChildRun)
-    # Where the parent works, and as urgent as it.
+    # In the parent's workspace, and with the parent's priority.
     return StartRequest(
         recipe_id=operation.recipe_id,
         args=operation.args,

@@ -1,4 +1,4 @@
-"""Starting: makes a request into the frozen start of a run."""
+"""Starting: turns a request into the frozen start of a run."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ if TYPE_CHECKING:
     from app.services import story_args
 
 _RECIPES_NAMED = 20
-_AT_ONCE = 500  # Values in arguments and options that are looked at without leaving the loop.
+_AT_ONCE = 500  # Values in arguments and options that are processed on the loop.
 
 
 class PolicySource(Protocol):
     """The policies of the project."""
 
-    value: policies.Policies  # Those in force.
+    value: policies.Policies  # The present policies.
 
 
 @dataclass(slots=True)
 class NoPolicies:
     """A project without policies."""
 
-    value: policies.Policies = policies.NONE  # None at all.
+    value: policies.Policies = policies.NONE  # Always empty.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRules:
-    """What holds for new runs beside their recipes."""
+    """Rules for new runs, in addition to their recipes."""
 
-    max_depth: int = 3  # How deep runs may start runs.
-    inline_recipes: bool = False  # Whether a request may bring its own recipe.
-    backends: tuple[str, ...] = ()  # Names of the backends that there are.
+    max_depth: int = 3  # Deepest level of runs that start runs.
+    inline_recipes: bool = False  # Whether a request may contain a recipe of its own.
+    backends: tuple[str, ...] = ()  # Names of the existing backends.
     worst_call: worst_cases.Quote = worst_cases.nothing_known
     """Returns the most that a call of an agent takes."""
-    policies: PolicySource = field(default_factory=NoPolicies)  # What runs of recipes get.
+    policies: PolicySource = field(default_factory=NoPolicies)  # Policies for runs of recipes.
     approvers: Callable[[], Sequence[keys.Key]] = tuple  # Returns the keys that may answer gates; it blocks.
-    runs_folder: Path | None = None  # Where the folders of runs are.
+    runs_folder: Path | None = None  # Folder that contains the folders of runs.
 
 
 class Starter:
-    """Make the start of a run, complete and frozen, or say everything that is wrong with the request."""
+    """Makes the complete, frozen start of a run, or reports all flaws of the request."""
 
     def __init__(
         self,
@@ -77,17 +77,17 @@ class Starter:
         self._clock = clock
         self._ids = ids
         self.rules = rules
-        """What holds for new runs beside their recipes."""
+        """Rules for new runs, in addition to their recipes."""
 
     @property
     def hidden(self) -> reserved.Reserved:
-        """Return what in working folders no step looks at."""
+        """Return the parts of working folders that steps must not see."""
         return self._workspaces.reserved
 
     async def prepared(
         self, request: StartRequest, parent: runs.RunStart | None = None, own: RecipeVersion | None = None
     ) -> runs.RunStart:
-        """Return what `prepare` does; recipes that were written since, or come with the request, are read in a thread.
+        """Return the result of `prepare`; changed recipes, and recipes in requests, are read on a thread.
 
         Raises:
             errors.RequestInvalid, errors.Unroutable: as `prepare`.
@@ -99,7 +99,7 @@ class Starter:
             try:
                 own, seeds = self._chosen(request)
             except errors.ControlRoomError:
-                # A refusal is worded by another look.
+                # The error of a refusal comes from another attempt.
                 return self.prepare(request, parent)
             if seeds or _is_answered(own.recipe, request.args):
                 return await asyncio.to_thread(self.prepare, request, parent)
@@ -108,7 +108,7 @@ class Starter:
     def prepare(
         self, request: StartRequest, parent: runs.RunStart | None = None, own: RecipeVersion | None = None
     ) -> runs.RunStart:
-        """Return what the run begins with.
+        """Return the start of a run.
 
         Args:
             parent: The run named by `parent_run_id`.
@@ -117,7 +117,7 @@ class Starter:
         Raises:
             errors.RequestInvalid: a value of the wrong form, an unknown or broken recipe, wrong arguments; or
                 `unknown_backend`.
-            errors.Unroutable: there is only a description, and no recipe fits it.
+            errors.Unroutable: the request has only a description, and no recipe matches it.
             errors.NotReady: a backend or program that the run could need is missing.
         """
         start, recipe_version = self.examine(request, parent, own)
@@ -127,21 +127,21 @@ class Starter:
     def examine(
         self, request: StartRequest, parent: runs.RunStart | None = None, own: RecipeVersion | None = None
     ) -> tuple[runs.RunStart, RecipeVersion]:
-        """Return what the run begins with, whether or not its backends are ready, and what it executes.
+        """Return the start of a run, even if its backends are not ready, and the version that it executes.
 
         Raises:
             errors.RequestInvalid, errors.Unroutable: as `prepare`.
         """
         requests.check(request)
-        # Depth first: a chain of runs that start each other must end at its limit, whatever else is wrong.
+        # Depth first: a chain of runs that start one another must end at its limit, even with other flaws.
         depth = self._depth(request, parent)
         recipe_version, seeds = (own, {}) if own is not None else self._chosen(request)
-        # An argument that was given as an option is missed as an argument, too.
+        # An argument that was given as an option is missing as an argument, too.
         if request.options:
             arguments.check_options(request.options, recipe_version.recipe)
         folder = request.working_dir
         working_dir = self._workspaces.project if folder is None else self._workspaces.choose(folder)
-        # Arguments in this order: the words of the description, what the project has, what the request says.
+        # In this order, a later one wins: words of the description, files of the project, values of the request.
         recipe, filled = recipe_version.recipe, self._found(recipe_version.recipe, request, seeds, working_dir)
         args = recipe_version.fit({**seeds, **filled.args, **request.args}, filled.questions)
         self._refuse_unknown_backend(recipe, args)
@@ -177,18 +177,18 @@ class Starter:
     def _terms(
         self, request: StartRequest, recipe_id: str, parent: runs.RunStart | None
     ) -> tuple[RunLimits, Approvals | None]:
-        """Return the limits of a run and what its gates need, by its request and by policies."""
+        """Return the limits of a run and the approvals of its gates, by its request and by policies."""
         limits, found = request.limits, self.rules.policies.value
         approvals = request.approvals or (None if parent is None else parent.approvals)
         if found.policies:
-            # A policy has the last word, so that no request evades it.
+            # A policy is applied last, so that no request evades it.
             limits, approvals = found.limits_of(recipe_id, limits), found.approvals_of(recipe_id, approvals)
         return limits, approvals
 
     def route(self, description: str) -> RoutingResult:
-        """Return the recipe for a description, with the arguments that it and the project give, and what is left open.
+        """Return the recipe for a description, with the arguments from it and from the project, and open questions.
 
-        Looks at the files of the project: it is meant for a thread.
+        Meant for a thread, since it reads files of the project.
         """
         routed = self._route(description)
         if not routed.routable or routed.recipe_id is None:
@@ -201,29 +201,28 @@ class Starter:
         return dataclasses.replace(routed, initial_args={**routed.initial_args, **filled.args}, questions=questions)
 
     def check(self, request: StartRequest, parent: runs.RunStart | None = None) -> int:
-        """Refuse what is wrong with a request whatever it is that the run would execute; return how many runs are
-        above.
+        """Refuse flaws of a request that do not depend on its recipe, and return the number of runs above.
 
         Raises:
-            errors.RequestInvalid: a value of the wrong form, a folder that it may not work in, or it would be too deep.
+            errors.RequestInvalid: a value has the wrong form, the folder is not allowed, or the run would be too deep.
         """
         requests.check(request)
         self._workspaces.choose(request.working_dir)
         return self._depth(request, parent)
 
     async def renewed(self, start: runs.RunStart, request: ResumeRequest) -> dict[str, plain.Json]:
-        """Return what a resume puts in place of a run's frozen facts; its recipe is read again, in a thread.
+        """Return the facts that a resume replaces in a run's frozen start; its recipe is read again, on a thread.
 
         Raises:
             errors.RequestInvalid: the recipe is gone or broken, the arguments do not fit it, `unknown_backend`, or
-                `resume_unchangeable`: there is no recipe file behind the run.
+                `resume_unchangeable`: the run has no recipe file.
         """
         if request.args is None and request.options is None and not request.current_recipe:
             return {}
         return await asyncio.to_thread(self._renew, start, request)
 
     def place(self, request: StartRequest, parent: runs.RunStart | None) -> dict[str, plain.Json]:
-        """Return where a fork is among other runs: what it has in place of its source's facts.
+        """Return the facts about a fork's parent that replace those of its source.
 
         Raises:
             errors.RequestInvalid: `depth_exceeded`.
@@ -239,12 +238,12 @@ class Starter:
         overrides: Mapping[str, plain.Json],
         labels: Mapping[str, str | None],
     ) -> runs.RunStart:
-        """Return what a new run begins with that takes steps of another one over.
+        """Return the start of a new run that takes over steps of another one.
 
         Args:
-            in_force: What the source may take by now.
+            in_force: Present limits of the source.
             overrides: As `renewed` and `place` return them.
-            labels: Changes of the labels; None for one that goes.
+            labels: Changes of the labels; None removes a label.
         """
         now = self._clock.now()
         run_id, runs_folder = self._ids.run_id(now), self.rules.runs_folder
@@ -263,7 +262,7 @@ class Starter:
             "pinned": False,
         }
         start = source.overridden({**overrides, **own, "labels": labels})
-        # An agent that was replaced for the source stays replaced; no fork evades a policy.
+        # An agent that was replaced for the source stays replaced, and no fork evades a policy.
         found = self.rules.policies.value
         return dataclasses.replace(
             start,
@@ -274,7 +273,7 @@ class Starter:
         )
 
     def agent(self, start: runs.RunStart, name: str) -> Mapping[str, Any] | None:
-        """Return an agent that a run froze, or that is configured now, or one that is a backend's alone; or None."""
+        """Return an agent that a run froze or that is configured now, or one made of a backend's name; else None."""
         frozen = start.frozen.get("agents")
         agents: list[Any] = list(frozen.values()) if isinstance(frozen, dict) else []
         if start.dialect not in flows.DRIVERS:
@@ -330,7 +329,7 @@ class Starter:
     def _found(
         self, recipe: library.Recipe, request: StartRequest, seeds: Mapping[str, plain.Json], working_dir: str
     ) -> story_args.Found:
-        """Look in the project for what neither the request nor its words give."""
+        """Search the project for arguments that neither the request nor its description gives."""
         from app.services import story_args
 
         if recipe.dialect != PROJECT_DIALECT:
@@ -373,7 +372,7 @@ class Starter:
 
 
 def _is_answered(recipe: library.Recipe, args: Mapping[str, plain.Json]) -> bool:
-    """Return whether the files of the project are looked at for arguments of a recipe."""
+    """Return whether arguments of a recipe are searched in the files of the project."""
     if recipe.dialect != PROJECT_DIALECT:
         return False
     from app.services import story_args

@@ -1,4 +1,4 @@
-"""Statistics: what happens, what waits and what it cost, counted so that many clients may ask all the time."""
+"""Statistics: counts of runs, waits and costs, cached so that many clients may request them all the time."""
 
 from __future__ import annotations
 
@@ -17,72 +17,72 @@ from app.engine import run_engine, run_sums
 LOOK_SECONDS = 0.25  # Longest time between counts of the state in memory.
 
 RECOUNT_SECONDS = 5.0
-"""Longest time that rows are not counted again, since other processes may have changed them."""
+"""Longest time for which a count of rows is valid, since other processes may change rows."""
 
-LARGEST_SHARE = 1 / 20  # Part of the time that counting rows may take, however many there are.
-FREE_STEP_BYTES = 64 * 2**20  # Step in which free space is reported, so that a single write changes nothing.
+LARGEST_SHARE = 1 / 20  # Share of the time that counting rows may take, however many there are.
+FREE_STEP_BYTES = 64 * 2**20  # Step in which free space is reported, so that a single write does not change it.
 
 _MOST_KEPT = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitCounts(shapes.Shape):
-    """What waits for a person."""
+    """Things that wait for a person."""
 
-    gates: int  # Open gates of runs that are loaded or asleep.
+    gates: int  # Open gates of loaded and unloaded runs.
     questions: int  # Tasks of session plans whose question is open.
-    plans: int  # Session plans that wait for a person: drafts, and those with an open question.
-    parked: int  # Paused runs that a fault stopped.
+    plans: int  # Session plans that wait for a person: drafts, and plans with an open question.
+    parked: int  # Runs that a fault has paused.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedCount(shapes.Shape):
-    """Runs that failed lately; those that a person's denial ended are not among them."""
+    """Runs that failed lately, without those that a person's denial ended."""
 
-    since: shapes.Instant  # From when.
-    count: int  # How many.
+    since: shapes.Instant  # Start of the count.
+    count: int  # Number of runs.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spend(shapes.Shape):
-    """What was begun and paid since an instant."""
+    """Runs and costs since an instant."""
 
-    since: shapes.Instant  # From when, in steps of 15 minutes for calls.
+    since: shapes.Instant  # Start of the count, in steps of 15 minutes for calls.
     runs: int  # Runs that were created.
-    input_tokens: int  # Tokens read, those of runs that execute now included.
+    input_tokens: int  # Tokens read, including those of runs that execute now.
     output_tokens: int  # Tokens written.
-    cost_usd: float | None  # Sum of the reported prices; None if there are none.
+    cost_usd: float | None  # Sum of the reported prices; None if none was reported.
     calls_without_price: int  # Calls without a reported price.
     cost_estimated_usd: float | None
-    """Sum of the estimates for those, by the price file; None where there is none."""
+    """Sum of the estimates for calls without a price, by the price file; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState(shapes.Shape):
-    """How busy the worker pool is."""
+    """Load of the worker pool."""
 
-    slots: int  # Runs that can execute at a time.
-    busy: int  # Runs that do.
+    slots: int  # Runs that can execute at the same time.
+    busy: int  # Runs that execute now.
     queued: int  # Runs that wait for a slot.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskState(shapes.Shape):
-    """Room for the data directory."""
+    """Free space for the data directory."""
 
-    free_bytes: int | None  # Free space in steps of 64 MiB; None where it cannot be read.
-    needed_bytes: int  # Least free space with which a data directory can be opened.
-    is_full: bool  # Whether new runs are refused, because the last write failed or no room is left.
+    free_bytes: int | None  # Free space in steps of 64 MiB; None if it cannot be read.
+    needed_bytes: int  # Least free space for opening a data directory.
+    is_full: bool  # Whether new runs are refused because the last write failed or the disk is full.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState(shapes.Shape):
-    """What executes the runs, and of which project."""
+    """Engine and project of the service."""
 
     engine: str  # Engine of the runs: `embedded` or `temporal`.
     project: str  # Folder of the project.
     local_model: bool
-    """Whether all agents speak through the small local model, which only shows the machinery."""
+    """Whether all agents use the small local model, which is only for demonstration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,20 +90,20 @@ class RunStats(shapes.Shape):
     """Counts over all runs."""
 
     runs: Mapping[str, int]  # Runs in each state.
-    waits: WaitCounts  # What waits for a person.
+    waits: WaitCounts  # Things that wait for a person.
     failed: FailedCount  # Runs that failed lately.
-    today: Spend  # What was begun and paid today.
-    pool: PoolState  # How busy the worker pool is.
-    disk: DiskState  # Room for the data directory.
-    service: ServiceState  # What executes the runs.
-    at: shapes.Instant  # When one of these numbers last changed.
+    today: Spend  # Runs and costs of today.
+    pool: PoolState  # Load of the worker pool.
+    disk: DiskState  # Free space for the data directory.
+    service: ServiceState  # Engine and project of the service.
+    at: shapes.Instant  # Time of the last change of one of these numbers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageNamed(run_sums.UsageAmounts):
     """Sums of one name."""
 
-    name: str | None  # Recipe, agent, model, value of the label, or day; None for calls that have none.
+    name: str | None  # Recipe, agent, model, label value or day; None for calls without one.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +112,15 @@ class UsageShown(shapes.Shape):
 
     by: run_sums.By  # Dimension by which they are grouped.
     rows: tuple[UsageNamed, ...]
-    """At most 1,000 sums, the most expensive first, or 366 days, the newest first."""
-    total: run_sums.UsageAmounts  # All that the filters mean, rows left out included.
+    """At most 1,000 sums, most expensive first, or 366 days, newest first."""
+    total: run_sums.UsageAmounts  # Sum over all runs that match the filters, including omitted rows.
 
 
 class Store(run_sums.SummingStore, Protocol):
-    """The counted thing."""
+    """The store whose runs are counted."""
 
     async def write_fault(self) -> errors.StorageFault | None:
-        """Return why new runs cannot be taken; None: they can."""
+        """Return why new runs are refused; None if they are accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,11 +139,11 @@ class Ready:
     """An answer as bytes."""
 
     body: bytes  # JSON.
-    etag: str  # Changes whenever a number does.
+    etag: str  # Entity tag, which changes whenever a number does.
 
 
 class Statistics:
-    """Count and add up over all runs.
+    """Counts and adds up over all runs.
 
     Args:
         asking: Counts the open questions of session plans within a scope, and the plans that wait for a person.
@@ -173,12 +173,12 @@ class Statistics:
     async def stats(
         self, failed_since: str | None = None, today: str | None = None, scope: Scope | None = None
     ) -> Ready:
-        """Return counts over all runs; the same bytes as long as nothing has changed.
+        """Return counts over all runs; the same bytes until one changes.
 
         Args:
-            failed_since: From when failed runs are counted; None: 24 hours ago, to the minute.
+            failed_since: Start of the count of failed runs; None: 24 hours ago, to the minute.
             today: Local midnight; None: midnight in UTC.
-            scope: Runs that are counted; None: all.
+            scope: Runs to count; None: all.
         """
         now = self._clock.now()
         yesterday = now.replace(second=0, microsecond=0) - timedelta(days=1)
@@ -193,7 +193,7 @@ class Statistics:
         return self._answer(since, rows, known)
 
     async def usage(self, query: run_sums.UsageQuery) -> UsageShown:
-        """Return sums of usage, those of runs that execute now included."""
+        """Return sums of usage, including that of runs that execute now."""
         live = {view.start.run_id: view.usage_sums() for view in self._engine.executing()}
         sums, total = await self._store.sum_usage(query, live)
         rows = [
@@ -213,7 +213,7 @@ class Statistics:
             return known
         task = self._counting.get(since)
         if task is None:
-            # One count for all requests meanwhile, even if some of them are cancelled.
+            # All requests meanwhile share one count, even if some of them are cancelled.
             task = self._counting[since] = asyncio.create_task(self._count(since), name="count runs")
         return await asyncio.shield(task)
 
@@ -290,7 +290,7 @@ class Statistics:
         return PoolState(slots=pool.limit, busy=busy, queued=queued)
 
     def _usage(self, since: run_sums.Since, rows: _Rows) -> run_sums.UsageAmounts:
-        # Runs that began after the count have no usage in it, and those that ended since are counted again soon.
+        # The count contains no usage of runs that began after it, and runs that ended since are soon counted again.
         counted = (view for view in self._engine.executing() if _covered(since, view.start))
         live = (part for view in counted for part in view.usage_sums())
         total = rows.totals.usage

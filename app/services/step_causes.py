@@ -1,4 +1,4 @@
-"""Causes of open steps: what a step waits for, in plain words."""
+"""Causes of open steps: the reason why a step waits, in plain words."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _ORDER: tuple[explanations.CauseKind, ...] = (
     "timer",
     "between_steps",
 )
-"""Which open step explains a run that has several: first causes that a person can change, then work under way."""
+"""Order in which open steps explain a run: first causes that a person can change, then work under way."""
 
-_MORE = 5  # Further open steps that are named.
+_MORE = 5  # Most further open steps that are named.
 
 
 def causes(
@@ -39,10 +39,10 @@ def causes(
     stalled_after_seconds: float,
     lacks: Mapping[str, str] = MappingProxyType({}),
 ) -> list[explanations.Cause]:
-    """Return the cause that explains a run with these open steps, and one that names the others.
+    """Return the cause that explains a run with these open steps, and one that names the other steps.
 
     Args:
-        lacks: Why steps cannot be performed now, by the capability that they need.
+        lacks: Why steps cannot be performed now, by required capability.
     """
     found = [_unserved(run_id, wait, lacks) or _cause(run_id, wait, now, stalled_after_seconds) for wait in waits]
     if not found:
@@ -57,7 +57,7 @@ def causes(
 
 
 def spoken(seconds: float) -> str:
-    """Return a duration as people say it."""
+    """Return a duration in words."""
     whole = max(0, int(seconds))
     if whole < 120:
         return f"{whole} s"
@@ -65,7 +65,7 @@ def spoken(seconds: float) -> str:
 
 
 def is_performed(operation: operations.Operation) -> bool:
-    """Return whether a step is performed, and does not wait for a person, a run or a time."""
+    """Return whether a step is performed rather than waiting for a person, a run or a time."""
     return not isinstance(operation, operations.Input | operations.ChildRun | operations.Timer)
 
 
@@ -146,10 +146,10 @@ def _at_work(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_afte
 
 
 def behind_call(waits: explanations.Cause, ahead: spending.Ahead, created_at: str) -> explanations.Cause:
-    """Return the cause of a call that waits for another one, with the name of that one.
+    """Return the cause of a call that waits for another one, with the name of that call.
 
     Args:
-        created_at: When the run of the call that waits was accepted.
+        created_at: Time at which the run of the waiting call was accepted.
     """
     amount = "price" if ahead.limit == "cost_usd" else "number of tokens"
     why = (
@@ -161,8 +161,8 @@ def behind_call(waits: explanations.Cause, ahead: spending.Ahead, created_at: st
     text = f"Step {waits.key} waits until {call} has ended: {why}"
     if created_at < ahead.since or ahead.run_id == waits.run_id:
         return dataclasses.replace(waits, text=text)
-    # A program that starts a run and waits for it, without saying whose child that is, waits for itself.
-    # Most do not, so no command is offered that would cancel a run that only has to wait.
+    # A program that starts a run without naming its parent, and waits for it, waits for itself. Most programs do not,
+    # so no command is offered that would cancel a run that only has to wait.
     text += (
         f"; if that call has started this run and waits for it, neither moves: cancel this run, and start it with"
         f" {ahead.run_id} as its parent, whose calls it does not wait for"

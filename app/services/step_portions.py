@@ -1,4 +1,4 @@
-"""Portions of a run's steps: any of them by its index, in the form of the run's consolidated answer."""
+"""Portions of a run's steps: any range by index, in the form of the run's consolidated answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from app.domain import plain, records, views
 
-USUAL = 200  # Steps of a portion, unless another size is asked for.
+USUAL = 200  # Default number of steps in a portion.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,17 +17,17 @@ class Portion:
 
     body: bytes  # JSON of a list of `views.StepShown`.
     etag: str  # Entity tag: the quoted hash of the body.
-    last: int | None  # Index of the last step of the portion if more follow; else None.
+    last: int | None  # Index of the last step of the portion if more follow; otherwise None.
 
 
 async def portion(view: views.RunView, after: int, limit: int) -> Portion:
-    """Return the steps that count behind an index, encoded beside the loop.
+    """Return the valid steps after an index, encoded on a thread.
 
     Args:
         after: Index of the step before the first, -1 for none.
         limit: Most steps.
     """
-    # The lists of a run in memory only grow at their ends, so a thread may read them.
+    # The lists of a loaded run only grow at their ends, so a thread may read them.
     return await asyncio.to_thread(_portion, view, after, limit)
 
 
@@ -40,7 +40,7 @@ def _portion(view: views.RunView, after: int, limit: int) -> Portion:
 
 
 def _earlier(view: views.RunView, found: Sequence[records.Record]) -> views.Attempts:
-    """Return the earlier attempts of repeated steps; looks back only as far as the first one of each."""
+    """Return the earlier attempts of repeated steps, looking back only to the first attempt of each."""
     repeated = [record for record in found if record.attempt > 1]
     missing, attempts = {record.key for record in repeated}, dict[str, list[records.Record]]()
     position = max((record.position for record in repeated), default=0)

@@ -1,4 +1,4 @@
-"""Step requests: what an open step asks of an agent, a tool or a program, as a text to read."""
+"""Step requests: the request of an open step to an agent, a tool or a program, as readable text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from app.domain import explanations, operations, plain, records
 from app.engine import open_steps, replay
 
-MOST_CHARACTERS = 100_000  # Beginning of a request that is shown.
+MOST_CHARACTERS = 100_000  # Most characters of a request that are shown.
 
 _RULES = ("retry", "timeout_seconds", "on_interrupted")
 
@@ -18,9 +18,9 @@ _RULES = ("retry", "timeout_seconds", "on_interrupted")
 async def shown(
     wait: open_steps.StepWait, read_blob: replay.ReadBlob, masker: plain.Masker
 ) -> explanations.StepRequest:
-    """Return what an open step asks, without secrets."""
+    """Return the request of an open step, with secrets masked."""
     operation = wait.operation
-    # Masked before it is cut, so that no part of a secret stays at the end.
+    # Masked before it is cut, so that no part of a secret remains at the end.
     text = str(masker.mask(await _text(operation, read_blob)))
     agent = operation if isinstance(operation, operations.AgentCall) else None
     return explanations.StepRequest(
@@ -52,7 +52,7 @@ async def _text(operation: operations.Operation, read_blob: replay.ReadBlob) -> 
 
 
 def _command(operation: operations.Command) -> str:
-    """Return a command below the variables of its recipe that it names."""
+    """Return a command, preceded by the variables that it uses."""
     text = operation.argv[-1] if operation.argv[:2] == ("bash", "-c") else " ".join(operation.argv)
     named = [f"{name}={shlex.quote(value)}" for name, value in operation.env.items() if f"${{{name}}}" in text]
     return "\n".join([*named, text])

@@ -1,4 +1,4 @@
-"""Stored views: runs that are not loaded here, shown from their journals, or from their rows alone."""
+"""Stored views: show runs that are not loaded here, from their journals or from their rows alone."""
 
 from __future__ import annotations
 
@@ -19,27 +19,25 @@ async def read(
     run_id: str,
     dry_replays: dry_replay.DryReplays,
 ) -> views.RunView:
-    """Return a run as its journal shows it.
+    """Return a run in the state that its journal shows.
 
     Args:
-        dry_replays: Keeps the drivers of runs that grow.
+        dry_replays: Caches the drivers of growing runs.
 
     Raises:
-        errors.JournalCorrupt: it is damaged.
+        errors.JournalCorrupt: the journal is damaged.
     """
     loaded = await store.read(run_id)
     driver, read_blob = drivers.get(loaded.start.dialect), functools.partial(store.read_blob, run_id)
     view = await dry_replay.review(loaded, driver, read_blob, elsewhere=True, dry_replays=dry_replays)
     if engine.elsewhere:
         return await _parked(store, view)
-    # A run that waits for people does so whether a process has it or not; any other open step was only cut off.
+    # A run that waits for people waits in any process; any other open step was only interrupted.
     return view if view.status is states.RunState.WAITING else dataclasses.replace(view, open=())
 
 
 def of_row(row: stores.RunSummary, error: errors.ControlRoomError | errors.Unreadable) -> views.RunView:
-    """Return a run as its row shows it: one that is damaged, that cannot be read now, or a folder written by hand that
-    cannot be adopted now.
-    """
+    """Return a run as its row shows it: damaged, unreadable now, or a folder that cannot be adopted now."""
     unreadable = unreadables.Unreadable.of(error.detail) if isinstance(error, errors.Unreadable) else None
     damaged = isinstance(error, errors.JournalCorrupt)
     start = runs.RunStart(
@@ -71,7 +69,7 @@ def of_row(row: stores.RunSummary, error: errors.ControlRoomError | errors.Unrea
 
 async def _parked(store: stores.RunStore, view: views.RunView) -> views.RunView:
     # A fault of the driver parks a run without a journal line, so that another version continues it. Only the process
-    # that did so had it in memory.
+    # in which that happened had the fault in memory.
     run_id, paused = view.start.run_id, states.RunState.PAUSED
     if view.status.finished or view.status is paused or (await store.summary(run_id)).status != paused:
         return view
@@ -88,7 +86,7 @@ async def _parked(store: stores.RunStore, view: views.RunView) -> views.RunView:
 
 
 def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:
-    # The list shows the code; what else is known of the error is in the folder.
+    # Lists show the code; the other facts about the error are in the folder.
     if row.error_code is None:
         return None
     told = "The run's folder contains the details, but cannot be read now."

@@ -1,4 +1,4 @@
-"""Arguments that the project answers: the files of the scene, the outline and the canon."""
+"""Arguments from the project: finds the files of the scene, the outline and the canon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.tools.story import outline_matching, scene_matching, story_files, story
 
 SCENE, SCENES, OUTLINE, CANON = "scene_path", "scene_paths", "outline_path", "canon_paths"
 NAMES = (OUTLINE, SCENE, SCENES, CANON)
-"""Arguments that are looked for in the project, in the order in which they are."""
+"""Arguments that are searched in the project, in this order."""
 
 _MOST_PATHS = 200
 _NOTHING = reserved.Reserved()
@@ -28,23 +28,23 @@ _QUESTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question(shapes.Shape):
-    """What a person is asked about an argument that the project does not answer."""
+    """A question to a person about an argument that the project does not provide."""
 
-    question: str  # The question, with what was found.
-    code: str  # Why it is asked: `scene_ambiguous`, `scene_not_found`, `scene_not_written`, or `not_found`.
-    candidates: tuple[str, ...] = ()  # What may be meant.
+    question: str  # Text of the question, with the files that were found.
+    code: str  # Reason for the question: `scene_ambiguous`, `scene_not_found`, `scene_not_written`, or `not_found`.
+    candidates: tuple[str, ...] = ()  # Possible answers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a project answers."""
+    """Arguments that a project provides."""
 
-    args: Mapping[str, plain.Json] = field(default_factory=dict)  # Arguments that it has.
-    questions: Mapping[str, Question] = field(default_factory=dict)  # What it leaves open, by argument.
+    args: Mapping[str, plain.Json] = field(default_factory=dict)  # Arguments that were found.
+    questions: Mapping[str, Question] = field(default_factory=dict)  # Open questions, by argument.
 
 
 def wanted(recipe: library.Recipe, args: Mapping[str, plain.Json]) -> list[str]:
-    """Return the arguments of a recipe that a project may answer and the request omits."""
+    """Return the arguments of a recipe that a project can provide and the request omits."""
     declared = recipe.args_schema.get("properties") or {}
     return [name for name in NAMES if name in declared and name not in args]
 
@@ -59,14 +59,14 @@ def find(
     planned: bool = False,
     named: frozenset[str] = frozenset(),
 ) -> Found:
-    """Look for the arguments of a recipe that are not given.
+    """Find arguments of a recipe that are not given.
 
     Args:
         args: Arguments of the request, and those that the router read from the description.
-        hidden: What in the working folder is not looked at.
-        description: The task.
-        planned: Whether the run is a task of a plan, so that tasks before it may still write a scene.
-        named: Which of the given arguments are names in the description, and need not be whole paths.
+        hidden: Parts of the working folder that are not searched.
+        description: Text of the task.
+        planned: Whether the run is a task of a plan, so that earlier tasks may still write a scene.
+        named: Given arguments that are names from the description, perhaps without folders.
     """
     missing = wanted(recipe, args)
     if not missing and not named & {SCENE, OUTLINE}:
@@ -102,7 +102,7 @@ class _Search:
         self._files = _files(files_of)
 
     def complete(self, name: str) -> None:
-        """Find the one file that a bare name in the description means."""
+        """Find the one file that a bare name in the description refers to."""
         path = self._args.get(name)
         if not isinstance(path, str) or "/" in path or any(file.path == path for file in self._files):
             return
@@ -116,7 +116,7 @@ class _Search:
             self._ask(name, outline_matching.AMBIGUOUS, f"There are several files {path}:", same)
 
     def look_for(self, name: str) -> None:
-        """Find an argument, or leave a question."""
+        """Find an argument, or record a question."""
         looks: Mapping[str, Callable[[], None]] = {
             SCENE: self._scene, SCENES: self._scenes, OUTLINE: self._outline, CANON: self._canon,
         }  # fmt: skip
@@ -172,7 +172,7 @@ class _Search:
     def _scenes(self) -> None:
         if self._clue.numbers:
             story = self._story()
-            # Only written scenes of a chapter can be checked, unless an earlier task still writes the rest.
+            # Only written scenes of a chapter can be checked, unless an earlier task still writes the others.
             groups = [
                 located if self._planned else [one for one in located if one.paths] or located[:1]
                 for located in story.numbered(self._clue)
@@ -214,7 +214,7 @@ class _Search:
         return rule.get("default") if isinstance(rule, Mapping) else None
 
     def _has_default(self, name: str) -> bool:
-        """Return whether the recipe's own default is there in the project."""
+        """Return whether the recipe's own default exists in the project."""
         default = self._default(name)
         paths = [default] if isinstance(default, str) else default or []
         return bool(paths) and all(isinstance(path, str) and self._workspace.kind(path) for path in paths)
@@ -229,7 +229,7 @@ def _files(files_of: workspace.Workspace) -> list[story_files.StoryFile]:
     try:
         return story_files.read_all(files_of)[0]
     except errors.ToolFailed:
-        # Its first step reports what it finds there.
+        # The run's first step reports the fault.
         return []
 
 

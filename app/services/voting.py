@@ -1,4 +1,4 @@
-"""Voting: gates that need several keys, vote by vote."""
+"""Voting: takes the votes of several keys at a gate."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from app.domain import approvals, authors, gates, keys, plain, runs
 from app.engine import run_engine, stores
 from app.services import faults
 
-NEEDS_KEYS = "approvals_need_keys"  # Code of what cannot be approved, since names are only claimed.
+NEEDS_KEYS = "approvals_need_keys"  # Code for approvals that only keys can give; other names are merely claimed.
 
 
 class Votes:
-    """Take and show the votes at gates."""
+    """Takes and shows votes at gates."""
 
     def __init__(self, store: stores.RunStore, engine: run_engine.RunEngine) -> None:
         self._store = store
         self._engine = engine
 
     async def shown(self, gate: gates.OpenGate, answer: dict[str, plain.Json]) -> approvals.ApprovalsShown | None:
-        """Return what a gate needs and what was given; None where one answer decides.
+        """Return the required approvals of a gate and its votes; None if one answer decides.
 
         Args:
             answer: The recorded answer; empty while the gate is open.
@@ -38,9 +38,9 @@ class Votes:
         return approvals.ApprovalsShown(needed=needed.count, not_starter=needed.not_starter, given=tuple(given))
 
     async def vote(self, gate: gates.OpenGate, answer: gates.Answer, at: str) -> gates.Answer | None:
-        """Take a decision at a gate; return the answer that it makes, or None while others are missing.
+        """Take a vote at a gate; return the complete answer, or None while other votes are missing.
 
-        The vote that completes it is on record in the answer alone, so that no crash leaves a gate complete and open.
+        The completing vote is recorded only in the answer, so that no crash leaves a gate complete and open.
 
         Args:
             at: The present instant.
@@ -56,7 +56,7 @@ class Votes:
         _refuse_unfit(gate, needed, author)
         assert author is not None
         own = approvals.Vote(decision=answer.decision, message=answer.message, author=author.to_json(), at=at)
-        # One denial decides, whatever others have said.
+        # One denial decides, no matter what other votes are.
         if answer.decision in gate.gate.denials:
             return dataclasses.replace(answer, votes=(*await self._given(gate), own))
         before = await self._given(gate)
@@ -67,7 +67,7 @@ class Votes:
         votes = before if known is not None else [*before, own]
         if known is None and approvals.agreeing(votes, answer.decision) < needed.count:
             await self._write(gate, answer)
-            # Two may have voted at the same moment, each as if it were the last but one.
+            # Two keys may have voted at the same moment, each as the last but one.
             votes = await self._given(gate)
         done = approvals.agreeing(votes, answer.decision) >= needed.count
         return dataclasses.replace(answer, votes=tuple(votes)) if done else None
@@ -87,7 +87,7 @@ class Votes:
 
 
 def lacking(start: runs.RunStart, approvers: Sequence[keys.Key]) -> errors.Flaw | None:
-    """Return why the gates of a run could never be decided; None: they can.
+    """Return why the gates of a run could never be decided; None if they can.
 
     Args:
         approvers: Keys that may answer gates.
@@ -119,7 +119,7 @@ async def refuse_unapprovable(start: runs.RunStart, approvers: Callable[[], Sequ
     """
     if start.approvals is None:
         return
-    # No one can approve in a command.
+    # In a command, no key can approve.
     able = await asyncio.to_thread(approvers) if start.owner == "service" else ()
     if (flaw := lacking(start, able)) is not None:
         facts: dict[str, plain.Json] = {"needed": start.approvals.count, "approvers": len(able)}

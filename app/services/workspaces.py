@@ -1,4 +1,4 @@
-"""Workspaces: which folders a run may work in, and which run holds one."""
+"""Workspaces: the folders that a run may work in, and the claims of runs on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.domain import shapes, states
 from app.engine import stores
 from app.tools import reserved, scanning, workspace
 
-_LISTED = scanning.Limits(scan_bytes=2**60)  # Only names are listed, whatever the sizes.
+_LISTED = scanning.Limits(scan_bytes=2**60)  # Only names are listed, so sizes do not matter.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class FilesListed(shapes.Shape):
 
     files: tuple[str, ...]
     """Paths relative to the folder; hidden files, links and reserved folders are left out."""
-    truncated: bool  # Whether there may be more: 2,000 files or 20,000 entries are looked at.
+    truncated: bool  # Whether there may be more: at most 2,000 files or 20,000 entries are read.
 
 
 class Workspaces:
@@ -29,15 +29,15 @@ class Workspaces:
     def __init__(self, *, project: Path, allowed_roots: Sequence[Path], data_directory: Path) -> None:
         self._project = project.resolve()
         self.project = str(self._project)
-        """The project's folder, which a run works in that asks for none."""
+        """The project's folder, in which a run works by default."""
         self._roots = (self._project, *(root.resolve() for root in allowed_roots))
         self.reserved = reserved.Reserved(folders=(data_directory.resolve(),))
-        """Content of these folders that does not belong to any run."""
+        """Folders whose content belongs to no run."""
 
     def choose(self, requested: str | None) -> str:
-        """Return the folder asked for as an absolute path without symbolic links; the project where none is.
+        """Return the requested folder as an absolute path without symbolic links; by default, the project.
 
-        A folder is inside only if its resolved path is; whether one outside exists is not revealed.
+        A folder is inside only if its resolved path is; the error does not reveal whether an outside folder exists.
 
         Raises:
             errors.RequestInvalid: `working_dir_refused` or `working_dir_missing`.
@@ -59,8 +59,7 @@ class Workspaces:
         return str(folder)
 
     def files(self, requested: str | None, text: str) -> FilesListed:
-        """Return the files of a working folder whose path contains a text, whatever its case. Looks at the disk: it is
-        meant for a thread.
+        """Return the files of a working folder whose path contains a text, ignoring case; meant for a thread.
 
         Raises:
             errors.RequestInvalid: as for `choose`.
@@ -76,7 +75,7 @@ class Workspaces:
         )
 
     def root(self, chosen: str) -> reserved.Root:
-        """Return what nothing may leave that is looked at in a folder that was chosen."""
+        """Return the confined root for access to a chosen folder."""
         folder = Path(chosen)
         base = next(root for root in self._roots if folder.is_relative_to(root))
         return reserved.Root(path=folder, base=base, reserved=self.reserved)
@@ -84,7 +83,7 @@ class Workspaces:
     def _resolved(self, requested: str) -> Path:
         try:
             folder = (self._project / requested).resolve()
-            # A link can lead to a name that no file of a run could hold.
+            # A link can lead to a name that no file of a run could contain.
             str(folder).encode()
         except (OSError, ValueError, RuntimeError) as error:
             raise _refused("working_dir_refused", f"working_dir {requested!r:.200} cannot be resolved") from error
@@ -100,13 +99,14 @@ _BEGUN = (states.RunState.RUNNING, states.RunState.WAITING, states.RunState.PAUS
 
 
 class WorkspaceClaims:
-    """Claim workspaces for the runs of this process.
+    """Claims workspaces for the runs of this process.
 
-    Refused is what would work beside a run that continues by itself: one that another process executes, or one that the
-    service has begun, running or not. A run that a process has left unfinished holds nothing until it is resumed.
+    A claim is refused while the workspace belongs to a run that continues on its own: one that another process
+    executes, or one that the service has begun, executing or not. An unfinished run that a process has left has no
+    claim until it is resumed.
 
     Args:
-        lock: Locks a workspace against other processes, below a run that has it or on its own; false if one has it.
+        lock: Locks a workspace against other processes, within a run's claim or alone; False if another has it.
     """
 
     def __init__(self, store: stores.RunStore, lock: Callable[[str, str | None], bool]) -> None:
@@ -114,18 +114,18 @@ class WorkspaceClaims:
         self._lock = lock
 
     async def claim(self, workspace: str, *, run_id: str | None = None, parent_run_id: str | None = None) -> None:
-        """Claim a workspace for as long as the process has its lock; a run may enter that of a run above it.
+        """Claim a workspace for as long as the process has its lock; a run may enter the workspace of a run above it.
 
         Args:
-            run_id: Run that is resumed; None: a new one.
+            run_id: Run that is resumed; None: a new run.
 
         Raises:
-            errors.Conflict: `workspace_busy`; `detail` says which run has it.
+            errors.Conflict: `workspace_busy`; `detail` names the run that has it.
         """
         begun = [summary async for summary in self._begun(workspace) if summary.run_id != run_id]
         above = await stores.ancestors(self._store, parent_run_id)
         strangers = [summary for summary in begun if summary.run_id not in above]
-        # Runs of the service hold the workspace even while they wait, which a lock of the file system would not show.
+        # Runs of the service keep the workspace even while they wait, which a file system lock would not show.
         serving = [summary for summary in strangers if summary.owner == "service"]
         if serving:
             raise _busy(workspace, serving[0])

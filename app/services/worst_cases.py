@@ -1,4 +1,4 @@
-"""Worst cases: the most that the calls of a run cost, by its limits, by prices, and by what backends say."""
+"""Worst cases: the most that the calls of a run take, by its limits, by prices, and by facts about backends."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _LENGTHS = ("max_output_tokens", "max_tokens")
 class WorstCase:
     """The most that calls of agents take."""
 
-    calls: int | None  # Most calls; None: not known.
-    cost_usd: float | None  # Most that they cost; None: not known.
-    tokens: int | None  # Most tokens that they read and write; None: not known.
-    unbounded: tuple[str, ...] = ()  # Why something is not known, with the agent or step that makes it so.
+    calls: int | None  # Most calls; None: unknown.
+    cost_usd: float | None  # Highest price; None: unknown.
+    tokens: int | None  # Most tokens read and written; None: unknown.
+    unbounded: tuple[str, ...] = ()  # Why an amount is unknown, with the agent or step that causes this.
 
 
 def nothing_known(_backend: str, _model: str | None, _max_tokens: int | None) -> spending.Quote:
-    """Return that nothing is known of a call."""
+    """Return a quote without any known amount."""
     return spending.Quote()
 
 
 def of_run(
     start: runs.RunStart, limit: limits.CallLimit, asked: Iterable[Mapping[str, Any]], quote: Quote
 ) -> WorstCase:
-    """Return the worst case of a run that asks some agents so often at most."""
+    """Return the worst case of a run that calls some agents up to a number of times."""
     if limit.most == 0:
         return WorstCase(calls=0, cost_usd=0.0, tokens=0)
     calls = min((most for most in (limit.most, start.limits.calls) if most is not None), default=None)
@@ -59,10 +59,10 @@ def of_run(
 
 
 def agents_of(start: runs.RunStart, speaks_through: str | None = None) -> Iterator[Mapping[str, Any]]:
-    """Yield the agents that a run could ask, as it froze them.
+    """Yield the agents that a run could ask, in their frozen form.
 
     Args:
-        speaks_through: Argument that names the backend of a conversation; None: there is none.
+        speaks_through: Argument that names the backend of a conversation; None: no conversation.
     """
     backend = start.args.get(speaks_through) if speaks_through is not None else None
     if isinstance(backend, str):
@@ -85,7 +85,7 @@ def _most(each: Iterable[float | None], calls: int | None, allowed: float | None
 
 
 def _quote(agent: Mapping[str, Any], start: runs.RunStart, quote: Quote) -> spending.Quote:
-    """Return the worst quote of an agent, by the longest reply and all models that it or the recipe names."""
+    """Return the worst quote of an agent, for the longest reply and all models that it or the recipe names."""
     lengths = [agent.get(_LENGTHS[0]), *_named(start.recipe, _LENGTHS)]
     known = [length for length in lengths if type(length) is int]
     # Without a limit for every reply the longest one is unknown.
@@ -101,7 +101,7 @@ def _quote(agent: Mapping[str, Any], start: runs.RunStart, quote: Quote) -> spen
 
 
 def _named(value: Any, names: tuple[str, ...]) -> Iterator[Any]:
-    """Yield what stands under some names anywhere in a recipe."""
+    """Yield the values under some names anywhere in a recipe."""
     rest = [value]
     while rest:
         each = rest.pop()

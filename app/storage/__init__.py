@@ -1,1 +1,1 @@
-"""Run folders, journals, blobs, receipts and the index; nothing outside knows where bytes lie."""
+"""Run folders, journals, blobs, receipts and the index; no other package knows where bytes are stored."""

@@ -1,15 +1,15 @@
 """Agent sessions on a disk: a folder for each conversation, with its record, its claim and its turns."""
 
-# Our id of a conversation and its program's, what was said if the backend remembers nothing, and who is speaking are
-# not facts of one run: a later run continues the conversation. Journals belong to one run each, and the index may lose
-# rows.
+# An agent session is not a fact of one run, since a later run continues it: our id of the conversation and its
+# program's, its turns if the backend remembers none, and its current speaker. A journal belongs to one run, and the
+# index may lose rows.
 #
-# `sessions/agents/<id>/` contains `session.json`, `turns.jsonl`, `claim.json` and, during a prompt, `holder.json`; each
-# is replaced or appended with a sync before anything is sent. Ids that are unsafe as file names are hashed. Turns that
-# belong together are one line. A torn last line is cut off; anything else unreadable is the error
-# `agent_session_damaged`, since silently starting a conversation anew is worse than a failed step.
+# `sessions/agents/<id>/` contains `session.json`, `turns.jsonl`, `claim.json` and, during a prompt, `holder.json`. Each
+# but the last is replaced or appended with a sync before a prompt is sent. Ids that are unsafe as file names are
+# hashed. Turns that belong together are one line. A torn last line is cut off; any other damage is the error
+# `agent_session_damaged`, since silently starting a new conversation is worse than a failed step.
 #
-# Price: two or three syncs for the first prompt of a conversation.
+# Cost: two or three syncs for the first prompt of a conversation.
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class StoredAgentSessions:
     """`agent_sessions.AgentSessions` over any disk."""
 
     def __init__(self, files: Disk, workers: Workers) -> None:
-        # One worker: writes about a session happen in the order in which they were requested.
+        # One worker, so that writes to a session happen in the order of the requests.
         self._disk = files
         self._workers = workers
         self._disk_health = DiskHealth()
@@ -71,7 +71,7 @@ class StoredAgentSessions:
         await self._replace(session.agent_session_id, _SESSION, dataclasses.asdict(session))
 
     async def renew(self, session: agent_sessions.AgentSession) -> None:
-        # The turns are removed first: after a crash in between, the order counts as not carried out.
+        # The turns are removed first: after a crash in between, the renewal counts as not done.
         path = f"{_folder(session.agent_session_id)}/{_TURNS}"
         await self._written(path, lambda: self._forget(path))
         await self.keep(session)
@@ -82,7 +82,7 @@ class StoredAgentSessions:
         return _turns(await self._workers.run(lambda: _content(self._disk, path)), path)
 
     async def add_turns(self, agent_session_id: str, turns: Sequence[Mapping[str, plain.Json]]) -> None:
-        """Append turns, in one line, since a crash may leave some of several."""
+        """Append turns as one line, since a crash could keep only some of several lines."""
         path = f"{_folder(agent_session_id)}/{_TURNS}"
         line = plain.encode(plain.plain(list(turns))) + b"\n"
         await self._written(path, lambda: self._append(path, line))
@@ -103,7 +103,7 @@ class StoredAgentSessions:
     async def hold(self, agent_session_id: str, holder: str) -> AsyncIterator[None]:
         """Keep other runs from using a session during the block."""
         folder = _folder(agent_session_id)
-        # Removing a conversation is quick, so the caller waits for it and is not refused.
+        # A removal is short, so a caller that meets one waits and is not refused.
         async with self._forgetting:
             self._acquire(folder, agent_session_id, holder)
         try:
@@ -112,14 +112,13 @@ class StoredAgentSessions:
             self._let_go(folder)
 
     async def claims(self) -> list[tuple[str, str]]:
-        """Return the conversations that runs have claimed, each with the run that did so last, without damaged ones."""
+        """Return the claimed conversations, each with the run that claimed it last; damaged claims are left out."""
         names = await self._workers.run(lambda: self._disk.names(layout.AGENT_SESSIONS))
         found = [await self._workers.run(functools.partial(self._claim_in, name)) for name in names]
         return [claim for claim in found if claim is not None]
 
     async def forget(self, agent_session_id: str, run_id: str) -> bool:
-        """Remove the record of a conversation, and return whether that was done: not if a run uses it, or
-        another run has claimed it since.
+        """Remove the record of a conversation, and return whether it is gone; not if a run uses it or has claimed it.
 
         Raises:
             errors.StorageFault: it could not be removed.
@@ -142,7 +141,7 @@ class StoredAgentSessions:
         """Finish pending writes."""
         self._workers.close()
 
-    # -- holding: no await in it, so it cannot be cut off halfway
+    # -- holding: without an await, so that a cancellation cannot interrupt it halfway
 
     def _acquire(self, folder: str, agent_session_id: str, holder: str) -> None:
         held = self._held.get(folder)
@@ -223,7 +222,7 @@ class StoredAgentSessions:
 
     def _add_durably(self, path: str) -> None:
         if not self._disk.has_file(path):
-            # The folder may exist without a durable name: its creator may have died.
+            # The folder may exist without a durable name: the process that made it may have died.
             self._add(path.rpartition("/")[0])
             for folder in ("", *_FOLDERS):
                 self._disk.sync_folder(folder)
@@ -234,7 +233,7 @@ class StoredAgentSessions:
 
 
 class MemoryAgentSessions(StoredAgentSessions):
-    """The same over a disk in memory, which can forget what was not synced."""
+    """The same over a disk in memory, which can lose unsynced writes."""
 
     def __init__(self, files: MemoryDisk | None = None) -> None:
         self.disk = files or MemoryDisk()
@@ -251,10 +250,10 @@ class MemoryAgentSessions(StoredAgentSessions):
 
 
 def in_folder(data_directory: Path, faults: ReadFaults | None = None) -> StoredAgentSessions:
-    """Return the sessions of a data directory; nothing is read before it is needed.
+    """Return the sessions of a data directory, without reading any of them yet.
 
     Args:
-        faults: Where files that cannot be read now are noted; None: nowhere.
+        faults: Notes files that cannot be read now; None: a record that is not shared.
     """
     files = CheckedDisk(OsDisk(data_directory), faults or ReadFaults(clock.SystemClock()))
     return StoredAgentSessions(files, Threads(1, "agent-sessions"))
@@ -266,7 +265,7 @@ def on_disk(disk: Disk) -> StoredAgentSessions:
 
 
 def check(files: Disk, name: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the files of a conversation, by the name of its folder, each with its flaw."""
+    """Yield each file of a conversation with its flaw; the conversation is named by its folder."""
     folder = f"{layout.AGENT_SESSIONS}/{name}"
     for file, read in ((_SESSION, _check_session), (_TURNS, _turns)):
         with contextlib.suppress(FileNotFoundError):
@@ -325,7 +324,7 @@ def _session(found: Mapping[str, Any], agent_session_id: str) -> agent_sessions.
 
 
 def _turns(content: bytes | None, path: str) -> list[Mapping[str, plain.Json]]:
-    # After the last newline there may be a torn line that was never acknowledged.
+    # After the last newline there may be a torn line, which was never acknowledged.
     lines = (content or b"").split(b"\n")[:-1]
     found: list[Mapping[str, plain.Json]] = []
     for number, line in enumerate(lines, start=1):

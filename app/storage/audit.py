@@ -1,6 +1,6 @@
-"""The audit log on a disk: one file of lines that are sealed to one another as those of journals are.
+"""The audit log on a disk: one file of lines, each sealed to the one before, as in journals.
 
-The list of changes merges it with the orders to runs, which the index knows from their journals.
+A page merges the log with the orders to runs, which the index has from their journals.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from app.storage.disk.worker_threads import FolderLock
 from app.storage.journal import chain
 from app.storage.storage_context import StorageContext
 
-ANCHOR = plain.labelled_sha256(b"control-room audit 1")  # What the first line is sealed to.
+ANCHOR = plain.labelled_sha256(b"control-room audit 1")  # Anchor that the first line is sealed to.
 
 _PART_BYTES = 256 * 1024
 _PAGE_BYTES = 4 * 1024 * 1024
@@ -35,7 +35,7 @@ class AuditLog:
         """Make the log.
 
         Args:
-            prepare: Brings the index in line with the folders of runs before it is read.
+            prepare: Updates the index from the folders of runs before a page is read.
         """
         self._context = context
         self._prepare = prepare
@@ -53,7 +53,7 @@ class AuditLog:
         await self.change(author, lambda: change)
 
     async def change(self, author: authors.Author | None, check: Callable[[], audit.Change | None]) -> None:
-        """Record a change and make it, while no other change is checked or made."""
+        """Record a change and make it; meanwhile, no other change is checked or made."""
         await worker_threads.uncut(self._change(author, check))
 
     async def page(self, query: audit.AuditQuery) -> tuple[list[audit.AuditEntry], audit.AuditCursor | None]:
@@ -86,14 +86,14 @@ class AuditLog:
         reach("storage.audit.before_append")
         disk_port.append_whole(disk, layout.AUDIT_ORDERS, line.content, sync=True)
         if not self._is_named:
-            # The creator of the file may have died before its name was durable.
+            # The process that made the file may have died before its name was durable.
             disk.sync_folder(layout.AUDIT)
             self._is_named = True
         reach("storage.audit.after_append")
 
 
 def check(files: Disk) -> tuple[int, str, int | None, str | None]:
-    """Return how many lines of the log are sound, its state, and the first bad line with the reason."""
+    """Return the number of sound lines of the log, its state, and its first bad line with the reason."""
     found = chain.read(files.read(layout.AUDIT_ORDERS), ANCHOR)
     count = len(found.lines)
     match found.integrity:
@@ -106,9 +106,9 @@ def check(files: Disk) -> tuple[int, str, int | None, str | None]:
 
 
 def _end(disk: Disk) -> tuple[int, str]:
-    """Return how many lines the log has and the hash of the last, after cutting off what was never confirmed."""
+    """Cut off an unconfirmed end, and return the number of lines of the log and the hash of the last."""
     if disk.has_file(layout.AUDIT_ORDERS) and disk.size(layout.AUDIT_ORDERS) > disk_port.LARGEST_BYTES:
-        # The log is an authority: unlike a projection, it is not moved aside for a new one.
+        # The log is an authority: unlike a projection, it is not moved aside for a new file.
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), layout.AUDIT_ORDERS)
     size = disk_port.mend(disk, layout.AUDIT_ORDERS)
     if not size:
@@ -120,7 +120,7 @@ def _end(disk: Disk) -> tuple[int, str]:
     if found.integrity is chain.Integrity.TORN:
         disk.cut(layout.AUDIT_ORDERS, found.end)
         return len(found.lines), found.head
-    # Damaged lines stay as they are, for verification to find; the log continues after them.
+    # Damaged lines are kept for verification to find; the log continues after them.
     return disk.read(layout.AUDIT_ORDERS).count(b"\n"), plain.labelled_sha256(raw)
 
 
@@ -132,13 +132,13 @@ def _last(disk: Disk, size: int) -> tuple[bytes, dict[str, Any] | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """What was read of the log, backwards."""
+    """The part of the log that was read, backwards."""
 
     end: int  # Offset at which the reading began.
     stop: int  # Offset of the first byte that was read.
-    oldest: str  # Time of the oldest line that was read; empty if everything was.
+    oldest: str  # Time of the oldest line that was read; empty if the log was read to its beginning.
     found: list[tuple[int, audit.AuditEntry]]
-    """Lines that fit, the newest first, each with the offset of its first byte."""
+    """Matching lines, newest first, each with the offset of its first byte."""
 
 
 def _part(disk: Disk, query: audit.AuditQuery) -> _Part:
@@ -174,7 +174,7 @@ def _merged(
             page.append(audit.AuditEntry.of_order(order))
             order = next(given, None)
         else:
-            # Lines of the log that were not read yet may be newer.
+            # Unread lines of the log may be newer.
             break
     end = logged.stop if line is None else end
     is_last = line is None and order is None and not end and len(orders) < query.limit
@@ -182,7 +182,7 @@ def _merged(
 
 
 def _backwards(disk: Disk, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines before an offset, the last first, each with the offset of its first byte."""
+    """Yield the lines before an offset, last first, each with the offset of its first byte."""
     while end > 0:
         begin = max(0, end - _PART_BYTES)
         content = disk.read(layout.AUDIT_ORDERS, begin, end - begin)
@@ -192,7 +192,7 @@ def _backwards(disk: Disk, end: int) -> Iterator[tuple[int, bytes]]:
             start = content.rfind(b"\n", 0, at - 1) + 1
             yield begin + start, content[start:at]
             at = start
-        # A whole part without a line's end does not belong to this log.
+        # A whole part without a newline does not belong to this log.
         end = begin + stop if stop else begin
 
 
@@ -211,4 +211,4 @@ def _entry(line: bytes) -> audit.AuditEntry | None:
 
 
 def _nothing() -> None:
-    """Change nothing here: the caller of the append changes it."""
+    """Change nothing; the caller of `append` makes the change."""

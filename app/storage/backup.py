@@ -1,7 +1,7 @@
-"""Backup: copies a data directory into one file while a service writes to it, each run at one moment.
+"""Backup: copies a data directory into one file while a service writes to it, each run as of one moment.
 
-A run is copied in the order in which a killed process would leave it: projections first, then control.jsonl, then
-steps.jsonl, then the blobs that the lines refer to. So nothing in the copy refers to lines that it does not hold.
+The files of a run are copied in the order in which a killed process would leave them: projections, control.jsonl,
+steps.jsonl, and then the blobs that the lines refer to. So no file of the copy refers to a line that is missing in it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ END = "backup.json"  # Last member of a backup; without it the file was cut off.
 LEFT_OUT = frozenset(
     {layout.RUNS, layout.COMMITS, "processes", "service.json", "index.db", layout.STORE_MARK, layout.BLOBS_MARK}
 )
-"""Names that are not copied: runs are copied separately, the rest belongs to the process or is rebuilt."""
+"""Names that are not copied: runs are copied separately, the other files belong to the process or are rebuilt."""
 
 _LATE = (layout.RECEIPTS,)
 _MOST_LOOKS = 20
@@ -41,23 +41,23 @@ _PROJECTIONS = (layout.MANIFEST, layout.CACHE, layout.EVENTS)
 
 @dataclass(slots=True, kw_only=True)
 class Copied:
-    """What a backup holds."""
+    """Contents of a backup."""
 
-    runs: int = 0  # Runs.
-    files: int = 0  # Files.
-    size_bytes: int = 0  # Their bytes.
-    is_partial: bool = False  # Whether the runs are in a database, which is backed up by its own tools.
+    runs: int = 0  # Number of runs.
+    files: int = 0  # Number of files.
+    size_bytes: int = 0  # Total size of the files.
+    is_partial: bool = False  # Whether the runs are in a database, which its own tools back up.
     skipped: list[str] = field(default_factory=list)
-    """Runs that were deleted meanwhile, or are damaged or written by hand."""
+    """Runs that are not in the backup: deleted meanwhile, damaged, or written by hand."""
     receipts: dict[str, set[str]] = field(default_factory=dict)
-    """Receipts that the copied journal of each run names."""
+    """Ids of the receipts that the copied journal of each run names."""
 
 
 def write(folder: Path, target: Path, blobs_url: str | None = None) -> Copied:
-    """Copy a data directory into a file, which is there only when it is whole; blobs that are objects are in it, too.
+    """Copy a data directory into a file that appears only once it is complete; blobs in object storage are included.
 
     Args:
-        blobs_url: Where blobs and logs are; None: in the folder.
+        blobs_url: Object storage of blobs and logs; None: they are in the folder.
 
     Raises:
         errors.ConfigurationError: `backup_impossible`, there is no data directory; `store_differs`, blobs are
@@ -89,7 +89,7 @@ def _fill(archive: tarfile.TarFile, folder: Path, disk: Disk) -> Copied:
         with contextlib.suppress(FileNotFoundError):
             _add(archive, copied, path, _read(folder / path))
     seen: set[str] = set()
-    # A new run may be a child of a run that was copied.
+    # A run that is new meanwhile may be a child of a copied one.
     while fresh := [run_id for run_id in _run_ids(folder) if run_id not in seen]:
         for run_id in fresh:
             seen.add(run_id)
@@ -103,7 +103,7 @@ def _fill(archive: tarfile.TarFile, folder: Path, disk: Disk) -> Copied:
 
 
 def _run_ids(folder: Path) -> list[str]:
-    # Plans and parents before the runs that they start, as a crash would leave them.
+    # Plans and parents before the runs that they start: a crash leaves them in this order.
     found = layout.run_ids(os.listdir(folder / layout.RUNS))
     return sorted(found, key=lambda run_id: (not clock.is_internal(run_id), run_id))
 
@@ -120,7 +120,7 @@ def _add_run(archive: tarfile.TarFile, copied: Copied, folder: Path, disk: Disk)
 
 
 def _others(folder: Path) -> Iterator[str]:
-    """Yield all files outside of runs that are replaced as a whole, or only grow."""
+    """Yield all files outside of runs that are replaced as a whole or only grow."""
     for place, folders, names in os.walk(folder):
         inner = Path(place).relative_to(folder)
         if inner == Path("."):
@@ -140,7 +140,7 @@ def _receipt_files(folder: Path) -> list[str]:
 
 
 def _run(folder: Path, disk: Disk) -> dict[str, bytes] | None:
-    """Return the files of a run as of one moment; None if it is gone, or kept changing."""
+    """Return the files of a run as of one moment; None if the run is gone or did not stop changing."""
     files: dict[str, bytes] = {}
     for name in _PROJECTIONS:
         with contextlib.suppress(FileNotFoundError):
@@ -164,7 +164,7 @@ def _run(folder: Path, disk: Disk) -> dict[str, bytes] | None:
                 if f"{kind}/{name}" not in files and not name.endswith(".new"):
                     with contextlib.suppress(FileNotFoundError):
                         files[f"{kind}/{name}"] = disk.read(f"{layout.RUNS}/{folder.name}/{kind}/{name}")
-    # A deleted run is moved away, perhaps while it was copied.
+    # The deletion of a run moves it away, perhaps during its copy.
     return files if folder.is_dir() else None
 
 
@@ -174,7 +174,7 @@ def _journals(folder: Path) -> dict[str, bytes] | None:
             control = _read(folder / layout.CONTROL)
             steps = _read(folder / layout.STEPS)
             if not _has_ended(control) or _read(folder / layout.CONTROL) == control:
-                # Steps of an ended run can only grow after a line that says that it was resumed.
+                # Steps of an ended run can grow only after a line that records a resume.
                 start = (folder / layout.START).read_bytes()
                 return {layout.START: start, layout.CONTROL: control, layout.STEPS: steps}
     return None
@@ -188,7 +188,7 @@ def _has_ended(control: bytes) -> bool:
 
 
 def _lines(content: bytes) -> Iterator[dict[str, Any]]:
-    # Damaged files are copied as they are.
+    # Damaged files are copied unchanged.
     for line in content.splitlines():
         with contextlib.suppress(ValueError, RecursionError):
             fields = json.loads(line)
@@ -207,7 +207,7 @@ def _receipts_of(steps: bytes) -> set[str]:
 
 
 def _known_receipts(content: bytes, copied: Copied) -> bytes:
-    """Leave out receipts of steps that the copied journals do not hold yet."""
+    """Leave out receipts of steps that the copied journals do not contain."""
     kept = []
     for line in content.splitlines(keepends=True):
         try:

@@ -11,49 +11,49 @@ from app.engine import probes
 from app.storage.disk.worker_threads import Workers
 
 Done = Callable[[BaseException | None], None]
-"""Called on the loop once a commit is durable, or with the error."""
+"""Called on the loop when a commit is durable, or with the error of its failure."""
 
 
 class Synced(Protocol):
-    """What was written and can be synced."""
+    """A written file that can be synced."""
 
     def sync(self) -> None:
-        """Make what was written durable."""
+        """Make the written content durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What was written to one file of a run, and has to be durable."""
+    """Content that was written to one file of a run and has to become durable."""
 
     run_id: str  # The run.
     path: str  # The file.
-    file: Synced  # The same, so that it can be synced by itself.
-    offset: int  # Where the content begins: everything before it is durable, or was committed before.
+    file: Synced  # The open file, so that it can be synced on its own.
+    offset: int  # Start of the content; everything before it is durable or was committed before.
     content: bytes | None  # The content; None: too large to be written twice.
-    points: str  # Beginning of the names of the points passed, e.g. `storage.append`.
+    points: str  # Prefix of the names of the crash points passed, e.g. `storage.append`.
 
 
 class Committer(Protocol):
-    """Make writes to the files of runs durable."""
+    """Makes writes to the files of runs durable."""
 
     def gather(self, launch: Callable[[], None]) -> None:
-        """Call back in the loop's next turn, when all requests of this one begin a commit."""
+        """Call `launch` in the loop's next turn, after all requests of this turn, so that they share a commit."""
 
     def begin(self, commit: Commit, done: Done) -> None:
-        """Start a commit. A file has one commit under way at a time."""
+        """Start a commit; a file has one commit under way at a time."""
 
     def mention(self, *paths: str) -> None:
-        """Note files that were written unsynced, to be synced at a checkpoint. From any thread."""
+        """Note files that were written unsynced and are synced at a checkpoint; callable from any thread."""
 
     def holds(self, run_id: str) -> bool:
         """Return whether recovery after a power cut examines this run, so that its other files need no sync now."""
 
     @property
     def shares(self) -> bool:
-        """Return whether many commits share a sync, so that a new run's folder is cheaper to commit than to sync."""
+        """Return whether many commits share a sync, so that committing a new run costs less than syncing its folder."""
 
     async def checkpoint(self, run_id: str | None = None) -> None:
-        """Sync the run's own files, or those of all runs, so that recovery restores nothing of them from elsewhere.
+        """Sync the files of one run, or of all runs, so that recovery does not restore them from the commit log.
 
         Raises:
             OSError: they could not be synced.
@@ -71,7 +71,7 @@ class Committer(Protocol):
 
 
 class FileCommitter:
-    """Sync each file by itself, in one hop to a thread."""
+    """Syncs each file on its own, in one hop to a thread."""
 
     shares = False
 
@@ -90,17 +90,17 @@ class FileCommitter:
         """Do nothing; callers that need a durable file sync it."""
 
     def holds(self, run_id: str) -> bool:
-        """Return False: only the run's own files know of it."""
+        """Return False: this committer keeps no record of runs."""
         return False
 
     async def checkpoint(self, run_id: str | None = None) -> None:
         """Do nothing; every file is synced as soon as it is written."""
 
     async def mend(self) -> None:
-        """Do nothing; the failure concerns one file only, which continues from a fresh copy."""
+        """Do nothing; the failure concerns only one file, which continues from a fresh copy."""
 
     def close(self) -> None:
-        """Do nothing; nothing is held."""
+        """Do nothing; this committer has no open files."""
 
     def _sync(self, commit: Commit) -> None:
         self._reach(f"{commit.points}.before_sync")

@@ -1,7 +1,7 @@
-"""Retention of conversations: removes the record of a conversation that no run has used for long."""
+"""Retention of conversations: removes records of conversations whose last run ended long ago."""
 
-# A conversation is as old as the last move of the run that claimed it last: times of files change with copies,
-# backups and repairs. What cannot be read, and what an unfinished run holds, is kept.
+# A conversation is as old as the last move of the run that claimed it last, since copies, backups and repairs change
+# the times of files. Unreadable conversations and those of unfinished runs are kept.
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _log = logging.getLogger(__name__)
 
 
 async def sweep(sessions: StoredAgentSessions, store: stores.RunStore, before: datetime) -> int:
-    """Forget every conversation whose last run ended before an instant, and return how many they were.
+    """Remove every conversation whose last run ended before an instant, and return how many were removed.
 
-    A conversation of a run that has not ended is kept, however old it is, and so is what cannot be read.
+    A conversation of an unfinished run, or one that cannot be read, is kept at any age.
     """
     forgotten = 0
     try:
@@ -52,7 +52,7 @@ async def _is_old(store: stores.RunStore, run_id: str, before: datetime) -> bool
 
 
 def _began_at(run_id: str) -> datetime | None:
-    # Only the name of a deleted run is left.
+    # The run is deleted; its id still contains the time at which it began.
     with contextlib.suppress(ValueError):
         return datetime.strptime(run_id[:_STAMPED], _STAMP).replace(tzinfo=UTC)
     return None

@@ -1,4 +1,4 @@
-"""Crash points: names that storage passes before and after each write, so that tests can stop at every one."""
+"""Crash points: names that storage reports before and after each write, so that tests can stop at every one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPLACED = (
     "repair.aside",
     "repair.prefix",
 )
-"""Files that are put in place by a rename."""
+"""Writes that put a file in place by a rename."""
 _OTHERS = (
     "commit.before_segment",
     "commit.before_write",
@@ -68,4 +68,4 @@ POINTS: tuple[str, ...] = (
     *(f"storage.{name}.{at}" for name in _REPLACED for at in ("before_write", "before_rename", "after_rename")),
     *(f"storage.{name}" for name in _OTHERS),
 )
-"""Every name that storage hands to `Probes.reach`."""
+"""Every name that storage passes to `Probes.reach`."""

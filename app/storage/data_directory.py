@@ -49,7 +49,7 @@ _GITIGNORE = f"""\
 
 
 class ServiceLock:
-    """The right to be the service of a data directory; it ends with the process."""
+    """The lock that makes a process the service of a data directory; it ends with the process."""
 
     def __init__(self, disk: OsDisk, lock: OsLock, facts: dict[str, plain.Json]) -> None:
         self._disk = disk
@@ -63,7 +63,7 @@ class ServiceLock:
         self._disk.rename(f".{_SERVICE}.new", _SERVICE)
 
     def release(self) -> None:
-        """Stop being the service."""
+        """Stop being the service of the data directory."""
         with contextlib.suppress(OSError):
             self._disk.remove(_SERVICE)
         self._lock.release()
@@ -86,7 +86,7 @@ class DataDirectory:
         return self._identity if self._identity is not None else self.prepare()
 
     def prepare(self) -> str:
-        """Create what is missing, accessible to its owner only, and return its identity.
+        """Create missing folders and files, accessible to their owner only, and return the identity.
 
         Raises:
             errors.ConfigurationError: it cannot be made or read, or is of a later version (`data_directory_newer`).
@@ -113,13 +113,13 @@ class DataDirectory:
 
     def index_url(self) -> str:
         """Return the address of the index database inside."""
-        # Commands that only read open the file itself.
+        # Commands that only read open the file itself, without this address.
         from app.storage.index.sql import database
 
         return database.url_of(str(self.index_file))
 
     def read_identity(self) -> str:
-        """Return the identity without changing anything; empty where there is none yet.
+        """Return the identity without changing any file; empty if none exists yet.
 
         Raises:
             errors.ConfigurationError: it cannot be read, or is of a later version (`data_directory_newer`).
@@ -134,7 +134,7 @@ class DataDirectory:
         """Become the service.
 
         Raises:
-            errors.DataDirectoryBusy: another process is; `detail` says which: `pid, host, since, url`.
+            errors.DataDirectoryBusy: another process is; `detail` names it: `pid, host, since, url`.
             errors.ConfigurationError: it cannot be written.
         """
         self.prepare()
@@ -156,10 +156,10 @@ class DataDirectory:
         return held
 
     def lock_engine(self, *, shared: bool) -> OsLock:
-        """Lock the runs for an engine, shared with other processes of the same engine.
+        """Lock the runs for an engine; processes of the same engine share the lock.
 
         Raises:
-            errors.ConfigurationError: `other_engine`, another engine executes them; it cannot be held.
+            errors.ConfigurationError: `other_engine`, another engine executes them; or the lock fails.
         """
         try:
             lock = os_disk.lock_file(str(self.path / _IDENTITY), shared=shared)
@@ -175,19 +175,17 @@ class DataDirectory:
 
     @property
     def is_used(self) -> bool:
-        """Return whether something may be kept here; a first use that found no room leaves nothing
-        but empty folders.
-        """
+        """Return whether the directory may contain runs; a first use on a full disk leaves only empty folders."""
         runs = self.path / layout.RUNS
         return (self.path / _IDENTITY).exists() or (
             runs.is_dir() and any(not path.name.startswith(".") for path in runs.iterdir())
         )
 
     def service(self) -> dict[str, Any] | None:
-        """Return who the service is, `pid, host, since, url`; None if none runs.
+        """Return the running service as `pid, host, since, url`; None if none runs.
 
         Raises:
-            errors.ConfigurationError: it cannot be looked at.
+            errors.ConfigurationError: its lock cannot be examined.
         """
         try:
             lock = os_disk.lock(str(self.path))
@@ -195,9 +193,9 @@ class DataDirectory:
             return None
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-                # The lock's file would have to be made: there has not been a service yet.
+                # A service needs a disk that can be written, so none runs here.
                 return None
-            # A process that cannot look must not report that no service runs.
+            # A process that cannot examine the lock must not report that no service runs.
             raise disk_health.unusable(self.path, error) from error
         if lock is not None:
             lock.release()
@@ -205,7 +203,7 @@ class DataDirectory:
         return self._told()
 
     def is_executed(self, run_id: str) -> bool | None:
-        """Return whether a process executes a run of the folder; None where that cannot be seen here."""
+        """Return whether a process executes a run of the folder; None if this process cannot find out."""
         try:
             lock = os_disk.lock(str(self.path / layout.run_folder(run_id)))
         except OSError:
@@ -215,17 +213,17 @@ class DataDirectory:
         return lock is None
 
     def refuse_second_service(self) -> None:
-        """Refuse to continue beside a service; nothing is written.
+        """Refuse to continue while a service runs; nothing is written.
 
         Raises:
             errors.DataDirectoryBusy: one runs, or is still stopping.
-            errors.ConfigurationError: it cannot be looked at.
+            errors.ConfigurationError: its lock cannot be examined.
         """
         if self.service() is not None:
             raise self._busy()
 
     def _locked(self) -> OsLock | None:
-        # `service` of another process holds the lock for an instant; a service holds it for longer than that.
+        # `service` of another process takes the lock for an instant; a service keeps it longer than these tries.
         for _ in range(_LOOKS):
             lock = os_disk.lock(str(self.path))
             if lock is not None:
@@ -253,7 +251,7 @@ class DataDirectory:
         content = ""
         with contextlib.suppress(FileNotFoundError):
             content = self._disk.read(".gitignore").decode("utf-8", "replace")
-        # A person's own file stays as it is; ours lacks what an earlier version did not write.
+        # A file of a person is kept; our file gets the lines that an earlier version did not write.
         missing = [line for line in _GITIGNORE.splitlines() if line not in content.splitlines()]
         if not content:
             self._disk.write(".gitignore", _GITIGNORE.encode(), sync=False)
@@ -263,7 +261,7 @@ class DataDirectory:
     def _identified(self) -> str:
         if identity := self._known_identity():
             return identity
-        # Two processes may be here at once, and not every file system has links, of which the first would win.
+        # Two processes may be here at once, and not every file system has links, where the first one would win.
         lock = self._disk.lock(layout.RUNS, wait=True)
         try:
             if not self._known_identity():

@@ -22,7 +22,7 @@ class Documents:
     """`documents.Documents` in a folder of a data directory.
 
     Args:
-        folder: The folder, relative to the data directory; its parent exists.
+        folder: Path relative to the data directory; its parent exists.
     """
 
     def __init__(self, context: StorageContext, folder: str) -> None:

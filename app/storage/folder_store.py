@@ -30,10 +30,10 @@ _NO_PROBES = probes.NoProbes()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadCounts:
-    """How many threads a store may have."""
+    """Numbers of threads of a store."""
 
     commit: int = 1  # Threads that make journal lines durable.
-    other: int = 4  # Threads for everything else that blocks.
+    other: int = 4  # Threads for all other blocking work.
 
 
 class FolderStore(DiskStore):
@@ -66,7 +66,7 @@ class FolderStore(DiskStore):
         bare, identity = opened or self._open()
         faults, disk_health = ReadFaults(self._clock), DiskHealth()
         disk = CheckedDisk(bare, faults)
-        # A process beside the service has few rows, and shows them at once.
+        # A process beside the service writes few rows, and makes them visible at once.
         self._queue = IndexQueue(self._index, disk_health) if self._serves else None
         context = StorageContext(
             disk=disk,
@@ -86,7 +86,7 @@ class FolderStore(DiskStore):
         return context, identity
 
     async def start(self, *, serve: bool = True) -> None:
-        """Open the store; where blobs are objects, their bucket first."""
+        """Open the store, after its bucket if blobs are in object storage."""
         if self._found is None and self._blobs.url is not None:
             self._opened = await self._others.run(self._open)
         await super().start(serve=serve)
@@ -95,15 +95,15 @@ class FolderStore(DiskStore):
             self.shared_rates = RateDocument(self._parts.context.bare_disk, self._others, self._clock)
 
     def share(self) -> None:
-        """Expect other processes to execute runs in these folders, too."""
+        """Expect other processes to execute runs in these folders as well."""
         self._is_shared = True
 
     def keep_blobs_in(self, target: mark.Target) -> None:
-        """Keep blobs, and logs of ended runs, in object storage if a target names one."""
+        """Keep blobs, and logs of ended runs, in object storage if the target has an address."""
         self._blobs = target
 
     def keep_lines(self, most: int) -> None:
-        """Cache the lines of evicted runs, up to a total: when one is opened again, only the rest is read."""
+        """Cache lines of evicted runs, up to a total, so that reopening a run reads only its newer lines."""
         self._parts.opener.kept.most_lines = most
 
     def _open(self) -> tuple[Disk, str]:

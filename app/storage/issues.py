@@ -1,7 +1,7 @@
-"""Issues on a disk: each file is the authority; its row is a projection that errs only towards "read again"."""
+"""Issues on a disk: each file is the authority; an error of its row only causes a further read of the file."""
 
-# A crash between file and row would leave a list that contradicts the file. So the row is marked, durably, before
-# the file is replaced; the new row has no mark. A start reads only files whose row is marked or missing.
+# A crash between file and row would leave a list that contradicts the file. So the row is marked durably before the
+# file is replaced, and the new row has no mark. A start reads only files whose row is marked or missing.
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class _Read:
 class Issues:
     """`issues.IssueStore` over files and rows.
 
-    Before a file is changed its row is marked, durably; a crash between file and row leaves the mark, and the next
-    start reads the file again. Marking rows and removing marks needs the folder alone until rows and files agree.
+    The row of an issue is marked durably before its file changes; a crash in between leaves the mark, and the next
+    start reads the file again. The folder's lock is held from the mark until row and file agree.
     """
 
     def __init__(self, context: StorageContext) -> None:
@@ -67,11 +67,11 @@ class Issues:
         """Return issues, newest first.
 
         Raises:
-            errors.Unreadable: the file of an issue that has no row cannot be read now.
+            errors.Unreadable: the file of an issue without a row cannot be read now.
         """
         if not self._compared:
             async with self._comparing:
-                # A start may have done it meanwhile.
+                # A start may have compared them meanwhile.
                 if not self._compared:
                     await self._compare(everything=False)
             if self._unread is not None:
@@ -89,7 +89,7 @@ class Issues:
         return await self._context.workers.run(look) or await self._context.index.has_session(session_id)
 
     async def compare(self, *, everything: bool = False) -> int:
-        """Bring rows in line with files and return how many issues there are; files whose row is sound are not read."""
+        """Update rows from files, and return the number of issues; files with an unmarked row are not read."""
         async with self._comparing:
             return await self._compare(everything=everything)
 
@@ -108,7 +108,7 @@ class Issues:
             unread |= found.unread.keys()
             for name in found.unread.keys() - {_name(issue_id) for issue_id in rows}:
                 self._unread = found.unread[name]
-        # The row of an unreadable file stays as it was; the next start reads the file again.
+        # The row of an unreadable file is kept; the next start reads the file again.
         kept = {issue_id for issue_id in rows if _name(issue_id) in unread}
         await self._forget(rows.keys() - sound - read - kept, len(rows))
         self._compared = self._unread is None
@@ -139,7 +139,7 @@ class Issues:
                     left = await self._replaced(issue_id, change)
                     await self._context.index.put_issues([issues.summary(left)])
             else:
-                # Only its creator has a new one, but others can change it as soon as it exists.
+                # Only its creator knows a new issue, but others can change it as soon as it exists.
                 left = await self._replaced(issue_id, change)
                 await self._context.index.put_issues([issues.summary(left)], doubtful=True)
             return left
@@ -177,7 +177,7 @@ def _read(files: Disk, issue_id: str) -> dict[str, Any] | None:
 
 
 def check(files: Disk, name: str) -> str | None:
-    """Return the flaw of an issue's file, by its name; None: it is sound."""
+    """Return the flaw of an issue's file, given its name; None if it is sound."""
     try:
         issue = json.loads(files.read(f"{layout.ISSUES}/{name}"))
     except (ValueError, RecursionError) as error:

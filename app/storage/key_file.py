@@ -57,7 +57,7 @@ def parsed(content: bytes) -> list[keys.Key]:
     """Return the keys of a file.
 
     Raises:
-        errors.ConfigurationError: `keys_invalid`, with the place of the fault.
+        errors.ConfigurationError: `keys_invalid`, with the place of the error.
     """
     try:
         return [each.key() for each in _File.model_validate_json(content).keys]

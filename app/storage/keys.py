@@ -18,8 +18,8 @@ from app.storage.disk import disk_health, disk_port
 from app.storage.disk.disk_port import Signature
 from app.storage.disk.os_disk import OsDisk
 
-FILE = "keys.json"  # File of the keys, in the data directory.
-LOOK_SECONDS = 0.5  # Longest time within which a change of the file is noticed.
+FILE = "keys.json"  # File with the keys, in the data directory.
+LOOK_SECONDS = 0.5  # Longest delay until a change of the file is noticed.
 
 _log = logging.getLogger(__name__)
 
@@ -28,14 +28,14 @@ _NONE: tuple[None, None] = (None, None)
 
 
 class KeyRing:
-    """Find keys by their secrets, in memory.
+    """Finds keys by their secrets, in memory.
 
-    A file that cannot be read, or that a person broke, changes nothing for the callers: the keys that were known last
-    count until it can be read again.
+    A file that is unreadable or broken changes nothing for callers: the last known keys remain valid until it can be
+    read again.
 
     Args:
         folder: The data directory.
-        disk: The disk that holds it; None: the machine's.
+        disk: Its disk; None: the machine's.
     """
 
     def __init__(self, folder: Path, time: clock.Clock, disk: disk_port.Disk | None = None) -> None:
@@ -46,17 +46,18 @@ class KeyRing:
         self._fault = ""
         self._turn = threading.Lock()
         self.common: project_file.CommonFiles | None = None
-        """Where changes are written if all processes of a store share the keys; the folder then has a copy."""
+        """Common files of a store whose processes share the keys; changes go there, and the folder gets a copy."""
         self.reach = probes.NoProbes().reach
-        """Passes a crash point."""
+        """Called at each crash point of a write."""
         self._opened: dict[str, tuple[keys.Key | None, datetime | None]] = {}
         self.is_locked = False
-        """Whether there is a file of keys, empty or not, or was since the start: a service without its last key
-        refuses everyone, also after a restart.
+        """Whether a file of keys exists, even an empty one, or has existed since the start.
+
+        A service that has lost its last key refuses all callers, also after a restart.
         """
 
     async def watch(self) -> None:
-        """Follow the file, beside the loop; what this ring writes itself counts at once."""
+        """Check the file for changes on a thread, again and again; keys that this ring writes are valid at once."""
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             await asyncio.to_thread(self.look)
@@ -72,15 +73,15 @@ class KeyRing:
             self._fault = error.message
 
     def find(self, sha256: str) -> keys.Key | None:
-        """Return the key that the secret of a hash opens, expired or not; None: it was revoked, rotated or never was.
+        """Return the key of a secret's hash, expired or not; None if it was revoked, was rotated or never existed.
 
-        What is compared is the hash of what a client sent, so its duration reveals nothing about a secret.
+        The comparison is of hashes of what clients send, so its duration reveals nothing about a secret.
         """
         key, until = self._opened.get(sha256, _NONE)
         return None if until is not None and until <= self._clock.now() else key
 
     def caller(self, sha256: str) -> access.Caller | None:
-        """Return who asks with the secret of a hash; None: it does not count, or not any more."""
+        """Return the caller with a secret's hash; None if the secret is not valid, or not any more."""
         key = self.find(sha256)
         return None if key is None or key.is_expired(self._clock.now()) else key.caller(sha256)
 
@@ -105,14 +106,14 @@ class KeyRing:
         """Read the file if it has changed; it blocks.
 
         Raises:
-            errors.ConfigurationError: `keys_invalid`, with the place of the fault; or it cannot be read.
+            errors.ConfigurationError: `keys_invalid`, with the place of the error; or the file cannot be read.
         """
         # A write invalidates earlier reads, so that a revoked key does not reappear.
         with self._turn:
             self._check()
 
     def read(self) -> list[keys.Key]:
-        """Return the keys of the file as it is now; it blocks.
+        """Return the keys that the file has now; it blocks.
 
         Raises:
             errors.ConfigurationError: as `check`.
@@ -123,7 +124,7 @@ class KeyRing:
             return []
         except OSError as error:
             raise disk_health.unusable(self._folder / FILE, error) from error
-        # Loaded where there are keys: few projects have them.
+        # Imported only if there are keys: few projects have them.
         from app.storage import key_file
 
         try:
@@ -139,13 +140,13 @@ class KeyRing:
         """Make sure that the next read sees the last write of other processes; it blocks.
 
         Raises:
-            OSError: that cannot be read now.
+            OSError: the last write cannot be read now.
         """
         if self.common is not None:
             self.common.pull()
 
     def write(self, found: Sequence[keys.Key]) -> None:
-        """Replace the file durably; it blocks. Other processes notice it, and it counts here at once."""
+        """Replace the file durably; it blocks. The new keys are valid here at once, and other processes notice them."""
         content = {"version": 1, "keys": [_written(key) for key in found]}
         whole = plain.encode(content) + b"\n"
         if self.common is not None:
@@ -165,7 +166,7 @@ class KeyRing:
         if signature == self._signature:
             return
         found = self.read()
-        # Noted last, so that an unreadable file is read again.
+        # Set last, so that an unreadable file is read again.
         self._opened = {secret.sha256: (key, _until(secret)) for key in found for secret in key.secrets}
         self.is_locked = self.is_locked or signature is not None
         self._signature = signature

@@ -37,18 +37,18 @@ BLOBS = "blobs"
 PLAN = "plan.json"
 RECEIPTS = "tool_receipts.jsonl"
 STORE_MARK = "store.json"
-"""File that names the database with the runs of a data directory, if they are in one."""
+"""File that names the database with the runs of a data directory, if a database has them."""
 STORE_SCHEMA = "control_room"  # Schema of the store's tables in Postgres.
-BLOBS_MARK = "blobs.json"  # File that names the object storage of blobs and logs, if there is one.
+BLOBS_MARK = "blobs.json"  # File that names the object storage of blobs and logs, if it is used.
 BUCKET_MARK = "control-room.json"  # Object that names the owner of the bucket.
 SPENDING = "spending"
-"""Folder that a process holds while it reserves within budgets, if several share the store."""
+"""Folder that a process locks while it reserves within budgets, if several share the store."""
 RATES = "rates"
-"""Folder of what processes that share the store know of each other's prompts; held while that changes."""
+"""Folder for the prompts of all processes that share the store; a process locks it to change them."""
 CONCURRENCY = "concurrency"
-"""Folder that a process holds while it gives a run its concurrency key, if several share the store."""
-COMMON = "common"  # Folder of copies of what all services of a store in a database share.
-LATEST = "latest"  # Link among the folders of runs that a command line keeps to its newest one.
+"""Folder that a process locks while it gives a run its concurrency key, if several share the store."""
+COMMON = "common"  # Folder of copies of the files that all services of a store in a database share.
+LATEST = "latest"  # Link in `runs/` to the newest run of a command line.
 
 FOLDERS = (RUNS, TRASH, AUDIT, SESSIONS, PLANS, AGENT_SESSIONS, ISSUES, COMMITS)
 """Folders that a data directory always has."""
@@ -62,7 +62,7 @@ _LONGEST_NAME = 200
 
 
 def common_folder(data_directory: Path, store_url: str | None) -> Path:
-    """Return the folder of keys, budgets, prices and policies, or of their copies if a store in a database has them."""
+    """Return the folder of keys, budgets, prices and policies, or of their copies if a database has them."""
     return data_directory / COMMON if store_url else data_directory
 
 
@@ -70,7 +70,7 @@ def run_folder(run_id: str) -> str:
     """Return a run's folder.
 
     Raises:
-        errors.NotFound: no run can have that id.
+        errors.NotFound: the id is not a valid run id.
     """
     if not _RUN_ID.fullmatch(run_id):
         raise errors.no_run(run_id)
@@ -78,9 +78,7 @@ def run_folder(run_id: str) -> str:
 
 
 def run_of(path: str) -> tuple[str, str] | None:
-    """Return the run that a path belongs to, and the path within its folder, `.` for the folder; None if it is no
-    run's.
-    """
+    """Return the run of a path and the path within its folder, `.` for the folder; None outside of runs."""
     first, _, rest = path.partition("/")
     run_id, _, file = rest.partition("/")
     return (run_id, file or ".") if first == RUNS and _RUN_ID.fullmatch(run_id) else None
@@ -92,7 +90,7 @@ def new_folder(run_id: str) -> str:
 
 
 def unfinished_folders(names: Iterable[str]) -> list[str]:
-    """Return the folders among the names in `runs/` whose building was cut off."""
+    """Return the folders among the names in `runs/` whose building was interrupted."""
     return [f"{RUNS}/{name}" for name in names if name.startswith(_NEW)]
 
 
@@ -105,7 +103,7 @@ def projection(name: str) -> str:
     """Check the name of a snapshot or of a driver's projection.
 
     Raises:
-        errors.DriverFault: the name leads elsewhere, or belongs to the authority.
+        errors.DriverFault: the name is unsafe or belongs to the authority.
     """
     if not _PROJECTION.fullmatch(name) or name == START:
         raise errors.DriverFault(f"{name!r:.80} is not the name of a projection", code="bad_projection")
@@ -113,7 +111,7 @@ def projection(name: str) -> str:
 
 
 def file_name(text: str) -> str:
-    """Return a name that stays in its folder, whatever the text; a safe text is returned unchanged."""
+    """Return a file name for any text, which never leads out of its folder; a safe text is returned unchanged."""
     name = _UNSAFE.sub(lambda found: quote(found.group().encode("utf-8", "replace"), safe=""), text)
     if name.startswith("."):
         name = f"%2E{name[1:]}"
@@ -136,9 +134,7 @@ def session_folder(session_id: str) -> str:
 
 
 def agent_session_folder(agent_session_id: str) -> str:
-    """Return the folder of a conversation: its id as it stands where that is harmless in any file
-    system, else a hash.
-    """
+    """Return the folder of a conversation: named by its id if that is safe in any file system, else by a hash."""
     if _AGENT_SESSION.fullmatch(agent_session_id):
         return f"{AGENT_SESSIONS}/{agent_session_id}"
     digest = hashlib.sha256(agent_session_id.encode("utf-8", "surrogatepass")).hexdigest()
@@ -165,5 +161,5 @@ def plan_marker(kind: str, session_id: str) -> str:
 
 
 def can_have_plan(session_id: str) -> bool:
-    """Return whether a session may have a plan: not where its folder would be that of all conversations."""
+    """Return whether a session may have a plan: it may not if its folder would be that of all conversations."""
     return f"{PLANS}/{file_name(session_id)}" != AGENT_SESSIONS

@@ -1,8 +1,8 @@
-"""The mark of a data directory's layout: what keeps a program from writing to files that it does not understand.
+"""The mark of a data directory's layout: keeps a program from writing to files that it does not understand.
 
-`layout.json` is `{"layout": N, "written_by": VERSION}`. A directory without it has layout 1, from before the mark.
-The number is raised only by a change that an older program would read wrongly, and only by a process that holds the
-right to be the service, since a running service of an older version does not look at the mark again.
+`layout.json` is `{"layout": N, "written_by": VERSION}`. A directory without it has layout 1, from before the mark. Only
+a change that an older program would read wrongly raises the number. Only a process that holds the service lock raises
+it, since a running service of an older version does not read the mark again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from app.domain import plain
 from app.storage.disk import disk_port
 from app.storage.disk.disk_port import Disk
 
-FILE = "layout.json"  # The mark, in the data directory.
+FILE = "layout.json"  # The mark's file in the data directory.
 FIRST = 1  # Layout of a directory without a mark.
 
 LAYOUT = 2
@@ -30,7 +30,7 @@ def check(files: Disk, path: Path) -> int | None:
         path: The directory, for the message.
 
     Raises:
-        errors.ConfigurationError: `data_directory_newer`, or `data_directory_unusable` if the mark says nothing.
+        errors.ConfigurationError: `data_directory_newer`, or `data_directory_unusable` if the mark contains no layout.
         OSError: the mark could not be read.
     """
     try:
@@ -53,7 +53,7 @@ def check(files: Disk, path: Path) -> int | None:
 
 
 def write(files: Disk, layout: int = LAYOUT) -> None:
-    """Mark a directory with a layout, durably.
+    """Write the mark of a layout durably.
 
     Raises:
         OSError: the mark could not be written.
@@ -68,5 +68,5 @@ def _told(content: bytes) -> tuple[int | None, str]:
         layout, version = mark["layout"], str(mark.get("written_by"))[:40]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None, ""
-    # In JSON, true is not a number.
+    # JSON's true would pass as a number.
     return (layout, version) if type(layout) is int and layout > 0 else (None, "")

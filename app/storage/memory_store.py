@@ -1,4 +1,4 @@
-"""The run store in memory: the same code, bytes, chains and rules over a disk that can forget."""
+"""The run store in memory: the same code, bytes, chains and rules over a disk that can lose unsynced writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_PROBES = probes.NoProbes()
 
 
 class MemoryStore(DiskStore):
-    """Runs in memory; no file, no thread, no database."""
+    """Runs in memory, without files, threads or a database."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class MemoryStore(DiskStore):
         """Its rows."""
 
     def crashed(self, *, lose_unsynced: bool = False, probes: probes.Probes | None = None) -> MemoryStore:
-        """Return the store that a restart finds; this one is dead.
+        """Return the store that a restart finds; the old one is unusable.
 
         Args:
             lose_unsynced: Whether the machine lost power; otherwise only the process died.
@@ -72,11 +72,11 @@ class MemoryStore(DiskStore):
             disk_health=DiskHealth(),
             clock=self._clock,
             probes=points,
-            # No real timer: in memory everything happens in the same order each time.
+            # No real timer, so that everything happens in the same order each time.
             throttle=WriteThrottle(math.inf),
             feed=event_feed.EventFeed(self._clock.monotonic),
         )
         return context, _IDENTITY
 
     def _let_go(self) -> None:
-        """Do nothing; nothing is held."""
+        """Do nothing; this store has no open files or threads."""

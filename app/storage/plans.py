@@ -22,7 +22,7 @@ from app.storage.disk import disk_port, worker_threads
 from app.storage.disk.disk_port import Disk, Signature
 from app.storage.storage_context import StorageContext
 
-KEPT = 64  # Plans that are kept as they were read or written last.
+KEPT = 64  # Plans that are cached as they were last read or written.
 
 _CHUNK = 200
 
@@ -47,7 +47,7 @@ class _Known:
 
 
 class Plans:
-    """All session plans of a data directory. A writer holds the data directory."""
+    """All session plans of a data directory; a process that writes them holds the lock of the data directory."""
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
@@ -57,10 +57,10 @@ class Plans:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, session_id: str) -> plans.Plan | None:
-        """Return a plan from its file, None if it has none.
+        """Return a plan from its file; None if the session has none.
 
         Raises:
-            errors.Conflict: `plan_damaged`; its file is damaged; `flaws` say where.
+            errors.Conflict: `plan_damaged`, its file is damaged; `flaws` name the places.
         """
         if not layout.can_have_plan(session_id):
             return None
@@ -75,12 +75,12 @@ class Plans:
         """Replace or create a plan's file; a write that has begun finishes even if the caller is cancelled.
 
         Args:
-            known: What the file must still say; None: whatever it says.
+            known: Plan that the file must still contain; None: any.
 
         Raises:
-            errors.Conflict: `plan_changed`, `plan_damaged`; it says something else, is gone, or cannot be read any
-                more, and stays as it is.
-            errors.StorageFault: it could not be made durable; the file is as before, or as it was to become.
+            errors.Conflict: `plan_changed`, `plan_damaged`; the file has changed, is gone, or is unreadable,
+                and is not replaced.
+            errors.StorageFault: the write could not be made durable; the file has its old or its new content.
         """
         await worker_threads.uncut(self._put(plan, known))
 
@@ -113,7 +113,7 @@ class Plans:
             _log.error("%s/%s/%s is gone, although the plan was not deleted here", layout.PLANS, name, layout.PLAN)
 
     async def list(self, query: plans.PlanQuery) -> list[plans.PlanSummary]:
-        """Return plans, newest first; of one whose file cannot be read or is damaged, the last known state.
+        """Return plans, newest first; an unreadable or damaged one in its last known state.
 
         Raises:
             errors.Unreadable: a file that was never read cannot be read now.
@@ -129,7 +129,7 @@ class Plans:
 
     async def _put(self, plan: plans.Plan, known: plans.Plan | None) -> None:
         path = layout.plan_file(plan.session_id)
-        # The files of two changes must be replaced in order, and are built under one name.
+        # Two changes use the same temporary file, and must replace the plan in order.
         turn = self._locks.setdefault(plan.session_id, asyncio.Lock())
         async with turn:
             kept = self._known.get(plan.session_id)
@@ -154,7 +154,7 @@ class Plans:
     def _removed(self, session_id: str) -> None:
         path, files, reach = layout.plan_file(session_id), self._context.disk, self._context.probes.reach
         folder = path.rpartition("/")[0]
-        # Runs of the plan stay, and would be found by their keys if its id were given again.
+        # Runs of the plan are kept, and a new plan with the same id would find them by their keys.
         reach("storage.plan.before_marker")
         self._mark(layout.PLANS_REMOVED, session_id)
         reach("storage.plan.before_remove")
@@ -169,18 +169,18 @@ class Plans:
 
     def _replaced(self, path: str, plan: plans.Plan, check: Callable[[], None] | None) -> Signature:
         if check is not None:
-            # Nothing is built from a file that is gone or changed already.
+            # No new file is built if the old one is gone or changed already.
             check()
         content = plain.encode(plan.to_json()) + b"\n"
         files, reach = self._context.disk, self._context.probes.reach
         if not files.has_file(path):
-            # Where a file is, the name of its folder is durable.
+            # An existing file has a folder with a durable name.
             files.add_folder(path.rpartition("/")[0])
             files.sync_folder(layout.PLANS)
         signature: Signature = ()
 
         def sign(fresh: str) -> None:
-            # Under its own name another process may change the file at once.
+            # Under its own name another process could change the file at once.
             nonlocal signature
             signature = files.signature(fresh)
             if check is not None:
@@ -188,7 +188,7 @@ class Plans:
 
         disk_port.replace(files, path, content, sync=True, reach=reach, at="storage.plan", check=sign)
         if not files.has_file(layout.plan_marker(layout.PLANS_MADE, plan.session_id)):
-            # After the file, so that a plan that never existed is not missed.
+            # After the file, so that a plan that never existed is not reported as lost.
             self._mark(layout.PLANS_MADE, plan.session_id)
         return signature
 
@@ -206,7 +206,7 @@ class Plans:
             self._known.popitem(last=False)
 
     async def _look(self) -> None:
-        """Read the files that are new, or have changed since they were read last."""
+        """Read the files that are new or have changed since they were last read."""
         run, files = self._context.workers.run, self._context.disk
         signatures, unread = await run(lambda: _signatures(files))
         stale = {
@@ -219,13 +219,13 @@ class Plans:
             heads, more = await run(partial(_heads, files, known, noticed_at))
             unread |= more
             for name, head in heads.items():
-                # A plan put meanwhile is newer than the one read.
+                # A plan that was put meanwhile is newer than the one read.
                 if self._heads.get(name, _NEW) is stale[name]:
                     self._heads[name] = head
                     _tell_damage(name, head)
         self._unread = {name: fault for name, fault in unread.items() if name not in self._heads}
         for name in self._heads.keys() - signatures.keys() - unread.keys():
-            # It may have been made since the names were read.
+            # The plan may have been made after the names were read.
             if not await run(partial(files.has_file, f"{layout.PLANS}/{name}/{layout.PLAN}")):
                 self._heads.pop(name, None)
 
@@ -237,7 +237,7 @@ def _tell_damage(name: str, head: _Head) -> None:
 
 def _found(files: Disk, session_id: str, known: _Known | None) -> _Known | None:
     try:
-        # Read first: a file that changes during the read is read again the next time.
+        # Before the content: a file that changes during the read is read again next time.
         signature = files.signature(layout.plan_file(session_id))
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -250,7 +250,7 @@ def _found(files: Disk, session_id: str, known: _Known | None) -> _Known | None:
 
 
 def _expect(files: Disk, known: plans.Plan, kept: _Known | None) -> None:
-    """Refuse to continue if a plan's file contradicts the recorded plan."""
+    """Refuse to continue if a plan's file differs from the known plan."""
     found = _found(files, known.session_id, kept)
     if found is None or not _says_the_same(found.plan, known):
         told = f"the file of the plan {known.session_id} was changed by another program; it is left as it is"
@@ -290,7 +290,7 @@ def _load(files: Disk, path: str) -> plans.Plan:
 
 
 def check(files: Disk, name: str) -> str | None:
-    """Return the flaw of a plan's file, by the name of its folder; None: it is sound."""
+    """Return the flaw of a plan's file, given the name of its folder; None if it is sound."""
     try:
         plan = plan_files.read(files.read(f"{layout.PLANS}/{name}/{layout.PLAN}"))
     except errors.InputRefused as error:
@@ -319,7 +319,7 @@ def _heads(
     files: Disk, known: Mapping[str, plans.PlanSummary | None], noticed_at: str
 ) -> tuple[dict[str, _Head], dict[str, errors.Unreadable]]:
     def head(name: str) -> _Head:
-        # Read first: a file that changes during the read is read again the next time.
+        # Before the content: a file that changes during the read is read again next time.
         path = f"{layout.PLANS}/{name}/{layout.PLAN}"
         signature, before = files.signature(path), known[name]
         try:
@@ -328,7 +328,7 @@ def _heads(
                 _expect_of(path, plan, before.session_id)
         except errors.Conflict as error:
             return _Head(signature, _damaged_summary(name, before, error, noticed_at))
-        # A copy in a folder of another name does not count.
+        # A copy in a folder of another name is ignored.
         return _Head(signature, plans.summary(plan) if _belongs(plan.session_id, name) else None)
 
     return _looked_at(known, head)
@@ -353,7 +353,7 @@ def _damaged_summary(
     failure = records.StepError(code=error.code, message=error.message).to_json()
     if known is not None:
         return dataclasses.replace(known, error=failure)
-    # A shortened name does not tell the session.
+    # A shortened name does not reveal the session.
     session_id = unquote(name)
     return plans.damaged(session_id, failure, noticed_at) if _belongs(session_id, name) else None
 

@@ -1,4 +1,4 @@
-"""Project files: one JSON document in the data directory, replaced atomically and synced before the answer."""
+"""Project files: JSON documents in the data directory, each replaced atomically and synced before the answer."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ class CommonFiles(Protocol):
     """Files that all processes of a store share, with copies in the data directory."""
 
     def pull(self) -> None:
-        """Bring the copies up to date."""
+        """Update the copies."""
 
     def put(self, name: str, content: bytes) -> None:
         """Replace a file for all processes, durably."""
 
     async def stop(self) -> None:
-        """Stop following the changes of others."""
+        """Stop following changes of other processes."""
 
 
 class ProjectFile:
     """A JSON document; its methods wait for the disk, and are meant for a thread.
 
     Args:
-        reach: Called with the name of each crash point that a change passes; None without any.
+        reach: Called with the name of each crash point that a change passes; None: not called.
     """
 
     def __init__(self, disk: Disk, name: str, reach: Callable[[str], None] | None = None) -> None:
         self.disk = disk
-        """What holds it, or its copy."""
+        """The disk that contains the file, or its copy."""
         self._reach = reach or probes.NoProbes().reach
         self.common: CommonFiles | None = None
-        """Where changes are written if all processes of a store share the file; the disk then has a copy."""
+        """Common files of a store whose processes share the file; changes go there, and the disk gets a copy."""
         self.name = name
-        """Its name in the data directory."""
+        """Name of the file in the data directory."""
 
     def read(self) -> Any:
-        """Return the document; None if there is no file.
+        """Return the document; None if the file does not exist.
 
         Raises:
-            errors.Unavailable: `file_unreadable`, it cannot be read now; it says nothing against its content.
+            errors.Unavailable: `file_unreadable`, it cannot be read now, though its content may be sound.
             errors.Conflict: `file_damaged`, it is not JSON.
         """
         try:
@@ -63,7 +63,7 @@ class ProjectFile:
             raise errors.Conflict(message, code="file_damaged", detail={"file": self.name}) from error
 
     def signature(self) -> Signature | None:
-        """Return inode, size and time of the last change; None if there is no file.
+        """Return inode, size and time of the last change; None if the file does not exist.
 
         Raises:
             errors.Unavailable: `file_unreadable`.
@@ -91,7 +91,7 @@ class ProjectFile:
         """Replace the document durably.
 
         Raises:
-            errors.DiskFull: it could not be written; the old one stands.
+            errors.DiskFull: it could not be written; the old document is kept.
         """
         try:
             content = plain.encode(document) + b"\n"

@@ -1,4 +1,4 @@
-"""The document of rates: what all processes of a store know of each other's prompts."""
+"""The document of rates: shares the prompts of each process of a store with all others."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class RateDocument:
         self._workers = workers
         self._clock = time
         self.process = os.urandom(8).hex()
-        """Names this process among those that share the store."""
+        """Name of this process among those that share the store."""
 
     async def change(self, decide: Callable[[Any, float], tuple[plain.Json, T]]) -> T:
-        """Replace the document while no other process does.
+        """Replace the document while no other process changes it.
 
         Args:
             decide: Called with the document and the time in seconds since 1970; returns the new document, or None to
-                leave it, and what is returned here.
+                keep the old one, and the result of this method.
 
         Raises:
             errors.Unavailable: the store cannot be read or written now.
@@ -53,7 +53,7 @@ class RateDocument:
         return await self.alone(change)
 
     async def alone(self, job: Callable[[], T]) -> T:
-        """Do a job on a thread while no other process does one.
+        """Run a job on a thread while no other process runs one.
 
         Raises:
             errors.Unavailable: the store cannot be reached now.

@@ -1,4 +1,4 @@
-"""The run store of commands that only read: no lock is taken and no file is written, whether or not a service runs."""
+"""The run store of commands that only read: it takes no lock and writes no file, whether or not a service runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ReadOnlyDisk(OsDisk):
-    """`Disk` that refuses every write, and locks nothing against readers."""
+    """`Disk` that refuses every write, and whose locks exclude no one."""
 
     def read_synced(self, path: str, offset: int = 0) -> bytes:
         return self.read(path, offset)
@@ -67,11 +67,11 @@ class ReadOnlyDisk(OsDisk):
 
 
 class ReadOnlyStore(StoredRuns):
-    """Runs in folders that are only read. Rows are compared with the folders before anything is shown.
+    """Runs in folders that are only read; rows are compared with the folders before the first answer.
 
     Args:
         index: The index's file.
-        blobs_url: Where blobs are; None: in the folders.
+        blobs_url: Object storage of blobs; None: they are in the folders.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ReadOnlyStore(StoredRuns):
 
     @property
     def maintenance(self) -> Inspection:
-        """Return what checks runs."""
+        """Return the checks of runs."""
         from app.storage.runs.inspection import Inspection
 
         return Inspection(self._parts.context)

@@ -1,4 +1,4 @@
-"""Restoring: a backup becomes a data directory, whole or not at all."""
+"""Restoring: makes a data directory from a backup, completely or not at all."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _LARGEST_HEADER = 64 * 1024
 
 _NO_FOLDERS = backup.LEFT_OUT - {layout.RUNS}
 _FILES = (tarfile.REGTYPE, tarfile.AREGTYPE)
-_HEADERS = (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME)  # They hold the long names of files, and are read at once.
+_HEADERS = (tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME)  # They contain long file names, and are read at once.
 
 
 class _Member(tarfile.TarInfo):
-    """A member of an archive; what no backup contains is refused before anything of it is read."""
+    """A member of an archive; a kind that no backup contains is refused before any of its content is read."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Return the member that a block describes."""
+        """Return the member that a header block describes."""
         member = super().frombuf(buf, encoding, errors)
         if member.type not in _FILES and (member.type not in _HEADERS or member.size > _LARGEST_HEADER):
             raise tarfile.ReadError(f"{member.name!r:.200} is of a kind or size that a backup never contains")
@@ -38,12 +38,12 @@ class _Member(tarfile.TarInfo):
 
 
 def read(source: Path, folder: Path) -> dict[str, Any]:
-    """Create a data directory from a backup, and return the backup's own description.
+    """Create a data directory from a backup, and return the backup's description of itself.
 
-    It is built aside and moved into place at once: after a crash the folder is as before.
+    The directory is built aside and moved into place at once: after a crash the folder is as before.
 
     Raises:
-        errors.Conflict: `restore_not_empty`, there is something in the folder.
+        errors.Conflict: `restore_not_empty`, the folder is not empty.
         errors.ConfigurationError: `backup_damaged`, or `data_directory_newer`.
         OSError: a file could not be read or written.
     """

@@ -1,4 +1,4 @@
-"""Turns of several processes: in which one of them decides, and which journals have changed."""
+"""Turns of several processes: let one process at a time decide, and show which journals have changed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class DiskTurns:
 
     def __init__(self, disk: Disk, workers: Workers, folder: str) -> None:
         """Args:
-        folder: Folder that the process holds whose turn it is.
+        folder: Folder that the process locks during its turn.
         """
         self._disk = disk
         self._workers = workers
         self._folder = folder
 
     async def turn(self) -> Lock:
-        """Wait until no other process decides, and keep the others from it."""
+        """Wait until no other process decides, and keep the others waiting until the lock is released."""
         acquiring = asyncio.ensure_future(self._workers.run(self._acquire))
         try:
             return await asyncio.shield(acquiring)
@@ -31,7 +31,7 @@ class DiskTurns:
             raise
 
     async def versions(self, run_ids: Sequence[str]) -> Mapping[str, object]:
-        """Return what differs for each run as soon as its journals have."""
+        """Return a value for each run that differs as soon as the run's journals have changed."""
         return await self._workers.run(lambda: {run_id: self._version(run_id) for run_id in run_ids})
 
     def _version(self, run_id: str) -> object:
@@ -48,7 +48,7 @@ class DiskTurns:
 
 
 def acquire(disk: Disk, folder: str) -> Lock:
-    """Wait until no other process holds a folder, which is made if it is missing, and hold it.
+    """Wait until no other process has locked a folder, make it if it is missing, and lock it.
 
     Raises:
         OSError: the store is closed, or away.

@@ -1,4 +1,4 @@
-"""The mark of a data directory whose runs are in a database: another store is refused by name, not begun beside it.
+"""The mark of a data directory whose runs are in a database: a process refuses to use any other store with it.
 
 `store.json` is `{"identity": …, "address": …}`.
 """
@@ -18,7 +18,7 @@ from app.storage.disk.os_disk import OsDisk
 
 
 def read(directory: DataDirectory) -> dict[str, Any] | None:
-    """Return the store that a data directory's runs are in; None: they are in its folders.
+    """Return the database store of a data directory's runs; None if they are in its folders.
 
     Raises:
         errors.ConfigurationError: the mark cannot be read.
@@ -67,7 +67,7 @@ def refuse_folders(directory: DataDirectory) -> None:
 
 
 def keep(directory: DataDirectory, identity: str, address: str, *, looks_only: bool) -> None:
-    """Remember the store, or refuse another one than the last.
+    """Record the store, or refuse it if the data directory last used another one.
 
     Raises:
         errors.ConfigurationError: `store_differs`.

@@ -1,4 +1,4 @@
-"""Locks of workspaces: which process of a project executes a run in which folder alone."""
+"""Locks of workspaces: exclude other processes of a project from a folder in which a run works alone."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NAME_CHARACTERS = 32
 
 
 class WorkspaceLocks:
-    """Lock workspaces against other processes; a lock ends with the process that has it at the latest.
+    """Locks workspaces against other processes; a lock ends with its process at the latest.
 
-    The locked file is in the data directory: programs that lock the workspace itself are not disturbed.
+    The locked file is in the data directory, so that programs that lock the workspace itself are not disturbed.
     """
 
     def __init__(self, data_directory: Path) -> None:
@@ -28,7 +28,7 @@ class WorkspaceLocks:
         """Lock a workspace until `close`; return False if another process has it.
 
         Args:
-            above: Run that has the workspace and lets its children enter, one at a time.
+            above: Run that has the workspace and lets its children use it, one at a time.
 
         Raises:
             errors.ConfigurationError: the data directory cannot be written.
@@ -52,6 +52,6 @@ class WorkspaceLocks:
             raise errors.ConfigurationError(message, code="data_directory_unusable") from error
 
     def close(self) -> None:
-        """Release the workspace."""
+        """Release the workspaces."""
         while self._taken:
             self._taken.pop().release()

@@ -1,4 +1,4 @@
-"""Derivation: which messages the events of runs make, read from their files, whether or not anyone listened."""
+"""Derivation: makes messages from the events of runs, read from their files, whether or not a process listened."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from app.domain import decisions, events, notifications, plain, states
 from app.engine import event_feed, stores
 
 MARGIN = timedelta(hours=1)
-"""How much earlier than its cursor is looked again: rows and events lag, and clocks are set."""
+"""Time before its cursor from which messages are searched again, since rows and events lag and clocks are set."""
 
-SHORT_MARGIN = timedelta(minutes=2)  # The same for a process that looks again all the time.
+SHORT_MARGIN = timedelta(minutes=2)  # The same for a process that searches all the time.
 BUDGET_REASONS = decisions.LIMIT_REASONS  # Reasons of pauses at a budget.
 
 _UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
 
 
 def of_portion(portion: event_feed.Portion) -> list[notifications.Message]:
-    """Return the messages that events of the feed make."""
+    """Return the messages for events of the feed."""
     made = (of_event(event, portion.recipe_id, portion.labels) for event in portion.events)
     return [message for message in made if message is not None]
 
 
 def of_event(event: events.Event, recipe_id: str, labels: Mapping[str, str]) -> notifications.Message | None:
-    """Return the message that an event makes; the same event always makes the same one."""
+    """Return the message for an event; the same event always gives the same message."""
     found = _read(event)
     if found is None:
         return None
@@ -44,9 +44,9 @@ def of_event(event: events.Event, recipe_id: str, labels: Mapping[str, str]) -> 
 
 
 def in_order(messages: Iterable[notifications.Message]) -> list[tuple[str, notifications.Message]]:
-    """Return messages by their time, those of a run as they came, each with the time that counts for it.
+    """Return messages by time, those of each run in their order, each with the time by which it is sorted.
 
-    Where the clock was set back, a message counts from the time of the newest before it in its run.
+    If the clock was set back, a message is sorted by the newest time before it in its run.
     """
     latest = dict[str, str]()
     found = []
@@ -59,10 +59,10 @@ def in_order(messages: Iterable[notifications.Message]) -> list[tuple[str, notif
 async def since(
     store: stores.RunStore, instant: str, margin: timedelta = MARGIN
 ) -> AsyncIterator[notifications.Message]:
-    """Yield the messages of an instant and later, by the events of every run that may have changed since then.
+    """Yield the messages of an instant and later, from the events of every run that may have changed since then.
 
     Args:
-        margin: How much earlier is looked, too.
+        margin: Time before the instant that is searched, too.
 
     Raises:
         errors.StorageFault: the events of a run cannot be read now; those of the others were yielded before.
@@ -70,7 +70,7 @@ async def since(
     fault: errors.StorageFault | None = None
     begin = clock.stamp(clock.instant(instant) - margin)
     seen = set[str]()
-    # Unfinished runs first: one that ends meanwhile is then found again among the changed, not missed by both.
+    # Unfinished runs first: one that ends meanwhile is found again among the changed ones instead of missed by both.
     for query in (stores.RunQuery(status=_UNFINISHED), stores.RunQuery(updated_after=begin)):
         async for row in stores.every_run(store, query):
             if row.run_id in seen or clock.is_internal(row.run_id):
@@ -79,7 +79,7 @@ async def since(
             try:
                 made = await _of_run(store, row)
             except errors.StorageFault as unreadable:
-                # One run that cannot be read now must not silence the others.
+                # One run that cannot be read now must not suppress the messages of the others.
                 fault = fault or unreadable
                 continue
             for counts_from, message in in_order(made):
@@ -97,7 +97,7 @@ async def _of_run(store: stores.RunStore, row: stores.RunSummary) -> list[notifi
     made = [message for event in found if (message := of_event(event, row.recipe_id, row.labels)) is not None]
     ended = [message for message in made if message.kind in ("failed", "done")]
     if row.status in ("failed", "done") and row.completed_at is not None and not ended:
-        # Its last events were lost with the power.
+        # A power cut has destroyed its last events.
         data = {"status": row.status, "error": {"code": row.error_code} if row.error_code else None}
         seq = await _number_of_ending(store, row.run_id)
         last = events.Event(seq=seq, at=row.completed_at, type="run.ended", run_id=row.run_id, data=data)
@@ -106,7 +106,7 @@ async def _of_run(store: stores.RunStore, row: stores.RunSummary) -> list[notifi
 
 
 async def _number_of_ending(store: stores.RunStore, run_id: str) -> int:
-    # The journal has it, too. Under another number the same ending would be another message.
+    # The journal has the number, too. With another number the same ending would be another message.
     try:
         ended = (await store.read(run_id)).decisions.ended
     except (errors.NotFound, errors.JournalCorrupt):

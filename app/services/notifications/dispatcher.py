@@ -1,8 +1,8 @@
 """The dispatcher: one task that turns events into messages, and delivers each at least once, a run's in order."""
 
-# No message lives in memory alone. An endpoint's file holds an instant before which everything was delivered
-# or given up, and the newest ids; what came later is read again from the events of the runs after any end of the
-# process. Ids are made of the event, so that a repetition can be recognised.
+# No message exists only in memory. An endpoint's file contains an instant before which every message was delivered or
+# given up, and the newest ids; after any end of the process, later messages are read again from the events of the runs.
+# Ids are derived from the event, so that a repetition can be recognised.
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from app.services.notifications.repository import EndpointRepository
 from app.services.notifications.senders import MOST_WAIT_SECONDS, NotDelivered, Sender
 
 RETRY_SECONDS = (5.0, 30.0, 120.0, 600.0, 3600.0, 3 * 3600.0, 8 * 3600.0)
-"""Pauses between the attempts to deliver a message; after the last one it is a dead letter."""
+"""Pauses between the attempts to deliver a message; after the last attempt the message becomes a dead letter."""
 
-MOST_PENDING = 1000  # Messages of an endpoint in memory; the others are read again when these are delivered.
+MOST_PENDING = 1000  # Messages of an endpoint in memory; others are read again when these are delivered.
 
 _AT_ONCE = 4
 _IDLE_SECONDS = 45.0
 _RETRY_STORAGE_SECONDS = 10.0
 
-_HELD_LOOK_SECONDS = 30.0  # Time between two looks whether a held endpoint has another receiver by now.
+_HELD_LOOK_SECONDS = 30.0  # Time between two checks whether a held endpoint has another receiver.
 
 _HELD = NotDelivered("the receiver wants no message yet")
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class _EndpointQueue:
-    """The undelivered messages of one endpoint, and what its file will hold about them."""
+    """The undelivered messages of one endpoint, and the progress that its file records."""
 
     def __init__(self, endpoint: notifications.Endpoint, now: datetime) -> None:
         self.endpoint = endpoint
@@ -43,8 +43,8 @@ class _EndpointQueue:
         self.delivered = dict.fromkeys(endpoint.delivered)
         self.tried = dict(endpoint.tried)
         self.held_until = endpoint.held_until
-        # What is earlier is older than the endpoint. Where the clock was set back, that cannot be told: rather a
-        # message too many, under its id, than one that is lost.
+        # Earlier messages are older than the endpoint. If the clock was set back, this is uncertain: a message too
+        # many, under its id, is better than a lost one.
         self.floor = min(endpoint.created_at, endpoint.since)
         self.behind: str | None = endpoint.since
         if clock.stamp(now) < endpoint.since:
@@ -58,27 +58,27 @@ class _EndpointQueue:
         self.is_open = False
 
     def held_seconds(self, now: datetime) -> float:
-        """Return for how long the receiver wants no message."""
+        """Return the time for which the receiver wants no message."""
         held = 0.0 if self.held_until is None else (clock.instant(self.held_until) - now).total_seconds()
-        # Longer only where the clock was set back.
+        # Longer only if the clock was set back.
         return min(max(held, 0.0), MOST_WAIT_SECONDS)
 
     def hold(self, seconds: float, now: datetime) -> None:
-        """Note for how long the receiver wants no message; a longer time stays."""
+        """Record the time for which the receiver wants no message; a longer known time is kept."""
         if seconds > self.held_seconds(now):
             self.held_until = clock.stamp(now + timedelta(seconds=seconds))
 
     def since(self, now: str) -> str:
-        """Return the instant before which nothing is open."""
+        """Return the instant before which every message was delivered or given up."""
         waiting = [message.at for message in self.pending.values()]
         return min([now, *waiting, *([self.behind] if self.behind else [])])
 
 
 class Dispatcher:
-    """Deliver messages; only the service of a data directory starts it.
+    """Delivers messages; only the service of a data directory starts it.
 
     Args:
-        hears_all: Whether the feed has the events of all runs; if not, they are looked for in the store.
+        hears_all: Whether the feed has the events of all runs; otherwise the dispatcher searches the store.
     """
 
     def __init__(
@@ -106,17 +106,17 @@ class Dispatcher:
         self._fault: BaseException | None = None
 
     def start(self) -> None:
-        """Begin to work; nothing when started already."""
+        """Start the task, unless it is already started."""
         if self._task is None:
             self._place = self._feed.last if self._was_stopped else 0
             self._fault = None
             self._task = asyncio.create_task(self._work(), name="notifications")
 
     async def stop(self) -> None:
-        """Stop, and wait for it; undelivered messages are sent after the next start, delivered ones are not."""
+        """Stop, and wait for the end; undelivered messages are sent after the next start, delivered ones are not."""
         lanes = [lane for queue in self._queues.values() for lane in queue.lanes.values()]
         tasks = [task for task in (self._task, *lanes) if task is not None]
-        # What is not delivered is found again, from the time that each endpoint has recorded.
+        # Undelivered messages are found again, from the time that each endpoint has recorded.
         queues, self._queues = self._queues, {}
         self._task, self._was_stopped = None, True
         await aio.end(*tasks)
@@ -144,7 +144,7 @@ class Dispatcher:
                 await self._clock.sleep(_RETRY_STORAGE_SECONDS)
 
     async def _run_once(self) -> None:
-        """Take new events, and sleep until there are more."""
+        """Take new events, and sleep until more arrive."""
         self._repository.changed.clear()
         await self._open_queues()
         if not self._queues:
@@ -153,7 +153,7 @@ class Dispatcher:
             return
         self._feed.listeners += 1
         try:
-            # A publication from here on wakes the wait below.
+            # From here on, a publication ends the wait below.
             news = asyncio.ensure_future(self._feed.news())
             await asyncio.sleep(0)
             await self._read_feed()
@@ -169,7 +169,7 @@ class Dispatcher:
             self._feed.listeners -= 1
 
     def _look_again(self) -> None:
-        """Read again what other processes may have written meanwhile."""
+        """Read again the events that other processes may have written meanwhile."""
         if not self._hears_all:
             self._questions.again()
             now = clock.stamp(self._clock.now())
@@ -186,7 +186,7 @@ class Dispatcher:
             if endpoint_id not in self._queues:
                 self._queues[endpoint_id] = _EndpointQueue(endpoint, self._clock.now())
                 self._repository.waiting[endpoint_id] = self._queues[endpoint_id].pending
-            # What the former address asked for does not bind the new one.
+            # A request of the former receiver does not apply to the new one.
             if endpoint.url != self._queues[endpoint_id].endpoint.url:
                 self._queues[endpoint_id].held_until = endpoint.held_until
             self._queues[endpoint_id].endpoint = endpoint
@@ -229,13 +229,13 @@ class Dispatcher:
         queue.behind, queue.is_unread = None, fault is not None
         self._enqueue(queue, found, queue.floor)
         if fault is not None:
-            # Read again from there; what was delivered by then is known by its id.
+            # Read again from there; messages that were delivered by then are recognised by their ids.
             queue.behind = begin
         else:
             queue.margin = derivation.MARGIN
 
     def _enqueue(self, queue: _EndpointQueue, messages: Iterable[notifications.Message], floor: str) -> None:
-        """Begin to deliver messages that the endpoint wants.
+        """Begin to deliver the messages that an endpoint wants.
 
         Args:
             floor: Instant before which messages are older than the endpoint.
@@ -246,7 +246,7 @@ class Dispatcher:
             if known or counts_from < floor or not queue.endpoint.wants(message):
                 continue
             if len(queue.pending) >= MOST_PENDING:
-                # The rest is read again from here when there is room.
+                # The remaining messages are read again from here when the queue has room.
                 queue.behind = min(left.at for _, left in found[number:])
                 return
             self._begin(queue, message)
@@ -273,14 +273,14 @@ class Dispatcher:
             queue.lanes.pop(run_id, None)
 
     async def _attempt(self, queue: _EndpointQueue, message: notifications.Message) -> notifications.DeadLetter | None:
-        """Try to deliver until it works; return a dead letter once no attempt is left, or a person wants none."""
+        """Try to deliver until it succeeds; return a dead letter after the last attempt or when a person gives up."""
         failed, is_first = queue.tried.get(message.message_id), True
         woken = queue.woken[message.message_id] = asyncio.Event()
         while True:
             if failed is not None and message.message_id in queue.endpoint.given_up:
                 return _dead(message, failed.attempts, failed.error, self._clock.now())
             if held := queue.held_seconds(self._clock.now()):
-                # In short looks: a person may give the message up, or change the endpoint, while it is held.
+                # In short steps: while the message is held, a person may give it up or change the endpoint.
                 await aio.wait_first(self._clock.sleep(min(held, _HELD_LOOK_SECONDS)), woken.wait())
                 continue
             if (failure := await self._failure(queue, message)) is None:
@@ -289,8 +289,8 @@ class Dispatcher:
                 continue
             error, now = str(failure), self._clock.now()
             queue.hold(failure.wait_seconds, now)
-            # A start tries what waits at once. That counts only once the next attempt was due: a service that is
-            # started again and again must neither give up early nor never.
+            # A start tries waiting messages at once. This attempt counts only after the next one was due: a service
+            # that restarts again and again must neither give up too early nor never.
             is_early = is_first and failed is not None and clock.stamp(now) < failed.next_at
             attempts = (failed.attempts if failed else 0) + (not is_early)
             _log.warning("message %s not delivered: %s", message.message_id, error, extra={"attempt": attempts})
@@ -307,7 +307,7 @@ class Dispatcher:
                 at=clock.stamp(now),
                 next_at=clock.stamp(now + timedelta(seconds=pause)),
             )
-            # Saved before the pause is over, so that a restart continues the count.
+            # Saved before the pause ends, so that a restart continues the count.
             queue.tried[message.message_id], queue.is_dirty, is_first = failed, True, False
             self._repository.changed.set()
             await aio.wait_first(self._clock.sleep(pause), woken.wait())
@@ -329,7 +329,7 @@ class Dispatcher:
         kept = self._repository.dead_letters(queue.endpoint.endpoint_id)
         while True:
             try:
-                # A letter that cannot be written would be a message that vanished, so nothing continues without it.
+                # A letter that cannot be written would be a lost message, so the run's other messages wait for it.
                 if letter is None:
                     await kept.remove(message.message_id)
                 else:
@@ -353,11 +353,11 @@ class Dispatcher:
                 self._begin(queue, letter.message)
 
     async def _save(self) -> None:
-        """Write down the progress of each endpoint; later messages are sent again after a kill."""
+        """Save the progress of each endpoint; after a kill, later messages are sent again."""
         now = clock.stamp(self._clock.now())
         for queue in list(self._queues.values()):
             since = queue.since(now)
-            # The clock was set back: a start would look for messages only behind the instant that the file holds.
+            # The clock was set back: a start would look for messages only after the instant in the file.
             if queue.is_dirty or since < queue.endpoint.since:
                 if queue.behind is None:
                     # The endpoint does not want the others any more.
@@ -365,7 +365,7 @@ class Dispatcher:
                 await self._advance(queue, since)
 
     async def _save_last(self, queue: _EndpointQueue) -> None:
-        # Only the ids: the feed may hold events that are not taken yet, so the instant of the file stays.
+        # Only the ids: the feed may contain events that are not taken yet, so the instant in the file is kept.
         try:
             await self._advance(queue, queue.endpoint.since)
         except errors.StorageFault as fault:
@@ -380,7 +380,7 @@ class Dispatcher:
             queue.is_dirty = True
             raise
         if kept is not None and kept.url != queue.endpoint.url:
-            # It was edited between the look at it and this write, which kept what its former receiver asked for.
+            # The endpoint was edited between its last read and this write, which kept the wait of its former receiver.
             queue.held_until, queue.is_dirty = None, True
         queue.endpoint = kept or queue.endpoint
 

@@ -1,4 +1,4 @@
-"""Endpoints: list, add, try and remove them, and send dead letters again."""
+"""Endpoints: list, add, test and remove them, and deliver dead letters again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_ENDPOINTS = 100  # Most endpoints of a data directory.
 
 
 class EndpointQueries:
-    """Show endpoints and dead letters."""
+    """Shows endpoints and dead letters."""
 
     def __init__(self, repository: EndpointRepository) -> None:
         self._repository = repository
@@ -37,7 +37,7 @@ class EndpointQueries:
         return (await self._repository.dead_letters(endpoint_id).all())[::-1]
 
     async def list_failing(self, endpoint_id: str) -> list[notifications.FailingMessage]:
-        """Return the messages that are tried again, the next one first.
+        """Return the messages that will be tried again, the next one first.
 
         Raises:
             errors.NotFound: `endpoint_not_found`.
@@ -55,7 +55,7 @@ class EndpointQueries:
     async def _without_dead(
         self, endpoint: notifications.Endpoint
     ) -> tuple[notifications.Endpoint, list[notifications.DeadLetter]]:
-        # A dead letter is written before its message ceases to wait, and that before the endpoint's file says so.
+        # The dead letter is written before its message leaves the queue, and the endpoint's file is written last.
         dead = await self._repository.dead_letters(endpoint.endpoint_id).all()
         given_up = {letter.message.message_id for letter in dead if not letter.replayed}
         tried = {name: failed for name, failed in endpoint.tried.items() if name not in given_up}
@@ -63,12 +63,12 @@ class EndpointQueries:
 
 
 class Endpoints(EndpointQueries):
-    """Add, try and remove endpoints, and send dead letters again.
+    """Adds, tests and removes endpoints, and delivers dead letters again.
 
     Args:
-        log: Where changes by people are recorded.
-        refusal: Returns why the address of a webhook can never be contacted; None: it may be.
-        check_recipe: Raises `errors.UnknownRecipe` if there is none of that id; waits for the disk.
+        log: Records changes by people.
+        refusal: Returns why the service must never contact the address of a webhook; None if it may.
+        check_recipe: Raises `errors.UnknownRecipe` if the recipe does not exist; waits for the disk.
     """
 
     def __init__(
@@ -94,33 +94,33 @@ class Endpoints(EndpointQueries):
     async def add(
         self, new: requests.NewEndpoint, author: authors.Author | None
     ) -> tuple[notifications.EndpointShown, bool]:
-        """Add an endpoint, durably; return it and whether an earlier request with the same key did.
+        """Add an endpoint durably; return it, and whether an earlier request with the same key added it.
 
         Raises:
-            errors.RequestInvalid: its form is wrong, or there is no such recipe.
+            errors.RequestInvalid: its form is wrong, or the recipe does not exist.
             errors.Conflict: `idempotency_conflict`, `too_many_endpoints`.
             errors.DiskFull: it cannot be written.
         """
-        # From the look to the file: a repetition that arrives meanwhile has to find this endpoint and its one secret.
+        # From the look-up to the write: a repetition that arrives meanwhile must find this endpoint and its one secret.
         async with self._adding:
             return await self._added(new, author)
 
     async def edit(
         self, endpoint_id: str, edit: requests.EndpointEdit, author: authors.Author | None
     ) -> notifications.EndpointShown:
-        """Change an endpoint, durably; messages that wait for it are sent as it is then.
+        """Change an endpoint durably; waiting messages are sent to it as changed.
 
         Raises:
             errors.NotFound: `endpoint_not_found`.
-            errors.RequestInvalid: its form would be wrong, there is no such recipe, or nothing is changed.
+            errors.RequestInvalid: its form would be wrong, the recipe does not exist, or no field changes.
             errors.DiskFull: it cannot be written.
         """
         secret = self._secret()
         before = await self._repository.get(endpoint_id)
-        # Tried on what is there now, so that a flawed edit leaves no entry in the audit log.
+        # Tried on the present endpoint, so that a flawed edit leaves no entry in the audit log.
         requests.edited(before, edit, secret)
         recipe_id = edit.changes.get("recipe_id")
-        # What it has already may be gone by now.
+        # A recipe that the endpoint already has may be gone now.
         await self._check(edit.changes.get("url"), None if recipe_id == before.recipe_id else recipe_id)
         with faults.as_errors():
             await self._audit.append(author, "endpoint.edited", endpoint_id, {"fields": sorted(edit.changes)})
@@ -130,7 +130,7 @@ class Endpoints(EndpointQueries):
         return await self._shown(after, renewed)
 
     async def remove(self, endpoint_id: str, author: authors.Author | None) -> None:
-        """Remove an endpoint; what it was not told yet is never told.
+        """Remove an endpoint; messages that it has not received are dropped.
 
         Raises:
             errors.NotFound: `endpoint_not_found`.
@@ -142,7 +142,7 @@ class Endpoints(EndpointQueries):
             await self._repository.remove(endpoint_id)
 
     async def test(self, endpoint_id: str) -> notifications.Tried:
-        """Send a message of no run once, now, and return what came of it.
+        """Send a test message, which belongs to no run, once, and return the result.
 
         Raises:
             errors.NotFound: `endpoint_not_found`.
@@ -164,7 +164,7 @@ class Endpoints(EndpointQueries):
         return notifications.Tried(delivered=True, detail=detail)
 
     async def replay(self, endpoint_id: str, message_id: str | None, author: authors.Author | None) -> int:
-        """Deliver dead letters again, one or all, and return how many; that is durable then.
+        """Mark one dead letter, or all, durably for another delivery, and return how many.
 
         Raises:
             errors.NotFound: `endpoint_not_found`, `message_not_found`.
@@ -183,9 +183,9 @@ class Endpoints(EndpointQueries):
         return len(chosen)
 
     async def give_up(self, endpoint_id: str, message_id: str | None, author: authors.Author | None) -> int:
-        """Give up messages that are tried again, one or all, and return how many; that is durable then.
+        """Give up one message that is tried again, or all, durably, and return how many.
 
-        Each becomes a dead letter, unless the try that is under way delivers it.
+        Each becomes a dead letter, unless the attempt under way delivers it.
 
         Raises:
             errors.NotFound: `endpoint_not_found`, `message_not_found`.

@@ -18,11 +18,11 @@ from app import clock, printable
 from app.domain import notifications, plain
 from app.services.notifications.senders import SEND_SECONDS, NotDelivered
 
-_REPLY_BYTES = 64 * 1024  # Most that a server may say during one delivery.
+_REPLY_BYTES = 64 * 1024  # Most bytes of a server's replies during one delivery.
 
 
 class MailSender:
-    """Send messages by SMTP, in a thread.
+    """Sends messages by SMTP, on a thread.
 
     Args:
         smtp_url: `smtp://[USER:PASSWORD@]HOST[:PORT]`, or `smtps://…` for TLS from the start.
@@ -40,7 +40,7 @@ class MailSender:
         try:
             await asyncio.to_thread(self._deliver, mail)
         except smtplib.SMTPAuthenticationError as error:
-            # Some servers repeat what they were sent, which is the password.
+            # Some servers repeat what they received, which is the password.
             raise NotDelivered(f"the server refused the user or password, with code {error.smtp_code}") from error
         except (smtplib.SMTPException, OSError) as error:
             raise NotDelivered(f"{type(error).__name__}: {error}"[:300]) from error
@@ -49,10 +49,10 @@ class MailSender:
     def _deliver(self, mail: email.message.EmailMessage) -> None:
         url = urlsplit(self._url or "")
         secure, host = url.scheme == "smtps", url.hostname or ""
-        # Without a context of its own, smtplib checks no certificate.
+        # Without a context of its own, smtplib does not check certificates.
         context = ssl.create_default_context()
         kind = functools.partial(_SecureClient, context=context) if secure else _Client
-        # Else smtplib asks the name service for this machine's name, for as long as that takes to answer.
+        # Otherwise smtplib asks the name service for this machine's name, and waits as long as that takes.
         named = (self._from or "").rpartition("@")[2].strip("> ")
         port = url.port or (465 if secure else 587)
         server = kind(host, port, local_hostname=named, timeout=SEND_SECONDS)
@@ -66,13 +66,13 @@ class MailSender:
                     raise smtplib.SMTPException("the server offers no TLS, so the password is not sent")
                 server.login(unquote(url.username), unquote(url.password or ""))
             server.send_message(mail)
-            # The mail is taken, whatever the server says to this; another one would be a repetition.
+            # The server has accepted the mail, whatever it replies to this; another mail would be a repetition.
             with contextlib.suppress(OSError):
                 server.quit()
 
 
 class _BoundedReplies:
-    """Bounds of time and size for all replies of a server together; smtplib bounds only the time between two bytes."""
+    """Limits the time and size of all replies of a server together; smtplib limits only the time between two bytes."""
 
     sock: Any
     file: Any
@@ -90,7 +90,7 @@ class _BoundedReplies:
         return reply
 
     def receive(self, buffer: Any) -> int:
-        """Receive what comes next, and return how many bytes."""
+        """Receive the next bytes into a buffer, and return their number."""
         left = self._ends_at - time.monotonic()
         if left <= 0:
             raise TimeoutError(f"not done within {SEND_SECONDS:g} seconds")
@@ -103,7 +103,7 @@ class _BoundedReplies:
 
 
 class _Replies(io.RawIOBase):
-    """What a server says, as a file."""
+    """The replies of a server, as a file."""
 
     def __init__(self, client: _BoundedReplies) -> None:
         self._client = client
@@ -113,7 +113,7 @@ class _Replies(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what comes next, and return how many bytes."""
+        """Read the next bytes into a buffer, and return their number."""
         return self._client.receive(buffer)
 
 
@@ -131,7 +131,7 @@ def _mail(endpoint: notifications.Endpoint, message: notifications.Message, send
     mail["From"] = sender
     mail["To"] = ", ".join(endpoint.to)
     mail["Date"] = formatdate(clock.instant(message.at).timestamp())
-    # A repetition has the same id, by which programs of mail drop it.
+    # A repetition has the same id, by which mail programs recognise and drop it.
     mail["Message-ID"] = f"<{message.message_id}@{sender.rpartition('@')[2]}>"
     mail["Auto-Submitted"] = "auto-generated"
     facts = {"run": message.run_id, "recipe": message.recipe_id, "at": message.at, **message.data}

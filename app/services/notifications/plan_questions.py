@@ -1,4 +1,4 @@
-"""Plan questions: what session plans ask people, as messages."""
+"""Plan questions: turns questions of session plans to people into messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPEN = (plans.PlanState.DRAFT, plans.PlanState.APPROVED, plans.PlanState.RUNNIN
 
 
 class PlanQuestions:
-    """Read the open questions of plans: of all at first, then of those that were written."""
+    """Reads the open questions of plans: first those of all plans, then those of written plans."""
 
     def __init__(self, kept: stored.Plans) -> None:
         self._kept = kept
@@ -26,20 +26,20 @@ class PlanQuestions:
         """Set when a plan was written."""
 
     def note(self, session_id: str) -> None:
-        """Note that a plan was written."""
+        """Record that a plan was written."""
         if self._written is not None:
             self._written.add(session_id)
         self.changed.set()
 
     def again(self) -> None:
-        """Read all plans the next time."""
+        """Make the next drain read all plans."""
         self._written = None
 
     async def drain(self) -> list[notifications.Message]:
-        """Return the questions that may be new; the same question always makes the same message.
+        """Return the questions that may be new; the same question always gives the same message.
 
         Raises:
-            errors.StorageFault: a plan cannot be read now; all are read the next time.
+            errors.StorageFault: a plan cannot be read now; the next drain reads all plans.
         """
         self.changed.clear()
         written, self._written = self._written, set()
@@ -47,12 +47,12 @@ class PlanQuestions:
             names = sorted(written) if written is not None else await self._asking()
             return [message for name in names for message in await self._of_plan(name)]
         except BaseException:
-            # What was taken is forgotten, so all plans are looked at again.
+            # The names that were taken are lost, so the next drain reads all plans.
             self._written = None
             raise
 
     async def _asking(self) -> list[str]:
-        """Return the plans whose row says that a task asks."""
+        """Return the plans whose row shows a task with a question."""
         found = []
         for status in _OPEN:
             query = plans.PlanQuery(status=status.value, limit=1000, partial=True)
@@ -69,7 +69,7 @@ class PlanQuestions:
         try:
             plan = await self._kept.get(session_id)
         except errors.ControlRoomError:
-            # A damaged plan asks nothing; its readers get the error.
+            # A damaged plan has no question; its readers get the error.
             return []
         return [] if plan is None or plan.status not in _OPEN else list(_questions(plan))
 

@@ -1,4 +1,4 @@
-"""The repository: endpoints and their dead letters, read once, and written by one process."""
+"""The repository: endpoints and their dead letters, read once and written by one process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app import errors
 from app.domain import notifications, plain
 from app.engine import document_folders
 
-MOST_DEAD = 1000  # Dead letters that an endpoint keeps; the oldest goes first.
+MOST_DEAD = 1000  # Dead letters that an endpoint keeps; the oldest is removed first.
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class DeadLetters:
     def __init__(self, kept: document_folders.Documents) -> None:
         self._documents = kept
         self._letters: dict[str, notifications.DeadLetter] | None = None
-        # Lanes of several runs give up together, and an endpoint is removed while they do.
+        # Lanes of several runs may give up at the same time, and a person may remove the endpoint meanwhile.
         self._turn = asyncio.Lock()
         self._is_closed = False
 
@@ -34,11 +34,11 @@ class DeadLetters:
             return _oldest_first(await self._all())
 
     async def replayed(self) -> list[notifications.DeadLetter]:
-        """Return those that are to be delivered again."""
+        """Return the letters that are to be delivered again."""
         return [letter for letter in await self.all() if letter.replayed]
 
     async def put(self, name: str, letter: notifications.DeadLetter) -> None:
-        """Keep a letter, durably; the oldest go where there are too many. Of a removed endpoint none is kept.
+        """Store a letter durably, and remove the oldest beyond the limit; a removed endpoint stores none.
 
         Raises:
             errors.StorageFault: it cannot be written.
@@ -50,12 +50,12 @@ class DeadLetters:
             before = _oldest_first(known)
             await self._documents.put(name, plain.plain(dataclasses.asdict(letter)))
             known[name] = letter
-            # Only after the new one is safe.
+            # Only after the new letter is durable.
             for oldest in before[: max(len(known) - MOST_DEAD, 0)]:
                 await self._drop(known, oldest.message.message_id)
 
     async def remove(self, name: str) -> None:
-        """Drop a letter, if there is one.
+        """Remove a letter, if it exists.
 
         Raises:
             errors.StorageFault: it cannot be removed.
@@ -64,10 +64,10 @@ class DeadLetters:
             await self._drop(await self._all(), name)
 
     async def close(self) -> None:
-        """Drop all letters, since their endpoint was removed; a delivery that gives up now leaves none.
+        """Remove all letters of a removed endpoint; a delivery that gives up later leaves none.
 
         Raises:
-            errors.StorageFault: one cannot be removed.
+            errors.StorageFault: a letter cannot be removed.
         """
         async with self._turn:
             self._is_closed = True
@@ -88,10 +88,10 @@ class DeadLetters:
 
 
 class EndpointRepository:
-    """Keep endpoints in memory as their files have them.
+    """Keeps endpoints in memory as their files contain them.
 
     Args:
-        dead: Returns the folder of the dead letters of an endpoint, by its id.
+        dead: Returns the folder of an endpoint's dead letters, by the endpoint's id.
     """
 
     def __init__(self, kept: document_folders.Documents, dead: Callable[[str], document_folders.Documents]) -> None:
@@ -104,7 +104,7 @@ class EndpointRepository:
         self.changed = asyncio.Event()
         """Set by each change; the dispatcher clears it."""
         self.waiting: dict[str, Mapping[str, notifications.Message]] = {}
-        """Messages that are not delivered yet, by endpoint and id."""
+        """Undelivered messages, by endpoint and id."""
 
     async def all(self) -> list[notifications.Endpoint]:
         """Return all endpoints, oldest first.
@@ -131,7 +131,7 @@ class EndpointRepository:
         return self._dead[endpoint_id]
 
     async def put(self, endpoint: notifications.Endpoint) -> None:
-        """Keep an endpoint, durably.
+        """Store an endpoint durably.
 
         Raises:
             errors.StorageFault: it cannot be written.
@@ -139,7 +139,7 @@ class EndpointRepository:
         async with self._turn:
             known = await self._all()
             if endpoint.endpoint_id not in known:
-                # An idempotency key gives the same id again after a removal, which has closed the letters.
+                # After a removal, which closes the letters, an idempotency key gives the same id again.
                 self._dead.pop(endpoint.endpoint_id, None)
             await self._documents.put(endpoint.endpoint_id, endpoint.to_json())
             known[endpoint.endpoint_id] = endpoint
@@ -153,7 +153,7 @@ class EndpointRepository:
         tried: Mapping[str, notifications.FailedAttempts],
         held_until: str | None,
     ) -> notifications.Endpoint | None:
-        """Keep how far an endpoint is, and return it as it is now; None: it is not there any more.
+        """Store the progress of an endpoint, and return its present state; None if it was removed.
 
         Raises:
             errors.StorageFault: it cannot be written.
@@ -176,7 +176,7 @@ class EndpointRepository:
             return endpoint
 
     async def edit(self, endpoint_id: str, change: Callable[[notifications.Endpoint], notifications.Endpoint]) -> None:
-        """Change an endpoint durably, but for how far it is.
+        """Change an endpoint durably, except its progress.
 
         Raises:
             errors.StorageFault: it cannot be written.
@@ -197,7 +197,7 @@ class EndpointRepository:
         """
         async with self._turn:
             known = await self._all()
-            # The endpoint first: a delivery that ends between the two finds no endpoint and leaves no letter.
+            # The endpoint first: a delivery that ends in between finds no endpoint and leaves no letter.
             await self._documents.remove(endpoint_id)
             known.pop(endpoint_id, None)
         await self.dead_letters(endpoint_id).close()

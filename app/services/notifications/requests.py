@@ -1,4 +1,4 @@
-"""Requests for endpoints of notifications, checked before anything happens."""
+"""Requests for endpoints of notifications, checked before any effect."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from app.domain import notifications, plain
 from app.services.triggers import pointers
 
 NAME_CHARACTERS = 100  # Longest name of an endpoint.
-MOST_WORDS = 50  # Most addresses of e-mail, and most arguments of a command.
+MOST_WORDS = 50  # Most e-mail addresses, and most arguments of a command.
 
 _MAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEndpoint:
-    """An endpoint as asked for; one of `url`, `to` and `argv`."""
+    """A requested endpoint; it has one of `url`, `to` and `argv`."""
 
-    name: str | None = None  # What people call it; None: how it is reached.
+    name: str | None = None  # Name for people; None: its receiver.
     url: str | None = None  # Address of a webhook.
-    signing_secret: str | None = None  # Secret of the signatures; None: one is made.
-    to: tuple[str, ...] = ()  # Addresses of e-mail.
+    signing_secret: str | None = None  # Secret of the signatures; None: the service makes one.
+    to: tuple[str, ...] = ()  # E-mail addresses.
     argv: tuple[str, ...] = ()  # Program and arguments of a command.
     kinds: tuple[str, ...] = ()  # Kinds of messages to send; empty: all.
-    recipe_id: str | None = None  # Only runs of this recipe.
-    label: str | None = None  # Only runs with this label, `name:value`.
-    idempotency_key: str | None = None  # Key under which a repetition finds the same endpoint.
+    recipe_id: str | None = None  # Only messages about runs of this recipe.
+    label: str | None = None  # Only messages about runs with this label, `name:value`.
+    idempotency_key: str | None = None  # Key by which a repeated request finds the same endpoint.
 
     def sha256(self) -> str:
         """Return the hash that distinguishes a repetition from another request with the same key."""
@@ -41,19 +41,19 @@ class NewEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointEdit:
-    """Changes to an endpoint, by the names of `NewEndpoint`; omitted fields stay."""
+    """Changes to an endpoint, by the names of `NewEndpoint`; omitted fields are unchanged."""
 
-    changes: Mapping[str, Any]  # The fields; `signing_secret` None: one is made.
+    changes: Mapping[str, Any]  # The fields; `signing_secret` None: the service makes one.
 
 
 def edited(endpoint: notifications.Endpoint, edit: EndpointEdit, secret: str) -> notifications.Endpoint:
-    """Return a changed endpoint; it stays what it is: a webhook, addresses of e-mail, or a program.
+    """Return a changed endpoint, still of the same kind: a webhook, e-mail addresses or a program.
 
     Args:
-        secret: Secret of signatures, if another is asked for and none is brought.
+        secret: Secret of signatures, if the edit requests a new one without giving it.
 
     Raises:
-        errors.RequestInvalid: with every flaw.
+        errors.RequestInvalid: names every flaw.
     """
     kept: dict[str, Any] = {each.name: getattr(endpoint, each.name, None) for each in dataclasses.fields(NewEndpoint)}
     lists = {name: tuple(edit.changes[name] or ()) for name in ("to", "argv", "kinds") if name in edit.changes}
@@ -63,7 +63,7 @@ def edited(endpoint: notifications.Endpoint, edit: EndpointEdit, secret: str) ->
     found = list(_flaws(NewEndpoint(**kept | changes)))
     own = {"webhook": "url", "email": "to", "command": "argv"}
     others = [name for channel, name in own.items() if changes.get(name) and channel != endpoint.channel]
-    # Said in place of all others: the other flaws follow from it.
+    # Reported instead of all others, which follow from it.
     if others:
         found = [_flaw(f".{others[0]}", f"the endpoint is reached by {endpoint.channel}; add another one instead")]
     if not changes:
@@ -72,19 +72,19 @@ def edited(endpoint: notifications.Endpoint, edit: EndpointEdit, secret: str) ->
         raise errors.RequestInvalid(f"{found[0].path}: {found[0].message}", flaws=found)
     changes["name"] = changes.get("name") or endpoint.name
     if changes.get("url", endpoint.url) != endpoint.url:
-        # Another receiver has not asked for anything.
+        # The new receiver has not requested a wait.
         changes["held_until"] = None
     return dataclasses.replace(endpoint, **changes)
 
 
 def made(new: NewEndpoint, endpoint_id: str, at: str, secret: str) -> notifications.Endpoint:
-    """Return the endpoint that a request asks for.
+    """Return the endpoint for a request.
 
     Args:
-        secret: Secret of signatures, if none is brought.
+        secret: Secret of signatures, if the request gives none.
 
     Raises:
-        errors.RequestInvalid: with every flaw.
+        errors.RequestInvalid: names every flaw.
     """
     if found := list(_flaws(new)):
         raise errors.RequestInvalid(f"{found[0].path}: {found[0].message}", flaws=found)

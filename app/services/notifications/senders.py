@@ -1,4 +1,4 @@
-"""Senders: deliver one message by a channel."""
+"""Senders: deliver one message over a channel."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from app import errors
 from app.domain import notifications, plain
 from app.processes import commands
 
-SEND_SECONDS = 15.0  # Longest time for one try.
-MOST_WAIT_SECONDS = 24 * 3600.0  # Longest time for which a receiver can ask that nothing is sent.
-COMMAND_SECONDS = 60.0  # Longest time for one try of a command.
+SEND_SECONDS = 15.0  # Longest time for one attempt.
+MOST_WAIT_SECONDS = 24 * 3600.0  # Longest time for which a receiver can refuse messages.
+COMMAND_SECONDS = 60.0  # Longest time for one attempt of a command.
 
 _OUTPUT_BYTES = 64 * 1024
 
 
 class NotDelivered(Exception):
-    """A try failed; the text says why.
+    """An attempt failed; the text is the reason.
 
     Args:
-        wait_seconds: How long the receiver wants no message.
+        wait_seconds: Time for which the receiver wants no message.
     """
 
     def __init__(self, message: str, wait_seconds: float = 0.0) -> None:
@@ -34,15 +34,15 @@ class Sender(Protocol):
     """Delivers messages by one channel."""
 
     async def send(self, endpoint: notifications.Endpoint, message: notifications.Message) -> str:
-        """Deliver a message, and return what the other side answered.
+        """Deliver a message, and return the receiver's answer.
 
         Raises:
-            NotDelivered: it did not take the message.
+            NotDelivered: the receiver did not accept the message.
         """
 
 
 class LateSender:
-    """A sender that is made, with the libraries that it needs, for the first message; beside the loop."""
+    """A sender that loads its libraries for the first message, on a thread."""
 
     def __init__(self, make: Callable[[], Sender]) -> None:
         self._make = make
@@ -56,7 +56,7 @@ class LateSender:
 
 
 class CommandSender:
-    """Run a program with the message on its standard input.
+    """Runs a program with the message on its standard input.
 
     Args:
         run: Runs a command to its end; `supervisor.Supervisor.run`.
@@ -73,7 +73,7 @@ class CommandSender:
             run_id=message.run_id,
             cwd=self._folder,
             env={"CONTROL_ROOM_MESSAGE_ID": message.message_id},
-            # With the id outside of the message, so that a program recognises a repetition without reading it.
+            # The id is also outside of the message, so that a program recognises a repetition without reading it.
             stdin=plain.encode({"id": message.message_id} | message.payload()) + b"\n",
             timeout_seconds=COMMAND_SECONDS,
             cap_bytes=_OUTPUT_BYTES,

@@ -1,4 +1,4 @@
-"""The sender of webhooks, which contacts only addresses that it may."""
+"""The sender of webhooks, which contacts only permitted addresses."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from app.domain import notifications, plain, retry_after
 from app.services.notifications.senders import SEND_SECONDS, NotDelivered
 from app.services.triggers import pointers
 
-_BUSY = (429, 503)  # Statuses with which a receiver may say when it wants messages again.
+_BUSY = (429, 503)  # Statuses with which a receiver may report when it wants messages again.
 
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-_RESERVED = ipaddress.IPv4Network("192.0.0.0/24")  # Some versions of Python take it for global.
+_RESERVED = ipaddress.IPv4Network("192.0.0.0/24")  # Some versions of Python treat it as global.
 _UNICAST = ipaddress.IPv6Network("2000::/3")
-"""All public addresses of IPv6; others, which `is_global` may admit, lead to private addresses or to none."""
+"""All public IPv6 addresses; others, which `is_global` may admit, lead to private addresses or to none."""
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class AddressGuard(httpcore.AsyncNetworkBackend):
-    """Connect to public addresses, and to those that the settings allow; the checked address is the connected one.
+    """Connects to public addresses and to those that the settings allow, always to the checked address itself.
 
     Args:
-        allowed: Host names, addresses and networks that may be contacted though they are not public.
+        allowed: Host names, addresses and networks that the service may contact although they are not public.
     """
 
     def __init__(self, allowed: Iterable[str]) -> None:
@@ -46,10 +46,10 @@ class AddressGuard(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address of a host that may be contacted.
+        """Connect to the first permitted address of a host.
 
         Raises:
-            NotDelivered: none of its addresses may.
+            NotDelivered: none of its addresses is permitted.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -61,21 +61,21 @@ class AddressGuard(httpcore.AsyncNetworkBackend):
         if not may:
             message = f"{host} leads to {', '.join(addresses[:3])}, which is not public; CONTROL_ROOM_NOTIFY_ALLOWED"
             raise NotDelivered(f"{message} names private addresses that may be contacted")
-        # The address that was checked, not the name: a second look-up could give another one.
+        # The checked address, not the name: a second look-up could return another address.
         return await self._backend.connect_tcp(may[0], port, timeout, local_address, socket_options)
 
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """Refuse; no endpoint is a socket of this machine."""
+        """Refuse, since an endpoint is never a socket of this machine."""
         raise NotDelivered("sockets of this machine are not contacted")
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, as the library asks between its own tries; it makes none here."""
+        """Wait between attempts of the library; here it makes none."""
         await self._backend.sleep(seconds)
 
     def allows(self, host: str, address: str) -> bool:
-        """Return whether an address that a host has led to may be contacted."""
+        """Return whether the service may contact an address of a host."""
         found = _inner(ipaddress.ip_address(address.partition("%")[0]))
         if host.lower() in self._names or any(found in network for network in self._networks):
             return True
@@ -84,7 +84,7 @@ class AddressGuard(httpcore.AsyncNetworkBackend):
 
 
 class WebhookSender:
-    """Post messages, signed by Standard Webhooks; redirects are not followed."""
+    """Posts messages, signed by Standard Webhooks, without following redirects."""
 
     def __init__(self, guard: AddressGuard, clock: clock.Clock) -> None:
         self._guard = guard
@@ -130,7 +130,7 @@ class WebhookSender:
 
 
 def _inner(address: _Address) -> _Address:
-    """Return the IPv4 address that an IPv6 address leads to by translation or a tunnel; else the address."""
+    """Return the IPv4 address behind an IPv6 address of a translation or a tunnel, otherwise the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _TRANSLATED:

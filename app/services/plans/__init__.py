@@ -1,1 +1,1 @@
-"""Session plans: tasks that are begun one after another or side by side, each as a run of its own."""
+"""Session plans: tasks that start one after another or at the same time, each as a run of its own."""

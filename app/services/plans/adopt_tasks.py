@@ -1,4 +1,4 @@
-"""Taking over: what the chief has made of an intent becomes the tasks of its plan, once."""
+"""Taking over: turns the chief's tasks for an intent into the tasks of its plan, once."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from app.services.requests import StartRequest
 from app.services.runs import Runs
 
 UNUSABLE = "chief_result_unusable"
-"""Code of a plan whose chief ended well and left no tasks that could be taken over."""
+"""Code of a plan whose chief's run ended well without usable tasks."""
 
 
 class Chief:
-    """Have an intent split into tasks by a run of its own, and take over what comes of it."""
+    """Lets the chief split an intent into tasks in a run of its own, and takes over its result."""
 
     def __init__(
         self, *, runs: Runs, library: Callable[[], library.Library], catalogue: Catalogue, scoper: Scoper
@@ -47,7 +47,7 @@ class Chief:
         )
 
     async def start(self, plan: plans.Plan) -> str:
-        """Return the run in which the chief splits a plan's intent; after a crash the same one.
+        """Return the run in which the chief splits a plan's intent; after a crash, return the same run.
 
         Raises:
             errors.ControlRoomError: it cannot be started.
@@ -59,7 +59,7 @@ class Chief:
         return (await self._runs.start(_request(plan), own)).run_id
 
     async def tasks(self, plan: plans.Plan, run_id: str) -> tuple[plans.Task, ...]:
-        """Return the tasks that the chief's run has made, each with the known recipe and arguments.
+        """Return the tasks from the chief's run, each with the known recipe and arguments.
 
         Raises:
             errors.InputRefused: `chief_result_unusable`.
@@ -69,7 +69,7 @@ class Chief:
             found = tasks.numbered([_new(draft) for draft in decomposition.tasks(slot["text"])], plans.BY_CHIEF)
             requests.refuse(edits.graph_flaws(found))
         except (errors.ControlRoomError, ValueError, LookupError, TypeError, AttributeError) as error:
-            # A model wrote it: whatever is wrong with it is its fault, and a person may let it try again.
+            # A model wrote the result, so any error in it is the model's fault, and a person may let it try again.
             message = f"the result of the chief's run {run_id} is not a list of tasks: {error!s:.300}"
             raise errors.InputRefused(message, code=UNUSABLE, detail={"run_id": run_id}) from error
         ordered = edits.in_order(found)

@@ -1,4 +1,4 @@
-"""Drafts: scenes rewritten by earlier tasks of a session replace their files where scenes are read."""
+"""Drafts: replace a scene's file by its newest rewrite from an earlier task of the session, for tasks that read it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ARG = "task.args."
 
 
 class Drafts:
-    """Let the runs of a plan look at what its earlier runs have drafted."""
+    """Gives the runs of a plan the drafts of its earlier runs."""
 
     def __init__(self, *, runs: Runs, store: stores.RunStore, starter: Starter, catalogue: Catalogue) -> None:
         self._runs = runs
@@ -28,9 +28,9 @@ class Drafts:
         self._catalogue = catalogue
 
     async def seen(self, request: StartRequest) -> StartRequest:
-        """Return a request whose scenes are their newest drafts, if a done run of its session has written any.
+        """Return a request with the newest drafts of its scenes, if a done run of its session has written any.
 
-        A recipe that writes its scene still names the scene itself.
+        A recipe that writes its scene still gets the scene itself.
 
         Raises:
             errors.ControlRoomError: the request cannot become a run.
@@ -45,7 +45,7 @@ class Drafts:
         return request if looked_at == known else dataclasses.replace(request, args={**request.args, **looked_at})
 
     async def _drafts(self, session_id: str) -> dict[str, str]:
-        """Return the drafts of a session by the path at which they were wanted."""
+        """Return the drafts of a session, by the path that they replace."""
         found: dict[str, str] = {}
         done = stores.RunQuery(session_id=session_id, status="done")
         rows = [row async for row in stores.every_run(self._store, done) if _redrafts(self._recipe(row.recipe_id))]
@@ -61,7 +61,7 @@ class Drafts:
 
 
 def written_elsewhere(view: views.RunView) -> dict[str, str]:
-    """Return the files that a run has written in place of those that its arguments name."""
+    """Return the files that a run has written instead of those that its arguments name, by the latter."""
     outputs: Any = view.start.recipe.get("outputs", ())
     found: dict[str, str] = {}
     for slot, path in run_outputs.paths(view).items():
@@ -96,7 +96,7 @@ def _scenes_read(recipe: library.Recipe | None) -> list[str]:
 def _newest(value: plain.Json, drafts: Mapping[str, str]) -> plain.Json:
     if isinstance(value, list):
         return list(dict.fromkeys(str(_newest(each, drafts)) for each in value))
-    # A draft may have been drafted anew.
+    # A draft may have a newer draft.
     for _ in drafts:
         if not isinstance(value, str) or value not in drafts:
             break

@@ -1,6 +1,6 @@
-"""Edits: what people change of a session plan and its tasks.
+"""Edits: changes of a session plan and its tasks by people.
 
-Pure: each returns the plan as it is then to be kept, every status reconciled, and counts one revision.
+Pure: each function returns the plan to be stored, with every status reconciled, and counts one revision.
 """
 
 from __future__ import annotations
@@ -16,38 +16,36 @@ from app.services.plans.tasks import text
 
 
 def graph_flaws(tasks: Sequence[plans.Task]) -> list[errors.Flaw]:
-    """Return the flaws of the numbers, dependencies and `$task` arguments of a new plan's tasks, each at its
-    place: `$.tasks[i].deps[j]`.
-    """
+    """Return the flaws of numbers, dependencies and `$task` arguments of new tasks, each at `$.tasks[i].deps[j]`."""
     nodes = _nodes(tasks, "$.tasks[{}]")
     beyond = [_beyond(f"{node.path}.id") for node in nodes if node.id > requests.TASK_IDS[-1]]
     return [*beyond, *(task_graphs.flaws(nodes) or task_outputs.flaws(_users(tasks, [each.path for each in nodes])))]
 
 
 def check_graph(tasks: Sequence[plans.Task]) -> None:
-    """Refuse tasks of a new plan that can never all be done.
+    """Refuse tasks of a new plan that can never all become done.
 
     Raises:
-        errors.RequestInvalid: `tasks_invalid`, with every flaw found.
+        errors.RequestInvalid: `tasks_invalid`; names every flaw.
     """
     _refuse(graph_flaws(tasks), "tasks_invalid")
 
 
 def in_order(tasks: Sequence[plans.Task]) -> tuple[plans.Task, ...]:
-    """Return tasks with none before one that it depends on, otherwise in the order given."""
+    """Return tasks in an order in which each follows its dependencies, otherwise unchanged."""
     by_id = {task.id: task for task in tasks}
     return tuple(by_id[each] for each in task_graphs.in_order(_nodes(tasks)))
 
 
 def reordered(plan: plans.Plan, order: Sequence[int], at: str) -> plans.Plan:
-    """Put the tasks of a plan into another order.
+    """Reorder the tasks of a plan.
 
     Args:
-        order: Every number once.
+        order: Every task number, once.
 
     Raises:
         errors.RequestInvalid: `order_incomplete`, `order_unknown_task`, `order_repeats_task`,
-            `order_breaks_dependency`; with every flaw found.
+            `order_breaks_dependency`; names every flaw.
         errors.WrongState: the chief is at work.
     """
     transitions.expect_chief_away(plan)
@@ -57,13 +55,13 @@ def reordered(plan: plans.Plan, order: Sequence[int], at: str) -> plans.Plan:
 
 
 def with_new_task(plan: plans.Plan, task: plans.Task, at: str) -> plans.Plan:
-    """Put a task behind the others; a plan that was done is paused then.
+    """Append a task to a plan; a done plan becomes paused.
 
     Args:
-        task: As it is to be kept; its number is above `plan.highest_task_id`.
+        task: The task to be stored; its number is above `plan.highest_task_id`.
 
     Raises:
-        errors.RequestInvalid: `tasks_invalid`, its number or its dependencies cannot be; with every flaw found.
+        errors.RequestInvalid: `tasks_invalid`, its number or dependencies are invalid; names every flaw.
         errors.Conflict: `too_many_tasks`.
         errors.WrongState: the chief is at work.
     """
@@ -71,7 +69,7 @@ def with_new_task(plan: plans.Plan, task: plans.Task, at: str) -> plans.Plan:
     if len(plan.tasks) >= requests.TASKS:
         told = f"the plan {plan.session_id} has {requests.TASKS} tasks, and cannot have more"
         raise errors.Conflict(told, code="too_many_tasks", detail={"session_id": plan.session_id})
-    # A repetition of the request finds its own task there.
+    # A repeated request finds its own task among them.
     others = [each for each in plan.tasks if each.id != task.id]
     _refuse([*_number_flaws(plan, task), *_flaws_at(others, (*others, task), task)], "tasks_invalid")
     status = plans.PlanState.PAUSED if plan.status is plans.PlanState.DONE else plan.status
@@ -79,7 +77,7 @@ def with_new_task(plan: plans.Plan, task: plans.Task, at: str) -> plans.Plan:
 
 
 def is_added(plan: plans.Plan, new: requests.NewTask) -> bool:
-    """Return whether an earlier request with the same key has added a task, whatever has become of that since.
+    """Return whether an earlier request with the same key added the task, whatever its state is now.
 
     Raises:
         errors.Conflict: `idempotency_conflict`.
@@ -110,14 +108,14 @@ def editable(plan: plans.Plan, task_id: int) -> plans.Task:
 
 
 def with_edit(plan: plans.Plan, changed: plans.Task, at: str) -> plans.Plan:
-    """Put a task in place of the one of its number.
+    """Replace the task with the same number.
 
-    A failed task stays failed until it is retried; if it differs from the task of its run, the retry makes a new run.
-    A task that now depends on a later one is put behind that.
+    A failed task stays failed until it is retried; if it differs from the task of its run, the retry starts a new run.
+    A task that now depends on a later one is moved behind that one.
 
     Raises:
         errors.NotFound, errors.Conflict, errors.WrongState: as `editable`.
-        errors.RequestInvalid: `tasks_invalid`, its dependencies cannot be; with every flaw found.
+        errors.RequestInvalid: `tasks_invalid`, its dependencies are invalid; names every flaw.
     """
     known = editable(plan, changed.id)
     tasks = plan.with_task(_kept(known, changed)).tasks
@@ -126,11 +124,11 @@ def with_edit(plan: plans.Plan, changed: plans.Task, at: str) -> plans.Plan:
 
 
 def answerable(plan: plans.Plan, task_id: int) -> plans.Task:
-    """Return a task whose question may be answered.
+    """Return a task whose question can be answered.
 
     Raises:
         errors.NotFound, errors.Conflict: as `editable`.
-        errors.WrongState: nothing is asked, or the chief is at work.
+        errors.WrongState: it has no open question, or the chief is at work.
     """
     task = editable(plan, task_id)
     if not task.asks:
@@ -140,11 +138,11 @@ def answerable(plan: plans.Plan, task_id: int) -> plans.Task:
 
 
 def is_repeated(task: plans.Task, answered: plans.Task) -> bool:
-    """Return whether an answer repeats the one before and leaves the question that we asked then as open as it was.
+    """Return whether an answer repeats the previous one and leaves the system's question open.
 
     Args:
-        task: As it asks.
-        answered: With the answer.
+        task: The task with its open question.
+        answered: The task with the answer.
     """
     known, now = task.scoping_before, answered.scoping_before
     again = bool(known) and len(now) > len(known) and now[-1].answer == known[-1].answer
@@ -153,7 +151,7 @@ def is_repeated(task: plans.Task, answered: plans.Task) -> bool:
 
 
 def with_answer(plan: plans.Plan, answered: plans.Task, at: str) -> plans.Plan:
-    """Put a task with an answer in place of the one that asks.
+    """Replace a task that has a question by the same task with an answer.
 
     Raises:
         errors.NotFound, errors.Conflict, errors.WrongState: as `answerable`.
@@ -163,7 +161,7 @@ def with_answer(plan: plans.Plan, answered: plans.Task, at: str) -> plans.Plan:
 
 
 def without_task(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
-    """Take a task out of a plan; its number is never given again.
+    """Remove a task from a plan; its number is never used again.
 
     Raises:
         errors.NotFound: `task_not_found`.
@@ -184,14 +182,14 @@ def without_task(plan: plans.Plan, task_id: int, at: str) -> plans.Plan:
 
 
 def _kept(known: plans.Task, changed: plans.Task) -> plans.Task:
-    """Return a changed task with what of its past still counts."""
+    """Return a changed task with those parts of its past that are still valid."""
     forced = known.forced and known.deps == changed.deps
     task = dataclasses.replace(changed, status=known.status, forced=forced)
     return task if _work(known) == _work(changed) else transitions.without_run(task)
 
 
 def _work(task: plans.Task) -> tuple[object, ...]:
-    """Return what a task's run is made of."""
+    """Return the fields that determine a task's run."""
     return (text(task), task.recipe_id, task.args)
 
 
@@ -200,16 +198,15 @@ def _nodes(tasks: Sequence[plans.Task], path: str = "$") -> list[task_graphs.Nod
 
 
 def _flaws_at(known: Sequence[plans.Task], tasks: Sequence[plans.Task], task: plans.Task) -> list[errors.Flaw]:
-    """Return the flaws of a graph that was sound before one of its tasks was changed, which is the request's
-    body.
+    """Return the flaws in a graph that was sound before the request changed one of its tasks.
 
     Args:
-        known: The tasks before.
+        known: The tasks before the change.
     """
     wrong = task_graphs.flaws(_nodes(tasks), told_at=task.id)
     if wrong:
         return wrong
-    # References of other tasks may have been broken before; only what this change breaks is its fault.
+    # References of other tasks may have been broken before; this change is refused only for those that it breaks.
     found, before = _reference_flaws(tasks, task.id), _reference_flaws(known, task.id)
     own = [flaw for flaw in found if flaw.path.startswith("$")]
     lost = [flaw for flaw in found if flaw not in before and flaw not in own]

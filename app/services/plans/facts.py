@@ -1,4 +1,4 @@
-"""Facts: what a plan must know of its runs, read and waited for; and plans as their runs have them now."""
+"""Facts: read the states of a plan's runs and wait for them, and return plans with those states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNFINISHED = frozenset({states.RunState.PENDING, states.RunState.RUNNING, state
 
 
 class Facts:
-    """Look at the runs of plans."""
+    """Reads the runs of plans."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Facts:
         return found
 
     async def of_review(self, run_id: str, ending: rules.RunFact | None = None) -> rules.RunFact:
-        """Return where the run of a review stands, with the gate at which it asks."""
+        """Return the state of a review's run, with the gate that it waits at."""
         fact = await self.of_run(run_id, ending=ending)
         gates = await self._gates(run_id) if fact.status is states.RunState.WAITING else ()
         return dataclasses.replace(fact, gate_id=gates[0].gate_id) if gates else fact
@@ -74,28 +74,28 @@ class Facts:
         return await dry_replay.asked(loaded, driver, partial(self._store.read_blob, run_id)) if driver else ()
 
     async def review_differs(self, run_id: str, known: rules.RunFact) -> None:
-        """Wait until the run of a review stands otherwise, or until that cannot be known."""
+        """Wait until the state of a review's run differs, or cannot be read."""
         await self._differs(run_id, lambda: self.of_review(run_id), known)
 
     async def of_run(
         self, run_id: str, task: plans.Task | None = None, ending: rules.RunFact | None = None
     ) -> rules.RunFact:
-        """Return where a run stands.
+        """Return the state of a run.
 
         Args:
             task: The task that it belongs to; an ending that the task already has is not read again.
-            ending: How it ended, as far as its folder says; the engine may have taken it up again since.
+            ending: Ending according to its folder; the engine may have taken the run up again since.
         """
         standing, view = self._engine.standing(run_id), self._engine.view(run_id)
         has_failed = task is not None and task.status is plans.TaskState.FAILED
         if has_failed and view is not None and view.status.finished:
-            # After a power cut the engine opens runs that had ended once more: no resume is meant.
+            # After a power cut the engine reopens ended runs; that is not a resume.
             view = None
         if standing is not None:
             return rules.RunFact(status=standing.status)
         if view is not None:
             if view.status.finished and not self._engine.elsewhere:
-                # Lists learn last how a run has ended, and no plan may be ahead of them.
+                # Lists show the ending of a run last, and no plan may be ahead of them.
                 return rules.RunFact(status=states.RunState.RUNNING)
             return await self._seen(run_id)
         if ending is not None:
@@ -117,13 +117,13 @@ class Facts:
     async def _is_partial(self, run_id: str, task: plans.Task) -> bool:
         if task.status is not plans.TaskState.RUNNING:
             return task.partial
-        # The index does not have it. A run that is done counts as done, even if its journal was damaged since.
+        # The index does not contain it. A done run counts as done even if its journal was damaged later.
         with contextlib.suppress(errors.ControlRoomError):
             return _partly(await self._runs.reader.view(run_id))
         return False
 
     async def reconciled(self, plan: plans.Plan) -> plans.Plan:
-        """Return a plan as its runs have it, before a change is judged by that."""
+        """Return a plan updated from its runs, before a change is checked against it."""
         return rules.reconciled(await self.scoped(rules.reconciled(plan, await self.of(plan))), {})
 
     async def scoped(self, plan: plans.Plan) -> plans.Plan:
@@ -135,7 +135,7 @@ class Facts:
         return plan
 
     async def attempts(self, plan: plans.Plan) -> dict[str, plain.Json]:
-        """Return the highest attempts of earlier tasks that had the numbers of the tasks never begun."""
+        """Return the highest attempts of earlier tasks that had the same numbers as tasks that have never begun."""
         found: dict[str, plain.Json] = {}
         for task in plan.tasks:
             attempt = 0
@@ -152,14 +152,14 @@ class Facts:
             return True
 
     async def sent_on(self, run_id: str) -> bool:
-        """Resume a failed run, unless it has been resumed; false if it has nothing to continue from.
+        """Resume a failed run, unless it was resumed already; return False if it has nothing to continue from.
 
         Raises:
-            errors.ControlRoomError: it cannot be sent on.
+            errors.ControlRoomError: it cannot be resumed.
         """
         fact = await self.of_run(run_id)
         if fact.status is not None and (not fact.status.finished or fact.status is states.RunState.DONE):
-            # One that is done has failed the checks or the review of its task, which are made again.
+            # If the run is done, its task has failed the checks or the review, which are repeated.
             return True
         try:
             await self._runs.resume(run_id, ResumeRequest())
@@ -168,11 +168,11 @@ class Facts:
         return True
 
     async def ending(self, run_id: str) -> rules.RunFact:
-        """Wait until a run has ended, and return how.
+        """Wait until a run has ended, and return its ending.
 
         Raises:
-            errors.InterruptionFault: the engine stopped before it had.
-            errors.StorageFault: it cannot be known now.
+            errors.InterruptionFault: the engine stopped before that.
+            errors.StorageFault: the ending cannot be read now.
         """
         try:
             await self._engine.ended(run_id)
@@ -183,10 +183,10 @@ class Facts:
         return await self._seen(run_id)
 
     async def queue_if_left(self, run_id: str) -> None:
-        """Queue an unfinished run that the service of before has left, if the engine does not have it.
+        """Queue an unfinished run that the previous service has left, if the engine does not have it.
 
         Raises:
-            errors.StorageFault: it cannot be known now.
+            errors.StorageFault: its state cannot be read now.
         """
         if self._engine.elsewhere or self._engine.standing(run_id) or self._engine.view(run_id):
             return
@@ -198,12 +198,10 @@ class Facts:
             await self._engine.submit(run_id)
 
     async def rests(self, run_id: str) -> bool:
-        """Return whether an unfinished run does nothing by itself: it is paused, waits for an answer, or is
-        executed by another process.
-        """
+        """Return whether an unfinished run is paused, waits for an answer, or is executed by another process."""
         known = self._engine.standing(run_id) or self._engine.view(run_id)
         if known is not None:
-            # Of a run that was paused a moment ago a step may still be under way.
+            # A step of a run that was just paused may still be under way.
             busy = any(step.kind != operations.Gate.kind for step in known.open)
             return known.status in _RESTING and not (busy and known.status is states.RunState.PAUSED)
         try:
@@ -214,7 +212,7 @@ class Facts:
         return status in _RESTING or (row.owner != "service" and not status.finished)
 
     async def rests_otherwise(self, run_id: str, known: bool) -> None:
-        """Wait until a run that has rested does so no more, or one that has not does; or until that cannot be known."""
+        """Wait until a run at rest continues, or a run at work comes to rest, or until neither can be read."""
         await self._differs(run_id, lambda: self.rests(run_id), known)
 
     async def _differs(self, run_id: str, look: Callable[[], Awaitable[object]], known: object) -> None:
@@ -226,11 +224,11 @@ class Facts:
                 await self.changed(run_id, number)
 
     async def changed(self, run_id: str, since: int) -> None:
-        """Wait until something about a run has changed."""
+        """Wait until a run has changed."""
         await self._engine.changed(run_id, since)
 
     def number(self, run_id: str) -> int:
-        """Return a number that is another after each change of a run."""
+        """Return a number that differs after each change of a run."""
         return self._engine.change_number(run_id)
 
     async def _seen(self, run_id: str) -> rules.RunFact:
@@ -239,7 +237,7 @@ class Facts:
         except errors.NotFound:
             return _DELETED
         except errors.ControlRoomError as error:
-            # Its journal is damaged, or its folder cannot be read as what it says it is.
+            # Its journal is damaged, or its folder does not have the declared form.
             return rules.RunFact(status=states.RunState.FAILED, error=error.to_json())
         failed = view.status is states.RunState.FAILED
         return rules.RunFact(

@@ -1,4 +1,4 @@
-"""Making: what people ask of plans and tasks, as plans and tasks to be kept."""
+"""Making: turns requests of people into plans and tasks to be stored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DIGITS = 24
 
 
 class Maker:
-    """Make plans and tasks, or report all flaws of the request."""
+    """Makes plans and tasks, or reports all flaws of the request."""
 
     def __init__(self, *, runs: Runs, scoper: Scoper, chief: Chief, ids: clock.Ids) -> None:
         self._runs = runs
@@ -30,10 +30,10 @@ class Maker:
         self._ids = ids
 
     def session_id(self, new: NewPlan, removed: int = 0) -> str:
-        """Return the id of a new plan; under one key always the same.
+        """Return the id of a new plan; the same key always gives the same id.
 
         Args:
-            removed: How many plans of that key were removed.
+            removed: Number of removed plans with that key.
         """
         if new.idempotency_key is None:
             return self._ids.token("sp_")
@@ -41,13 +41,13 @@ class Maker:
         return f"sp_{plain.sha256(f'{maker} {new.idempotency_key}'.encode())[:_DIGITS]}"
 
     async def plan(self, session_id: str, new: NewPlan, at: str, asked_by: str | None = None) -> plans.Plan:
-        """Return a new plan: a draft with its tasks, or one that waits for the chief's.
+        """Return a new plan: a draft with its tasks, or one that waits for the chief's tasks.
 
         Args:
-            asked_by: Run whose agent or command asks, if the request names no parent.
+            asked_by: Run whose agent or command makes the request, if it names no parent.
 
         Raises:
-            errors.RequestInvalid: `no_chief`, `tasks_invalid`, or a field cannot be what it is; with every flaw found.
+            errors.RequestInvalid: `no_chief`, `tasks_invalid`, or a field is invalid; names every flaw.
             errors.NotReady: the chief's backend cannot work here.
         """
         requests.check(new)
@@ -63,30 +63,30 @@ class Maker:
         return rules.reconciled(dataclasses.replace(plan, tasks=found), {})
 
     async def refuse_unready(self, plan: plans.Plan) -> None:
-        """Refuse to begin a plan whose tasks would lack a backend here.
+        """Refuse to start a plan whose tasks would lack a backend here.
 
         Raises:
-            errors.NotReady: with every flaw of every such task.
+            errors.NotReady: names every flaw of every such task.
         """
         await self._scoper.refresh()
-        # Each task is prepared as its run would be, which takes its time for many.
+        # On a thread, since each task is prepared like its run, which takes time for many.
         await asyncio.to_thread(self._scoper.refuse_unready, plan)
 
     def task(self, plan: plans.Plan, new: NewTask) -> plans.Task:
-        """Return a further task of a plan.
+        """Return a further task for a plan.
 
         Raises:
-            errors.RequestInvalid: a field cannot be what it is; with every flaw found.
+            errors.RequestInvalid: a field is invalid; names every flaw.
         """
         requests.check_task(new)
         task = tasks.made(new, plan.highest_task_id + 1 if new.id is None else new.id)
         return self._scoper.scoped(plan, task, scoping.given("$", _fields(new)))
 
     def edited(self, plan: plans.Plan, task: plans.Task, edit: TaskEdit) -> plans.Task:
-        """Return a task as a person changes it.
+        """Return a task with a person's changes.
 
         Raises:
-            errors.RequestInvalid: as `task`, or nothing is to be changed.
+            errors.RequestInvalid: as `task`, or no field changes.
         """
         requests.check_edit(edit)
         changes = edit.changes()
@@ -96,10 +96,10 @@ class Maker:
         fields |= {"recipe_id": changes["recipe_id"], "routed": False} if "recipe_id" in changes else {}
         fields |= {"args": self._args(task, changes)}
         asks = changes.get("scoping_question", task.scoping_question)
-        # A form may send the present question again, which leaves it and its answer as they are.
+        # A form may send the present question again, which changes neither the question nor its answer.
         fields |= _question(task, asks) if asks != task.scoping_question else {}
         changed = dataclasses.replace(task, **fields)
-        # Another recipe must take all the arguments, not only those that are given now.
+        # The new recipe must accept all arguments, not only those in the request.
         given = changes | ({"args": changed.args} if "recipe_id" in changes else {})
         return self._scoper.scoped(plan, changed, scoping.given("$", given))
 
@@ -123,7 +123,7 @@ class Maker:
         found: list[plans.Task] = []
         refused: list[errors.RequestInvalid] = []
         for index, (task, new) in enumerate(zip(wanted, asked, strict=True)):
-            # All tasks are looked at, so that one answer names every flaw of the plan.
+            # All tasks are checked, so that one answer names every flaw of the plan.
             try:
                 found.append(self._scoper.scoped(plan, task, scoping.given(tasks.PATH.format(index), _fields(new))))
             except errors.RequestInvalid as error:
@@ -136,7 +136,7 @@ class Maker:
         if "args" in changes:
             args: Mapping[str, plain.Json] = plain.plain(changes["args"])
             return args
-        # What the router found in other words, or for another recipe, counts no more.
+        # Arguments that the router found with another text, or for another recipe, are dropped.
         return self._scoper.unrouted(task) if {"description", "recipe_id"} & changes.keys() else task.args
 
 

@@ -1,4 +1,4 @@
-"""Performers of what the driver of session plans asks for."""
+"""Performers of the operations that the driver of session plans requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PlanPerformer:
-    """Start the runs of tasks and of the chief, and read what the chief has made."""
+    """Starts the runs of tasks and of the chief, and reads the chief's results."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class PlanPerformer:
         self._chief = chief
 
     async def perform(self, call: ports.Call) -> records.Result:
-        """Perform one operation; a run that was made before is found by its key."""
+        """Perform one operation; a run that was started before is found by its key."""
         operation: Any = call.operation
         if isinstance(operation, plan_operations.ReadOutputs):
             return await self._read(operation)
@@ -88,10 +88,10 @@ async def _started(start: Callable[[], Awaitable[str]]) -> records.Result:
     try:
         run_id = await start()
     except (errors.DiskFull, errors.Unavailable) as error:
-        # The engine waits until there is room, as for its own writes.
+        # The engine waits until the disk has room, as for its own writes.
         raise errors.StorageFault(error.message, detail=error.detail) from error
     except errors.ControlRoomError as error:
-        # A person may have changed by hand what a run was made of, which is found all the same.
+        # A person may have edited the values that a run was started with; the run is found despite that.
         made_before = error.detail.get("run_id") if error.code == "idempotency_conflict" else None
         if not isinstance(made_before, str):
             return _failed(error)

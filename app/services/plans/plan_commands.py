@@ -1,4 +1,4 @@
-"""Commands to plans: what they wait for, and how they are refused while the data directory fails."""
+"""Commands to plans: wait for plans on behalf of commands, and refuse commands while the data directory fails."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _MOST_LOADS = 10
 
 @dataclass(slots=True)
 class Command:
-    """What a command has had tried again, so that it waits for nothing that fails again."""
+    """Retries that a command has triggered, so that it does not wait for a second failure."""
 
     session_id: str  # The plan.
-    tried_again: Waiting | None = None  # Wait for an input whose fault was tried again.
-    hurried: bool = False  # Whether the run has repeated what failed.
-    taken_up: int = 0  # How often the run was loaded.
+    tried_again: Waiting | None = None  # Wait whose fault the command has caused to be retried.
+    hurried: bool = False  # Whether the run has already repeated its failed writes and reads for the command.
+    taken_up: int = 0  # How often the run was loaded for the command.
 
 
 class PlanCommands:
-    """Wait for plans on behalf of commands."""
+    """Waits for plans on behalf of commands."""
 
     def __init__(
         self, *, repository: PlanRepository, plan_runs: PlanRuns, inputs: PlanInputs, engine: run_engine.RunEngine
@@ -49,19 +49,19 @@ class PlanCommands:
             raise errors.Unavailable(f"the planner failed on {names}; see the log", code="planner_broken")
 
     async def opened(self, session_id: str) -> OpenPlan:
-        """Return a plan that takes its next input, as its file has it now.
+        """Return a plan that accepts its next input, with the content of its file.
 
         Raises:
-            errors.NotFound, errors.Conflict: there is no such plan, or its file cannot be read.
-            errors.DiskFull: it cannot be written now.
+            errors.NotFound, errors.Conflict: the plan does not exist, or its file cannot be read.
+            errors.DiskFull: the file cannot be written now.
             errors.Unavailable: `planner_broken`.
         """
         self._inputs.begins.add(session_id)
         self._inputs.broken.pop(session_id, None)
         command = Command(session_id)
-        # The run and the file change by themselves, so everything is looked at anew after each wait.
+        # The run and the file change on their own, so everything is read again after each wait.
         while True:
-            # Taken before the look: a change between the look and the wait is then not missed.
+            # Taken before the read, so that a change between the read and the wait is not missed.
             news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
             kept = await self._repository.get(session_id)
             known = waiting.open if waiting is not None else None
@@ -76,7 +76,7 @@ class PlanCommands:
             await self.news(command, news)
 
     async def shown(self, session_id: str) -> OpenPlan:
-        """Return a plan once its run has written its file; as `opened`, of a plan that has just been made."""
+        """Return a new plan once its run has written its file; raises as `opened`."""
         command = Command(session_id)
         while True:
             news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
@@ -87,11 +87,11 @@ class PlanCommands:
             await self.news(command, news)
 
     def following(self, session_id: str, opened: OpenPlan) -> asyncio.Future[plans.Plan]:
-        """Return what will hold the plan that comes of an input; to be asked for before that is delivered."""
+        """Return a future for the plan that results from an input; call this before the delivery."""
         return self._inputs.following(session_id, opened)
 
     async def after(self, session_id: str, opened: OpenPlan, following: asyncio.Future[plans.Plan]) -> plans.Plan:
-        """Return the plan that comes of an input, as its file has it then.
+        """Return the plan that results from an input, with the content of its file.
 
         Raises:
             errors.NotFound, errors.Conflict, errors.DiskFull, errors.Unavailable: as `opened`.
@@ -101,7 +101,7 @@ class PlanCommands:
             news, waiting = self._repository.news(session_id), self._inputs.waiting.get(session_id)
             if waiting is not None and waiting.key != opened.key:
                 if waiting.open is not None:
-                    # Another input was taken before `following` was asked for: nothing will set it.
+                    # Another input was taken before the call of `following`, so its future will never be set.
                     return waiting.open.plan
                 await self._repository.get(session_id)
                 self._refuse(command, waiting)
@@ -110,10 +110,10 @@ class PlanCommands:
         return following.result()
 
     async def ended(self, session_id: str) -> None:
-        """Wait until the run of a plan that is deleted has ended.
+        """Wait until the run of a deleted plan has ended.
 
         Raises:
-            errors.DiskFull, errors.StorageFault, errors.Unavailable: it cannot be removed now.
+            errors.DiskFull, errors.StorageFault, errors.Unavailable: the plan cannot be removed now.
         """
         command, ended = Command(session_id), asyncio.ensure_future(self._plan_runs.ended(session_id))
         try:
@@ -131,7 +131,7 @@ class PlanCommands:
             ended.cancel()
 
     def _refuse(self, command: Command, waiting: Waiting) -> None:
-        """Refuse a command whose plan's file cannot be read or written; a fault of before is tried again first."""
+        """Refuse a command if its plan's file cannot be read or written; an earlier fault is retried first."""
         self.check(command.session_id)
         if isinstance(waiting.fault, errors.StorageFault | errors.DiskFull | errors.Unavailable):
             if command.tried_again is waiting:
@@ -141,7 +141,7 @@ class PlanCommands:
         command.tried_again = waiting
 
     async def news(self, command: Command, news: asyncio.Event) -> None:
-        """Wait until there may be something new of a plan; a run that the engine lacks is loaded first."""
+        """Wait until a plan may have changed; load its run first if the engine lacks it."""
         session_id, run_id = command.session_id, self._plan_runs.run_id(command.session_id)
         number, view = self._engine.change_number(run_id), self._engine.view(run_id)
         if not await self._tried_again(command):
@@ -149,7 +149,7 @@ class PlanCommands:
                 await self._plan_runs.renew(await self._repository.get(session_id))
                 return
             if self._plan_runs.is_away(session_id) and not self._inputs.stopped.is_set():
-                # It could not be loaded, or has ended and is to be continued.
+                # The run could not be loaded, or has ended and is to be continued.
                 await self._load(command)
                 return
         await aio.wait_first(news.wait(), self._engine.changed(run_id, number), self._inputs.stopped.wait())
@@ -157,7 +157,7 @@ class PlanCommands:
             raise errors.Unavailable("the service is stopping; ask it again after its next start", code="stopping")
 
     async def _tried_again(self, command: Command) -> bool:
-        """Let a run that waits for the data directory repeat what failed, once for a command."""
+        """Let a run that waits for the data directory repeat its failed write or read, once for each command."""
         fault = self._plan_runs.obstacle(command.session_id)
         if fault is None:
             return False

@@ -1,4 +1,4 @@
-"""The inputs of plans: what a plan's file and its runs give, while its run waits for an order."""
+"""The inputs of plans: derive a plan's next input from its file and its runs, while its own run waits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from app.services.plans.repository import PlanRepository
 from app.services.plans.scoping import is_unscoped
 
 FIRST_PAUSE_SECONDS = 1.0
-"""Time after which a plan that could not continue is retried; it doubles with each attempt."""
+"""Time until a plan that could not continue is retried; it doubles with each attempt."""
 
-LONGEST_PAUSE_SECONDS = 30.0  # Longest such time.
+LONGEST_PAUSE_SECONDS = 30.0  # Longest time until a retry.
 
 _log = logging.getLogger(__name__)
 
@@ -28,33 +28,33 @@ _log = logging.getLogger(__name__)
 class OpenPlan:
     """A plan whose run waits for its next input."""
 
-    key: str  # The input.
-    plan: plans.Plan  # The plan as its file has it, too.
+    key: str  # Key of the input.
+    plan: plans.Plan  # The plan, which its file contains, too.
 
 
 @dataclass(slots=True)
 class Waiting:
     """Facts about a plan while its run waits for an input."""
 
-    key: str = ""  # The input.
-    open: OpenPlan | None = None  # The plan, once its file has it.
+    key: str = ""  # Key of the input.
+    open: OpenPlan | None = None  # The plan, once its file contains it.
     bell: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when file and runs are to be looked at again."""
+    """Set when the file and the runs are to be read again."""
     endings: dict[str, asyncio.Task[rules.RunFact]] = field(default_factory=dict)
-    """Runs whose ends are waited for."""
-    heard: dict[str, rules.RunFact] = field(default_factory=dict)  # Ends that came meanwhile.
+    """Runs whose endings are awaited."""
+    heard: dict[str, rules.RunFact] = field(default_factory=dict)  # Endings that have arrived meanwhile.
     rests: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     """Runs that are watched for coming to rest, because tasks lack capacity."""
     reviews: list[asyncio.Task[None]] = field(default_factory=list)
-    """Changes of reviews that are watched for."""
-    resting: frozenset[str] = frozenset()  # Those of them that waited for a person at the last look.
+    """Watches for changes of reviews."""
+    resting: frozenset[str] = frozenset()  # Those of the runs that were at rest at the last check.
     fault: errors.ControlRoomError | errors.Fault | None = None  # Why the file cannot be read or written now.
     watches: bool = True
-    """Whether what may become an input is watched for, so that it is not looked for again."""
+    """Whether changes that may become an input are watched; otherwise each call checks for them."""
 
 
 class PlanInputs:
-    """Give the runs of plans their inputs from files and runs."""
+    """Gives the runs of plans their inputs, from files and runs."""
 
     def __init__(
         self,
@@ -71,50 +71,50 @@ class PlanInputs:
         self._following: dict[str, list[tuple[str, asyncio.Future[plans.Plan]]]] = {}
         self._damaged: set[str] = set()
         self._agreed: set[str] = set()
-        """Plans whose files were seen here as the journal has them."""
+        """Plans whose files this process has seen in agreement with the journal."""
         self.waiting: dict[str, Waiting] = {}
         """Plans whose runs wait for an input."""
         self.begins: set[str] = set()
-        """Plans whose tasks begin in this process."""
+        """Plans whose tasks start in this process."""
         self.begins_all = False
-        """Whether the tasks of every plan do."""
+        """Whether the tasks of every plan start in this process."""
         self.broken: dict[str, BaseException] = {}
-        """Plans on which the work has broken down."""
+        """Plans whose handling has failed, with the errors."""
         self.stopped = asyncio.Event()
-        """Set when nothing more is given."""
+        """Set when no further input is given."""
         self.tell_full: Callable[[str], None] = lambda session_id: None
-        """Told of a plan whose journal is full."""
+        """Called with a plan whose journal is full."""
 
     async def stop(self) -> None:
-        """Give nothing more."""
+        """Give no further input."""
         self.stopped.set()
-        # A plan whose wait ends meanwhile takes itself out of the mapping.
+        # A plan whose wait ends meanwhile removes itself from the mapping.
         for waiting in list(self.waiting.values()):
             await _given_up(waiting)
             waiting.bell.set()
 
     def following(self, session_id: str, opened: OpenPlan) -> asyncio.Future[plans.Plan]:
-        """Return what will hold the plan that comes of an input; to be asked for before that is delivered."""
+        """Return a future for the plan that results from an input; call this before the delivery."""
         following: asyncio.Future[plans.Plan] = asyncio.get_running_loop().create_future()
         self._following.setdefault(session_id, []).append((opened.key, following))
         return following
 
     def note_broken(self, session_id: str, error: BaseException) -> None:
-        """Note and log that the work on a plan has broken down; empty: on all plans."""
+        """Record and log that the handling of a plan has failed; an empty id stands for all plans."""
         self.broken[session_id] = error
         self._repository.tell(session_id)
         facts = {"session_id": session_id}
         _log.critical("the planner failed on %s", session_id or "all plans", exc_info=error, extra=facts)
 
     async def wait(self, call: ports.Call) -> plain.Json:
-        """Write a plan's file, and return the next input that the file or a run of the plan gives."""
+        """Write a plan's file, and return the next input from the file or from a run of the plan."""
         shown: Any = getattr(call.operation, "shown", None)
         plan = plan_files.from_json(shown["plan"])
         waiting = self.waiting[plan.session_id] = Waiting(key=call.key)
         pause: float | None = None
         try:
             while True:
-                # Cleared before the look, so that what happens during it counts for the next one.
+                # Cleared before the check, so that a change during it causes another one.
                 waiting.bell.clear()
                 try:
                     value = await self._next(plan, shown, waiting)
@@ -133,7 +133,7 @@ class PlanInputs:
                 if not self.stopped.is_set():
                     await self._rest(waiting, pause)
                 if self.stopped.is_set():
-                    # The engine cuts this off when it stops, too.
+                    # The engine cancels this wait when it stops.
                     await _given_up(waiting)
                     await asyncio.Event().wait()
         finally:
@@ -142,14 +142,14 @@ class PlanInputs:
                 del self.waiting[plan.session_id]
 
     async def look(self, call: ports.Call) -> plain.Json:
-        """Write a plan's file, and return the next input that the file or a run of the plan gives now, if one does."""
+        """Write a plan's file, and return the input that the file or a run of the plan gives now, if any."""
         shown: Any = getattr(call.operation, "shown", None)
         plan = plan_files.from_json(shown["plan"])
         self.begins.add(plan.session_id)
         try:
             return await self._next(plan, shown, Waiting(key=call.key, watches=False))
         except errors.Conflict as conflict:
-            # A file that changes meanwhile, or that a person has to mend, is looked at again.
+            # A file that changes meanwhile, or that a person has to repair, is read again later.
             self.hindered(plan.session_id, conflict, None)
             return None
         except (errors.DiskFull, errors.Unavailable) as error:
@@ -162,11 +162,11 @@ class PlanInputs:
             return {"kind": "removed"}
         found = await self._repository.find(plan.session_id)
         if found is None and await self._repository.was_removed(plan.session_id):
-            # By an order that found no file any more.
+            # Removed by an order that no longer found a file.
             return {"kind": "delete"}
         edit = await self._published(plan, shown, found)
         if edit is not None:
-            # Once it was seen in step with the journal here, a difference is a person's edit.
+            # Once this process has seen the file agree with the journal, a difference is a person's edit.
             at_start = plan.session_id not in self._agreed
             if at_start and edit.revision > plan.revision:
                 _log.error(
@@ -186,21 +186,21 @@ class PlanInputs:
         self._agreed.add(plan.session_id)
         if shown["last"]:
             self.tell_full(plan.session_id)
-            # The file may be edited by hand before the next run has begun.
+            # A person may edit the file before the next run has begun.
             passed = {name: shown[name] for name in ("plan", "earlier")} if "earlier" in shown else {}
             return {"kind": "continue", **passed}
         self._show(waiting, plan)
         return await self._look(plan, waiting)
 
     async def _published(self, plan: plans.Plan, shown: Any, found: plans.Plan | None) -> plans.Plan | None:
-        """Write the plan's file; return what a person has made of it, if that is something else."""
+        """Write the plan's file; return its content if a person has changed it."""
         if found is None:
             if shown["on_file"] is None and not await self._repository.was_lost(plan.session_id):
                 await self._repository.make(plan)
             return None
         if found == plan:
             return None
-        # The journal has the hash of what this service wrote last: content with another hash is a person's edit.
+        # The journal has the hash of this service's last write: content with another hash is a person's edit.
         if driver.sha256(found) != shown["on_file"]:
             return found
         await self._repository.write(found, plan)
@@ -217,7 +217,7 @@ class PlanInputs:
     async def _look(self, plan: plans.Plan, waiting: Waiting) -> dict[str, plain.Json] | None:
         begins = self._begins(plan) and not self._engine.status().stopping and not self.stopped.is_set()
         facts = await self._seen(plan, waiting)
-        # Runs that a former service has left continue only where their tasks may begin.
+        # Runs that a former service has left continue only in a process that may start their tasks.
         if begins:
             for run_id in running(plan):
                 await self._facts.queue_if_left(run_id)
@@ -234,7 +234,7 @@ class PlanInputs:
         seen: dict[str, plain.Json] = {each: _told(facts[each]) for each in facts}
         value: dict[str, plain.Json] = {"kind": "look", "facts": seen, "limit": limit, "scoped": scoped}
         if begins and await self._repository.was_removed(plan.session_id):
-            # A plan that was deleted and written anew must not find the runs of the deleted one.
+            # A plan that was deleted and written again must not find the runs of the deleted one.
             value["attempts"] = await self._facts.attempts(reconciled)
         return value
 
@@ -243,7 +243,7 @@ class PlanInputs:
 
     async def _seen(self, plan: plans.Plan, waiting: Waiting) -> dict[str, rules.RunFact]:
         for run_id, ending in [each for each in waiting.endings.items() if each[1].done()]:
-            # One that could not be known is asked for again.
+            # An ending that could not be read is awaited again.
             del waiting.endings[run_id]
             if not ending.cancelled():
                 waiting.heard[run_id] = ending.result()
@@ -276,7 +276,7 @@ class PlanInputs:
         """Log why a plan cannot continue, and return the pause before the retry.
 
         Args:
-            pause: The previous one; None: it could continue until now.
+            pause: The previous pause; None: the plan could continue until now.
         """
         facts = {"session_id": session_id, "code": error.code}
         if error.code == plans.CHANGED:
@@ -295,7 +295,7 @@ class PlanInputs:
     async def _rest(self, waiting: Waiting, pause: float | None) -> None:
         watched = [*waiting.endings.values(), *waiting.rests.values(), *waiting.reviews]
         if pause is not None:
-            # Ended runs were seen before the fault, and must not cut the pause short.
+            # Runs that ended before the fault must not cut the pause short.
             watched = [each for each in watched if not each.done()]
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(waiting.bell.wait())]
         if pause is not None:
@@ -318,7 +318,7 @@ class PlanInputs:
 
 
 def running(plan: plans.Plan) -> list[str]:
-    """Return the runs that a plan waits for."""
+    """Return the unfinished runs that a plan waits for."""
     of_tasks = [task.deciding_run_id for task in plan.tasks if task.status is plans.TaskState.RUNNING]
     return [
         *(run_id for run_id in of_tasks if run_id),
@@ -362,5 +362,5 @@ async def _given_up(waiting: Waiting) -> None:
 
 
 def longer(pause: float | None) -> float:
-    """Return the pause after another one; None: the first."""
+    """Return the pause after a previous one; None: return the first pause."""
     return min(2 * pause, LONGEST_PAUSE_SECONDS) if pause else FIRST_PAUSE_SECONDS

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PlanQueries:
-    """Show session plans as they are kept."""
+    """Shows session plans as they are stored."""
 
     def __init__(self, repository: PlanRepository) -> None:
         self._repository = repository
@@ -28,9 +28,9 @@ class PlanQueries:
         return found[: query.limit], len(found) > query.limit
 
     async def _within(self, query: plans.PlanQuery, scope: access.Scope) -> list[plans.PlanSummary]:
-        """Return the plans of a scope, from their files: few keys are limited, and plans are few."""
+        """Return the plans of a scope by reading their files, since few keys are limited and plans are few."""
         found: list[plans.PlanSummary] = []
-        # Pages are read until the limit is filled, since most plans of a page may be outside.
+        # Pages are read until the limit is reached, since most plans of a page may be outside of the scope.
         while len(found) < query.limit and (page := await self._repository.page(query)):
             for summary in page:
                 with contextlib.suppress(errors.NotFound, errors.Conflict):
@@ -43,7 +43,7 @@ class PlanQueries:
         """Return a plan.
 
         Raises:
-            errors.NotFound, errors.Conflict: there is none, or its file cannot be read.
+            errors.NotFound, errors.Conflict: the plan does not exist, or its file cannot be read.
         """
         with faults.as_errors():
             return await self._repository.get(session_id)

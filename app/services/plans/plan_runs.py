@@ -1,4 +1,4 @@
-"""The runs that plans are: made from a plan's file, continued in a further run, and ended with the plan."""
+"""The runs behind plans: made from a plan's file, continued in a further run, and ended with the plan."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BEGUN = re.compile(r"task(\d+)\.(\d+)")  # Keys of the steps that start the run
 
 
 class PlanRuns:
-    """Make and find the runs of plans."""
+    """Makes and finds the runs of plans."""
 
     def __init__(self, *, store: stores.RunStore, engine: run_engine.RunEngine, clock: clock.Clock) -> None:
         self._store = store
@@ -33,11 +33,11 @@ class PlanRuns:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def run_id(self, session_id: str) -> str:
-        """Return the run that a plan is now, as far as it is known."""
+        """Return the id of a plan's present run, as far as it is known."""
         return self._known.get(session_id) or _run_id(session_id, 1)
 
     async def make(self, plan: plans.Plan) -> None:
-        """Make the run of a new plan, whose file it will write; where an earlier request made one, that is the plan.
+        """Make the run of a new plan, which writes the plan's file; a run that an earlier request made is kept.
 
         Raises:
             errors.DiskFull: the disk is full or failing.
@@ -45,7 +45,7 @@ class PlanRuns:
         await self._ensured(plan, adopted=False)
 
     async def ensure(self, plan: plans.Plan) -> None:
-        """Let the run of a plan wait for its inputs; a plan without one that can continue gets one from its file.
+        """Let the run of a plan wait for its inputs; a plan without a run that can continue gets one from its file.
 
         Raises:
             errors.DiskFull: the disk is full or failing.
@@ -53,31 +53,31 @@ class PlanRuns:
         await self._ensured(plan, adopted=True)
 
     async def has_run(self, session_id: str) -> bool:
-        """Return whether a plan has a run that has not ended; one that was written by hand has none at first."""
+        """Return whether a plan has an unfinished run; a plan written by hand has none at first."""
         return (await self._find(session_id))[1]
 
     async def unfinished(self) -> set[str]:
-        """Return the plans whose runs have not ended, whether or not their files are there."""
+        """Return the plans whose runs have not ended, with or without a file."""
         query = stores.RunQuery(recipe_id=driver.NAME, internal=True, status=_UNFINISHED)
         return {row.session_id async for row in stores.every_run(self._store, query)}
 
     async def wake(self, session_id: str) -> None:
-        """Load the run of a plan that has not ended; a loaded one repeats failed writes and reads now.
+        """Load the unfinished run of a plan; a loaded run repeats its failed writes and reads now.
 
         Raises:
-            errors.StorageFault, errors.Conflict: it cannot be loaded now.
+            errors.StorageFault, errors.Conflict: the run cannot be loaded now.
         """
         run_id, exists = await self._find(session_id)
         if exists:
             await self._engine.wake(run_id)
 
     async def renew(self, plan: plans.Plan) -> None:
-        """Continue a plan in a further run from its file, because its run cannot continue."""
+        """Continue a plan in a further run from its file, since its present run cannot continue."""
         run_id = self.run_id(plan.session_id)
         with contextlib.suppress(errors.WrongState):
             await self._engine.cancel(run_id)
         if self._engine.obstacle(run_id) is None:
-            # It ends by itself unless the data directory hinders it, and then it never would.
+            # The run ends on its own unless a fault of the data directory prevents that, which would last forever.
             await aio.wait_first(self._engine.ended(run_id), self._hindered(run_id))
         if (fault := self._engine.obstacle(run_id)) is not None:
             raise fault
@@ -88,11 +88,11 @@ class PlanRuns:
         await self._engine.ended(self.run_id(session_id))
 
     def obstacle(self, session_id: str) -> errors.StorageFault | None:
-        """Return the fault of the data directory that the run of a plan waits out now."""
+        """Return the fault of the data directory that the run of a plan waits for now."""
         return self._engine.obstacle(self.run_id(session_id))
 
     def is_away(self, session_id: str) -> bool:
-        """Return whether the engine does not have the run of a plan: it was not loaded, or has ended."""
+        """Return whether the engine lacks the run of a plan: it was not loaded, or has ended."""
         run_id = self.run_id(session_id)
         return self._engine.view(run_id) is None and self._engine.standing(run_id) is None
 
@@ -115,14 +115,16 @@ class PlanRuns:
     async def _make(self, plan: plans.Plan, run_id: str, *, adopted: bool) -> None:
         known = await self._carried(plan.session_id, run_id)
         start = self._start(plan.session_id, run_id, {"plan": plan.to_json(), "adopted": adopted, **known})
-        # Before it is on disk, where a recovery that is under way would find it and continue it, too.
+        # Before it is on disk, where a concurrent recovery would find the run and continue it, too.
         self._engine.expect(run_id)
         await self._store.create(start)
         self._known[plan.session_id] = run_id
 
     async def _carried(self, session_id: str, run_id: str) -> dict[str, plain.Json]:
-        """Return what the next run of a plan must know of the run before: the plan that it passed on, the hashes of
-        earlier versions of the file, and the highest attempt of each task.
+        """Return arguments that the next run of a plan needs from the previous one.
+
+        These are the plan that it passed on, hashes of earlier versions of the file, and the highest attempt of each
+        task.
         """
         number = _number(session_id, run_id) - 1
         try:
@@ -164,14 +166,14 @@ class PlanRuns:
         )
 
     async def _find(self, session_id: str) -> tuple[str, bool]:
-        """Return the run of a plan that has not ended, or the id of the next one."""
+        """Return the unfinished run of a plan and True, or the id of the next run and False."""
         last = None
         for number in itertools.count(1):
             run_id = _run_id(session_id, number)
             try:
                 row = await self._store.summary(run_id)
             except errors.NotFound:
-                # The newest number on disk, too: the row of a run may be missing while its folder is there.
+                # The newest number on disk, too, since a run with a folder may lack its row.
                 last = await self._last_number(session_id) if last is None else last
                 if number > last:
                     return run_id, False
@@ -182,7 +184,7 @@ class PlanRuns:
         raise AssertionError("there is always another number")
 
     async def _last_number(self, session_id: str) -> int:
-        """Return the number of the newest run of a plan, since earlier ones may have been deleted; 0 without one."""
+        """Return the number of a plan's newest run, since earlier ones may have been deleted; 0 without a run."""
         query = stores.RunQuery(recipe_id=driver.NAME, session_id=session_id, internal=True, limit=_PAGE)
         return max((_number(session_id, row.run_id) for row in await self._store.list_runs(query)), default=0)
 

@@ -1,4 +1,4 @@
-"""The planner: lets the runs of plans wait for their inputs, and returns plans as their runs have them."""
+"""The planner: lets the runs of plans wait for their inputs, and returns plans with the states of their runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Planner:
-    """Watch over the runs of plans; only the owner of the data directory starts it."""
+    """Watches over the runs of plans; only the owner of the data directory starts it."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class Planner:
         self._facts = facts
         self._runs = runs
         self.inputs = self._inputs = inputs
-        """What the runs of plans are given."""
+        """Inputs for the runs of plans."""
         self.commands = PlanCommands(repository=repository, plan_runs=plan_runs, inputs=inputs, engine=engine)
-        """What waits for plans on behalf of orders."""
+        """Waits for plans on behalf of commands."""
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._works = False
@@ -54,11 +54,11 @@ class Planner:
     # -- start and stop
 
     def start(self, *, recover: bool = True) -> None:
-        """Begin to work; nothing when started already.
+        """Begin to work, unless the planner already works.
 
         Args:
-            recover: Whether this process is the service, which continues every plan; another one continues only those
-                that it is asked to, and notes of the others what becomes of their runs.
+            recover: Whether this process is the service, which continues every plan; any other process continues only
+                plans that it is asked to continue, and notes the results of other runs.
         """
         if self._works or self._inputs.stopped.is_set():
             return
@@ -70,20 +70,20 @@ class Planner:
             self._begin(self._look_through(), "")
 
     async def stop(self) -> None:
-        """Stop, and wait for it: nothing more begins. Everything can continue later."""
+        """Stop, and wait for the end; no further work begins, and all of it can continue later."""
         if self._works:
             self._works = False
             self._runs.started_listeners.forget(self._note)
         await self._inputs.stop()
         for task in self._tasks:
             task.cancel()
-        # One that ends may begin another.
+        # A task that ends may begin another one.
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     @property
     def works(self) -> bool:
-        """Return whether it has been started and not been stopped."""
+        """Return whether the planner was started and not stopped."""
         return self._works
 
     def check(self, session_id: str | None = None) -> None:
@@ -97,11 +97,11 @@ class Planner:
     # -- plans
 
     def look_at(self, session_id: str) -> None:
-        """See to a plan that may have something to continue."""
+        """Check a plan that may be able to continue."""
         self._wake(session_id, begins=True)
 
     def let_begin(self, session_id: str) -> None:
-        """Let tasks of a plan begin here, and its chief be asked."""
+        """Let this process start the tasks of a plan, and its chief."""
         self._inputs.begins.add(session_id)
 
     def _wake(self, session_id: str, *, begins: bool) -> None:
@@ -120,7 +120,7 @@ class Planner:
             self._wake(start.session_id, begins=False)
 
     def _notice(self, plan: plans.Plan) -> None:
-        """Let a plan whose file a person has edited take that, as soon as anybody sees it."""
+        """Let a plan take a person's edit of its file as soon as a caller reads it."""
         session_id, waiting = plan.session_id, self._inputs.waiting.get(plan.session_id)
         if waiting is not None:
             if waiting.open is not None and waiting.open.plan != plan:
@@ -139,23 +139,23 @@ class Planner:
         if error is not None and not isinstance(error, errors.InterruptionFault):
             self._inputs.note_broken(session_id, error)
 
-    # -- awaited things
+    # -- waits
 
     async def changed(self, session_id: str, seconds: float, known: int | None) -> plans.Plan:
-        """Return a plan as soon as its revision differs from the one known; one that rests at once.
+        """Return a plan as soon as its revision differs from the known one; return a plan at rest at once.
 
         Args:
             seconds: Longest wait.
             known: Revision that the caller has; None: the present one.
 
         Raises:
-            errors.NotFound, errors.Conflict: there is no such plan, or it cannot be read.
+            errors.NotFound, errors.Conflict: the plan does not exist or cannot be read.
         """
         until = self._clock.monotonic() + seconds
         released = asyncio.ensure_future(self._runs.stopping.wait())
         try:
             while True:
-                # Taken before the look, so that a change in between ends the wait.
+                # Taken before the read, so that a change in between ends the wait.
                 news = self._repository.news(session_id)
                 plan = await self._repository.get(session_id)
                 left, known = until - self._clock.monotonic(), plan.revision if known is None else known
@@ -167,12 +167,12 @@ class Planner:
             released.cancel()
 
     async def rested(self, session_id: str) -> plans.Plan:
-        """Return a plan when nothing of it runs or is begun by itself any more, or when the work on it stops.
+        """Return a plan when none of its runs executes or can start on its own, or when the planner stops.
 
-        A run that is paused, or that waits for a person, does not run.
+        A run that is paused or waits for a person does not execute.
 
         Raises:
-            errors.NotFound, errors.Conflict: there is no such plan, or it cannot be read.
+            errors.NotFound, errors.Conflict: the plan does not exist or cannot be read.
             errors.Unavailable: `planner_broken`.
         """
         released = asyncio.ensure_future(self._runs.stopping.wait())
@@ -197,7 +197,7 @@ class Planner:
         if rules.at_rest(plan):
             return True
         under_way = running(plan)
-        # A task that runs without a run is about to get one.
+        # A running task without a run is about to get one.
         if not under_way or any(task.run_id is None for task in plan.tasks if task.status is plans.TaskState.RUNNING):
             return False
         for run_id in under_way:
@@ -205,7 +205,7 @@ class Planner:
                 return False
         return True
 
-    # -- what an earlier process has left
+    # -- plans of an earlier process
 
     async def _look_through(self) -> None:
         pause = FIRST_PAUSE_SECONDS
@@ -215,7 +215,7 @@ class Planner:
             except errors.StorageFault as fault:
                 _log.error("plans not listed: %s", fault.message, extra={"code": fault.code})
                 with contextlib.suppress(errors.StorageFault):
-                    # The others need not wait for a file that cannot be read now.
+                    # The other plans need not wait for a file that cannot be read now.
                     await self._wake_all(partial=isinstance(fault, errors.Unreadable))
                 await self._clock.sleep(pause)
                 pause = longer(pause)
@@ -235,13 +235,13 @@ class Planner:
                 break
             cursor = (page[-1].created_at, page[-1].session_id)
         for session_id in await self._plan_runs.unfinished() - listed:
-            # A deletion that was cut off leaves a run without a file.
+            # An interrupted deletion leaves a run without a file.
             if await self._repository.was_removed(session_id):
                 self.look_at(session_id)
 
     async def _may_be_behind(self, plan: plans.PlanSummary) -> bool:
-        # The journal has an order as soon as that is given, and the file only later: one that is shown as a draft,
-        # approved or paused may have been started just before the end.
+        # An order is in the journal at once, and in the file only later: a plan that is shown as a draft, approved or
+        # paused may have been started just before the end of the process.
         is_over = plan.tasks.keys() == {plans.TaskState.DONE.value}
         return not is_over and await self._plan_runs.has_run(plan.session_id)
 
@@ -266,13 +266,13 @@ class Planner:
         await self._ensured(session_id)
 
     async def _until_waiting(self, session_id: str) -> None:
-        # A run that an older version began may have to be made anew first.
+        # A run that an older version began may have to be replaced first.
         command = Command(session_id)
         while self._works and session_id not in self._inputs.waiting:
             await self.commands.news(command, self._repository.news(session_id))
 
 
 def _may_go_on(plan: plans.PlanSummary) -> bool:
-    # A run of a failed task may have been sent on by hand just before the end.
+    # A run of a failed task may have been resumed by hand just before the end of the process.
     waiting = (plans.TaskState.RUNNING.value, plans.TaskState.FAILED.value)
     return plan.status == plans.PlanState.RUNNING or not plan.tasks or any(state in plan.tasks for state in waiting)

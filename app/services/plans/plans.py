@@ -30,11 +30,11 @@ _Change: TypeAlias = Callable[[plans.Plan, str], plans.Plan | Awaitable[plans.Pl
 
 
 class Plans(PlanQueries):
-    """Make, show and change session plans.
+    """Makes, shows and changes session plans.
 
-    Every change is durable before it is answered, and made to the plan as its runs have it by then. Any of them is
-    refused with `plan_not_found`; `plan_damaged`; `plan_changed`, with the plan, if its revision is no longer the one
-    that was seen; `wrong_state`; and `no_room`.
+    Every change is durable before it is answered, and applies to the plan with the present states of its runs. Each can
+    be refused with `plan_not_found`; `plan_damaged`; `plan_changed`, with the plan, if its revision is no longer the
+    one that was seen; `wrong_state`; and `no_room`.
     """
 
     def __init__(
@@ -58,23 +58,23 @@ class Plans(PlanQueries):
         self._author = authors.LOCAL
 
     def by(self, author: authors.Author) -> Plans:
-        """Return the same plans, whose changes are recorded as an author's."""
+        """Return the same use cases with an author for their changes."""
         mine = copy.copy(self)
         mine._author = author
         return mine
 
     async def create(self, new: NewPlan, asked_by: str | None = None) -> Created:
-        """Make a plan of tasks, or one that the chief makes of an intent; a repetition with the same key finds it.
+        """Make a plan of tasks, or of an intent that the chief splits; a repeated request with the same key finds it.
 
         Args:
-            asked_by: Run whose agent or command asks, if the request names no parent.
+            asked_by: Run whose agent or command makes the request, if it names no parent.
 
         Raises:
             errors.RequestInvalid, errors.Conflict: flaws; `idempotency_conflict`.
             errors.DiskFull: it cannot be written.
         """
         with faults.as_errors():
-            # A deleted plan leaves its id used up; its key makes another one then.
+            # The id of a deleted plan is not reused; the same key then gives another id.
             for removed in itertools.count():
                 session_id = self._maker.session_id(new, removed)
                 async with self._repository.turn(session_id):
@@ -88,9 +88,9 @@ class Plans(PlanQueries):
         raise AssertionError("there is always another id")
 
     async def delete(self, session_id: str, revision: int | None = None) -> None:
-        """Delete a plan that rests; its runs stay, and so do their receipts and issues. Its key may be used again.
+        """Delete a plan at rest, but not its runs, receipts and issues; its key can be used again.
 
-        One whose file is gone is missed no more.
+        A plan whose file is gone is no longer reported as lost.
         """
         with faults.as_errors():
             async with self._repository.turn(session_id):
@@ -102,7 +102,7 @@ class Plans(PlanQueries):
                     await self._removed(session_id, revision)
 
     async def wait(self, session_id: str, seconds: float, known: int | None = None) -> plans.Plan:
-        """Return a plan as soon as its revision differs from the one known; one at rest is not waited for.
+        """Return a plan as soon as its revision differs from the known one; a plan at rest is returned at once.
 
         Args:
             seconds: Longest wait.
@@ -114,8 +114,9 @@ class Plans(PlanQueries):
         return await self._planner.changed(session_id, seconds, known)
 
     async def rested(self, session_id: str) -> plans.Plan:
-        """Continue a plan, and return it when nothing of it runs or can begin by itself, or when this process
-        stops working on it. A run that is paused, or that waits for a person, does not run.
+        """Continue a plan until no run of it executes or can start on its own, or this process stops; return it.
+
+        A run that is paused or waits for a person does not execute.
 
         Raises:
             errors.NotFound, errors.Conflict: as `show`.
@@ -127,7 +128,7 @@ class Plans(PlanQueries):
     # -- the plan
 
     async def approve(self, session_id: str, revision: int | None = None) -> plans.Plan:
-        """Say that a draft is good as it is.
+        """Approve a draft.
 
         Raises:
             errors.NotReady: a task's run would lack a backend here.
@@ -135,8 +136,7 @@ class Plans(PlanQueries):
         return await self._change(session_id, revision, partial(self._ready, move=transitions.approved))
 
     async def start(self, session_id: str, revision: int | None = None) -> plans.Plan:
-        """Begin an approved plan, or continue a paused, failed or finished one; if the chief has made no tasks, it is
-        asked again.
+        """Start an approved plan, or continue a paused, failed or finished one; if it lacks tasks, ask the chief again.
 
         Raises:
             errors.RequestInvalid: `no_chief`.
@@ -146,7 +146,7 @@ class Plans(PlanQueries):
         return await self._change(session_id, revision, partial(self._started, sent_on=sent_on))
 
     async def pause(self, session_id: str, revision: int | None = None) -> plans.Plan:
-        """Begin no further task."""
+        """Start no further task."""
         return await self._change(session_id, revision, transitions.paused)
 
     async def resume(self, session_id: str, revision: int | None = None) -> plans.Plan:
@@ -165,11 +165,11 @@ class Plans(PlanQueries):
         order: Sequence[int] | None = None,
         review: str | None = None,
     ) -> plans.Plan:
-        """Put the tasks in another order, or say whether words of done are reviewed; a review under way continues.
+        """Reorder the tasks, or set whether definitions of done in words are reviewed; a review under way continues.
 
         Raises:
             errors.RequestInvalid: `order_incomplete`, `order_breaks_dependency`, numbers that are none of its tasks, or
-                nothing to change.
+                no change.
         """
         if order is None and review is None:
             refuse([errors.Flaw(path="$.order", message="order or review is required", code="missing")])
@@ -182,7 +182,7 @@ class Plans(PlanQueries):
         return await self._change(session_id, revision, change)
 
     async def accept(self, session_id: str, proposal_id: int, revision: int | None = None) -> plans.Plan:
-        """Make a change that the chief has proposed, as the ordinary edit that it is.
+        """Apply a change that the chief has proposed, like an ordinary edit.
 
         Raises:
             errors.NotFound: `proposal_not_found`, or as the edit.
@@ -200,13 +200,13 @@ class Plans(PlanQueries):
         """
         return await self._change(session_id, revision, lambda plan, at: reviews.dismissed(plan, proposal_id))
 
-    # -- its tasks
+    # -- tasks
 
     async def add_task(self, session_id: str, new: NewTask, revision: int | None = None) -> Created:
-        """Put a task behind the others; the plan's highest number is its. A repetition with the same key finds it.
+        """Append a task, whose number becomes the plan's highest; a repeated request with the same key finds it.
 
         Raises:
-            errors.RequestInvalid: it cannot be a task of the plan; with every flaw found.
+            errors.RequestInvalid: it cannot be a task of the plan; names every flaw.
             errors.Conflict: `idempotency_conflict`, `too_many_tasks`.
         """
         existed = False
@@ -216,7 +216,7 @@ class Plans(PlanQueries):
             existed = edits.is_added(plan, new)
             if existed:
                 return plan
-            # A repetition names the revision that was seen before the first request, so this comes second.
+            # A repeated request names the revision that was seen before the first one, so this check comes second.
             rules.expect(plan, revision)
             transitions.expect_chief_away(plan)
             return edits.with_new_task(plan, await asyncio.to_thread(self._maker.task, plan, new), at)
@@ -228,7 +228,7 @@ class Plans(PlanQueries):
 
         Raises:
             errors.NotFound: `task_not_found`.
-            errors.RequestInvalid: it cannot be a task of the plan; with every flaw found.
+            errors.RequestInvalid: it cannot be a task of the plan; names every flaw.
             errors.Conflict: `task_begun`.
         """
 
@@ -239,7 +239,7 @@ class Plans(PlanQueries):
         return await self._change(session_id, revision, change)
 
     async def remove_task(self, session_id: str, task_id: int, revision: int | None = None) -> plans.Plan:
-        """Take a task out of a plan.
+        """Remove a task from a plan.
 
         Raises:
             errors.NotFound: `task_not_found`.
@@ -250,12 +250,11 @@ class Plans(PlanQueries):
     async def answer(
         self, session_id: str, task_id: int, new: ScopingAnswer, revision: int | None = None
     ) -> plans.Plan:
-        """Answer the open question about a task; where that leaves something open, the next one is asked.
-        A repetition of the answer before, which says nothing to the next question, changes nothing.
+        """Answer a task's open question, and ask the next; a repeated answer that leaves it open changes nothing.
 
         Raises:
             errors.NotFound: `task_not_found`.
-            errors.RequestInvalid: recipe or arguments of the answer cannot be; with every flaw found.
+            errors.RequestInvalid: the recipe or arguments of the answer are invalid; names every flaw.
             errors.Conflict: `task_begun`.
         """
 
@@ -267,7 +266,7 @@ class Plans(PlanQueries):
         return await self._change(session_id, revision, change)
 
     async def force_start(self, session_id: str, task_id: int, revision: int | None = None) -> plans.Plan:
-        """Let a blocked task be begun although something that it depends on is not done.
+        """Let a blocked task start although one of its dependencies is not done.
 
         Raises:
             errors.NotFound: `task_not_found`.
@@ -277,14 +276,14 @@ class Plans(PlanQueries):
     async def retry(
         self, session_id: str, task_id: int, fresh: bool = False, revision: int | None = None
     ) -> plans.Plan:
-        """Try a failed task again: its run is sent on, so that what it has done is not done again.
+        """Retry a failed task by resuming its run, so that finished steps are not repeated.
 
         Args:
-            fresh: Whether it gets a new run instead. It gets one, too, where it was changed or its run is gone.
+            fresh: Whether it gets a new run instead. It also gets one if it was changed or its run is gone.
 
         Raises:
             errors.NotFound: `task_not_found`.
-            errors.ControlRoomError: its run cannot be sent on.
+            errors.ControlRoomError: its run cannot be resumed.
         """
         change = partial(self._retried, task_id=task_id, fresh=fresh, sent_on=set())
         return await self._change(session_id, revision, change)
@@ -306,7 +305,7 @@ class Plans(PlanQueries):
                 opened = await self._planner.commands.opened(session_id)
             except errors.NotFound:
                 if await self._repository.was_removed(session_id):
-                    # By an order that an earlier process took and could not carry out.
+                    # Removed by an order that an earlier process took and could not carry out.
                     return
                 raise
             rules.expect(opened.plan, revision)
@@ -323,7 +322,7 @@ class Plans(PlanQueries):
                 return await self._changed(session_id, revision, change)
 
     async def _changed(self, session_id: str, revision: int | None, change: _Change) -> plans.Plan:
-        # A loop: another input may come first, and the change is then made on what that left.
+        # A loop: if another input comes first, the change is made again on its result.
         while True:
             opened = await self._planner.commands.opened(session_id)
             rules.expect(opened.plan, revision)
@@ -346,9 +345,9 @@ class Plans(PlanQueries):
                 return plan
 
     async def _delivered(self, session_id: str, opened: OpenPlan, value: plain.Json) -> bool:
-        """Deliver an input that was made on a plan as it is shown; false where another input came first."""
+        """Deliver an input for the plan as it was shown; return False if another input came first."""
         delivery = inputs.Delivery(value=value, author=self._author)
-        # Once it is journalled it counts, so a refusal must come first.
+        # A journalled input is valid, so a refusal must come before it.
         await self._repository.try_writing(session_id)
         try:
             await self._plan_runs.deliver(session_id, opened.key, delivery)
@@ -365,7 +364,7 @@ class Plans(PlanQueries):
 
     async def _started(self, plan: plans.Plan, at: str, sent_on: set[str]) -> plans.Plan:
         if plan.status is plans.PlanState.DRAFT and plan.chief_run_id in sent_on:
-            # By this very request: the plan has seen its chief continue before the request's own note came.
+            # This request has resumed the chief's run, and the plan has seen that before the request's own change.
             return plan
         if plan.status is not plans.PlanState.FAILED or plan.tasks or plan.created_by != plans.BY_CHIEF:
             return await self._ready(plan, at, transitions.started)
@@ -379,10 +378,10 @@ class Plans(PlanQueries):
 
     async def _retried(self, plan: plans.Plan, at: str, task_id: int, fresh: bool, sent_on: set[str]) -> plans.Plan:
         if rules.the_task(plan, task_id).run_id in sent_on:
-            # By this very request, whose note the file did not take.
+            # This request has resumed the task's run, but the file did not accept the change.
             goes_on = plan.status is plans.PlanState.FAILED and rules.can_go_on(plan)
             return transitions.started(plan, at) if goes_on else plan
-        # Whether it may be is seen before anything is done.
+        # Checked before any effect.
         changed = transitions.retried(plan, task_id, at, fresh=fresh)
         run_id = rules.the_task(changed, task_id).run_id
         if run_id is None:

@@ -1,4 +1,4 @@
-"""The repository: plans read and written, one change of a plan at a time, each announced to its waiters."""
+"""The repository: reads and writes plans, one change of a plan at a time, and announces each change to its waiters."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _log = logging.getLogger(__name__)
 _MOST_ISSUES = 1000
 _FAILURE = "task"
 _CLOSED_BY_SUCCESS = frozenset({_FAILURE, "dod"})
-# Failures that have issues of their own, or that a person has brought about.
+# Failures that have issues of their own, or that a person has caused.
 _TOLD_OTHERWISE = frozenset({"dod_failed", "run_cancelled", rules.RUN_DELETED})
 
 
 class PlanRepository:
-    """Keep plans for readers and writers.
+    """Stores plans for readers and writers.
 
     Args:
-        kept: Where plans are.
-        issues: Where it is written down that a task has failed.
-        audit: Where it is written down that a plan was deleted.
-        masker: Hides secrets in written texts.
+        kept: Stores the plans.
+        issues: Stores the issues of failed tasks.
+        audit: Records deletions of plans.
+        masker: Masks secrets in written texts.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class PlanRepository:
         """Called with each plan that a caller reads; it may not wait."""
 
     def now(self) -> str:
-        """Return the present instant as plans hold it."""
+        """Return the present instant in the form used in plans."""
         return clock.stamp(self._clock.now())
 
     def turn(self, session_id: str) -> asyncio.Lock:
-        """Return the lock that a writer of a plan holds from reading to writing; never while waiting for a run."""
+        """Return the lock that a writer of a plan holds from reading to writing, but never while it waits for a run."""
         return self._locks.setdefault(session_id, asyncio.Lock())
 
     def news(self, session_id: str) -> asyncio.Event:
@@ -78,10 +78,10 @@ class PlanRepository:
         return await self._kept.get(session_id) if _can_be(session_id) else None
 
     async def try_writing(self, session_id: str) -> None:
-        """See whether a plan's file could be replaced now.
+        """Check whether a plan's file could be replaced now.
 
         Raises:
-            errors.StorageFault: it could not.
+            errors.StorageFault: it could not be replaced.
         """
         await self._kept.try_writing(session_id)
 
@@ -89,7 +89,7 @@ class PlanRepository:
         """Return a plan.
 
         Raises:
-            errors.NotFound: `plan_not_found`; the message says if its file is gone.
+            errors.NotFound: `plan_not_found`; the message reports if its file is gone.
             errors.Conflict: `plan_damaged`.
         """
         found = await self.find(session_id)
@@ -106,7 +106,7 @@ class PlanRepository:
         return await self._kept.list(query)
 
     async def make(self, plan: plans.Plan) -> plans.Plan:
-        """Keep a new plan, and return it once it is durable.
+        """Store a new plan, and return it once it is durable.
 
         Raises:
             errors.StorageFault: it could not be made durable.
@@ -116,14 +116,14 @@ class PlanRepository:
         return plan
 
     async def write(self, known: plans.Plan, renewed: plans.Plan) -> None:
-        """Keep a changed plan in place of the one that is known; done once it is durable.
+        """Replace the known plan by a changed one, durably.
 
-        Of tasks that failed since, issues are opened first, so that a crash between the two leaves none out; those of
-        tasks that are done since are closed.
+        Issues of newly failed tasks are opened first, so that a crash in between loses none; those of newly done tasks
+        are closed.
 
         Raises:
             errors.Conflict: `plan_changed`, `plan_damaged`; its file differs from the recorded plan.
-            errors.StorageFault: something could not be made durable.
+            errors.StorageFault: a write could not be made durable.
         """
         for issue in _new_failures(known, renewed, self._masker):
             await self._open(issue)
@@ -132,14 +132,14 @@ class PlanRepository:
         try:
             await self._kept.put(renewed, known)
         finally:
-            # Even if it is not certain what the file holds now, it may be something new.
+            # Even after a failed write the file may have new content.
             self.tell(renewed.session_id)
 
     async def remove(self, session_id: str) -> None:
-        """Remove a plan for good.
+        """Remove a plan permanently.
 
         Raises:
-            errors.StorageFault: that could not be made durable.
+            errors.StorageFault: the removal could not be made durable.
         """
         try:
             await self._kept.remove(session_id)
@@ -147,11 +147,11 @@ class PlanRepository:
             self.tell(session_id)
 
     async def was_removed(self, session_id: str) -> bool:
-        """Return whether there was a plan of an id that was removed."""
+        """Return whether a plan with an id was removed."""
         return await self._kept.was_removed(session_id)
 
     async def was_lost(self, session_id: str) -> bool:
-        """Return whether there was a plan of an id whose file is gone without a removal here."""
+        """Return whether a plan with an id existed whose file is gone without a removal here."""
         return _can_be(session_id) and await self._kept.was_lost(session_id)
 
     async def _open(self, issue: issues.Issue) -> None:
@@ -203,11 +203,11 @@ def _new_failures(known: plans.Plan, changed: plans.Plan, masker: plain.Masker) 
 
 
 def _issue(plan: plans.Plan, task: plans.Task, masker: plain.Masker) -> issues.Issue | None:
-    """Return the issue of a failed task, None where none is due; the same failure of the same run has the same one."""
+    """Return the issue of a failed task, None if it needs none; the same failure always gives the same issue."""
     error: dict[str, Any] = dict(task.error or {})
     if error.get("code") in _TOLD_OTHERWISE:
         return None
-    # Hidden before anything is cut, so that no half of a secret is left.
+    # Masked before any text is cut, so that no half of a secret remains.
     told, error = masker.mask(task.description), masker.mask(error)
     made = task.run_id or f"attempt {task.attempt}"
     digest = plain.sha256(f"{plan.session_id}:{task.id}:{made}".encode())

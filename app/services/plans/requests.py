@@ -1,4 +1,4 @@
-"""Requests: what a caller asks of a session plan, checked as values before anything happens."""
+"""Requests: what a caller asks of a session plan, checked as values before any effect."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ INTENT_CHARACTERS = 20_000  # Longest intent.
 DESCRIPTION_CHARACTERS = 4_000  # Longest description of a task.
 DOD_CHARACTERS = 4_000  # Longest definition of done of a task, in words.
 QUESTION_CHARACTERS = 4_000  # Longest question about a task.
-ANSWER_CHARACTERS = 4_000  # Longest answer to one.
+ANSWER_CHARACTERS = 4_000  # Longest answer to a question.
 TASK_IDS = range(1, 1_000_000)  # Numbers that a task can have.
 
 _SEPARATE = frozenset({"idempotency_key", "runs_above"})
 
 
 class Left(Enum):
-    """Says of a field that it is left as it is."""
+    """Marks a field as unchanged."""
 
-    AS_IT_IS = "as it is"  # The only one; None is a value of its own.
+    AS_IT_IS = "as it is"  # The only member; None is a value of its own.
 
 
-AS_IT_IS: Final = Left.AS_IT_IS  # Leaves a field as it is.
+AS_IT_IS: Final = Left.AS_IT_IS  # Leaves a field unchanged.
 
 AsItIs: TypeAlias = Literal[Left.AS_IT_IS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
-    """A task, as asked for."""
+    """A requested task."""
 
     id: int | None = None  # Number within the plan; None: the next one.
-    description: str  # What is to be done.
-    recipe_id: str | None = None  # Recipe that does it; None: the router chooses by the description.
+    description: str  # Work to be done.
+    recipe_id: str | None = None  # Recipe for the task; None: the router chooses by the description.
     args: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Arguments; what the router finds in the description fills the rest."""
-    deps: tuple[int, ...] = ()  # Tasks that must be done before.
+    """Arguments; values that the router finds in the description complete them."""
+    deps: tuple[int, ...] = ()  # Tasks that must be done first.
     dod: str | Sequence[Mapping[str, plain.Json]] = ""
-    """When it is done: words for people, or checks as recipes have them."""
-    scoping_question: str | None = None  # What must be answered before it is begun.
+    """When the task is done: words for people, or checks as in recipes."""
+    scoping_question: str | None = None  # Question that must be answered before the task starts.
     idempotency_key: str | None = None
-    """Key under which a repetition finds the same task; only of one that is added to a plan."""
+    """Key by which a repeated request finds the same task; only for a task that is added to a plan."""
 
     def sha256(self) -> str:
         """Return the hash that distinguishes a repetition from another request with the same key."""
@@ -57,21 +57,19 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPlan:
-    """A session plan, as asked for: an intent alone, for the chief to split, or tasks, which an
-    intent may stand above.
-    """
+    """A requested session plan: an intent alone, which the chief splits, or tasks, with or without an intent."""
 
-    intent: str | None = None  # The goal of the whole plan.
+    intent: str | None = None  # Goal of the whole plan.
     tasks: tuple[NewTask, ...] = ()
-    """Tasks in the order in which they are shown and begun; none: the chief finds them."""
+    """Tasks in the order in which they are shown and started; empty: the chief makes them."""
     working_dir: str | None = None  # Workspace of its runs, absolute or below the project; None: the project.
     labels: Mapping[str, str] = field(default_factory=dict)  # Labels of its runs.
-    priority: int = 0  # Priority of its runs, -100 to 100; higher goes first.
-    parent_run_id: str | None = None  # Run that asks.
+    priority: int = 0  # Priority of its runs, -100 to 100; a higher priority starts first.
+    parent_run_id: str | None = None  # Run that requests the plan.
     runs_above: int | None = None
-    """How many runs are above its own, where the run that asks may be of another project; None: it is of this one."""
+    """Number of runs above its own, if its parent may be of another project; None: it is of this one."""
     review: str = task_reviews.ON  # Whether definitions of done in words are reviewed: `on` or `off`.
-    idempotency_key: str | None = None  # Key under which a repetition finds the same plan.
+    idempotency_key: str | None = None  # Key by which a repeated request finds the same plan.
 
     def sha256(self) -> str:
         """Return the hash that distinguishes a repetition from another request with the same key."""
@@ -84,45 +82,45 @@ class NewPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEdit:
-    """What a person changes of a task; `AS_IT_IS` leaves a field as it is."""
+    """A person's changes of a task; `AS_IT_IS` leaves a field unchanged."""
 
-    description: str | AsItIs = AS_IT_IS  # What is to be done.
-    recipe_id: str | AsItIs | None = AS_IT_IS  # Recipe that does it; None: the router chooses.
+    description: str | AsItIs = AS_IT_IS  # Work to be done.
+    recipe_id: str | AsItIs | None = AS_IT_IS  # Recipe for the task; None: the router chooses.
     args: Mapping[str, plain.Json] | AsItIs = AS_IT_IS  # All its arguments.
-    deps: tuple[int, ...] | AsItIs = AS_IT_IS  # Tasks that must be done before.
-    dod: str | Sequence[Mapping[str, plain.Json]] | AsItIs = AS_IT_IS  # When it is done: words, or checks.
+    deps: tuple[int, ...] | AsItIs = AS_IT_IS  # Tasks that must be done first.
+    dod: str | Sequence[Mapping[str, plain.Json]] | AsItIs = AS_IT_IS  # When the task is done: words or checks.
     scoping_question: str | AsItIs | None = AS_IT_IS
-    """What must be answered before it is begun; None takes the question back."""
+    """Question that must be answered before the task starts; None withdraws the question."""
 
     def changes(self) -> dict[str, plain.Json]:
-        """Return the fields that are changed, by name."""
+        """Return the changed fields, by name."""
         asked = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         return {name: value for name, value in asked.items() if value is not AS_IT_IS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopingAnswer:
-    """What a person says to the open question about a task."""
+    """A person's answer to the open question about a task."""
 
     answer: str  # The answer.
     args: Mapping[str, plain.Json] = field(default_factory=dict)
-    """Arguments put over those that the task has."""
-    recipe_id: str | None = None  # Recipe that does it; None: the one that it has, or the router chooses.
+    """Arguments that override those of the task."""
+    recipe_id: str | None = None  # Recipe for the task; None: its present one, or the router chooses.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
-    """What came of a request for a new plan, or for a further task of one."""
+    """Result of a request for a new plan or for a further task."""
 
-    plan: plans.Plan  # The plan, as it is now.
-    existed: bool  # Whether an earlier request had made it.
+    plan: plans.Plan  # The plan in its present state.
+    existed: bool  # Whether an earlier request created it.
 
 
 def check(new: NewPlan) -> None:
     """Refuse values of the wrong form.
 
     Raises:
-        errors.RequestInvalid: with every flaw found.
+        errors.RequestInvalid: names every flaw.
     """
     flaws = [*_frame_flaws(new)]
     for index, task in enumerate(new.tasks[:TASKS]):
@@ -144,7 +142,7 @@ def check_task(task: NewTask) -> None:
     """Refuse a task of the wrong form.
 
     Raises:
-        errors.RequestInvalid: with every flaw found.
+        errors.RequestInvalid: names every flaw.
     """
     refuse(task_flaws(task))
 
@@ -153,7 +151,7 @@ def check_edit(edit: TaskEdit) -> None:
     """Refuse an edit that changes nothing, or has the wrong form.
 
     Raises:
-        errors.RequestInvalid: with every flaw found.
+        errors.RequestInvalid: names every flaw.
     """
     changes = edit.changes()
     if not changes:
@@ -162,10 +160,10 @@ def check_edit(edit: TaskEdit) -> None:
 
 
 def check_answer(answer: ScopingAnswer) -> None:
-    """Refuse an answer that says nothing or too much.
+    """Refuse an answer that is blank or too long.
 
     Raises:
-        errors.RequestInvalid: with every flaw found.
+        errors.RequestInvalid: names every flaw.
     """
     refuse(_text_flaws(answer.answer, "$.answer", ANSWER_CHARACTERS))
 
@@ -174,7 +172,7 @@ def refuse(flaws: Iterator[errors.Flaw] | list[errors.Flaw]) -> None:
     """Refuse a request that has flaws.
 
     Raises:
-        errors.RequestInvalid: it has.
+        errors.RequestInvalid: it has flaws.
     """
     found = list(flaws)
     if found:

@@ -1,4 +1,4 @@
-"""Reviews: the reviewers of finished tasks, the texts shown to them, and the changes that the chief proposes."""
+"""Reviews: choose reviewers of finished tasks, prepare their texts, and apply changes that the chief proposes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from app.services.recipes import Catalogue
 from app.services.requests import StartRequest
 from app.services.runs import Runs
 
-OUTPUTS = 20  # Most outputs of a run that are shown.
+OUTPUTS = 20  # Most outputs of a run that a reviewer is shown.
 
 OUTPUT_CHARACTERS = 60_000
-"""How much of an output that is in no file is shown at most, before the chief's tier cuts further."""
+"""Most characters shown of an output that is not in a file, before the chief's tier cuts further."""
 
 _DESCRIPTION_CHARACTERS = 120
 
 
 class Reviews:
-    """Have finished tasks reviewed by runs of their own, and make the changes that the chief proposes."""
+    """Has finished tasks reviewed in runs of their own, and applies changes that the chief proposes."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Reviews:
         self._maker = maker
 
     def announced(self, plan: plans.Plan) -> plans.Plan:
-        """Return a plan that says who will review its tasks."""
+        """Return a plan that names the reviewer of its tasks."""
         in_words = tuple(task.id for task in plan.tasks if plan.reviews(task))
         if not in_words:
             return dataclasses.replace(plan, reviewer=None)
@@ -61,7 +61,7 @@ class Reviews:
         return dataclasses.replace(plan, reviewer=reviewer)
 
     async def start(self, plan: plans.Plan) -> str:
-        """Return the run that reviews a plan's one task; after a crash the same one.
+        """Return the run that reviews the one task of a plan; after a crash, return the same run.
 
         Raises:
             errors.ControlRoomError: it cannot be started.
@@ -88,7 +88,7 @@ class Reviews:
         return (await self._runs.start(tasks.of_plan(plan, asked), self._version(is_judged=why is None))).run_id
 
     async def read(self, session_id: str, run_id: str) -> dict[str, plain.Json]:
-        """Return what a review has decided, `{"review", "proposals"}`; proposals that cannot be made are refused.
+        """Return the decision of a review, `{"review", "proposals"}`; impossible proposals are marked as refused.
 
         Raises:
             errors.InputRefused: its run has left no verdict.
@@ -108,18 +108,18 @@ class Reviews:
             usage=view.usage.to_json(),
             **{name: found[name] for name in ("by", "why", "evidence")},
         )
-        # As it is now: tasks may have changed while the chief was thinking.
+        # The present plan, since tasks may have changed while the chief worked.
         known = await self._repository.find(session_id)
         judged = [] if known is None else await self._judged(_after(known, run_id, verdict), proposals)
         return {"review": decided.to_json(), "proposals": [each.to_json() for each in judged]}
 
     async def accepted(self, plan: plans.Plan, proposal_id: int, at: str) -> plans.Plan:
-        """Return a plan with the proposals.
+        """Return a plan with a proposal applied.
 
         Raises:
             errors.NotFound: `proposal_not_found`.
-            errors.Conflict: `proposal_decided`; or as the edit that it is.
-            errors.RequestInvalid: as the edit that it is.
+            errors.Conflict: `proposal_decided`; or as for the edit.
+            errors.RequestInvalid: as for the edit.
         """
         proposal = _open(plan, proposal_id)
         changed = await asyncio.to_thread(self._made, plan, proposal, at)
@@ -136,7 +136,7 @@ class Reviews:
             case task_reviews.ProposalKind.EDIT_TASK:
                 task = edits.editable(plan, proposal.task or 0)
                 return edits.with_edit(plan, self._maker.edited(plan, task, requests.TaskEdit(**fields)), at)
-        # A person may remove a finished task; a proposal was made while the task was ahead.
+        # A person may remove a finished task; a proposal was made before the task began.
         return edits.without_task(plan, edits.editable(plan, proposal.task or 0).id, at)
 
     async def _judged(self, plan: plans.Plan, proposals: list[task_reviews.Proposal]) -> list[task_reviews.Proposal]:
@@ -144,7 +144,7 @@ class Reviews:
         for proposal in proposals:
             if proposal.problem is None:
                 try:
-                    # Tried on the plan as it is, so that a person is offered only what can be done.
+                    # Tried on the present plan, so that a person is offered only possible changes.
                     await asyncio.to_thread(self._made, plan, proposal, plan.updated_at)
                 except errors.ControlRoomError as error:
                     proposal = dataclasses.replace(proposal, problem=plain.preview(error.message))
@@ -153,7 +153,7 @@ class Reviews:
             found.append(dataclasses.replace(proposal, status=status))
         return found
 
-    # -- reviewers, and the texts shown to them
+    # -- reviewers, and the texts for them
 
     def _why_person(self) -> str | None:
         why = review.why_person(self._library())
@@ -167,7 +167,7 @@ class Reviews:
 
     def _version(self, *, is_judged: bool) -> RecipeVersion:
         definitions = self._library()
-        # Without a chief to be asked, the run asks a person at once.
+        # Without an available chief, the run asks a person at once.
         known = definitions if is_judged else dataclasses.replace(definitions, agents=())
         return RecipeVersion(review.RECIPE, known, review.Review())
 
@@ -176,7 +176,7 @@ class Reviews:
         written = run_outputs.paths(view)
         outputs: list[plain.Json] = [{"name": name, "path": path} for name, path in written.items()]
         rest = [(name, slot) for name, slot in view.board.slots.items() if name not in written]
-        # What agents wrote says more than what tools found.
+        # Texts of agents are more useful to a reviewer than results of tools.
         for name, slot in sorted(rest, key=lambda each: each[1].type != "artifact"):
             if len(outputs) >= OUTPUTS:
                 break
@@ -188,7 +188,7 @@ class Reviews:
 
 
 def dismissed(plan: plans.Plan, proposal_id: int) -> plans.Plan:
-    """Return a plan with a proposal withdrawn.
+    """Return a plan with a proposal dismissed.
 
     Raises:
         errors.NotFound, errors.Conflict: as `Reviews.accepted`.
@@ -211,7 +211,7 @@ def _open(plan: plans.Plan, proposal_id: int) -> task_reviews.Proposal:
 
 
 def _after(plan: plans.Plan, run_id: str, verdict: task_reviews.Verdict) -> plans.Plan:
-    """Return a plan as it is once the verdict of a review has been noted."""
+    """Return a plan in its state after the verdict of a review."""
     status = plans.TaskState.DONE if verdict is task_reviews.Verdict.MET else plans.TaskState.FAILED
     for task in plan.tasks:
         if task.review is not None and task.review.run_id == run_id:

@@ -1,4 +1,4 @@
-"""What runs have left: slots, and the files that they were written to."""
+"""Outputs of runs: slots, and the files that they were written to."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from app.services.runs import Runs
 if TYPE_CHECKING:
     from app.dialects.control_room import refs
 
-VALUE_BYTES = 1024 * 1024  # Most bytes that an output may have as an argument, as JSON.
-TOO_LARGE = "task_output_too_large"  # Code of a task whose argument names an output that has more.
+VALUE_BYTES = 1024 * 1024  # Most bytes of an output as an argument, as JSON.
+TOO_LARGE = "task_output_too_large"  # Code of a task whose argument names a larger output.
 
 
 class RunOutputs:
-    """Read slots of runs that have ended."""
+    """Reads slots of ended runs."""
 
     def __init__(self, *, runs: Runs, store: stores.RunStore) -> None:
         self._runs = runs
@@ -54,10 +54,10 @@ class RunOutputs:
         return found
 
     async def value(self, run_id: str, name: str) -> plain.Json:
-        """Return a slot, or a place inside one.
+        """Return a slot, or a value inside one.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged; `slot_not_found`.
+            errors.NotFound, errors.JournalCorrupt: the run does not exist, or is damaged; `slot_not_found`.
             refs.BrokenReference: the place does not exist.
         """
         from app.dialects.control_room import refs
@@ -75,7 +75,7 @@ class RunOutputs:
         return refs.follow(reference, content)
 
     async def path(self, run_id: str, slot: str) -> str:
-        """Return the file that a slot's text was written to.
+        """Return the file to which a slot's text was written.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: as `value`; `slot_not_written`.
@@ -88,18 +88,18 @@ class RunOutputs:
         return written[slot]
 
     async def view(self, run_id: str) -> views.RunView:
-        """Return a run as it is.
+        """Return a run's present state.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+            errors.NotFound, errors.JournalCorrupt: the run does not exist, or is damaged.
         """
         return await self._runs.reader.view(run_id)
 
     async def content(self, view: views.RunView, slot: slots.Slot) -> plain.Json:
-        """Return the whole of a slot: the text of an artifact, or the payload of a pointer.
+        """Return the complete content of a slot: the text of an artifact, or the payload of a pointer.
 
         Raises:
-            errors.NotFound: the step that filled it has left nothing.
+            errors.NotFound: the step that filled it has no output.
         """
         if slot.type == "artifact":
             return slot.text if slot.blob is None else await self._store.read_blob(view.start.run_id, slot.blob)
@@ -112,7 +112,7 @@ class RunOutputs:
 
 
 def paths(view: views.RunView) -> dict[str, str]:
-    """Return the files that a run has written its slots to, by slot."""
+    """Return the files to which a run has written its slots, by slot."""
     outputs: Any = view.start.recipe.get("outputs", ()) if view.start.dialect == PROJECT_DIALECT else ()
     slots_by_key = {f"commit.{output['slot']}": output["slot"] for output in outputs}
     committed = [record for record in view.living() if record.done and record.key in slots_by_key]

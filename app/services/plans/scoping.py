@@ -1,7 +1,7 @@
-"""Scoping: which recipe does a task with which arguments, and what must be asked before that is known.
+"""Scoping: finds the recipe and arguments of a task, or the question that must be answered first.
 
-No model is asked: the router chooses by the description, then by the description with the answers (execution-modes,
-task_router evolution), and a run that could be started is prepared and let go.
+Scoping asks no model: the router chooses by the description, then by the description with the answers (execution-modes,
+task_router evolution), and the task's run is prepared without being started.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from app.services.recipes import Catalogue
 from app.services.routing import RoutingResult
 from app.services.starting import Starter
 
-QUESTION_CHARACTERS = 4_000  # Longest question that is asked here.
-MOST_NAMED = 8  # Most recipes that a question names; it counts the others.
+QUESTION_CHARACTERS = 4_000  # Longest question from scoping.
+MOST_NAMED = 8  # Most recipes that a question names; it gives only the number of the others.
 
 _MISSING = "missing_arg"
 _RECIPE = "$.recipe_id"
@@ -31,31 +31,31 @@ _ROOT = re.compile(r"\$\.(args\.[^.\[]+|args|recipe_id|description)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A request's own statements about a task, so that it is refused for their flaws."""
+    """The part of a task that a request gives itself, so that it is refused for flaws in that part."""
 
     path: str  # Position of the task in the request: `$` or `$.tasks[i]`.
-    names: frozenset[str]  # Fields and arguments that it gives: `recipe_id`, `description`, `args.x`.
+    names: frozenset[str]  # Fields and arguments that the request gives: `recipe_id`, `description`, `args.x`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wants:
     flaws: Sequence[errors.Flaw] = ()  # Flaws of recipe and arguments, as for a run's request.
     missing: Sequence[str] = ()  # Required arguments that are missing.
-    error: errors.RequestInvalid | None = None  # The refusal that told of the flaws.
+    error: errors.RequestInvalid | None = None  # The error that reported the flaws.
 
 
 def given(path: str, fields: Mapping[str, Any]) -> Given:
-    """Return what a request gives of a task.
+    """Return the fields of a task that a request gives.
 
     Args:
-        fields: Those that it names, with their values.
+        fields: Fields that the request names, with their values.
     """
     names = {name for name in ("recipe_id", "description") if fields.get(name) is not None}
     return Given(path=path, names=frozenset(names | {f"args.{name}" for name in fields.get("args") or ()}))
 
 
 class Scoper:
-    """Find out what a task needs before it can be begun."""
+    """Determines what a task still needs before it can start."""
 
     def __init__(self, *, route: Callable[[str], RoutingResult], starter: Starter, catalogue: Catalogue) -> None:
         self._route = route
@@ -63,21 +63,22 @@ class Scoper:
         self._catalogue = catalogue
 
     async def refresh(self) -> None:
-        """Look for changed recipes, so that no caller is held up when tasks are scoped."""
+        """Read changed recipes now, so that no caller waits for that when tasks are scoped."""
         await self._catalogue.refresh()
 
     def scoped(self, plan: plans.Plan, task: plans.Task, asked: Given | None = None) -> plans.Task:
-        """Return a task with recipe and arguments as far as they are known, and with the question that is open then.
+        """Return a task with its known recipe and arguments, and with the question that is then open.
 
-        A question of the chief or of a person stays until it is answered; one of ours goes when nothing is open.
+        A question of the chief or of a person remains until it is answered; a question of the system is removed when
+        the task has no flaw and no missing argument.
 
         Args:
-            plan: What it is a task of.
-            asked: What a person's request gives. Older arguments that the recipe does not have are dropped then, as no
-                answer could take them back; what else is wrong is asked about.
+            plan: Plan of the task.
+            asked: Part that a person's request gives. Older arguments that the recipe lacks are then dropped, since no
+                answer could remove them; other flaws lead to a question.
 
         Raises:
-            errors.RequestInvalid: that cannot be: an unknown or broken recipe, arguments that do not fit.
+            errors.RequestInvalid: that part is invalid: an unknown or broken recipe, or unfit arguments.
         """
         routed = self._routed(task)
         if asked is not None:
@@ -88,7 +89,7 @@ class Scoper:
         if _waits_for_a_person(routed):
             return routed
         if routed.recipe_id is None:
-            # A person is asked which recipe; the router must not guess.
+            # A person is asked for the recipe; the router must not guess.
             return _asking(routed, self._which_recipe(), "names no recipe, and contains no words that identify one")
         if not wants.flaws and not wants.missing:
             return _quiet(routed)
@@ -97,10 +98,10 @@ class Scoper:
         return _asking(routed, self._what_else(routed, wants), unusable)
 
     def refuse_unready(self, plan: plans.Plan) -> None:
-        """Refuse to begin a plan with a task whose run would lack a backend here.
+        """Refuse to start a plan with a task whose run would lack a backend here.
 
         Raises:
-            errors.NotReady: with every flaw of every such task.
+            errors.NotReady: names every flaw of every such task.
         """
         flaws: list[errors.Flaw] = []
         for number, task in enumerate(plan.tasks):
@@ -111,20 +112,20 @@ class Scoper:
             except errors.NotReady as lacking:
                 flaws += [dataclasses.replace(flaw, path=f"$.tasks[{number}]") for flaw in lacking.flaws]
             except errors.RequestInvalid:
-                # It is asked about when its turn comes.
+                # The question about it is asked when the task's turn comes.
                 continue
         if flaws:
             raise errors.NotReady(f"the plan cannot start here: {flaws[0].message}", flaws=flaws)
 
     def unrouted(self, task: plans.Task) -> dict[str, plain.Json]:
-        """Return the arguments of a task without what the router has found in its words."""
+        """Return the arguments of a task without those that the router found in its text."""
         found = self._seeds(task.recipe_id, self._found(task))
         return {name: value for name, value in task.args.items() if name not in found or found[name] != value}
 
     def answered(self, task: plans.Task, answer: ScopingAnswer) -> plans.Task:
-        """Return a task with the answer to its open question, not scoped anew yet.
+        """Return a task with the answer to its open question, before it is scoped again.
 
-        Where a recipe is asked for, an answer that is the id of one names it.
+        If the question asks for a recipe, an answer that is the id of one names it.
         """
         told = task if task.scoping_question is not None else _asking(task, self._which_recipe())
         named = answer.recipe_id or self._named(task, answer.answer)
@@ -151,7 +152,7 @@ class Scoper:
         return dataclasses.replace(task, args=args)
 
     def _found(self, task: plans.Task) -> list[RoutingResult]:
-        """Return what the router says to the description, and to the description with the answers."""
+        """Return the router's results for the description, and for the description with the answers."""
         answers = [each.answer for each in tasks.answered(task)]
         texts = [task.description, *(["\n".join((task.description, *answers))] if answers else [])]
         return [self._route(text) for text in texts]
@@ -208,7 +209,7 @@ class Scoper:
             self._starter.prepare(request)
         except errors.ArgsInvalid:
             if task_outputs.named(task.args):
-                # Readiness comes after arguments, and those that are still to come never fit.
+                # Readiness is checked after arguments, and arguments from future outputs never fit.
                 self._catalogue.refuse_unready(self._catalogue.get(task.recipe_id or ""), task.args)
             raise
 
@@ -244,8 +245,8 @@ def is_unscoped(task: plans.Task) -> bool:
 
 
 def _sorted(error: errors.RequestInvalid, unknown: Container[str]) -> _Wants:
-    # Flaws of the plan itself, such as its folder, are not a question of the task; and outputs of earlier
-    # tasks are held against the recipe when they are known.
+    # Flaws of the plan itself, such as its folder, do not lead to a question about the task; outputs of earlier tasks
+    # are checked against the recipe when they are known.
     unfit = [flaw for flaw in error.flaws if (_name(flaw) or "").removeprefix("args.") not in unknown]
     own = [flaw for flaw in unfit if _ROOT.match(flaw.path)]
     missing = [flaw.path.removeprefix("$.args.") for flaw in own if flaw.code == _MISSING]
@@ -279,7 +280,7 @@ def _asking(task: plans.Task, question: str, unusable: str = "") -> plans.Task:
     """Return a task with an open question.
 
     Args:
-        unusable: The flaw of an answer after which the same must be asked again.
+        unusable: The flaw of an answer, if the same question must be asked again.
     """
     asked, answer = task.scoping_question or "", task.scoping_answer
     # The remark about an answer precedes the question, as long as the question is the same.

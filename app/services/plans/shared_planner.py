@@ -1,4 +1,4 @@
-"""The planner where workers execute the runs of plans: plans are read from their journals and files."""
+"""The planner for runs of plans that workers execute: it reads plans from their journals and files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from app.services.plans.plan_runs import PlanRuns
 from app.services.plans.planner import Planner
 from app.services.plans.repository import PlanRepository
 
-LOOK_SECONDS = 0.25  # Longest time between two looks at a plan that is waited for.
-KEEP_SECONDS = 60.0  # Time between two looks at all plans, for those that an ended process has left.
-ANSWER_SECONDS = 45.0  # Longest time that an order waits for a worker.
+LOOK_SECONDS = 0.25  # Longest time between two checks of a plan that a caller waits for.
+KEEP_SECONDS = 60.0  # Time between two checks of all plans, to find those that an ended process has left.
+ANSWER_SECONDS = 45.0  # Longest time for which an order waits for a worker.
 
 _HURRY_SECONDS = 2.0
 
@@ -29,14 +29,14 @@ class SharedEngine(run_engine.RunEngine, Protocol):
     """An engine whose runs other processes execute, too."""
 
     rest_listeners: list[Callable[[runs.RunStart], object]]
-    """Called when a run has come to rest here, or waits for an input."""
+    """Called when a run comes to rest in this process, or waits for an input."""
 
     async def open_input(self, run_id: str) -> tuple[str, plain.Json] | None:
-        """Return the input that a run waits for, with what it shows; None: it waits for none now."""
+        """Return the input that a run waits for, with the data that it shows; None if it waits for none now."""
 
 
 class SharedCommands(PlanCommands):
-    """Wait for plans whose files workers write."""
+    """Waits for plans whose files workers write."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SharedCommands(PlanCommands):
         self._clock = clock
 
     async def opened(self, session_id: str) -> OpenPlan:
-        """Return a plan that takes its next input, as its file has it now; raises as `PlanCommands.opened`."""
+        """Return a plan that accepts its next input, with the content of its file; raises as `PlanCommands.opened`."""
         await self._plan_runs.ensure(await self._repository.get(session_id))
         return await self._other_than(session_id, None)
 
@@ -63,15 +63,15 @@ class SharedCommands(PlanCommands):
         return await self._other_than(session_id, None)
 
     def following(self, session_id: str, opened: OpenPlan) -> asyncio.Future[plans.Plan]:
-        """Return a future that nothing sets: the journal says what follows."""
+        """Return a future that is never set, since the journal shows the result."""
         return asyncio.get_running_loop().create_future()
 
     async def after(self, session_id: str, opened: OpenPlan, following: asyncio.Future[plans.Plan]) -> plans.Plan:
-        """Return the plan that comes of an input, as its file has it then; raises as `opened`."""
+        """Return the plan that results from an input, with the content of its file; raises as `opened`."""
         return (await self._other_than(session_id, opened)).plan
 
     async def ended(self, session_id: str) -> None:
-        """Wait until the run of a plan that is deleted has ended; raises as `opened`."""
+        """Wait until the run of a deleted plan has ended; raises as `opened`."""
         await aio.wait_first(self._plan_runs.ended(session_id), self._clock.sleep(ANSWER_SECONDS))
         if not await self._has_ended(session_id):
             raise _unanswered(session_id)
@@ -90,7 +90,7 @@ class SharedCommands(PlanCommands):
             if now - began > ANSWER_SECONDS:
                 raise _unanswered(session_id)
             if now - hurried > _HURRY_SECONDS:
-                # A person may have changed its file.
+                # A person may have changed the plan's file.
                 hurried = now
                 await self._plan_runs.wake(session_id)
             await aio.wait_first(self._engine.changed(run_id, number), self._clock.sleep(LOOK_SECONDS))
@@ -108,7 +108,7 @@ class SharedCommands(PlanCommands):
         return OpenPlan(key=found[0], plan=plan) if plan == kept else None
 
     async def _continue(self, session_id: str) -> None:
-        """Let a plan continue whose run has ended, or cannot be continued by the present version."""
+        """Continue a plan whose run has ended, or cannot continue with the present version."""
         plan = await self._repository.find(session_id)
         if plan is not None and await self._has_ended(session_id):
             await self._plan_runs.ensure(plan)
@@ -127,7 +127,7 @@ class SharedCommands(PlanCommands):
 
 
 class SharedPlanner(Planner):
-    """Make sure that every plan has a run which can continue; workers carry it on."""
+    """Ensures that every plan has a run that can continue, which workers execute."""
 
     def __init__(
         self, *, engine: run_engine.RunEngine, store: stores.RunStore, clock: clock.Clock, **parts: Any
@@ -149,7 +149,7 @@ class SharedPlanner(Planner):
             self._begin(self._ensured(session_id), session_id)
 
     def _notice(self, plan: plans.Plan) -> None:
-        # A worker looks at its file, and so does the next look at all plans.
+        # A worker reads the plan's file, and so does the next check of all plans.
         return
 
     async def _written(self, news: asyncio.Event) -> None:
@@ -164,7 +164,7 @@ class SharedPlanner(Planner):
             await self._clock.sleep(KEEP_SECONDS)
 
     async def _may_be_behind(self, plan: plans.PlanSummary) -> bool:
-        # A worker repeats what another one has not finished.
+        # A worker repeats the work that another one has not finished.
         return False
 
     async def _ensured(self, session_id: str) -> None:
@@ -172,7 +172,7 @@ class SharedPlanner(Planner):
             plan = await self._repository.find(session_id)
             await (self._plan_runs.wake(session_id) if plan is None else self._plan_runs.ensure(plan))
         except (errors.ControlRoomError, errors.StorageFault) as error:
-            # It is looked at again with all others.
+            # The plan is checked again with all others.
             _log.warning("the plan waits: %s", error.message, extra={"session_id": session_id, "code": error.code})
 
 

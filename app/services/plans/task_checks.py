@@ -1,4 +1,4 @@
-"""Checks of tasks: a definition of done in the form of a recipe's, held against what the task's run has left."""
+"""Checks of tasks: compare the run of a task with a definition of done in the form that recipes use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def flaws(checks: Sequence[Any], path: str) -> Iterator[errors.Flaw]:
 
 
 class TaskChecks:
-    """Hold the checks of a task against its run."""
+    """Applies the checks of a task to its run."""
 
     def __init__(
         self, *, outputs: run_outputs.RunOutputs, performers: Callable[[], Mapping[str, ports.Performer]]
@@ -43,10 +43,10 @@ class TaskChecks:
         self._performers = performers
 
     async def perform(self, call: ports.Call, asked: plan_operations.CheckTask) -> records.Result:
-        """Return `{"checks", "failed"}`: how many there are, and those that failed, as a run's `dod_failed` has them.
+        """Return `{"checks", "failed"}`: the number of checks, and the failed ones in the form of a run's `dod_failed`.
 
         Raises:
-            errors.StepError: the run is gone or damaged, or a check does not have the form.
+            errors.StepError: the run is gone or damaged, or a check has the wrong form.
         """
         wrong = next(flaws(asked.checks, "$"), None)
         if wrong is not None:
@@ -69,7 +69,7 @@ class TaskChecks:
 
 
 class _Ended:
-    """A run that has ended, as the checks of a recipe see one: they read its slots, and ask for looks at files."""
+    """An ended run in the form that the checks of a recipe use: they read its slots, and request looks at files."""
 
     def __init__(self, call: ports.Call, start: runs.RunStart, performers: Mapping[str, ports.Performer]) -> None:
         self.run = start
@@ -106,10 +106,10 @@ class _Ended:
         return await done.checked(self._ctx, self._values, index, check)
 
     def fill(self, name: str, slot: slots.Slot) -> None:
-        """Keep nothing: the run has ended."""
+        """Do nothing: the run has ended."""
 
     async def perform(self, key: str, operation: operations.Operation, place: records.Place) -> records.Record:
-        """Look at a file as a step of the run does; a refusal stays what it is."""
+        """Look at a file like a step of the run; a refusal is returned unchanged."""
         if isinstance(operation, operations.Refusal):
             result = records.Result(error=records.StepError(code=operation.code, message=operation.message))
         else:
@@ -118,5 +118,5 @@ class _Ended:
                 result = await self._performers[operation.kind].perform(looked)
             except errors.StepError as error:
                 result = records.Result(error=records.StepError(code=error.code, message=error.message))
-        # Of a record the checks read these two alone.
+        # The checks read only the result and the error of a record.
         return cast(records.Record, result)

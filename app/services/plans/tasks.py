@@ -1,4 +1,4 @@
-"""Tasks: what the run of a task is asked, and what a plan keeps of a task that is asked for."""
+"""Tasks: make the request for a task's run, and the task of a plan from its request."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from app.domain import plain, plans
 from app.services.plans.requests import NewTask
 from app.services.requests import StartRequest
 
-PATH = "$.tasks[{}]"  # Place of a task in a request for a new plan, by its index.
+PATH = "$.tasks[{}]"  # Position of a task in a request for a new plan, by its index.
 
 
 def text(task: plans.Task) -> str:
-    """Return the text for the run of a task: its description, and the answers to questions of the chief or a
-    person.
+    """Return the text for the run of a task: its description, and the answers to its questions.
 
-    Our own questions are about recipes and arguments and mean nothing to an agent; their answers are enough.
+    Questions of the system concern recipes and arguments and have no meaning for an agent, so only their answers are
+    included.
     """
     told = (_told(each, task.recipe_id) for each in answered(task))
     return "\n\n".join((task.description, *(words for words in told if words)))
 
 
 def answered(task: plans.Task) -> tuple[plans.Scoping, ...]:
-    """Return the questions about a task that have their answer, the first one first."""
+    """Return the answered questions about a task, oldest first."""
     if task.scoping_question is None or task.scoping_answer is None:
         return task.scoping_before
     last = plans.Scoping(question=task.scoping_question, answer=task.scoping_answer, asked_by=task.asked_by)
@@ -32,7 +32,7 @@ def answered(task: plans.Task) -> tuple[plans.Scoping, ...]:
 
 
 def run_request(plan: plans.Plan, task: plans.Task) -> StartRequest:
-    """Return what the present run of a task is started with; after a crash the same key finds the same run."""
+    """Return the request for the present run of a task; after a crash the same key finds the same run."""
     asked = StartRequest(
         recipe_id=task.recipe_id,
         description=text(task),
@@ -44,7 +44,7 @@ def run_request(plan: plans.Plan, task: plans.Task) -> StartRequest:
 
 
 def of_plan(plan: plans.Plan, asked: StartRequest) -> StartRequest:
-    """Return a run's request with what all runs of a plan have in common."""
+    """Return a run's request with the values that all runs of a plan share."""
     return dataclasses.replace(
         asked,
         session_id=plan.session_id,
@@ -52,26 +52,26 @@ def of_plan(plan: plans.Plan, asked: StartRequest) -> StartRequest:
         labels=plan.labels,
         priority=plan.priority,
         parent_run_id=plan.parent_run_id,
-        # The run that asked for the plan may be of another project, or have been deleted since.
+        # The run that requested the plan may be of another project, or may have been deleted since.
         runs_above=plan.runs_above,
     )
 
 
 def task_key(session_id: str, task_id: int, attempt: int) -> str:
-    """Return the key under which the run of a task is found."""
+    """Return the idempotency key of a task's run."""
     return f"plan:{session_id}:{task_id}:{attempt}"
 
 
 def chief_key(session_id: str) -> str:
-    """Return the key under which the chief's run of a plan is found."""
+    """Return the idempotency key of the chief's run for a plan."""
     return f"plan:{session_id}:chief"
 
 
 def made(new: NewTask, task_id: int, asked_by: str = plans.BY_USER) -> plans.Task:
-    """Return a task as it is asked for; whether a recipe fits it is not known yet.
+    """Return a task from its request; it is not known yet whether a recipe fits.
 
     Args:
-        asked_by: Who asks its question, if it has one.
+        asked_by: Author of its question, if it has one.
     """
     return plans.Task(
         id=task_id,
@@ -88,12 +88,12 @@ def made(new: NewTask, task_id: int, asked_by: str = plans.BY_USER) -> plans.Tas
 
 
 def dod(given: str | Sequence[Mapping[str, plain.Json]]) -> str | tuple[Mapping[str, plain.Json], ...]:
-    """Return a definition of done as a task keeps it; no checks at all say nothing."""
+    """Return a definition of done in the form that a task stores; an empty list of checks becomes empty text."""
     return given if isinstance(given, str) else tuple(plain.plain(list(given))) or ""
 
 
 def numbered(tasks: Sequence[NewTask], asked_by: str = plans.BY_USER) -> tuple[plans.Task, ...]:
-    """Return the tasks of a new plan; those without a number get the one above the highest before them."""
+    """Return the tasks of a new plan; a task without a number gets the one above the highest before it."""
     found: list[plans.Task] = []
     for new in tasks:
         task_id = max((task.id for task in found), default=0) + 1 if new.id is None else new.id
@@ -102,7 +102,7 @@ def numbered(tasks: Sequence[NewTask], asked_by: str = plans.BY_USER) -> tuple[p
 
 
 def at_place(flaw: errors.Flaw, path: str) -> errors.Flaw:
-    """Return a flaw of a run's request as one of the task that stands at a place."""
+    """Return a flaw of a run's request as a flaw of the task at a position."""
     return dataclasses.replace(flaw, path=f"{path}{flaw.path[1:]}")
 
 
@@ -113,7 +113,7 @@ def _told(scoping: plans.Scoping, recipe_id: str | None) -> str:
 
 
 def refusal(error: errors.ControlRoomError) -> Mapping[str, plain.Json]:
-    """Return why no run could be made, as a task keeps it."""
+    """Return the reason why no run could be started, in the form that a task stores."""
     told, flaws = error.to_json(), [flaw.to_json() for flaw in getattr(error, "flaws", ())]
     detail: Mapping[str, plain.Json] = plain.plain(told["detail"] | ({"flaws": flaws} if flaws else {}))
     return told | {"detail": detail}

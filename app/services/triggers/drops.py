@@ -1,4 +1,4 @@
-"""File drops: which files of a folder are new, and stay as they are."""
+"""File drops: find new files in a folder, and wait until they no longer change."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from app import errors
 from app.domain import plain
 from app.tools import confinement, globs, reserved
 
-MOST_FILES = 10_000  # Most files that a pattern may fit.
+MOST_FILES = 10_000  # Most files that a pattern may match.
 
 
 def found(root: reserved.Root, pattern: str, left_out: list[str] | None = None) -> dict[str, str] | None:
-    """Return the identity of each regular file that a pattern fits, by its path below the root; None where the folder
-    that the pattern begins with is not there now. Nothing outside of the root is looked at.
+    """Return the identities of the regular files that match a pattern, by path.
+
+    The result is None if the folder at the beginning of the pattern is missing. Nothing outside of the root is read.
 
     Args:
-        left_out: As `globs.fitting` takes it.
+        left_out: As for `globs.fitting`.
 
     Raises:
-        errors.ToolFailed: the pattern leads out of the root, fits too many files, or a folder cannot be read.
+        errors.ToolFailed: the pattern leads out of the root, matches too many files, or a folder cannot be read.
     """
     if not _begins(root, pattern):
         return None
@@ -33,25 +34,25 @@ def found(root: reserved.Root, pattern: str, left_out: list[str] | None = None) 
 
 
 def payload(root: reserved.Root, path: str, identity: str) -> dict[str, plain.Json]:
-    """Return what pointers of a trigger find of a file."""
+    """Return the facts about a file that pointers of a trigger can refer to."""
     size, _, _ = identity.partition("-")
     absolute = str(Path(root.path) / path)
     return {"path": path, "absolute_path": absolute, "name": PurePosixPath(path).name, "size_bytes": int(size)}
 
 
 def occurrence(path: str, identity: str) -> str:
-    """Return the name of the occurrence of a file."""
+    """Return the name of a file's occurrence."""
     return plain.sha256(f"{path}\0{identity}".encode("utf-8", "surrogateescape"))[:32]
 
 
 class Settling:
-    """Remember since when files of triggers are as they are."""
+    """Remembers since when files of triggers are unchanged."""
 
     def __init__(self) -> None:
         self._since: dict[str, dict[str, tuple[str, float]]] = {}
 
     def settled(self, trigger_id: str, new: Mapping[str, str], now: float, seconds: float) -> dict[str, str]:
-        """Return the files among new ones that have been the same for so many seconds."""
+        """Return the files among new ones that have been unchanged for a number of seconds."""
         known = self._since.get(trigger_id, {})
         since = {
             path: known[path] if path in known and known[path][0] == identity else (identity, now)

@@ -1,9 +1,9 @@
-"""Firing: turns the occurrences of a trigger that wait into runs, one for each, whatever dies in between."""
+"""Firing: turns the waiting occurrences of a trigger into runs, exactly one for each, even after a crash."""
 
 # Why: docs/decisions/0330. An occurrence of a schedule, or a new file, waits in the trigger's file before its run is
-# started, and leaves it afterwards, with its result. A delivery to a webhook has a sender that repeats what was not
-# answered, so its run is started at once, and it waits in the file only where the overlap policy makes it queue. The
-# idempotency key of the run closes the gap in both: after a kill the same occurrence finds the run that it made.
+# started, and leaves it afterwards, with its result. The sender of a delivery to a webhook repeats unanswered requests,
+# so its run is started at once, and it waits in the file only if the overlap policy queues it. The idempotency key of
+# the run closes the gap in both cases: after a kill the same occurrence finds its run.
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from app.services.triggers import requests
 from app.services.triggers.repository import TriggerRepository
 
 HELD_UP = (errors.ControlRoomError, errors.StorageFault, errors.InterruptionFault)
-"""What keeps an occurrence waiting: it is tried again later, and the other triggers continue meanwhile."""
+"""Errors that keep an occurrence waiting: it is tried again later, and the other triggers continue meanwhile."""
 
 
 class Firing:
-    """Start the runs of occurrences."""
+    """Starts the runs of occurrences."""
 
     def __init__(
         self, *, repository: TriggerRepository, runs: Runs, store: stores.RunStore, clock: clock.Clock
@@ -31,11 +31,11 @@ class Firing:
         self._clock = clock
 
     async def drain(self, trigger_id: str) -> triggers.Trigger | None:
-        """Start what waits, in order, as far as the trigger's policy allows; return the trigger, None if it is gone.
+        """Start waiting occurrences in order as far as the policy allows; return the trigger, None if it is gone.
 
         Raises:
-            errors.ControlRoomError, errors.StorageFault: something cannot be written or read now, or an earlier run
-                cannot be cancelled; what waits still does.
+            errors.ControlRoomError, errors.StorageFault: a file cannot be written or read now, or an earlier run
+                cannot be cancelled; the remaining occurrences still wait.
         """
         async with self._repository.lock(trigger_id):
             trigger = await self._repository.find(trigger_id)
@@ -49,12 +49,10 @@ class Firing:
     async def deliver(
         self, trigger: triggers.Trigger, arrived: triggers.Waiting, asked_by: str | None = None
     ) -> tuple[triggers.Occurrence, str]:
-        """Start the run of something that has just arrived, or let it wait; return what came of it, and its state.
-
-        The caller holds the trigger's lock.
+        """Start the run of a new occurrence, or let it wait; return its result and the state of its run.
 
         Args:
-            asked_by: Run whose agent or command has sent it.
+            asked_by: Run whose agent or command has sent the delivery.
 
         Raises:
             errors.ControlRoomError: its run cannot be started.
@@ -63,7 +61,7 @@ class Firing:
         if outcome is not None:
             await self._noted(trigger, outcome)
         elif len(trigger.waiting) >= triggers.MOST_WAITING:
-            # A trigger with a full queue says so instead of growing without end.
+            # A trigger with a full queue reports that instead of growing without end.
             outcome = arrived.ended("skipped", self._now(), None, _full())
             await self._noted(trigger, outcome)
         else:
@@ -82,12 +80,10 @@ class Firing:
         author: authors.Author,
         asked_by: str | None = None,
     ) -> Started:
-        """Start a run that a person orders, paused or not, beside any other.
-
-        The caller holds the trigger's lock.
+        """Start a run that a person orders, even if the trigger is paused or another run is unfinished.
 
         Args:
-            asked_by: Run whose agent or command asks, if the request names no parent.
+            asked_by: Run whose agent or command makes the request, if it names no parent.
 
         Raises:
             errors.ControlRoomError: the run cannot be started.
@@ -98,13 +94,13 @@ class Firing:
         return started
 
     async def unfinished(self, trigger: triggers.Trigger) -> list[str]:
-        """Return the unfinished runs of a trigger, oldest first, those fired by hand included.
+        """Return the unfinished runs of a trigger, oldest first, including those fired by hand.
 
-        They are found by their keys: a run that was resumed is among them, and one whose service died before the
-        trigger's file named it.
+        The runs are found by their keys, which includes resumed runs, and runs whose service died before the trigger's
+        file named them.
 
         Raises:
-            errors.Unavailable: not every run can be read now.
+            errors.Unavailable: some run cannot be read now.
         """
         return await self._store.unfinished_under(requests.key_prefix(trigger.trigger_id))
 
@@ -112,13 +108,13 @@ class Firing:
         self, trigger: triggers.Trigger, one: triggers.Waiting, asked_by: str | None = None
     ) -> triggers.Occurrence | None:
         request = requests.start_request(trigger, one.occurrence, one.args)
-        # A run of this occurrence may exist already: a crash came between its start and its note.
+        # The occurrence may have a run already, if a crash came between its start and its record.
         made = await self._made(request)
         if made is not None:
             known = any(each.run_id == made for each in trigger.history)
             return one.ended("repeated" if known else "started", self._now(), made)
         if trigger.overlap == "queue" and trigger.waiting and trigger.waiting[0] != one:
-            # Between the end of a run and the start of the next, what arrives must not overtake what waits.
+            # Between the end of a run and the start of the next, a new occurrence must not overtake waiting ones.
             return None
         for run_id in [] if trigger.overlap == "allow" else await self.unfinished(trigger):
             if trigger.overlap == "queue":
@@ -144,7 +140,7 @@ class Firing:
         try:
             return await self._store.find_repeated(request.idempotency_key, request.sha256())
         except errors.Conflict as other:
-            # The trigger was changed after the run was made.
+            # The trigger was changed after the run was started.
             return str(other.detail.get("run_id"))
 
     async def _cancel(self, run_id: str, trigger: triggers.Trigger) -> None:

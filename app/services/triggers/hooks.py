@@ -1,4 +1,4 @@
-"""Incoming webhooks: deliveries from outside, admitted by the secret of their address and by their signature."""
+"""Incoming webhooks: accept deliveries with the secret of their address and a valid signature."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _NO_SECRET = "0" * 64
 _EVENT_CHARACTERS = 80
 
 UNSIGNED = timedelta(minutes=1)
-"""How often the history notes at most that deliveries have no valid signature."""
+"""Shortest time between two entries in the history about deliveries without a valid signature."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookOutcome(shapes.Shape):
-    """What came of a delivery."""
+    """Result of a delivery."""
 
     published_as: ClassVar[str] = "HookDelivery"
 
     result: triggers.Result  # `started`, `repeated`, `queued` or `skipped`.
-    run_id: shapes.RunId | None  # The run that it started; null if it waits or was skipped.
+    run_id: shapes.RunId | None  # Run that the delivery started; null if the delivery waits or was skipped.
     status: str | None  # State of the run.
-    reason: str | None  # Why it started none.
+    reason: str | None  # Why no run was started.
 
 
 class Hooks:
-    """Take deliveries."""
+    """Accepts deliveries."""
 
     def __init__(self, *, repository: TriggerRepository, firing: Firing, clock: clock.Clock, ids: clock.Ids) -> None:
         self._repository = repository
@@ -60,20 +60,20 @@ class Hooks:
         value: plain.Json,
         asked_by: str | None = None,
     ) -> HookOutcome:
-        """Start the run of a delivery; one that repeats another finds its run.
+        """Start the run of a delivery; a repeated delivery finds its run.
 
         Args:
-            headers: Headers of the request, by their names in small letters.
-            value: What the body holds.
-            asked_by: Run whose agent or command has sent it.
+            headers: Headers of the request, by their lower-case names.
+            value: Parsed content of the body.
+            asked_by: Run whose agent or command has sent the delivery.
 
         Raises:
-            errors.NotFound: `hook_not_found`: there is no such address.
+            errors.NotFound: `hook_not_found`: the address does not exist.
             errors.RequestInvalid: `signature_invalid`; `hook_refused`: the run cannot be started, for a reason that
                 the trigger's history holds.
             errors.DiskFull, errors.Unavailable: it may be delivered again later.
         """
-        # Before the lock, so that deliveries without a secret do not hold up those with one.
+        # Before the lock, so that deliveries without a secret do not delay those with one.
         await self._admitted(trigger_id, secret, headers, body)
         async with self._repository.lock(trigger_id):
             trigger = await self._repository.find(trigger_id)
@@ -88,7 +88,7 @@ class Hooks:
             )
             if (reason := _unwanted(trigger, event)) is not None:
                 return await self._noted(trigger, arrived.ended("skipped", arrived.due_at, None, reason))
-            # The newest entry counts: an occurrence may have been refused before it was started.
+            # The newest entry is used: an occurrence may have been refused before it was started.
             known = next((each for each in trigger.history[::-1] if each.occurrence == arrived.occurrence), None)
             if known is not None and known.result in ("started", "repeated"):
                 return await self._noted(trigger, arrived.ended("repeated", arrived.due_at, known.run_id))
@@ -102,7 +102,7 @@ class Hooks:
         trigger = await self._repository.find(trigger_id)
         webhook = trigger.webhook if trigger is not None else None
         expected = _NO_SECRET if webhook is None else webhook.secret_sha256
-        # An unknown trigger takes as long as a wrong secret, and is answered alike.
+        # An unknown trigger takes as long as a wrong secret, and gets the same answer.
         given = plain.sha256(secret.encode("utf-8", "replace"))
         if not hmac.compare_digest(given, expected) or webhook is None:
             raise _unknown()
@@ -114,7 +114,7 @@ class Hooks:
             raise errors.RequestInvalid(message, code="signature_invalid")
 
     async def _note_unsigned(self, trigger_id: str, message: str) -> None:
-        # The sender knows the address, and perhaps nothing else: there is one line of it, written once in a while.
+        # The sender knows only the address, so the history has one entry for it, written only once in a while.
         now = self._clock.now()
         name = {"occurrence": "unsigned", "due_at": clock.stamp(now), "at": clock.stamp(now)}
         refused = triggers.Occurrence(**name, result="refused", reason=f"{message} [signature_invalid]")
@@ -127,7 +127,7 @@ class Hooks:
             _log.warning("a delivery without a signature is not noted: %s", fault.message, extra={"code": fault.code})
 
     async def _noted(self, trigger: triggers.Trigger, outcome: triggers.Occurrence) -> HookOutcome:
-        # Each delivery of a pause has a line, since none of them is made up for.
+        # Each delivery during a pause has its own entry, since none of them is made up for.
         await self._repository.put(trigger.noted(outcome) if trigger.paused else trigger.noted_newest(outcome))
         return HookOutcome(result=outcome.result, run_id=outcome.run_id, status=None, reason=outcome.reason)
 

@@ -1,4 +1,4 @@
-"""Pointers and signatures: values taken from an occurrence, and the proof of a delivery's sender."""
+"""Pointers and signatures: read values from an occurrence, and verify the sender of a delivery."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from app.domain import json_text, plain
 
-TOLERANCE_SECONDS = 300  # How far the timestamp of a delivery may be from now (Standard Webhooks).
+TOLERANCE_SECONDS = 300  # Longest difference between the timestamp of a delivery and now (Standard Webhooks).
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the form of a secret, not one
-"""Beginning of a secret of Standard Webhooks."""
+"""Prefix of a secret of Standard Webhooks."""
 
 _POINTER = re.compile(r"(/([^~/]|~[01])*)*")
 _MOST_SIGNATURES = 10
@@ -27,7 +27,7 @@ def is_pointer(text: str) -> bool:
 
 
 def resolved(document: plain.Json, pointers: Mapping[str, str]) -> dict[str, plain.Json]:
-    """Return what each pointer leads to; names whose pointers lead nowhere are left out."""
+    """Return the values of pointers; names whose pointers have no value are left out."""
     found = ((name, _followed(document, pointer)) for name, pointer in pointers.items())
     return {name: value[0] for name, value in found if value is not None}
 
@@ -43,7 +43,7 @@ def _followed(value: plain.Json, pointer: str) -> tuple[plain.Json] | None:
 
 
 def key_of(secret: str) -> bytes | None:
-    """Return the key that a secret of Standard Webhooks holds; None if it has another form."""
+    """Return the key in a secret of Standard Webhooks; None if it has another form."""
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except (binascii.Error, ValueError):
@@ -58,18 +58,18 @@ def signature(key: bytes, message_id: str, timestamp: int | str, body: bytes) ->
 
 
 def is_signed_standard(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
-    """Return whether a delivery is signed by Standard Webhooks, and its timestamp is near."""
+    """Return whether a delivery has a valid signature of Standard Webhooks and a recent timestamp."""
     key, sent = key_of(secret), headers.get("webhook-timestamp", "")
     if key is None or not re.fullmatch(r"[0-9]{1,12}", sent) or abs(now - int(sent)) > TOLERANCE_SECONDS:
         return False
     expected = signature(key, headers.get("webhook-id", ""), sent, body).encode()
     given = headers.get("webhook-signature", "").split()[:_MOST_SIGNATURES]
-    # All are compared, so that the time taken does not depend on which one fits.
+    # All are compared, so that the duration does not depend on which one matches.
     matches = [hmac.compare_digest(each.encode(), expected) for each in given]
     return any(matches)
 
 
 def is_signed_github(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
-    """Return whether a delivery is signed as GitHub signs."""
+    """Return whether a delivery has a valid signature in GitHub's form."""
     expected = f"sha256={hmac.digest(secret.encode(), body, hashlib.sha256).hex()}"
     return hmac.compare_digest(headers.get(GITHUB_SIGNATURE, "").encode(), expected.encode())

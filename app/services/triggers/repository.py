@@ -1,4 +1,4 @@
-"""The repository: all triggers of a data directory, read once, and written by one process."""
+"""The repository: all triggers of a data directory, read once and written by one process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _log = logging.getLogger(__name__)
 
 
 class TriggerRepository:
-    """Keep triggers in memory as their files have them.
+    """Keeps triggers in memory as their files contain them.
 
     Args:
-        log: Audit log that changes by people are recorded in.
+        log: Audit log that records changes by people.
     """
 
     def __init__(self, kept: document_folders.Documents, log: audit.AuditLog) -> None:
@@ -31,7 +31,7 @@ class TriggerRepository:
         self._adding = asyncio.Lock()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.changed = asyncio.Event()
-        """Set by each change of a person; who waits for it clears it."""
+        """Set by each change of a person; the waiting task clears it."""
 
     async def all(self) -> list[triggers.Trigger]:
         """Return all triggers, oldest first.
@@ -42,7 +42,7 @@ class TriggerRepository:
         return sorted((await self._all()).values(), key=lambda each: (each.created_at, each.trigger_id))
 
     async def find(self, trigger_id: str) -> triggers.Trigger | None:
-        """Return a trigger; None if there is none."""
+        """Return a trigger; None if it does not exist."""
         return (await self._all()).get(trigger_id)
 
     async def get(self, trigger_id: str) -> triggers.Trigger:
@@ -56,7 +56,7 @@ class TriggerRepository:
         return found
 
     def lock(self, trigger_id: str) -> asyncio.Lock:
-        """Return what the one that changes a trigger holds."""
+        """Return the lock that a change of a trigger must hold."""
         return self._locks.setdefault(trigger_id, asyncio.Lock())
 
     async def record(self, author: authors.Author | None, action: str, trigger: triggers.Trigger) -> None:
@@ -70,7 +70,7 @@ class TriggerRepository:
             await self._audit.append(author, f"trigger.{action}", trigger.trigger_id, facts)
 
     async def put(self, trigger: triggers.Trigger) -> None:
-        """Keep a trigger; it is durable afterwards.
+        """Store a trigger durably.
 
         Raises:
             errors.DiskFull: it cannot be written.
@@ -80,7 +80,7 @@ class TriggerRepository:
         if trigger.trigger_id in known:
             await self._write(known, trigger)
             return
-        # One at a time, or two that see the last free place would both take it.
+        # One at a time; otherwise two requests could both take the last free place.
         async with self._adding:
             if len(known) >= MOST_TRIGGERS:
                 raise errors.Conflict(f"there are {MOST_TRIGGERS} triggers; remove one first", code="too_many_triggers")

@@ -1,4 +1,4 @@
-"""Requests for triggers, checked as values and against the recipe before anything happens."""
+"""Requests for triggers, checked as values and against the recipe before any effect."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _SETTLE_SECONDS = (0.5, 3600.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTrigger:
-    """A trigger as asked for; one of `schedule`, `webhook` and `files`."""
+    """A requested trigger; it has one of `schedule`, `webhook` and `files`."""
 
-    recipe_id: str  # Recipe that it starts.
-    name: str | None = None  # What people call it; None: the recipe's id.
+    recipe_id: str  # Recipe to start.
+    name: str | None = None  # Name for people; None: the recipe's id.
     args: Mapping[str, plain.Json] = field(default_factory=dict)  # Arguments of every run.
     args_from: Mapping[str, str] = field(default_factory=dict)
-    """Arguments that each occurrence brings: JSON pointers into what happened."""
+    """Arguments from each occurrence: JSON pointers into its content."""
     labels: Mapping[str, str] = field(default_factory=dict)  # Labels of every run.
     priority: int = 0  # Priority of every run.
     working_dir: str | None = None  # Workspace of every run; None: the project.
     overlap: str | None = None
-    """What happens while an earlier run is unfinished; None: `skip` for schedules, else `allow`."""
-    catch_up: str = "one"  # Which missed occurrences are made up for.
-    paused: bool = False  # Whether it starts nothing at first.
-    schedule: Mapping[str, Any] | None = None  # When it starts runs.
-    webhook: Mapping[str, Any] | None = None  # Requests that start runs; `signing_secret` may be brought.
+    """What happens while an earlier run is unfinished; None: `skip` for schedules, otherwise `allow`."""
+    catch_up: str = "one"  # Missed occurrences that are made up for.
+    paused: bool = False  # Whether the trigger is paused at first.
+    schedule: Mapping[str, Any] | None = None  # Times at which it starts runs.
+    webhook: Mapping[str, Any] | None = None  # Requests that start runs; may contain a `signing_secret`.
     files: Mapping[str, Any] | None = None  # Files that start runs.
-    idempotency_key: str | None = None  # Key under which a repetition finds the same trigger.
+    idempotency_key: str | None = None  # Key by which a repeated request finds the same trigger.
 
     def sha256(self) -> str:
         """Return the hash that distinguishes a repetition from another request with the same key."""
@@ -53,34 +53,34 @@ class NewTrigger:
 class TriggerEdit:
     """Changes to a trigger; None: unchanged."""
 
-    name: str | None = None  # Another name.
-    args: Mapping[str, plain.Json] | None = None  # Other arguments.
-    args_from: Mapping[str, str] | None = None  # Other pointers.
-    labels: Mapping[str, str] | None = None  # Other labels.
-    priority: int | None = None  # Another priority.
-    overlap: str | None = None  # Another policy.
-    catch_up: str | None = None  # Another rule.
-    paused: bool | None = None  # Pauses it, or lets it continue.
-    schedule: Mapping[str, Any] | None = None  # Another schedule.
+    name: str | None = None  # New name.
+    args: Mapping[str, plain.Json] | None = None  # New arguments.
+    args_from: Mapping[str, str] | None = None  # New pointers.
+    labels: Mapping[str, str] | None = None  # New labels.
+    priority: int | None = None  # New priority.
+    overlap: str | None = None  # New overlap policy.
+    catch_up: str | None = None  # New rule for missed occurrences.
+    paused: bool | None = None  # Pauses the trigger, or lets it continue.
+    schedule: Mapping[str, Any] | None = None  # New schedule.
     webhook: Mapping[str, Any] | None = None
-    """Settings of its webhook that change; `new_address`: the address before admits nothing more."""
-    files: Mapping[str, Any] | None = None  # Settings of its files that change.
-    revision: int | None = None  # Revision that was seen; the change is refused if it is another by now.
+    """Changed settings of its webhook; with `new_address`, the previous address is no longer accepted."""
+    files: Mapping[str, Any] | None = None  # Changed settings of its files.
+    revision: int | None = None  # Revision that the person saw; the change is refused if it differs now.
 
     def changes(self) -> dict[str, Any]:
-        """Return the fields that are changed."""
+        """Return the changed fields."""
         asked = ((item.name, getattr(self, item.name)) for item in dataclasses.fields(self))
         return {name: value for name, value in asked if value is not None and name != "revision"}
 
 
-Examine = Callable[[requests.StartRequest], Awaitable[Any]]  # Raises the flaws of a request for a run.
+Examine = Callable[[requests.StartRequest], Awaitable[Any]]  # Raises the flaws of a run's request.
 
 
 def made(new: NewTrigger, trigger_id: str, at: str, author: Mapping[str, Any] | None) -> triggers.Trigger:
-    """Return the trigger that a request asks for.
+    """Return the trigger for a request.
 
     Raises:
-        errors.RequestInvalid: with every flaw of its form.
+        errors.RequestInvalid: names every flaw of its form.
     """
     given = [kind for kind in _KINDS if getattr(new, kind) is not None]
     if len(given) != 1:
@@ -112,10 +112,10 @@ def made(new: NewTrigger, trigger_id: str, at: str, author: Mapping[str, Any] | 
 
 
 def edited(trigger: triggers.Trigger, edit: TriggerEdit, at: str) -> triggers.Trigger:
-    """Return a changed trigger; another schedule counts from now, and so does the end of a pause.
+    """Return a changed trigger; a new schedule, or the end of a pause, takes effect from now on.
 
     Raises:
-        errors.RequestInvalid: with every flaw of its form.
+        errors.RequestInvalid: names every flaw of its form.
     """
     changes = edit.changes()
     if not changes:
@@ -136,13 +136,13 @@ def edited(trigger: triggers.Trigger, edit: TriggerEdit, at: str) -> triggers.Tr
 
 
 async def check(trigger: triggers.Trigger, examine: Examine, known: Callable[[str], frozenset[str] | None]) -> None:
-    """Refuse a trigger whose recipe, arguments, labels or folder could start no run.
+    """Refuse a trigger whose recipe, arguments, labels or folder could not start a run.
 
     Args:
-        known: Returns the arguments that a recipe declares; None where it takes any.
+        known: Returns the arguments that a recipe declares; None if it accepts any.
 
     Raises:
-        errors.RequestInvalid: as a start of the run would, but for the arguments that occurrences bring.
+        errors.RequestInvalid: as for the start of the run, except for arguments from occurrences.
     """
     try:
         await examine(start_request(trigger, "check", {}))
@@ -176,7 +176,7 @@ def start_request(trigger: triggers.Trigger, occurrence: str, args: Mapping[str,
 
 
 def key_prefix(trigger_id: str) -> str:
-    """Return what the idempotency keys of a trigger's runs begin with."""
+    """Return the prefix of the idempotency keys of a trigger's runs."""
     return f"trigger:{trigger_id}:"
 
 
@@ -205,10 +205,10 @@ def flaws(trigger: triggers.Trigger) -> Iterator[errors.Flaw]:
 
 
 def refuse(found: list[errors.Flaw]) -> None:
-    """Raise flaws, if there are any.
+    """Raise flaws, if any.
 
     Raises:
-        errors.RequestInvalid: there are.
+        errors.RequestInvalid: a flaw exists.
     """
     if found:
         raise errors.RequestInvalid(f"{found[0].path}: {found[0].message}", flaws=found)
@@ -225,7 +225,7 @@ def _other_webhook(webhook: triggers.Webhook, given: Mapping[str, Any]) -> trigg
     if given.get("new_address"):
         changes["secret_sha256"] = ""
     if given.get("scheme", webhook.scheme) != webhook.scheme:
-        # A secret belongs to its scheme.
+        # A secret is valid only for its scheme.
         changes = {"signing_secret": None, **changes}
     return dataclasses.replace(webhook, **changes)
 

@@ -1,6 +1,6 @@
-"""The scheduler: one task that starts what is due of all triggers, and sleeps until the next."""
+"""The scheduler: one task that starts the due occurrences of all triggers, and sleeps until the next."""
 
-# Why: docs/decisions/0330; on Temporal as well: docs/decisions/0376.
+# Why: docs/decisions/0330; on Temporal, too: docs/decisions/0376.
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from app.services.triggers.firing import Firing
 from app.services.triggers.repository import TriggerRepository
 from app.services.triggers.triggers import Triggers
 
-LONGEST_SLEEP_SECONDS = 30.0  # Longest sleep while there is a trigger: the wall clock may be set meanwhile.
-SCAN_SECONDS = 2.0  # Pause between two looks at the folder of a trigger.
-LATE = timedelta(minutes=1)  # An occurrence that is older was missed.
+LONGEST_SLEEP_SECONDS = 30.0  # Longest sleep while a trigger exists, since the wall clock may be set meanwhile.
+SCAN_SECONDS = 2.0  # Pause between two checks of a trigger's folder.
+LATE = timedelta(minutes=1)  # An older occurrence counts as missed.
 
 _SET_BACK = timedelta(hours=1)
 _RETRY_SECONDS = 10.0
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class TriggerScheduler:
-    """Work for the triggers of a data directory; only its service starts it."""
+    """Works for the triggers of a data directory; only its service starts it."""
 
     def __init__(
         self,
@@ -53,16 +53,16 @@ class TriggerScheduler:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to work; nothing when started already."""
+        """Start the task, unless it is already started."""
         if self._task is None:
             self._task = asyncio.create_task(self._work(), name="triggers")
 
     def look_again(self) -> None:
-        """Look at the triggers now, since another process may have changed them."""
+        """Check the triggers now, since another process may have changed them."""
         self._repository.changed.set()
 
     async def stop(self) -> None:
-        """Stop, and wait for it; occurrences due meanwhile are started after the next start."""
+        """Stop, and wait for the end; occurrences that become due meanwhile are started after the next start."""
         tasks = [task for task in (self._task, *self._waits.values()) if task is not None]
         self._task = None
         await aio.end(*tasks)
@@ -79,14 +79,14 @@ class TriggerScheduler:
 
     async def _work(self) -> None:
         while True:
-            # Cleared before the turn: a change during it begins another one.
+            # Cleared before the turn: a change during the turn starts another one.
             self._repository.changed.clear()
             pause = await self._turn()
             if pause is None:
                 self._probes.reach("triggers.asleep")
                 await self._repository.changed.wait()
             else:
-                # The point means that the sleep has begun, so that a test can move the clock past it.
+                # The point marks the beginning of the sleep, so that a test can move the clock past it.
                 sleep = asyncio.ensure_future(self._clock.sleep(pause))
                 await asyncio.sleep(0)
                 self._probes.reach("triggers.asleep")
@@ -94,7 +94,7 @@ class TriggerScheduler:
             self._probes.reach("triggers.awake")
 
     async def _turn(self) -> float | None:
-        """Start what is due, and return how long to sleep; None: until something changes."""
+        """Start due occurrences, and return the time to sleep; None: until a change."""
         try:
             found = await self._repository.all()
         except errors.StorageFault as fault:
@@ -176,12 +176,12 @@ class TriggerScheduler:
                 return
             if found is None:
                 return
-            # A link that leads out of the folder is left out, and the history says so once.
+            # A link that leads out of the folder is ignored, and the history records that once.
             if links:
                 more = f" So do {len(links) - 1} more." if len(links) > 1 else ""
                 trigger = await self._note_once(trigger, f"{links[0]}{more}", trigger.history)
             new = {path: identity for path, identity in found.items() if trigger.seen.get(path) != identity}
-            # What finds no place stays new, and is taken by a later look.
+            # A file without a place in the queue stays new, and a later check takes it.
             room = max(triggers.MOST_WAITING - len(trigger.waiting), 0)
             settled = self._settling.settled(trigger_id, new, self._clock.monotonic(), files.settle_seconds)
             ready = dict(sorted(settled.items())[:room])
@@ -210,12 +210,12 @@ class TriggerScheduler:
             await self._repository.put(trigger)
         return trigger
 
-    # -- runs that others wait for
+    # -- runs that occurrences wait for
 
     async def _wait_for(self, trigger: triggers.Trigger) -> None:
         run_id = next(iter(await self._firing.unfinished(trigger)), None)
         if run_id is None:
-            # It has ended since, so what waits can start now.
+            # The run has ended since, so the next occurrence can start now.
             self._repository.changed.set()
             return
         task = asyncio.create_task(self._awaited(run_id), name=f"trigger {trigger.trigger_id}")
@@ -233,15 +233,15 @@ class TriggerScheduler:
 
 
 def _with_due(trigger: triggers.Trigger, now: datetime) -> triggers.Trigger:
-    """Return a trigger with due occurrences waiting, and those not made up for noted as missed."""
+    """Return a trigger with due occurrences waiting, and those that are not made up for recorded as missed."""
     at = clock.stamp(now)
     if clock.instant(trigger.cursor) > now + _SET_BACK:
-        # The clock was set back. Occurrences come again, and find the runs that they made.
+        # The clock was set back. Occurrences are due again, and find the runs that they have started.
         return dataclasses.replace(trigger, cursor=at)
     due, more = schedules.due(trigger, now, triggers.MOST_WAITING)
     if not due:
         return trigger
-    # Late ones are those of a time in which no service ran.
+    # Late occurrences are those of a time in which no service ran.
     in_time = [instant for instant in due if now - instant <= LATE]
     kept = {"none": in_time, "one": in_time or due[-1:], "all": due}[trigger.catch_up]
     room = triggers.MOST_WAITING - len(trigger.waiting)

@@ -1,7 +1,7 @@
 """Schedules: the instants at which a trigger starts runs, by cron with a time zone, at an interval, or once."""
 
-# The iterator of cron is always asked forwards, from a little before the instant that counts: what it yields then does
-# not depend on where it began, also where clocks are set back and local times repeat.
+# The cron iterator always runs forwards, from a little before the relevant instant: its results then do not depend on
+# its start, even if clocks are set back and local times repeat.
 
 from __future__ import annotations
 
@@ -56,16 +56,15 @@ def after(trigger: triggers.Trigger, instant: datetime) -> Iterator[datetime]:
 
 
 def due(trigger: triggers.Trigger, until: datetime, most: int) -> tuple[list[datetime], bool]:
-    """Return the newest occurrences between the trigger's cursor and an instant, oldest first, and whether older ones
-    were left out.
+    """Return the newest occurrences from the cursor to an instant, oldest first, and whether older ones are left out.
 
-    The work is bounded however long ago the cursor is: the span that is looked through grows from the end.
+    The work is bounded even if the cursor is old: the searched span grows backwards from the end.
     """
     begin, window = clock.instant(trigger.cursor), _FIRST_WINDOW
     while True:
         start = max(begin, until - window) if until - begin > window else begin
         inside = itertools.takewhile(lambda at: at <= until, after(trigger, start))
-        # One more than asked for, which shows that there are others.
+        # One more than requested, which shows whether there are others.
         found = deque(inside, maxlen=most + 1)
         if len(found) > most:
             return list(found)[1:], True
@@ -92,7 +91,7 @@ def _cron(expression: str, zone: str, instant: datetime) -> Iterator[datetime]:
     local_zone = zoneinfo.ZoneInfo(zone)
     local = (instant - _REPEATED).astimezone(local_zone)
     if any(field.startswith("*") for field in expression.split()[:2]):
-        # With a zone of its own, cronsim loses occurrences where clocks change by half an hour, and never returns where
+        # With a time zone of its own, cronsim loses occurrences if clocks change by half an hour, and never returns if
         # they are set back to the middle of an hour.
         found = _passages(cronsim.CronSim(expression, local.replace(tzinfo=None)), local_zone)
     else:
@@ -103,11 +102,11 @@ def _cron(expression: str, zone: str, instant: datetime) -> Iterator[datetime]:
 def _passages(times: Iterator[datetime], zone: zoneinfo.ZoneInfo) -> Iterator[datetime]:
     """Yield the instants at which a clock shows local times, oldest first.
 
-    A time that is left out has none, and one that comes twice has two.
+    A local time that is skipped has no instant, and one that occurs twice has two.
     """
     second: deque[datetime] = deque()
     for time in times:
-        # A local time may occur twice where clocks are set back, or not at all where they are set forward.
+        # A local time may occur twice if clocks are set back, or not at all if they are set forward.
         at = {time.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
         passages = sorted(each for each in at if each.astimezone(zone).replace(tzinfo=None) == time)
         while second and passages and second[0] < passages[0]:

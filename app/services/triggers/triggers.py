@@ -20,15 +20,15 @@ from app.services.triggers.repository import TriggerRepository
 from app.services.workspaces import Workspaces
 from app.tools import reserved
 
-NEXT = 5  # Occurrences that are shown ahead.
+NEXT = 5  # Future occurrences that are shown.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """What came of a request for a new trigger."""
+    """Result of a request for a new trigger."""
 
-    trigger: triggers.TriggerShown  # The trigger; a new one with the secrets that are shown once.
-    existed: bool  # Whether an earlier request with the same idempotency key made it.
+    trigger: triggers.TriggerShown  # The trigger; a new one with the secrets that are shown only once.
+    existed: bool  # Whether an earlier request with the same idempotency key created it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +36,14 @@ class Fire:
     """An order to start a run of a trigger now."""
 
     args: Mapping[str, plain.Json] = dataclasses.field(default_factory=dict)
-    """Arguments put over those of the trigger."""
-    idempotency_key: str | None = None  # Key under which a repetition finds the same run.
-    parent_run_id: str | None = None  # Run that orders it.
-    runs_above: int | None = None  # How many runs are above, where that one may be of another project.
+    """Arguments that override those of the trigger."""
+    idempotency_key: str | None = None  # Key by which a repeated order finds the same run.
+    parent_run_id: str | None = None  # Run that gives the order.
+    runs_above: int | None = None  # Number of runs above the new one, if the parent may be of another project.
 
 
 class TriggerQueries:
-    """Show triggers."""
+    """Shows triggers."""
 
     def __init__(self, repository: TriggerRepository, clock: clock.Clock) -> None:
         self._repository = repository
@@ -68,10 +68,10 @@ class TriggerQueries:
 
 
 class Triggers(TriggerQueries):
-    """Create, change, remove and fire triggers too.
+    """Creates, changes, removes and fires triggers, too.
 
     Args:
-        declared: Returns the arguments that a recipe declares; None where it takes any.
+        declared: Returns the arguments that a recipe declares; None if it accepts any.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Triggers(TriggerQueries):
         self._ids = ids
 
     async def add(self, new: requests.NewTrigger, author: authors.Author | None) -> Added:
-        """Create a trigger, and return it once that is durable; a repetition with the same key finds the first one.
+        """Create a trigger, and return it once it is durable; a repeated request with the same key finds the first one.
 
         Raises:
             errors.RequestInvalid: its form is wrong, or it could start no run of the recipe.
@@ -110,7 +110,7 @@ class Triggers(TriggerQueries):
             await self._check(trigger)
             trigger, once = self._with_secrets(trigger)
             trigger = await self._with_baseline(trigger)
-            # The audit line is written before the trigger: nothing may fire that has no author.
+            # The audit line is written before the trigger, so that no trigger without an author can fire.
             await self._repository.record(author, "created", trigger)
             await self._repository.put(trigger)
         self._repository.changed.set()
@@ -119,12 +119,12 @@ class Triggers(TriggerQueries):
     async def edit(
         self, trigger_id: str, edit: requests.TriggerEdit, author: authors.Author | None
     ) -> triggers.TriggerShown:
-        """Change a trigger, and return it once that is durable.
+        """Change a trigger, and return it once the change is durable.
 
         Raises:
             errors.RequestInvalid: as `add`, or it changes nothing.
             errors.NotFound: `trigger_not_found`.
-            errors.Conflict: `trigger_changed`: its revision is another by now.
+            errors.Conflict: `trigger_changed`: its revision differs now.
             errors.DiskFull: it cannot be written.
         """
         async with self._repository.lock(trigger_id):
@@ -133,7 +133,7 @@ class Triggers(TriggerQueries):
                 message = f"the trigger {trigger_id} was changed meanwhile; its revision is now {trigger.revision}"
                 raise errors.Conflict(message, code="trigger_changed", detail={"revision": trigger.revision})
             changed = requests.edited(trigger, edit, clock.stamp(self._clock.now()))
-            # What starts no other run need not be checked against the recipe again.
+            # A change that does not affect its runs need not be checked against the recipe again.
             if set(edit.changes()) - {"paused", "name", "overlap", "catch_up", "schedule"}:
                 await self._check(changed)
             changed, once = self._with_secrets(changed)
@@ -149,7 +149,7 @@ class Triggers(TriggerQueries):
         return self._shown(changed, **once)
 
     async def remove(self, trigger_id: str, author: authors.Author | None) -> None:
-        """Remove a trigger; its runs stay, and go on.
+        """Remove a trigger; its runs are kept and continue.
 
         Raises:
             errors.NotFound: `trigger_not_found`.
@@ -169,10 +169,10 @@ class Triggers(TriggerQueries):
         owner: str = "service",
         asked_by: str | None = None,
     ) -> Started:
-        """Start a run of a trigger now, whether or not it is paused or an earlier run is unfinished.
+        """Start a run of a trigger now, even if it is paused or an earlier run is unfinished.
 
         Args:
-            asked_by: Run whose agent or command asks, if the order names no parent.
+            asked_by: Run whose agent or command gives the order, if it names no parent.
 
         Raises:
             errors.NotFound: `trigger_not_found`.
@@ -199,12 +199,12 @@ class Triggers(TriggerQueries):
         await requests.check(trigger, examine, self._declared)
 
     def _with_secrets(self, trigger: triggers.Trigger) -> tuple[triggers.Trigger, dict[str, str | None]]:
-        """Return a trigger with the missing address and secret of its webhook, and the new ones, shown once."""
+        """Return a trigger with its webhook's missing address and secret, and the new ones, which are shown once."""
         webhook, once = trigger.webhook, dict[str, str | None]()
         if webhook is None:
             return trigger, {}
-        # The address is shown once, and only its hash is kept: a copy of the data directory cannot fire the trigger. A
-        # signing secret has to be kept as it is, since the service computes signatures with it.
+        # The address is shown once, and only its hash is kept, so that a copy of the data directory cannot fire the
+        # trigger. A signing secret must be kept itself, since the service computes signatures with it.
         if not webhook.secret_sha256:
             secret = self._ids.token("", 32)
             once = {"address": f"/hooks/{trigger.trigger_id}/{secret}", "signing_secret": webhook.signing_secret}
@@ -217,7 +217,7 @@ class Triggers(TriggerQueries):
     async def _with_baseline(self, trigger: triggers.Trigger) -> triggers.Trigger:
         if trigger.files is None:
             return trigger
-        # Files that are there already are not news, unless the request says so.
+        # Existing files are not new, unless the request declares them so.
         pattern, root = trigger.files.pattern, self.root(trigger)
         try:
             found = await asyncio.to_thread(drops.found, root, pattern, [])
@@ -230,7 +230,7 @@ class Triggers(TriggerQueries):
         """Return the folder that a trigger watches.
 
         Raises:
-            errors.RequestInvalid: it is not one that runs may work in.
+            errors.RequestInvalid: runs may not work in it.
         """
         return self._workspaces.root(self._workspaces.choose(trigger.working_dir))
 

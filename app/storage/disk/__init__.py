@@ -1,1 +1,1 @@
-"""The port to a disk, with the machine's disk and one in memory behind it."""
+"""The port to a disk, with two implementations: the machine's disk and one in memory."""

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class CheckedDisk:
-    """`Disk` whose reads raise `errors.Unreadable` where the system refuses them; no handler of `OSError` sees these.
+    """`Disk` whose reads raise `errors.Unreadable` if the system refuses them; no handler of `OSError` catches these.
 
     An absent path, or one that is not a file, is still an `OSError`, and so is a failed write.
     """
@@ -32,7 +32,7 @@ class CheckedDisk:
     def __init__(self, disk: Disk, faults: ReadFaults) -> None:
         self._disk = disk
         self._faults = faults
-        # Attributes declared above belong to the disk.
+        # The disk implements the attributes declared above.
         for name in CheckedDisk.__annotations__:
             setattr(self, name, getattr(disk, name))
 
@@ -59,11 +59,11 @@ class CheckedDisk:
         return self._checked("has_folder", path, partial(self._disk.has_folder, path))
 
     def changed_at(self, path: str) -> int:
-        """Return when a file or folder was changed."""
+        """Return the stamp of the last change of a file or folder."""
         return self._checked("changed_at", path, partial(self._disk.changed_at, path))
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
-        """Hold a folder."""
+        """Lock a folder."""
         return self._checked("lock", folder, partial(self._disk.lock, folder, wait=wait), partial(self._hold, folder))
 
     def _checked(
@@ -75,14 +75,14 @@ class CheckedDisk:
         *,
         tells: bool = True,
     ) -> T:
-        # Every read passes here, and usually nothing is held back or has failed.
+        # Every read passes here, and usually no run is held back and no read has failed.
         faults = self._faults
         if faults.held:
             faults.check(path)
         try:
             found = look()
         except SyncRefused:
-            # A failed write, which is handled elsewhere.
+            # A failed sync, which the caller handles.
             raise
         except OSError as error:
             if error.errno in ABSENT or not passes(error):

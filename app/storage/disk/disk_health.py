@@ -13,20 +13,20 @@ from app.storage.disk import disk_port
 _log = logging.getLogger(__name__)
 
 PASSING = frozenset({"EIO", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "EINTR", "ESTALE", "ETIMEDOUT", "EBUSY"})
-"""Errors of the system that may be over soon."""
+"""System errors that may be temporary."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LEAST_BYTES = 128 * 1024
 
 
 class DiskHealth:
-    """Remember whether the last write failed."""
+    """Records whether the last write failed."""
 
     def __init__(self) -> None:
         self.free = True
-        """Whether no write has failed since the last that succeeded."""
+        """Whether the last write succeeded."""
         self.rows_free = True
-        """Whether the last rows were written."""
+        """Whether the last write of index rows succeeded."""
 
     def succeeded(self) -> None:
         """Note a successful write."""
@@ -41,7 +41,7 @@ class DiskHealth:
 
 
 def fault_of(path: str, error: OSError) -> errors.StorageFault:
-    """Return a failed write as a fault."""
+    """Return the fault for a failed write."""
     kind = errors.StorageFault
     if isinstance(error, disk_port.LeaseLost):
         kind = errors.LeaseLost
@@ -54,12 +54,12 @@ def reason_of(error: OSError) -> str:
     """Return in a few words why the system refused."""
     if error.errno in _FULL:
         return "no space is left"
-    # A store that is not a file system gives its own reason.
+    # A store that is not a file system gives a reason of its own.
     return error.strerror or (os.strerror(error.errno) if error.errno else str(error))
 
 
 def is_full(folder: Path) -> bool:
-    """Return whether the disk below a folder has no room for what has to be written to open a data directory."""
+    """Return whether the disk of a folder lacks the room for opening a data directory."""
     try:
         found = os.statvfs(folder)
     except OSError:
@@ -68,7 +68,7 @@ def is_full(folder: Path) -> bool:
 
 
 def space(folder: Path) -> tuple[int | None, int]:
-    """Return the free space below a folder, None if it cannot be told, and the least that is needed there."""
+    """Return the free space on the disk of a folder, None if unknown, and the least that a data directory needs."""
     try:
         found = os.statvfs(folder)
     except OSError:
@@ -77,7 +77,7 @@ def space(folder: Path) -> tuple[int | None, int]:
 
 
 def unusable(path: Path, error: OSError) -> errors.ConfigurationError:
-    """Return the error of a data directory in which something could not be written or read."""
+    """Return the error for a data directory that the system cannot write or read."""
     if error.errno in _FULL:
         return no_space(f"the data directory {path}")
     message = f"the data directory {path} cannot be used: {reason_of(error)}"
@@ -85,11 +85,11 @@ def unusable(path: Path, error: OSError) -> errors.ConfigurationError:
 
 
 def no_space(what: str) -> errors.ConfigurationError:
-    """Return the error of something that cannot be opened on a full disk."""
+    """Return the error for a file or folder that cannot be opened on a full disk."""
     message = f"{what} cannot be used: no space is left on its disk; make room there, then repeat the command"
     return errors.ConfigurationError(message, code=errors.DiskFull.default_code)
 
 
 def facts(path: str, error: OSError) -> dict[str, str]:
-    """Return file and reason as JSON."""
+    """Return the file and the reason as JSON."""
     return {"file": path, "errno": errno.errorcode.get(error.errno or 0, "EIO"), "error": reason_of(error)}

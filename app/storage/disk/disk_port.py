@@ -1,6 +1,6 @@
-"""The disk port: the few things storage asks of a file system, so that one code serves real folders and their twin.
+"""The disk port: the few operations that storage needs of a file system, for real folders and for memory alike.
 
-Paths are relative to the data directory, with `/` between their parts. Everything here blocks and raises `OSError`.
+Paths are relative to the data directory, with `/` between their parts. All operations block and raise `OSError`.
 """
 
 # Why: docs/decisions/0031.
@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 from app.engine import probes
 
 LARGEST_BYTES = 2 * 1024**3
-"""Largest file that is loaded as a whole: a sparse file takes no room on the disk, but fills the memory."""
+"""Largest file that is read as a whole: a sparse file takes no room on the disk, but fills the memory."""
 
 _CHUNK_BYTES = 64 * 1024
 _LINE_BYTES = 1024  # Most lines are shorter.
@@ -28,7 +28,7 @@ Signature: TypeAlias = tuple[int, ...]
 
 
 class SyncRefused(OSError):
-    """A file could not be synced; its content may nevertheless be complete."""
+    """A file could not be synced; its content may be complete despite that."""
 
 
 class ServerAway(OSError):
@@ -36,36 +36,34 @@ class ServerAway(OSError):
 
 
 class LeaseLost(OSError):
-    """Another process has taken the folder over; what this one writes there is refused."""
+    """Another process has taken the folder over; writes of this process there are refused."""
 
 
 class AppendFile(Protocol):
-    """An append-only file, held by its only writer."""
+    """An append-only file, open in its only writer."""
 
     def write(self, content: bytes) -> None:
-        """Append all of the content; a short write raises too."""
+        """Append all of the content; a short write raises `OSError`, too."""
 
     def sync(self) -> None:
-        """Make what was written durable."""
+        """Make the written content durable."""
 
     def close(self) -> None:
-        """Close the file; nothing more is written."""
+        """Close the file for good; no further write is possible."""
 
 
 class Lock(Protocol):
-    """A folder held against other writers."""
+    """A folder that is locked against other writers."""
 
     def release(self) -> None:
-        """Release it; harmless if it was released already."""
+        """Release the lock; a second call has no effect."""
 
 
 class Syncer(Protocol):
-    """Make many files durable at once."""
+    """Makes many files durable at once."""
 
     def sync(self, paths: Callable[[], Iterable[str]]) -> None:
-        """Make files and folders durable, regardless of their writer: these, or all. Missing ones are passed
-        over.
-        """
+        """Make these files and folders durable, or all of them, no matter who wrote them; missing ones are skipped."""
 
     def close(self) -> None:
         """Release the disk."""
@@ -78,8 +76,7 @@ class Disk(Protocol):
         """Return a file's content from an offset, at most `size` bytes of it."""
 
     def read_synced(self, path: str, offset: int = 0) -> bytes:
-        """Sync a file and return what the disk itself holds of it from an offset, not what memory remembers after a
-        failed sync.
+        """Sync a file and return the disk's content from an offset, not what memory still has after a failed sync.
 
         Raises:
             SyncRefused: it could not be synced.
@@ -89,33 +86,33 @@ class Disk(Protocol):
         """Return a file's length."""
 
     def signature(self, path: str) -> Signature:
-        """Return a stamp of a regular file that every change alters.
+        """Return a stamp of a regular file; every change of the file changes the stamp.
 
         Raises:
             FileNotFoundError: there is no regular file.
         """
 
     def changed_at(self, path: str) -> int:
-        """Return a number that any later change of a file or folder raises; it can be compared with those of others.
+        """Return a number that grows with every change of a file or folder; it is comparable between files.
 
         Raises:
-            FileNotFoundError, NotADirectoryError: there is nothing.
+            FileNotFoundError, NotADirectoryError: the path does not exist.
         """
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder, sorted; none if there is no such folder."""
+        """Return the names in a folder, sorted; an empty list if the folder does not exist."""
 
     def has_file(self, path: str) -> bool:
-        """Return whether a regular file is there."""
+        """Return whether a regular file exists."""
 
     def has_folder(self, path: str) -> bool:
-        """Return whether a folder is there."""
+        """Return whether a folder exists."""
 
     def add_folder(self, path: str) -> bool:
         """Make a folder and return whether it is new."""
 
     def append_to(self, path: str) -> AppendFile:
-        """Open a file for appending; it is made if it is missing."""
+        """Open a file for appending, and make it if it is missing."""
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
         """Make or overwrite a file."""
@@ -124,16 +121,16 @@ class Disk(Protocol):
         """Shorten a file."""
 
     def rename(self, old: str, new: str) -> None:
-        """Move a file or folder, replacing a file of the new name."""
+        """Move a file or folder, replacing a file that has the new name."""
 
     def sync_folder(self, path: str) -> None:
         """Make the names in a folder durable."""
 
     def syncer(self, folders: Iterable[str]) -> Syncer:
-        """Return a syncer that makes many files durable at once, and reports writes that fail from now on.
+        """Return a syncer that makes many files durable at once, and reports writes that fail after this call.
 
         Args:
-            folders: Folders that may lie on file systems of their own.
+            folders: Folders that may be on other file systems.
         """
 
     def boot_id(self) -> str:
@@ -143,10 +140,10 @@ class Disk(Protocol):
         """Remove a file."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove a folder with all that is in it."""
+        """Remove a folder with everything in it."""
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
-        """Lock a folder; None if another process holds it and `wait` is not set."""
+        """Lock a folder; return None if another process has locked it and `wait` is not set."""
 
 
 def replace(
@@ -163,12 +160,12 @@ def replace(
 
     Args:
         sync: Whether the content and the name are durable afterwards.
-        at: Beginning of the names of the points passed, e.g. `storage.snapshot`.
-        check: Called with the temporary file at the last moment before the rename; nothing changes if that raises.
+        at: Prefix of the names of the crash points passed, e.g. `storage.snapshot`.
+        check: Called with the temporary file just before the rename; if it raises, the file is not replaced.
     """
     reach = reach or probes.NoProbes().reach
     folder, slash, name = path.rpartition("/")
-    # A name of its own beside the file: a rename is atomic only within a file system.
+    # A fixed name beside the file: a rename is atomic only within a file system.
     fresh = f"{folder}{slash}.{name}.new"
     reach(f"{at}.before_write")
     disk.write(fresh, content, sync=sync)
@@ -183,13 +180,13 @@ def replace(
         make_way(disk, path)
         disk.rename(fresh, path)
     reach(f"{at}.after_rename")
-    # The rename is durable once its folder is.
+    # The rename becomes durable when the folder is synced.
     if sync:
         disk.sync_folder(folder)
 
 
 def make_way(disk: Disk, path: str) -> None:
-    """Move aside what is in the way of a projection: a folder, or a file too large to be loaded."""
+    """Move aside whatever occupies the path of a projection: a folder, or a file that is too large to be read."""
     count = 1
     while disk.has_file(aside := f"{path}.damaged-{count}") or disk.has_folder(aside):
         count += 1
@@ -207,10 +204,10 @@ def make_folder(disk: Disk, path: str) -> bool:
 
 
 def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool, new: bool = False) -> int:
-    """Append lines to a projection, all or none of them, behind its last whole line; return where they begin.
+    """Append lines to a projection, all or none, after its last whole line, and return their offset.
 
     Args:
-        new: Whether the file is known to be missing.
+        new: The caller knows that the file is missing.
     """
     begin = 0 if new else mend(disk, path)
     file = disk.append_to(path)
@@ -220,7 +217,7 @@ def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool, new: bool
             file.sync()
     except OSError:
         file.close()
-        # Half a line must not stay: the next one would be appended to it.
+        # Half a line must not remain: the next line would be appended to it.
         with contextlib.suppress(OSError):
             disk.cut(path, begin, sync=False)
         raise
@@ -229,10 +226,10 @@ def append_whole(disk: Disk, path: str, content: bytes, *, sync: bool, new: bool
 
 
 def sync_file(disk: Disk, path: str) -> None:
-    """Make a file's content durable, regardless of its writer.
+    """Make a file's content durable, no matter who wrote it.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     disk.size(path)
     file = disk.append_to(path)
@@ -243,7 +240,7 @@ def sync_file(disk: Disk, path: str) -> None:
 
 
 def mend(disk: Disk, path: str) -> int:
-    """Cut off a last line that is incomplete, and return the length then; 0 for a missing file."""
+    """Cut off an incomplete last line, and return the new length; 0 for a missing file."""
     try:
         size = end = disk.size(path)
     except FileNotFoundError:
@@ -251,7 +248,7 @@ def mend(disk: Disk, path: str) -> int:
     if size > LARGEST_BYTES or not disk.has_file(path):
         make_way(disk, path)
         return 0
-    # Short at first, as the last line is usually whole; then in larger pieces.
+    # A short read first, as the last line is usually whole; then larger ones.
     looked_bytes = _LINE_BYTES
     while end > 0:
         begin, looked_bytes = max(0, end - looked_bytes), _CHUNK_BYTES
@@ -267,7 +264,7 @@ def mend(disk: Disk, path: str) -> int:
 
 def try_writing(disk: Disk, path: str) -> None:
     """Write and remove a small file, to test whether writes succeed."""
-    # Not zeros, which a compressing file system would store without room.
+    # Not zeros, which a compressing file system would store without using space.
     disk.write(path, hashlib.shake_256(path.encode()).digest(_CHUNK_BYTES), sync=True)
     disk.remove(path)
 

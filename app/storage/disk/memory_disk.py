@@ -1,4 +1,4 @@
-"""A disk in memory that forgets, when told to, exactly what was not synced."""
+"""A disk in memory that, when a test cuts its power, loses exactly the unsynced writes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class MemoryLock:
         self._folder: _Folder | None = folder
 
     def release(self) -> None:
-        """Release the folder."""
+        """Release the lock."""
         if self._folder is not None:
             self._folder.locked = False
             self._folder = None
@@ -88,7 +88,7 @@ class MemorySyncer:
         self._sync(paths())
 
     def close(self) -> None:
-        """Do nothing; nothing is held."""
+        """Do nothing; this syncer has no open folders."""
 
 
 class MemoryDisk:
@@ -100,7 +100,7 @@ class MemoryDisk:
         self._guard = threading.RLock()
 
     def crashed(self, *, lose_unsynced: bool) -> MemoryDisk:
-        """Return the disk as a restart finds it; later writes to this one have no effect.
+        """Return the disk as a restart finds it; later writes to the old disk have no effect on it.
 
         Args:
             lose_unsynced: Whether the machine lost power; otherwise only the process died.
@@ -122,7 +122,7 @@ class MemoryDisk:
         return len(self._file(path).content)
 
     def signature(self, path: str) -> Signature:
-        """Return which file it is, its length and how often it was overwritten."""
+        """Return the number of the file, its length and how often it was overwritten."""
         file = self._file(path)
         return file.number, len(file.content), file.overwritten
 
@@ -138,7 +138,7 @@ class MemoryDisk:
         return sorted(node.entries) if isinstance(node, _Folder) else []
 
     def has_file(self, path: str) -> bool:
-        """Return whether a file is there."""
+        """Return whether the file exists."""
         return isinstance(self._find(path), _File)
 
     def has_folder(self, path: str) -> bool:
@@ -185,11 +185,11 @@ class MemoryDisk:
             folder.synced = dict(folder.entries)
 
     def syncer(self, folders: Iterable[str]) -> Syncer:
-        """Sync file by file."""
+        """Return a syncer that syncs file by file."""
         return MemorySyncer(self.sync_paths)
 
     def sync_paths(self, paths: Iterable[str]) -> None:
-        """Make these files and folders durable, as far as they are there."""
+        """Make these files and folders durable, as far as they exist."""
         with self._guard:
             for path in paths:
                 node = self._find(path)
@@ -217,7 +217,7 @@ class MemoryDisk:
             parent.changed = _tick()
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
-        """Hold a folder; waiting is impossible in memory, where everything happens in one thread."""
+        """Lock a folder; waiting is impossible in memory, where everything happens in one thread."""
         with self._guard:
             node = self._folder(folder)
             if node.locked:

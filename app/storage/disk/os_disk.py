@@ -17,7 +17,7 @@ from app.storage.disk.disk_port import LARGEST_BYTES, AppendFile, Lock, Signatur
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
 _CHUNK_BYTES = 1024 * 1024
-# A pipe in place of a file must not block a thread for ever.
+# A pipe in place of a file must not block a thread forever.
 _NEITHER_LINK_NOR_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NEITHER_LINK_NOR_WAIT
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NEITHER_LINK_NOR_WAIT
@@ -27,7 +27,7 @@ _SYNC_FILE_SYSTEM = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 
 
 class OsAppendFile:
-    """`AppendFile` over a file descriptor, which is taken only when something is written."""
+    """`AppendFile` over a file descriptor, which is opened at the first write or sync."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -45,7 +45,7 @@ class OsAppendFile:
     def close(self) -> None:
         descriptor, self._descriptor, self._closed = self._descriptor, -1, True
         if descriptor >= 0:
-            # Everything that counts was synced before, so a failing close changes nothing.
+            # All content that matters was synced before, so a failing close changes nothing.
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
@@ -63,7 +63,7 @@ class OsLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Release the folder."""
+        """Release the lock."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -74,7 +74,7 @@ class OsSyncer:
 
     def __init__(self, root: str, folders: Iterable[str]) -> None:
         self._root = root
-        # The kernel reports a failed write once to each open descriptor, so it must be open while files are written.
+        # The kernel reports a failed write once to each open descriptor, so these stay open while files are written.
         self._descriptors: dict[int, int] = {}
         for place in (root, *(f"{root}/{folder}" for folder in folders)):
             self._open(place)
@@ -92,14 +92,14 @@ class OsSyncer:
                 os.fsync(descriptor)
 
     def close(self) -> None:
-        """Release the folders."""
+        """Close the folders."""
         descriptors, self._descriptors = self._descriptors, {}
         for descriptor in descriptors.values():
             os.close(descriptor)
 
     def _open(self, place: str) -> None:
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        # One for each file system; usually there is only one.
+        # One descriptor for each file system; usually there is only one.
         if self._descriptors.setdefault(os.fstat(descriptor).st_dev, descriptor) != descriptor:
             os.close(descriptor)
 
@@ -118,7 +118,7 @@ class OsDisk:
             os.close(descriptor)
 
     def read_synced(self, path: str, offset: int = 0) -> bytes:
-        """Sync a file, drop the kernel's copy of it and read it from the disk, from an offset."""
+        """Sync a file, drop the kernel's cached copy, and read it from the disk from an offset."""
         with _opened(f"{self._root}/{path}", os.O_RDONLY) as descriptor:
             _sync_regular(descriptor, path)
             if hasattr(os, "posix_fadvise"):
@@ -136,7 +136,7 @@ class OsDisk:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def changed_at(self, path: str) -> int:
-        """Return when a file or folder was changed, its owner and mode included."""
+        """Return the time of the last change of a file or folder, including changes of its owner and mode."""
         return os.stat(f"{self._root}/{path}", follow_symlinks=False).st_ctime_ns
 
     def names(self, folder: str) -> list[str]:
@@ -162,18 +162,18 @@ class OsDisk:
         return OsAppendFile(f"{self._root}/{path}")
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
-        """Create or overwrite a file; a partial write is removed."""
+        """Create or overwrite a file; remove it if the write fails."""
         place = f"{self._root}/{path}"
         descriptor = os.open(place, _WRITE_ANEW, _FILE_MODE)
         try:
-            # A write may end early, as at a signal or a full disk.
+            # A write may be short, as after a signal or on a full disk.
             written = os.write(descriptor, content) if content else 0
             while written < len(content):
                 written += os.write(descriptor, memoryview(content)[written:])
             if sync:
                 os.fsync(descriptor)
         except OSError:
-            # A partial file must not be taken for a whole one.
+            # A reader must not take a partial file for a whole one.
             with contextlib.suppress(OSError):
                 os.unlink(place)
             raise
@@ -194,11 +194,11 @@ class OsDisk:
             os.fsync(descriptor)
 
     def syncer(self, folders: Iterable[str]) -> Syncer:
-        """Sync whole file systems where the machine can, else file by file."""
+        """Return a syncer of whole file systems where the machine has `syncfs`, otherwise of single files."""
         return OsSyncer(self._root, folders)
 
     def boot_id(self) -> str:
-        """Return the kernel's id of the present boot; empty where it gives none."""
+        """Return the kernel's id of the present boot; empty if the kernel has none."""
         try:
             return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         except OSError:
@@ -211,7 +211,7 @@ class OsDisk:
         shutil.rmtree(f"{self._root}/{path}")
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
-        """Hold a folder with a flock."""
+        """Lock a folder with flock."""
         return lock(f"{self._root}/{folder}", wait=wait)
 
 
@@ -225,13 +225,13 @@ def sync(place: str | Path) -> None:
 
 
 def lock(folder: str, *, wait: bool = False) -> OsLock | None:
-    """Hold a folder with a flock on the folder itself; None if another process holds it."""
+    """Lock a folder with flock on the folder itself; return None if another process has locked it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     return _locked(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def lock_file(path: str, *, shared: bool) -> OsLock | None:
-    """Hold a file with a flock, shared or exclusive; None if another process holds it in a way that excludes this."""
+    """Lock a file with flock, shared or exclusive; return None if another process has a conflicting lock."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     return _locked(descriptor, fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX))
 
@@ -261,7 +261,7 @@ def _opened(place: str, flags: int) -> Iterator[int]:
 
 
 def _sync_regular(descriptor: int, path: str) -> None:
-    # A pipe in place of the file can never be synced: waiting for the disk to recover would not end.
+    # A pipe in place of the file can never be synced, so waiting for the disk to recover would not end.
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise OSError(errno.ESPIPE, os.strerror(errno.ESPIPE), path)
     try:
@@ -271,7 +271,7 @@ def _sync_regular(descriptor: int, path: str) -> None:
 
 
 def _content(descriptor: int, offset: int, size: int) -> bytes:
-    # A size that cannot be right would only fill the memory.
+    # A file of an impossible size would only fill the memory.
     if size < 0 and os.fstat(descriptor).st_size - offset > LARGEST_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     parts, left = [], size

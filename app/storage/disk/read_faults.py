@@ -1,6 +1,6 @@
-"""Read faults: files that cannot be read now, and when each is read again.
+"""Read faults: records which files cannot be read now, and reads each of them again.
 
-A file that cannot be read says nothing about what it holds: it is neither damaged nor absent.
+A failed read proves nothing about the file: it is neither damaged nor absent.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from app.storage import layout
 from app.storage.disk import disk_health
 from app.storage.disk.worker_threads import Workers
 
-FIRST_WAIT_SECONDS = 1.0  # Wait before a file is read again for the first time.
-LONGEST_WAIT_SECONDS = 60.0  # Longest wait; each is twice the one before.
-ABSENT = (errno.ENOENT, errno.ENOTDIR)  # Errors of the system for a missing file.
+FIRST_WAIT_SECONDS = 1.0  # Wait before the first repeated read of a file.
+LONGEST_WAIT_SECONDS = 60.0  # Longest wait; each wait is twice the one before.
+ABSENT = (errno.ENOENT, errno.ENOTDIR)  # System errors for a missing file.
 
 _NO_FILE = (errno.ELOOP, errno.EISDIR, errno.ESPIPE, errno.ENXIO, errno.ENAMETOOLONG, errno.EFBIG)
 _MOST = 10_000
@@ -50,20 +50,20 @@ class _Fault:
 
 
 def passes(error: OSError) -> bool:
-    """Return whether an error of reading says nothing about the file: it is neither absent nor of another kind."""
+    """Return whether a read error leaves the file's state open: the file is neither absent nor of a wrong kind."""
     return error.errno not in (*ABSENT, *_NO_FILE)
 
 
 class ReadFaults:
-    """Remember the reads that failed, and repeat them with growing waits until they succeed."""
+    """Records failed reads, and repeats them with growing waits until they succeed."""
 
     def __init__(self, clock: clock.Clock) -> None:
         self._clock = clock
         self.noted: dict[Call, _Fault] = {}
-        """Reads that failed."""
+        """Failed reads."""
         self._waiting: dict[str, str] = {}
         self.held: dict[str, errors.Unreadable] = {}
-        """Runs that may not be read before they are restored."""
+        """Runs that must not be read before they are restored."""
         self._restoring = ("", 0)
         self._guard = threading.Lock()
         self._news = aio.LightEvent()
@@ -78,17 +78,17 @@ class ReadFaults:
         """Note a read that failed, and return the fault to raise.
 
         Args:
-            again: Repeats it.
+            again: Repeats the read.
         """
         with self._guard:
             known = self.noted.get(call)
             fault = known or _Fault(path=call[1], since=clock.stamp(self._clock.now()), again=again)
             fault.number, fault.reason = error.errno or errno.EIO, disk_health.reason_of(error)
             fault.again = again
-            # A caller may repeat a read before its time; that does not put the next try off.
+            # A caller may repeat a read early; that does not postpone the next try.
             if known is None or self._clock.monotonic() >= fault.due:
                 self._postpone(fault, known is not None)
-            # Bounded: a folder full of damaged files must not fill the memory.
+            # Bounded, since a folder full of damaged files must not fill the memory.
             if len(self.noted) < _MOST:
                 self.noted[call] = fault
         if known is None:
@@ -97,11 +97,11 @@ class ReadFaults:
         return _told(fault, max(1, math.ceil(fault.due - self._clock.monotonic())))
 
     def succeeded(self, call: Call) -> None:
-        """Note that something can be read again."""
+        """Note that a read succeeds again."""
         self._clear(call)
 
     def hold_back(self, run_id: str, fault: errors.Unreadable, restore: Callable[[], None]) -> None:
-        """Keep a run from being read before it is restored, since it may lack lines that are known elsewhere."""
+        """Refuse reads of a run until it is restored, since it may lack lines that the commit log has."""
 
         def again() -> None:
             self._restoring = run_id, threading.get_ident()
@@ -121,7 +121,7 @@ class ReadFaults:
         """Refuse to read a run that is held back.
 
         Raises:
-            errors.Unreadable: it is.
+            errors.Unreadable: the run is held back.
         """
         place = layout.run_of(path) if self.held else None
         if place is None or self._restoring == (place[0], threading.get_ident()):
@@ -130,7 +130,7 @@ class ReadFaults:
             raise errors.Unreadable(fault.message, detail=fault.detail)
 
     def refuse(self) -> None:
-        """Refuse while a folder that everything shares cannot be read.
+        """Refuse while a folder that all runs share cannot be read.
 
         Raises:
             errors.Unreadable: one cannot.
@@ -142,11 +142,11 @@ class ReadFaults:
 
     @property
     def found(self) -> bool:
-        """Return whether a file cannot be read now."""
+        """Return whether any file cannot be read now."""
         return bool(self.noted or self._waiting)
 
     def by_run(self) -> dict[str, unreadables.Unreadable]:
-        """Return the runs of whose files one cannot be read now, each with the one that failed first."""
+        """Return the runs with a file that cannot be read now, each with the file that failed first."""
         found: dict[str, unreadables.Unreadable] = {}
         with self._guard:
             faults = sorted(self.noted.values(), key=lambda fault: fault.since) if self.noted else []
@@ -160,20 +160,18 @@ class ReadFaults:
         return found
 
     def wait_for(self, run_id: str, fault: errors.Unreadable) -> None:
-        """Note that a run continues only when a file that is not its own can be read, as a conversation's or its
-        receipts'.
-        """
+        """Note that a run waits for a file outside its folder, such as that of a conversation or of its receipts."""
         if fault.detail["run_id"] != run_id:
             self._waiting[run_id] = fault.detail["path"]
 
     def forget(self, run_id: str) -> None:
-        """Note that a run no longer waits for such a file."""
+        """Note that a run waits for no such file any more."""
         self._waiting.pop(run_id, None)
 
     # -- on the loop
 
     def begin(self, workers: Workers) -> None:
-        """Repeat failed reads from now on."""
+        """Start to repeat failed reads."""
         self._loop = asyncio.get_running_loop()
         self._workers = workers
         self._tell()
@@ -185,14 +183,14 @@ class ReadFaults:
             task.cancel()
 
     async def until_readable(self, run_id: str) -> None:
-        """Wait until every file of a run that could not be read can be."""
+        """Wait until all files of a run can be read."""
         while run_id in self.by_run():
             self._readable.clear()
             await self._readable.wait()
 
     def _tell(self) -> None:
         if self._loop is not None and self.noted:
-            # A loop that was closed meanwhile repeats nothing.
+            # A loop that was closed meanwhile repeats no read.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._wake)
 
@@ -217,7 +215,7 @@ class ReadFaults:
         if fault is None:
             return
         try:
-            # The next reader reports any other fault of it.
+            # The next reader of the file reports any other error.
             with contextlib.suppress(OSError):
                 await workers.run(fault.again)
         except errors.Unreadable:

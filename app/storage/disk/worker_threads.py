@@ -1,4 +1,4 @@
-"""Workers: do blocking work, so that the event loop never waits for a disk."""
+"""Workers: run blocking jobs, so that the event loop never waits for a disk."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _LARGEST_SHARE = 1 / 50
 
 
 class Workers(Protocol):
-    """Do blocking work away from the loop."""
+    """Runs blocking jobs without blocking the event loop."""
 
     def begin(self, job: Callable[[], Any], done: Done) -> None:
-        """Start a job; `done` is called on the present loop when it is over."""
+        """Start a job; the worker calls `done` on the caller's loop when the job ends."""
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Do a job and return its result; a job that has begun finishes even if the caller is cancelled."""
+        """Run a job and return its result; a job that has begun finishes even if the caller is cancelled."""
 
     def close(self) -> None:
         """Finish the jobs under way, and stop."""
 
 
 class Threads:
-    """Threads with one queue; a bare hop costs half of what an executor's does."""
+    """Threads with one queue; a hop to them costs half as much as one to an executor."""
 
     def __init__(self, count: int, name: str) -> None:
         self._count = count
@@ -47,7 +47,7 @@ class Threads:
         self._busy = 0
 
     def begin(self, job: Callable[[], Any], done: Done) -> None:
-        """Queue a job; a further thread is started while all are busy."""
+        """Queue a job; start a further thread while all are busy."""
         self._busy += 1
         if self._busy > len(self._threads) < self._count:
             thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
@@ -56,7 +56,7 @@ class Threads:
         self._jobs.put((job, done, asyncio.get_running_loop()))
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Do a job on a thread."""
+        """Run a job on a thread."""
         return await _run(self, job)
 
     def close(self) -> None:
@@ -76,10 +76,10 @@ class Threads:
                 result = job()
             except BaseException as raised:  # noqa: BLE001 - carried over to the loop, where it is raised again
                 error = raised
-            # A loop that was closed meanwhile has no callers left.
+            # A loop that was closed meanwhile has no waiting callers.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._over, done, result, error)
-            # Kept, they would hold a job and its result until the next one comes.
+            # If kept, these names would keep a job and its result in memory until the next job arrives.
             del task, job, done, result, error
 
     def _over(self, done: Done, result: Any, error: BaseException | None) -> None:
@@ -88,10 +88,9 @@ class Threads:
 
 
 class InlineWorker:
-    """The loop itself, for jobs that as a rule take no longer than a hop to a thread and back: a few small writes.
+    """Runs jobs on the loop itself, for those that usually take no longer than a hop to a thread: a few small writes.
 
-    When the disk delays one of them, the next ones go to threads until the loop has lost no more than its
-    share of the time.
+    If the disk delays one job, the next ones run on threads until the loop has lost no more than its share of the time.
     """
 
     def __init__(self, far: Workers) -> None:
@@ -99,20 +98,20 @@ class InlineWorker:
         self._not_before = 0.0
 
     def begin(self, job: Callable[[], Any], done: Done) -> None:
-        """Do a job now, if jobs are short now."""
+        """Run a job at once, or on a thread while the disk is slow."""
         if asyncio.get_running_loop().time() < self._not_before:
             self._far.begin(job, done)
         else:
             done(*_outcome(lambda: self._timed(job)))
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Do a job now, if jobs are short now."""
+        """Run a job at once, or on a thread while the disk is slow."""
         if asyncio.get_running_loop().time() < self._not_before:
             return await self._far.run(job)
         return self._timed(job)
 
     def close(self) -> None:
-        """Do nothing; the threads have an owner."""
+        """Do nothing; the owner of the threads closes them."""
 
     def _timed(self, job: Callable[[], T]) -> T:
         now = asyncio.get_running_loop().time
@@ -126,24 +125,24 @@ class InlineWorker:
 
 
 class Inline:
-    """The loop itself, one turn later; for disks that never block."""
+    """Runs jobs on the loop itself, one turn later, for disks that never block."""
 
     def begin(self, job: Callable[[], Any], done: Done) -> None:
-        """Do a job at the loop's next turn."""
+        """Run a job at the loop's next turn."""
         asyncio.get_running_loop().call_soon(lambda: done(*_outcome(job)))
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Do a job at the loop's next turn."""
+        """Run a job at the loop's next turn."""
         return await _run(self, job)
 
     def close(self) -> None:
-        """Do nothing; there is nothing to stop."""
+        """Do nothing; this worker has no threads."""
 
 
 class FolderLock:
-    """Let one caller at a time work on a folder.
+    """Lets one caller at a time work on a folder.
 
-    Only one caller of a process waits for other processes, so that they block at most one of its threads.
+    Only one caller of a process waits for other processes, so that the callers block at most one of its threads.
     """
 
     def __init__(self, disk: Disk, folder: str, threads: Workers) -> None:
@@ -154,7 +153,7 @@ class FolderLock:
 
     @contextlib.asynccontextmanager
     async def hold(self) -> AsyncIterator[None]:
-        """Hold the folder's lock, for `uncut` work: a lock acquired after a cancellation would stay held."""
+        """Hold the folder's lock, for `uncut` work: a lock acquired after a cancellation would never be released."""
         async with self._turn:
             lock = await self._threads.run(lambda: self._disk.lock(self._folder, wait=True))
             try:
@@ -177,7 +176,7 @@ async def _run(workers: Workers, job: Callable[[], T]) -> T:
     try:
         return await waiter
     finally:
-        # An error that it holds holds this frame, and would stay in memory until a collection.
+        # An error of the future refers to this frame, and both would stay in memory until a garbage collection.
         del waiter
 
 
@@ -192,13 +191,13 @@ def settle(waiter: asyncio.Future[T], result: T, error: BaseException | None) ->
 
 
 async def uncut(work: Coroutine[Any, Any, T]) -> T:
-    """Finish some work even if its caller is cancelled."""
+    """Finish a coroutine even if its caller is cancelled."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(seen)
     return await asyncio.shield(task)
 
 
 def seen(task: asyncio.Future[Any]) -> None:
-    """Look at the failure of a task, since Python warns of failures that are never looked at."""
+    """Read the exception of a task, since Python warns about exceptions that are never retrieved."""
     if not task.cancelled():
         task.exception()

@@ -1,1 +1,1 @@
-"""The index of runs and receipts: the port, its implementations and its reconciliation with the folders."""
+"""The index of runs and receipts: the port, its implementations, and its reconciliation with the folders."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from app.domain import audit
 
 OWNERS = ("service", "process", "foreign")
-"""Owner that continues a run; a foreign run continues only on request."""
+"""Owners that continue a run; a foreign run continues only on request."""
 
 _INSTANT_CHARACTERS = 24
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
@@ -34,12 +34,12 @@ class IndexedRun:
 
     summary: stores.RunSummary  # What lists show.
     idempotency_key: str | None = None
-    """Key under which a repeated request finds it; foreign runs have only those of children."""
-    request_sha256: str | None = None  # Hash of the request that made it.
+    """Key that finds the run of a repeated request; of foreign runs, only children have one."""
+    request_sha256: str | None = None  # Hash of the request that started the run.
     sums: tuple[UsageSum, ...] | None = field(default=None, compare=False)
-    """Its usage in parts; None: unknown here, and left unchanged when the row is written."""
+    """Usage in parts; None: unknown here, and writing the row leaves it unchanged."""
     orders: tuple[RunOrder, ...] = field(default=(), compare=False)
-    """Known orders in its journal, to be stored with the row."""
+    """Known orders in the run's journal, to be stored with the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +47,17 @@ class ReceiptPlace:
     """Position of a receipt."""
 
     receipt_id: str  # The receipt.
-    session_id: str  # Work session whose file holds it.
-    run_id: str  # Run that it proves a step of.
-    offset_bytes: int  # Where its line begins in that file.
+    session_id: str  # Work session whose file contains the receipt.
+    run_id: str  # Run whose step the receipt proves.
+    offset_bytes: int  # Offset of its line in that file.
 
     @property
     def position(self) -> tuple[str, int]:
-        """Return its place in lists."""
+        """Return the receipt's position in lists."""
         return self.session_id, self.offset_bytes
 
     def fits(self, query: receipts.ReceiptQuery) -> bool:
-        """Return whether it matches a query, ignoring the limit."""
+        """Return whether the receipt matches a query, ignoring the limit."""
         wanted = query.run_id in (None, self.run_id) and query.session_id in (None, self.session_id)
         return wanted and (query.cursor is None or self.position > query.cursor)
 
@@ -66,13 +66,13 @@ class Index(Protocol):
     """Rows about runs, receipts and issues."""
 
     async def start(self) -> bool:
-        """Bring the tables up to date; return whether they are new, so that everything must be read again."""
+        """Bring the tables up to date; return whether they are new, so that all folders must be read again."""
 
     async def close(self) -> None:
         """Close the database."""
 
     async def put_run(self, run: IndexedRun) -> None:
-        """Write a run's row, replacing one of the same id."""
+        """Write a run's row, replacing an existing one."""
 
     async def apply(
         self, rows: Iterable[IndexedRun], moves: Iterable[runs.Transition], places: Iterable[ReceiptPlace]
@@ -80,7 +80,7 @@ class Index(Protocol):
         """Write rows, moves and receipts in one transaction; no move leaves a finished state."""
 
     async def flush(self) -> None:
-        """Make sure that other processes see what was written."""
+        """Make written rows visible to other processes."""
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
         """Write the rows of runs that have none."""
@@ -89,43 +89,41 @@ class Index(Protocol):
         """Remove a run's row."""
 
     async def move(self, transition: runs.Transition) -> bool:
-        """Apply a move if the run is in a state that it may move from; return whether it was.
+        """Apply a move if the run is in a state that it may move from; return whether it was in one.
 
         A move out of a finished state is durable when this returns: the row may err towards unfinished only.
         """
 
     async def move_soon(self, transition: runs.Transition) -> None:
-        """Apply a move, perhaps a moment later, if the run is in a state that it may move from; none of these is
-        finished.
-        """
+        """Apply a move, perhaps a moment later, if the run is in a state that allows it; none of those is finished."""
 
     async def set_owner(self, run_id: str, owner: str) -> None:
-        """Note who continues a run from now on."""
+        """Record who continues a run from now on."""
 
     async def doubt(self, run_id: str) -> None:
-        """Note durably that a run's labels or pin are about to change; the next service reads its folder."""
+        """Record durably that a run's labels or pin are about to change; the next service reads its folder."""
 
     async def relabel(self, run_id: str, labels: Mapping[str, str], *, pinned: bool) -> None:
-        """Replace a run's labels and pin in its row, which is no longer in doubt."""
+        """Replace a run's labels and pin in its row, and remove the doubt."""
 
     async def get_run(self, run_id: str) -> IndexedRun | None:
         """Return a run's row."""
 
     async def find_key(self, idempotency_key: str) -> IndexedRun | None:
-        """Return the run that was made under a key."""
+        """Return the run that a request with this key started."""
 
     async def find_busy(self, recipe_id: str) -> str | None:
-        """Return an unfinished run of a recipe, foreign ones aside."""
+        """Return an unfinished run of a recipe; foreign runs are ignored."""
 
     async def uncounted(self, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
-        """Return creation and id of runs whose rows an earlier release has written, newest first.
+        """Return creation time and id of the runs whose rows an earlier release wrote, newest first.
 
         Args:
-            behind: Creation and id of the last run of the page before.
+            behind: Creation time and id of the last run of the previous page.
         """
 
     async def count_again(self, found: Iterable[IndexedRun]) -> None:
-        """Complete rows of an earlier release with the sums of the journals; all others are unchanged."""
+        """Complete rows of an earlier release with the sums of the journals; other rows are unchanged."""
 
     async def run_ids(self) -> set[str]:
         """Return the ids of all rows."""
@@ -137,7 +135,7 @@ class Index(Protocol):
         """Return every unfinished run of any owner, oldest first.
 
         Args:
-            key_prefix: Beginning of the idempotency keys of those that are meant; empty: all.
+            key_prefix: Prefix of the idempotency keys of the runs; empty: all runs.
         """
 
     async def count_by_status(self) -> dict[str, int]:
@@ -145,18 +143,18 @@ class Index(Protocol):
 
     @property
     def changes(self) -> int:
-        """Return a number that rises whenever this process writes rows of runs."""
+        """Return a number that grows whenever this process writes rows of runs."""
 
     async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
-        """Count runs, and add up usage, except that of the runs in `aside`."""
+        """Return counts of runs and sums of usage; the usage of the runs in `aside` is left out."""
 
     async def usage(
         self, query: run_sums.UsageQuery, aside: Sequence[str]
     ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
-        """Return sums of usage by name, and the total, except those of the runs in `aside`."""
+        """Return sums of usage by name, and the total, without the runs in `aside`."""
 
     async def spent(self, query: spending.SpentQuery, aside: Sequence[str] = ()) -> spending.Spent:
-        """Return what runs spent at one moment, except the runs in `aside`."""
+        """Return the amounts that runs spent, read at one moment, without the runs in `aside`."""
 
     async def add_receipts(self, places: Iterable[ReceiptPlace]) -> None:
         """Store the positions of receipts."""
@@ -171,17 +169,17 @@ class Index(Protocol):
         """Write rows of issues, replacing those of the same ids, and remove their marks.
 
         Args:
-            doubtful: Whether rows that are not marked are newer than these, and stay.
+            doubtful: Whether unmarked rows are newer than these, and are kept.
         """
 
     async def mark_issue(self, issue_id: str) -> None:
-        """Mark durably that an issue's file is about to change."""
+        """Record durably that an issue's file is about to change."""
 
     async def remove_issues(self, issue_ids: Iterable[str]) -> None:
         """Remove rows of issues."""
 
     async def issue_rows(self) -> dict[str, bool]:
-        """Return the ids of all issues with rows, and which of these are marked."""
+        """Return the ids of all issues with rows, each with whether its row is marked."""
 
     async def list_issues(self, query: issues.IssueQuery) -> list[issues.IssueSummary]:
         """Return issues, newest first."""
@@ -190,7 +188,7 @@ class Index(Protocol):
         """Store orders to runs, perhaps a moment later; known ones are ignored."""
 
     async def list_orders(self, query: audit.AuditQuery) -> list[RunOrder]:
-        """Return orders to runs after the cursor of a query, newest first."""
+        """Return orders to runs behind the cursor of a query, newest first."""
 
     async def has_session(self, session_id: str) -> bool:
         """Return whether a run belongs to a work session."""
@@ -200,7 +198,7 @@ class Index(Protocol):
 
 
 def instant(text: str) -> str:
-    """Return an instant in the form whose texts sort like times; any other text is returned unchanged."""
+    """Return an instant in a form that sorts by time as text; other text is only shortened."""
     if _STAMP.fullmatch(text):
         return text
     try:
@@ -224,11 +222,11 @@ def row_of(
     """Make the row of a run.
 
     Args:
-        at: When it last moved.
-        name: Its folder, under which it is found.
+        at: Time of its last move.
+        name: Name of its folder, which is its id in the index.
         owner: Who continues it.
-        facts: What its journals add up to; None: of a run that has none.
-        keyed: Whether its idempotency key counts here; that of a copy does not.
+        facts: Sums of its journals; None: it has no journals.
+        keyed: Whether its idempotency key is valid here; the key of a copy is not.
     """
     facts = facts or RunFacts(usage=Usage())
     summary = stores.RunSummary(
@@ -259,7 +257,7 @@ def row_of(
     )
     return IndexedRun(
         summary=summary,
-        # A key belongs to the run that took it first.
+        # A key belongs to the run that used it first.
         idempotency_key=start.idempotency_key if keyed else None,
         request_sha256=start.request_sha256 if keyed else None,
         sums=facts.sums,
@@ -268,7 +266,7 @@ def row_of(
 
 
 def _starting(start: runs.RunStart, name: str) -> Iterator[RunOrder]:
-    """Yield the order that made a run, or a session plan; that of a plan is in its first revision."""
+    """Yield the order that started a run or made a session plan; the author of a plan is in its first revision."""
     is_plan = clock.is_internal(name)
     plan = start.args.get("plan") if is_plan else None
     first = plan if isinstance(plan, dict) and plan.get("revision") == 1 else {}
@@ -296,7 +294,7 @@ def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = Fal
     """Return whether a run matches a query, ignoring the limit.
 
     Args:
-        internal: Whether session plans are, which no list shows.
+        internal: Whether session plans match as well, which no list shows.
     """
     wanted = {name: getattr(query, name) for name in ("recipe_id", "parent_run_id", "session_id", "concurrency_key")}
     if clock.is_internal(run.run_id) != query.internal and not internal:
@@ -324,7 +322,7 @@ def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = Fal
 
 
 def searched(run: stores.RunSummary) -> str:
-    """Return the text of a run that searches look through, folded; no word spans two of its parts."""
+    """Return the text of a run that searches examine, case-folded; no word spans two of its parts."""
     parts = (run.run_id, run.recipe_id, run.description, run.session_id, *run.labels.values())
     return "\n".join(parts).casefold()
 

@@ -1,6 +1,6 @@
 """The index queue: writes the rows of new, moved and ended runs together, a moment later.
 
-The index is rebuildable and may lag behind; a query through the queue is answered after all pending writes.
+The index is rebuildable and may lag behind; the queue answers a query after all pending writes.
 """
 
 # Five transactions for each run took longer than a short run itself. A move out of a finished state, and a row whose
@@ -27,7 +27,7 @@ from app.storage.index.index_port import Index, IndexedRun, ReceiptPlace
 if TYPE_CHECKING:
     from app.domain import audit
 
-PAUSE_SECONDS = 0.05  # Time that rows wait for others.
+PAUSE_SECONDS = 0.05  # Time that a row waits for others.
 
 _PAUSE_AFTER_FAILURE_SECONDS = 1.0
 
@@ -45,7 +45,7 @@ class _Waiting:
         return bool(self.rows or self.moves or self.places or self.orders)
 
     def apart(self) -> Iterator[_Waiting]:
-        """Yield the same in parts that concern one run or one receipt each."""
+        """Yield the same writes in parts, each for one run or one receipt."""
         yield from (_Waiting(rows={run_id: row}) for run_id, row in self.rows.items())
         yield from (_Waiting(moves={run_id: moves}) for run_id, moves in self.moves.items())
         yield from (_Waiting(places={receipt_id: place}) for receipt_id, place in self.places.items())
@@ -53,7 +53,7 @@ class _Waiting:
 
 
 class IndexQueue:
-    """`Index` in front of another."""
+    """`Index` that collects writes in front of another index."""
 
     def __init__(self, inner: Index, disk_health: DiskHealth) -> None:
         self._inner = inner
@@ -63,7 +63,7 @@ class IndexQueue:
         self._writing: asyncio.Task[errors.StorageFault | None] | None = None
         self._closed = False
         self.changes = 0
-        """Rises whenever rows are written."""
+        """Grows whenever rows are written."""
 
     async def start(self) -> bool:
         self._closed = False
@@ -78,14 +78,14 @@ class IndexQueue:
         await self._inner.close()
 
     def abandon(self) -> None:
-        """Write nothing more, as a killed process does; the next process reads the rest from the folders."""
+        """Write no further rows, like a killed process; the next process reads them from the folders."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
         self._waiting = _Waiting()
 
-    # -- what waits
+    # -- pending rows
 
     async def put_run(self, run: IndexedRun) -> None:
         self.changes += 1
@@ -114,14 +114,14 @@ class IndexQueue:
             self._write_soon()
 
     async def flush(self) -> None:
-        """Write the pending rows, for other processes to see.
+        """Write the pending rows, so that other processes see them.
 
         Raises:
             errors.StorageFault: they cannot be written, and stay pending.
         """
         if not self._waiting and self._writing is None:
             self._disk_health.rows_free = True
-        # The write under way, and then the pending rows; later ones are not waited for.
+        # First the write under way, then the pending rows; later rows are not waited for.
         for _ in range(2 if self._writing is not None else 1):
             fault = await self._written() if self._waiting or self._writing is not None else None
             if fault is not None:
@@ -237,7 +237,7 @@ class IndexQueue:
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
         await self._flush_if_possible()
         places = {place.receipt_id: place for place in await self._inner.list_receipts(query)}
-        # The scope of their runs is known once they are written.
+        # Only written rows show whether the run of a receipt is in the scope.
         places_ahead = self._waiting.places.values() if query.scope is None else ()
         places |= {place.receipt_id: place for place in places_ahead if place.fits(query)}
         return sorted(places.values(), key=lambda place: place.position)[: query.limit]
@@ -282,7 +282,7 @@ class IndexQueue:
     # -- writing
 
     async def _flush_if_possible(self) -> None:
-        # While rows cannot be written, the existing ones can still be read.
+        # While rows cannot be written, the written ones can still be read.
         if self._disk_health.rows_free:
             with contextlib.suppress(errors.StorageFault):
                 await self.flush()
@@ -312,7 +312,7 @@ class IndexQueue:
         try:
             await self._apply_or_isolate(batch)
         except errors.StorageFault as fault:
-            # The rows wait: the journals are whole, and the rows follow when the database answers.
+            # The rows wait: the journals are complete, and the rows follow when the database answers again.
             _log.warning("rows wait: %s", fault.message)
             self._disk_health.rows_free = False
             self._put_back(batch)
@@ -321,7 +321,7 @@ class IndexQueue:
         finally:
             self._writing = None
         self._disk_health.rows_free = True
-        # What came during the write is the next batch.
+        # Rows that arrived during the write form the next batch.
         if self._waiting:
             self._write_soon()
         return None
@@ -338,7 +338,7 @@ class IndexQueue:
         try:
             await self._apply(part)
         except Exception:  # noqa: BLE001 - logged
-            # Kept, it would fail every later batch. The next start rebuilds it from the run's folder.
+            # If kept, it would fail every later batch. The next start rebuilds the row from the run's folder.
             about = [*part.rows, *part.moves, *part.places, *(order.run_id for order in part.orders)]
             _log.exception("not indexed until the next start: %s", about[0])
 
@@ -371,7 +371,7 @@ def _moved(row: IndexedRun | None, moves: Iterable[runs.Transition]) -> IndexedR
 
 
 def _join(moves: list[runs.Transition], move: runs.Transition) -> None:
-    # Two consecutive moves are joined into one, which starts from every state that either could start from.
+    # Two consecutive moves become one, which starts from every state that either may start from.
     if moves and moves[-1].to in move.since:
         before = moves.pop()
         move = runs.Transition(

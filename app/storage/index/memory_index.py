@@ -34,10 +34,10 @@ class MemoryIndex:
         self._doubted: set[str] = set()
         self._new = True
         self.changes = 0
-        """Rises whenever rows are written."""
+        """Grows whenever rows are written."""
 
     def copy(self) -> MemoryIndex:
-        """Return the same rows in an index of their own."""
+        """Return a separate index with the same rows."""
         twin = MemoryIndex()
         twin._runs = dict(self._runs)
         twin._receipts = dict(self._receipts)
@@ -52,7 +52,7 @@ class MemoryIndex:
         return new
 
     async def close(self) -> None:
-        """Do nothing; there is nothing to let go of."""
+        """Do nothing; this index has no open files."""
 
     async def put_run(self, run: IndexedRun) -> None:
         self.changes += 1
@@ -71,7 +71,7 @@ class MemoryIndex:
         await self.add_receipts(places)
 
     async def flush(self) -> None:
-        """Do nothing; no other process sees it."""
+        """Do nothing; no other process sees this index."""
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
         for run in found:
@@ -119,7 +119,7 @@ class MemoryIndex:
         return min(busy, key=index_port.age).run_id if busy else None
 
     async def uncounted(self, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
-        # No earlier release has written to memory.
+        # No earlier release writes to memory.
         doubted = (index_port.age(self._runs[run_id].summary) for run_id in self._doubted & self._runs.keys())
         return sorted((age for age in doubted if behind is None or age < behind), reverse=True)[:limit]
 

@@ -1,7 +1,7 @@
 """The index opened read-only over the standard library's `sqlite3`, without an engine, a pool or a lock.
 
-What the folders say otherwise is kept in memory, in front of the file: a command that reads shows what a service would,
-whether or not one runs, and changes nothing.
+Rows in which the folders differ from the file are kept in memory, in front of the file: a command that reads shows the
+same as a service, whether or not one runs, and changes nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class SqliteReader:
 
 
 class ReadOnlyIndex(MemoryIndex):
-    """`Index` over a file that is only read; written rows are kept in memory and hide those of the file."""
+    """`Index` over a file that is only read; newer rows are in memory and hide those of the file."""
 
     def __init__(self, file: reads.Connection) -> None:
         super().__init__()
@@ -125,13 +125,13 @@ class ReadOnlyIndex(MemoryIndex):
         return dict(+(counts + Counter(await super().count_by_status())))
 
     async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
-        # Hidden rows are read one by one: only few differ from the file.
+        # Hidden rows are read one by one, since only few differ from the file.
         found = self._read(sums.totals, since, [*aside, *self._runs, *self._removed])
         hidden = MemoryIndex()
         for run_id in {*self._runs, *self._removed}:
             if (run := self._read(reads.get_run, run_id)) is not None:
                 await hidden.put_run(run)
-        # Sums of the file, less those of runs that are hidden, and with what is newer of them.
+        # Sums of the file, less those of the hidden runs, plus those of their newer rows.
         gone, shown = await hidden.totals(since, aside), await super().totals(since, aside)
         return run_sums.Totals(
             by_status=await self.count_by_status(),
@@ -181,7 +181,7 @@ class ReadOnlyIndex(MemoryIndex):
         return sorted(found, key=lambda one: (one.created_at or "", one.issue_id), reverse=True)[: query.limit]
 
     async def list_orders(self, query: audit.AuditQuery) -> list[RunOrder]:
-        # The orders of a run in memory are complete.
+        # The orders of a run in memory are complete, so those of the file are hidden.
         hidden = {*self._orders, *self._removed}
         more = dataclasses.replace(query, limit=query.limit + sum(map(len, self._orders.values())))
         found = [order for order in self._read(reads.list_orders, more) if order.run_id not in hidden]
@@ -210,9 +210,9 @@ class ReadOnlyIndex(MemoryIndex):
 
 
 def opened(file: Path) -> MemoryIndex:
-    """Return the index of a file; one in memory, to be filled from all folders, where the file cannot be read as it is.
+    """Return the index of a file, or an empty one in memory, to be filled from all folders, if the file is unusable.
 
-    A file of an earlier release is brought up to date by the next process that writes.
+    The next process that writes brings a file of an earlier release up to date.
     """
     try:
         return ReadOnlyIndex(SqliteReader(file))

@@ -1,7 +1,7 @@
-"""Reading the index: plain SQL that SQLite and Postgres both read, for a connection of either kind.
+"""Reading the index: plain SQL that both SQLite and Postgres execute, for a connection of either kind.
 
-Files are read over the standard library's `sqlite3`, which costs no import of SQLAlchemy. Its engine speaks to
-Postgres. No statement contains a value of a caller.
+Files are read over the standard library's `sqlite3`, without the cost of importing SQLAlchemy. Postgres is read over
+SQLAlchemy's engine. No statement contains a caller's value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _CHUNK = 500
 _NOTHING: Mapping[str, Any] = {}
 
-# As literals: only then can a database use the partial index of unfinished runs.
+# As literals: only with them can a database use the partial index of unfinished runs.
 _FINISHED = ", ".join(f"'{state.value}'" for state in states.RunState if state.finished)
 _UNFINISHED = f"runs.status NOT IN ({_FINISHED})"
 _UNFINISHED_STATES = frozenset(state.value for state in states.RunState if not state.finished)
@@ -57,15 +57,15 @@ def get_run(index: Connection, run_id: str) -> IndexedRun | None:
 
 
 def find_key(index: Connection, idempotency_key: str) -> IndexedRun | None:
-    """Return the run made under a key; the column is unique, so there is at most one."""
+    """Return the run that a request with this key started; the column is unique, so there is at most one."""
     return _first(_runs(index, f"SELECT {_RUN} FROM runs WHERE idempotency_key = :key", {"key": idempotency_key}))
 
 
 def find_busy(index: Connection, recipe_id: str) -> str | None:
     """Return the oldest unfinished run of a recipe.
 
-    The recipe is compared as an expression, so that the index of the unfinished leads: few runs are in it, while that
-    of the recipe holds all that ever ended.
+    The recipe is compared as an expression, so that the database uses the index of unfinished runs: it has few rows,
+    while the index of recipes contains all runs that ever ended.
     """
     found = index.rows(
         f"SELECT run_id FROM runs WHERE COALESCE(recipe_id, '') = :recipe_id AND {_UNFINISHED} AND owner <> 'foreign'"
@@ -76,7 +76,7 @@ def find_busy(index: Connection, recipe_id: str) -> str | None:
 
 
 def run_ids(index: Connection) -> set[str]:
-    """Return the ids of all rows; at start they are compared with the names of the folders."""
+    """Return the ids of all rows; a start compares them with the names of the folders."""
     return {row[0] for row in index.rows("SELECT run_id FROM runs")}
 
 
@@ -89,17 +89,17 @@ def count_by_status(index: Connection, scope: Scope | None = None) -> dict[str, 
 
 
 def uncounted(index: Connection, behind: tuple[str, str] | None, limit: int) -> list[tuple[str, str]]:
-    """Return creation and id of rows that the release before has written; the partial index holds just these."""
+    """Return creation time and id of rows that the previous release wrote; the partial index contains only these."""
     conditions, values = where([("NOT counted", {}), *_behind(behind, "(created_at, run_id) <")])
     sql = f"SELECT created_at, run_id FROM runs {conditions} ORDER BY created_at DESC, run_id DESC LIMIT :most"
     return [(row[0], row[1]) for row in index.rows(sql, values | {"most": limit})]
 
 
 def list_unfinished(index: Connection, key_prefix: str = "") -> list[stores.RunSummary]:
-    """Return every unfinished run, oldest first; the partial index holds just these.
+    """Return every unfinished run, oldest first; the partial index contains only these.
 
-    The beginning of a key is compared as an expression, so that this index leads: that of the keys holds all runs that
-    ever had one, and no two databases sort its texts alike.
+    The prefix of the key is compared as an expression, so that the database uses this index: the index of keys contains
+    all runs that ever had one, and databases sort its texts differently.
     """
     begins: Condition = ("substr(idempotency_key, 1, length(:begin)) = :begin", {"begin": key_prefix})
     conditions, values = where([(_UNFINISHED, {}), *([begins] if key_prefix else [])])
@@ -110,13 +110,13 @@ def list_unfinished(index: Connection, key_prefix: str = "") -> list[stores.RunS
 def list_runs(index: Connection, query: stores.RunQuery) -> list[stores.RunSummary]:
     """Return a page, newest first.
 
-    It begins behind the last run of the page before, not at an offset, so that runs which come in meanwhile shift
-    nothing and a late page costs what the first does. Each filter has an index in the order of the list, so that no
-    page sorts anything. `_leader` decides which leads where several are requested.
+    A page begins after the last run of the previous page, not at an offset: new runs shift no rows, and a late page
+    costs as much as the first. Each filter has an index in the order of the list, so that no page sorts rows. With
+    several filters, `_leader` decides which index the database uses.
     """
     states = query.states
     if len(states) > 1:
-        # One after the other: no index holds the runs of several states in the order of the list.
+        # One state after the other: no index contains the runs of several states in the order of the list.
         pages = [list_runs(index, dataclasses.replace(query, status=state)) for state in states]
         found = sorted((run for page in pages for run in page), key=index_port.age, reverse=True)
         return found[: query.limit]
@@ -140,14 +140,14 @@ def has_session(index: Connection, session_id: str) -> bool:
 
 
 def find_receipt(index: Connection, receipt_id: str) -> ReceiptPlace | None:
-    """Return where a receipt is stored."""
+    """Return the position of a receipt."""
     columns = ", ".join(rows.RECEIPT)
     found = index.rows(f"SELECT {columns} FROM receipts WHERE receipt_id = :receipt_id", {"receipt_id": receipt_id})
     return rows.receipt_of(found[0]) if found else None
 
 
 def list_receipts(index: Connection, query: receipts.ReceiptQuery) -> list[ReceiptPlace]:
-    """Return where the receipts of a page are stored; each filter has an index in the order of the list."""
+    """Return the positions of a page of receipts; each filter has an index in the order of the list."""
     conditions, values = where(
         [
             *_equal(query, _RECEIPT_FILTERS, "receipts"),
@@ -160,7 +160,7 @@ def list_receipts(index: Connection, query: receipts.ReceiptQuery) -> list[Recei
 
 
 def issue_rows(index: Connection) -> dict[str, bool]:
-    """Return the ids of all issues with rows, and which of these are marked."""
+    """Return the ids of all issues with rows, each with whether its row is marked."""
     return {row[0]: bool(row[1]) for row in index.rows("SELECT issue_id, marked FROM issues")}
 
 
@@ -184,7 +184,7 @@ def list_orders(index: Connection, query: audit.AuditQuery) -> list[RunOrder]:
     if query.author is not None:
         conditions.append(("author_name = :author", {"author": query.author}))
     if query.action is not None:
-        # Also the actions of a group, as `run.` for all of runs.
+        # Also the actions of a group: `run` matches all that begin with `run.`.
         within = _WILD.sub(r"/\g<0>", query.action) + ".%"
         conditions.append(
             ("(action = :action OR action LIKE :within ESCAPE '/')", {"action": query.action, "within": within})
@@ -194,7 +194,7 @@ def list_orders(index: Connection, query: audit.AuditQuery) -> list[RunOrder]:
             conditions.append((f"at {compared} :{bound}", {bound: index_port.instant(value)}))
     if query.cursor is not None and query.cursor.order is not None:
         place = dict(zip(("of_at", "of_run", "of_file", "of_line"), query.cursor.order, strict=True))
-        # Compared as a row: several orders may have one time.
+        # Compared as a row, since several orders may have the same time.
         conditions.append(("(at, run_id, file, line) < (:of_at, :of_run, :of_file, :of_line)", place))
     clause, values = where(conditions)
     order = "ORDER BY at DESC, run_id DESC, file DESC, line DESC LIMIT :most"
@@ -203,12 +203,12 @@ def list_orders(index: Connection, query: audit.AuditQuery) -> list[RunOrder]:
 
 
 def sound_issues(index: Connection, issue_ids: Iterable[str]) -> set[str]:
-    """Return those of some issues whose rows are not marked."""
+    """Return those issue ids whose rows are not marked."""
     return present(index, "issues", "issue_id", issue_ids, "NOT marked")
 
 
 def present(index: Connection, table: str, column: str, wanted: Iterable[str | None], also: str = "TRUE") -> set[str]:
-    """Return those of some values that a column has."""
+    """Return those of the values that a column contains."""
     found: set[str] = set()
     for names, values in _chunks([value for value in wanted if value is not None]):
         sql = f"SELECT {column} FROM {table} WHERE {column} IN ({names}) AND {also}"
@@ -226,7 +226,8 @@ def conditions_of(query: stores.RunQuery) -> Iterator[Condition]:
 
 
 def _leader(query: stores.RunQuery) -> str | None:
-    # Few runs are unfinished, few are of one session, and a label may be on any; the rest is left to the database.
+    # Few runs are unfinished, few belong to one session, and any number may have a label; otherwise the database
+    # chooses.
     if query.session_id is None and (query.label is None or query.status in _UNFINISHED_STATES):
         return None
     if query.status in _UNFINISHED_STATES:
@@ -237,7 +238,7 @@ def _leader(query: stores.RunQuery) -> str | None:
 def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[Condition]:
     for name in _FILTERS:
         if (value := getattr(query, name)) is not None:
-            # Comparing a column as an expression leaves the choice of the index to another column.
+            # A column compared as an expression leaves the choice of the index to another column.
             aside = leader in _FILTERS and name != leader
             yield f"{f'''COALESCE(runs.{name}, '')''' if aside else f'runs.{name}'} = :{name}", {name: value}
     if query.label is not None:
@@ -251,7 +252,7 @@ def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[Condition]:
         unnamed = "run_orders.author_name IS NULL AND run_orders.author LIKE :starter_via ESCAPE '/'"
         yield (
             f"EXISTS (SELECT 1 FROM run_orders WHERE {of_run} AND ({named} OR ({unnamed})))",
-            # Orders that no person gave name the way by which they came.
+            # Orders without a named author name the way by which they came.
             {"starter": query.started_by, "starter_via": _containing(f'"via":{json.dumps(query.started_by)}')},
         )
     yield from scopes.of_runs(query.scope)
@@ -272,11 +273,11 @@ def _span(query: stores.RunQuery, leading: str) -> Iterator[Condition]:
     if query.created_after is not None:
         yield f"{leading}.created_at >= :after", {"after": index_port.instant(query.created_after)}
     if query.updated_after is not None:
-        # Queried once, at a start: no index serves it.
+        # Queried once, at a start, so it has no index.
         yield "runs.updated_at >= :moved", {"moved": index_port.instant(query.updated_after)}
     yield from _behind(query.cursor, f"({leading}.created_at, {leading}.run_id) <")
     before = index_port.instant(query.created_before) if query.created_before is not None else None
-    # Behind a cursor of its own list the second limit says nothing new, and a database might begin there.
+    # After a cursor of its own list this limit excludes nothing more, and a database might start its scan there.
     if before is not None and (query.cursor is None or query.cursor[0] >= before):
         yield f"{leading}.created_at < :before", {"before": before}
 
@@ -293,7 +294,7 @@ def _behind(cursor: tuple[Any, Any] | None, compared: str) -> Iterator[Condition
 
 
 def where(conditions: Sequence[Condition]) -> tuple[str, dict[str, Any]]:
-    """Return the clause of conditions, and all their values."""
+    """Return the WHERE clause of some conditions, and all their values."""
     values = {name: value for _, given in conditions for name, value in given.items()}
     return f"WHERE {' AND '.join(sql for sql, _ in conditions)}" if conditions else "", values
 

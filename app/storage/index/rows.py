@@ -1,4 +1,4 @@
-"""Rows: the only mapping between each table of the index and its values; a test keeps it complete."""
+"""Rows: the only mapping between the tables of the index and their values; a test checks that it is complete."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ SUMMARY = tuple(
 """Columns of `runs` that a summary shows, in its order; labels and orders have tables, `unreadable` is never stored."""
 
 USAGE = ("input_tokens", "output_tokens", "cost_usd", "cost_estimated_usd")
-"""Columns of `runs` that add its usage up."""
+"""Columns of `runs` with the sums of its usage."""
 
 RUN = (*SUMMARY, *USAGE, "idempotency_key", "request_sha256")  # Columns of `runs` that are read.
 
 WRITTEN = (*RUN, "search", "counted")
-"""Columns of `runs`: also the text that searches look through, and whether this release has written the row."""
+"""Columns of `runs` that are written: also the text for searches, and whether this release has written the row."""
 
-SUM = tuple(item.name for item in dataclasses.fields(UsageSum))  # Columns of `run_usage` but the run.
+SUM = tuple(item.name for item in dataclasses.fields(UsageSum))  # Columns of `run_usage` except the run.
 LABEL = ("run_id", "name", "value", "created_at")  # Columns of `run_labels`.
 RECEIPT = tuple(item.name for item in dataclasses.fields(ReceiptPlace))  # Columns of `receipts`.
 
 ORDER = tuple(item.name for item in dataclasses.fields(RunOrder))
-"""Columns of `run_orders` but `author_name`, by which lists are filtered."""
+"""Columns of `run_orders` except `author_name`, which only filters lists."""
 
 ISSUE = tuple(issues.IssueSummary.__slots__)
-"""Columns of `issues` but `marked`, which says that the file may differ."""
+"""Columns of `issues` except `marked`: the file may differ from a marked row."""
 
 
 def run_of(row: Sequence[Any], labels: Mapping[str, str], started_by: str | None) -> IndexedRun:
-    """Return a run from its columns, its labels, and the author of its start as JSON."""
+    """Return a run from its columns, its labels, and the author of its start order as JSON."""
     fields = dict(zip(RUN, row, strict=True))
     key, request_sha256 = fields.pop("idempotency_key"), fields.pop("request_sha256")
     usage = Usage(**{name: fields.pop(name) for name in USAGE})
-    # SQLite has no booleans of its own.
+    # SQLite has no boolean type.
     fields |= {name: bool(fields[name]) for name in ("exclusive_workspace", "pinned")}
     starter = None if started_by is None else json.loads(started_by)
     summary = stores.RunSummary(**fields, labels=labels, usage=usage, started_by=starter)
@@ -60,12 +60,12 @@ def run_values(run: IndexedRun) -> dict[str, Any]:
 
 
 def sum_values(run_id: str, usage: UsageSum) -> dict[str, Any]:
-    """Return the columns of a sum of a run's usage."""
+    """Return the columns of one part of a run's usage."""
     return {"run_id": run_id, **{name: getattr(usage, name) for name in SUM}}
 
 
 def label_values(run: stores.RunSummary) -> Iterator[dict[str, Any]]:
-    """Yield the columns of a run's labels, with its age: the runs of a label are found in the order of lists."""
+    """Yield the columns of a run's labels, each with the run's creation time, by which lists are sorted."""
     for name, value in run.labels.items():
         yield {"run_id": run.run_id, "name": name, "value": value, "created_at": run.created_at}
 
@@ -76,7 +76,7 @@ def receipt_of(row: Sequence[Any]) -> ReceiptPlace:
 
 
 def receipt_values(place: ReceiptPlace) -> dict[str, Any]:
-    """Return the columns of a receipt's place."""
+    """Return the columns of a receipt's position."""
     return {name: getattr(place, name) for name in RECEIPT}
 
 
@@ -99,5 +99,5 @@ def issue_of(row: Sequence[Any]) -> issues.IssueSummary:
 
 
 def issue_values(issue: issues.IssueSummary) -> dict[str, Any]:
-    """Return the columns of an issue; the row is as its file is."""
+    """Return the columns of an issue, unmarked: the row matches the file."""
     return {name: getattr(issue, name) for name in ISSUE} | {"marked": False}

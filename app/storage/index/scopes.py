@@ -1,4 +1,4 @@
-"""Scopes in the index: conditions that hold for what a limited key may see."""
+"""Scopes in the index: SQL conditions for the rows that a limited key may see."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Condition: TypeAlias = tuple[str, Mapping[str, Any]]  # A condition, and the val
 
 
 def of_runs(scope: Scope | None) -> Iterator[Condition]:
-    """Yield what holds for the runs of a scope."""
+    """Yield the conditions for the runs of a scope."""
     if scope is None:
         return
     if scope.recipes:
@@ -20,13 +20,13 @@ def of_runs(scope: Scope | None) -> Iterator[Condition]:
     for number, (label, values) in enumerate(scope.values().items()):
         given = {f"scope_value{number}_{index}": value for index, value in enumerate(values)}
         one_of = ", ".join(f":{name}" for name in given)
-        # The name of the table is its own: the list of one label has the other in its source.
+        # The table has an alias here, since the list of a label already has `run_labels` in its source.
         carries = f"scoped.run_id = runs.run_id AND scoped.name = :scope_label{number} AND scoped.value IN ({one_of})"
         yield f"EXISTS (SELECT 1 FROM run_labels scoped WHERE {carries})", given | {f"scope_label{number}": label}
 
 
 def of_things(table: str, scope: Scope | None) -> Iterator[Condition]:
-    """Yield what holds for rows of a table that belong to runs of a scope."""
+    """Yield the condition for rows of a table that belong to runs of a scope."""
     if scope is not None:
         conditions = list(of_runs(scope)) or [("TRUE", {})]
         within = " AND ".join(sql for sql, _ in conditions)

@@ -1,4 +1,4 @@
-"""What runs spent, over the index: ended runs added up by period, the others each by itself."""
+"""Spending of runs, from the index: sums of the ended runs by period, and of each unfinished run separately."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TREE = (
     "WITH RECURSIVE tree(run_id) AS (SELECT runs.run_id FROM runs {where} UNION SELECT runs.run_id"
     " FROM runs JOIN tree ON runs.parent_run_id = tree.run_id) "
 )
-# One statement, so that a run that ends meanwhile is in it exactly once.
+# One statement, so that a run that ends meanwhile is counted exactly once.
 _SPENT = (
     f"SELECT CASE WHEN runs.status IN ({_FINISHED}) THEN NULL ELSE runs.run_id END AS open_run, run_usage.quarter,"  # noqa: S608 - names of this module
     f" {', '.join(f'SUM(run_usage.{name})' for name in _AMOUNTS)}"
@@ -25,7 +25,7 @@ _SPENT = (
 
 
 def spent(index: reads.Connection, query: spending.SpentQuery, aside: Sequence[str]) -> spending.Spent:
-    """Return what runs spent; those that are aside are left out."""
+    """Return the amounts that runs spent, without the runs in `aside`."""
     given: dict[str, Any] = {f"aside{number}": run_id for number, run_id in enumerate(aside)}
     left_out = f"runs.run_id NOT IN ({', '.join(f':{name}' for name in given)})" if aside else "TRUE"
     since = "" if query.since is None else " AND run_usage.quarter >= :since"
@@ -48,7 +48,7 @@ def spent(index: reads.Connection, query: spending.SpentQuery, aside: Sequence[s
 def in_memory(
     found: Iterable[tuple[stores.RunSummary, Sequence[UsageSum]]], query: spending.SpentQuery
 ) -> spending.Spent:
-    """Return the same of runs whose sums are in memory."""
+    """Return the same for runs whose sums are in memory."""
     known = {run.run_id: (run, parts) for run, parts in found}
     finished: list[UsageSum] = []
     unfinished: dict[str, tuple[UsageSum, ...]] = {}
@@ -64,7 +64,7 @@ def in_memory(
 
 
 def added(one: spending.Spent, other: spending.Spent) -> spending.Spent:
-    """Add what different runs spent."""
+    """Return the sum of the spending of different runs."""
     return spending.Spent(
         finished=merged((*one.finished, *other.finished)), unfinished={**one.unfinished, **other.unfinished}
     )

@@ -1,4 +1,4 @@
-"""run_sums.Sums over the index, by SQL that SQLite and Postgres both read, and over values in memory."""
+"""`run_sums.Sums` over the index, by SQL that both SQLite and Postgres execute, and over values in memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMES: Mapping[str, str] = {
 
 
 def totals(index: reads.Connection, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
-    """Return counts; each has an index that holds what it counts, in its order.
+    """Return the totals; each count has an index that contains just the counted rows.
 
     Args:
         aside: Runs whose usage is left out.
@@ -56,7 +56,7 @@ def totals(index: reads.Connection, since: run_sums.Since, aside: Sequence[str])
 def usage(
     index: reads.Connection, query: run_sums.UsageQuery, aside: Sequence[str]
 ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
-    """Return sums by name, the largest first, and the total; runs that are aside are left out."""
+    """Return sums by name, largest first, and the total, without the runs in `aside`."""
     conditions = [_REPORTED, *reads.conditions_of(query.runs), *_without(aside)]
     if query.by == "day":
         return _by_day(index, query, conditions), _total(index, conditions)
@@ -65,7 +65,7 @@ def usage(
     if query.by == "label":
         source, given = f"{_SOURCE} {_LABELS}", given | {"label_key": query.label_key}
     where, values = reads.where(conditions)
-    # By name at last, so that equal sums have one order.
+    # By name last, so that equal sums have a fixed order.
     order = "ORDER BY COALESCE(SUM(run_usage.cost_usd), 0) DESC, SUM(run_usage.input_tokens) DESC, 1 LIMIT :most"
     sql = f"SELECT {name}, {_AMOUNTS} FROM {source} {where} GROUP BY {name} {order}"
     return {row[0] or None: _amounts(row[1:]) for row in index.rows(sql, values | given)}, _total(index, conditions)
@@ -74,7 +74,7 @@ def usage(
 def in_memory(
     found: Iterable[tuple[stores.RunSummary, Sequence[UsageSum]]], query: run_sums.UsageQuery
 ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
-    """Return the same of runs whose sums are in memory."""
+    """Return the same for runs whose sums are in memory."""
     sums: run_sums.Sums = {}
     total = run_sums.UsageAmounts()
     for run, every in found:
@@ -92,7 +92,7 @@ def in_memory(
 async def with_live(
     index: index_port.Index, query: run_sums.UsageQuery, live: run_sums.Live
 ) -> tuple[run_sums.Sums, run_sums.UsageAmounts]:
-    """Return sums with those of runs that execute now in place of their rows'."""
+    """Return sums in which runs that execute now count with their live usage instead of their rows."""
     found, total = await index.usage(query, tuple(live))
     rows = [(row.summary, live[row.summary.run_id]) for name in live if (row := await index.get_run(name))]
     more, added = in_memory(rows, query)
@@ -100,7 +100,7 @@ async def with_live(
 
 
 def since(found: Iterable[Sequence[UsageSum]], quarter: str) -> run_sums.UsageAmounts:
-    """Return what runs in memory cost since an instant."""
+    """Return the usage of runs in memory since an instant."""
     total = run_sums.UsageAmounts()
     for parts in found:
         newer = [part for part in parts if part.quarter >= quarter and part.calls]
@@ -111,7 +111,7 @@ def since(found: Iterable[Sequence[UsageSum]], quarter: str) -> run_sums.UsageAm
 def _by_day(
     index: reads.Connection, query: run_sums.UsageQuery, conditions: Sequence[scopes.Condition]
 ) -> run_sums.Sums:
-    # One range of the index for each day, so that neither database must know of time zones.
+    # One range of the index for each day, so that the databases need no time zones.
     where, values = reads.where(conditions)
     first, last = index.rows(f"SELECT MIN(run_usage.quarter), MAX(run_usage.quarter) FROM {_SOURCE} {where}", values)[0]
     if first is None:
@@ -132,7 +132,7 @@ def _days(first: str, last: str, offset: timedelta) -> Iterable[datetime]:
     try:
         oldest, newest = (_midnight(clock.instant(text) + offset) for text in (first, last))
     except (ValueError, OverflowError):
-        # A journal that was written by hand may hold any text; the total counts it.
+        # A journal written by hand may contain any text as a time; the total includes it.
         return []
     count = min((newest - oldest).days + 1, run_sums.MOST_DAYS)
     return [newest - timedelta(days=number) for number in range(count)]

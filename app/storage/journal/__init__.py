@@ -1,1 +1,1 @@
-"""The journals: the chain of lines, the group commit and its recovery."""
+"""The journals: the chain of lines, the commit log and its recovery."""

@@ -1,4 +1,4 @@
-"""The chain: seals each line of a journal to the one before, and judges how far a journal is sound.
+"""The chain: seals each line of a journal to the one before, and determines how far a journal is sound.
 
 A line is a JSON object that ends with `,"batch":N,"prev":"sha256:…","crc32":"…"}` and a newline:
 
@@ -29,59 +29,59 @@ _SHORTEST_ENDING = len(b',"crc32":"00000000"}')
 
 
 class Integrity(Enum):
-    """What a journal's first bad place means."""
+    """Meaning of the first bad place of a journal."""
 
-    WHOLE = "whole"  # There is none.
-    TORN = "torn"  # It is in the unconfirmed part: the end is cut off there.
+    WHOLE = "whole"  # Every line is sound.
+    TORN = "torn"  # The place is in the unconfirmed part: the end is cut off there.
     DAMAGED = "damaged"  # Confirmed lines are lost or changed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
-    """A line made ready for its file."""
+    """A line ready to be written."""
 
     content: bytes  # The line with its newline.
-    digest: str  # Its hash, which the next line carries as `prev`.
-    ending: dict[str, plain.Json]  # The fields that were added: `batch`, `prev`, `crc32`.
+    digest: str  # Its hash, which the next line contains as `prev`.
+    ending: dict[str, plain.Json]  # The added fields: `batch`, `prev`, `crc32`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """A sound line."""
 
-    fields: dict[str, Any]  # The line as parsed, its ending included.
+    fields: dict[str, Any]  # The parsed line, including its ending.
     digest: str  # Its hash.
     begin: int  # Offset of its first byte.
-    end: int  # Offset behind its newline.
+    end: int  # Offset after its newline.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A journal, read as far as it is sound."""
+    """A journal, read up to its first bad place."""
 
     lines: list[Line]  # Sound lines, from the first.
-    anchor: str  # What the first line's `prev` must be.
-    size: int  # Length of the file, bad end included.
-    integrity: Integrity  # What the first bad place means.
-    reason: str = ""  # The flaw there.
+    anchor: str  # Required `prev` of the first line.
+    size: int  # Length of the file, including a bad end.
+    integrity: Integrity  # Meaning of the first bad place.
+    reason: str = ""  # Flaw at that place.
 
     @property
     def end(self) -> int:
-        """Return the offset behind the last sound line."""
+        """Return the offset after the last sound line."""
         return self.lines[-1].end if self.lines else 0
 
     @property
     def head(self) -> str:
-        """Return the hash that the next line must carry."""
+        """Return the hash that the next line must contain."""
         return self.lines[-1].digest if self.lines else self.anchor
 
     def first(self, count: int, integrity: Integrity, reason: str) -> Reading:
-        """Return the reading, limited to that many lines."""
+        """Return the reading limited to a number of lines."""
         return Reading(lines=self.lines[:count], anchor=self.anchor, size=self.size, integrity=integrity, reason=reason)
 
 
 def seal(fields: bytes, *, batch: int, prev: str) -> Sealed:
-    """Seal an encoded JSON object to the line before it."""
+    """Return an encoded JSON object as a line that is sealed to the line before."""
     body = b'%b,"batch":%d,"prev":"%b"' % (fields[:-1], batch, prev.encode())
     check = zlib.crc32(body)
     line = b'%b,"crc32":"%08x"}' % (body, check)
@@ -90,7 +90,7 @@ def seal(fields: bytes, *, batch: int, prev: str) -> Sealed:
 
 
 def sealed(lines: Iterable[Mapping[str, plain.Json]], anchor: str) -> tuple[bytes, str]:
-    """Return a journal of new lines, and the hash of the last."""
+    """Return a journal of new lines, and the hash of the last line."""
     contents, prev = list[bytes](), anchor
     for line in lines:
         made = seal(plain.encode(line), batch=0, prev=prev)
@@ -100,16 +100,16 @@ def sealed(lines: Iterable[Mapping[str, plain.Json]], anchor: str) -> tuple[byte
 
 
 def read(content: bytes, anchor: str, former: Reading | None = None) -> Reading:
-    """Read a journal up to its first bad place and judge that place.
+    """Read a journal up to its first bad place and determine what that place means.
 
-    A line that is incomplete or fails its checksum is a torn end, unless something behind it proves that it was
-    confirmed. A line that is sound in itself but not sealed to the one before cannot come from a torn write.
+    A line that is incomplete or fails its checksum is a torn end, unless a later line proves that it was confirmed. A
+    line that is sound in itself but not sealed to the one before cannot come from a torn write.
 
     Args:
-        former: The journal as it was read before, where the content is what follows on its good lines.
+        former: Earlier reading of the journal; the content then begins after its sound lines.
     """
     lines: list[Line] = list(former.lines) if former else []
-    # A longer journal is read from where it was read before.
+    # A longer journal is read from the end of the earlier reading.
     prev, least = (lines[-1].digest, int(lines[-1].fields["batch"])) if lines else (anchor, 0)
     begin, before = 0, lines[-1].end if lines else 0
     while begin < len(content):
@@ -120,7 +120,7 @@ def read(content: bytes, anchor: str, former: Reading | None = None) -> Reading:
         if ending is None or fields is None:
             return _judged(content, begin, lines, anchor, before)
         batch, named = int(ending[1]), ending[2].decode()
-        # A number of lines synced that falls, or is above those there are, was not written by the journal.
+        # The journal never writes a number of synced lines that falls, or that exceeds the lines before it.
         if named != prev or not least <= batch <= len(lines):
             reason = "is not sealed to the line before it" if lines else "is not sealed to start.json"
             return _reading(before + len(content), lines, anchor, Integrity.DAMAGED, reason)
@@ -131,19 +131,19 @@ def read(content: bytes, anchor: str, former: Reading | None = None) -> Reading:
 
 
 def last_fields(content: bytes) -> dict[str, Any] | None:
-    """Return the last complete line of a journal's end if it is sound, without reading the lines before it."""
+    """Return the last line of a journal's end if it is complete and sound, without reading the lines before it."""
     raw = content.rstrip(b"\n").rpartition(b"\n")[2]
     return _parsed(raw) if content.endswith(b"\n") and _sound(raw) else None
 
 
 def sound_fields(content: bytes) -> list[dict[str, Any]]:
-    """Return every line that is sealed and sound in itself, whatever it is sealed to."""
+    """Return every line that is sealed and sound by itself, no matter which line it is sealed to."""
     found = (_parsed(raw) for raw in content.split(b"\n") if _sound(raw))
     return [fields for fields in found if fields is not None]
 
 
 def previous(line: bytes) -> str | None:
-    """Return the hash of the line before that a sealed line carries; None: it is not sealed."""
+    """Return the hash of the previous line that a sealed line contains; None if the line is not sealed."""
     ending = _sound(line.removesuffix(b"\n"))
     return None if ending is None else ending[2].decode()
 

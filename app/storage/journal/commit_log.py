@@ -1,19 +1,19 @@
-"""The commit log: what many runs have written becomes durable with one sync.
+"""The commit log: makes new lines of many runs durable with one sync.
 
 A journal's lines are first written to their own file, unsynced, and then to the log, which is synced: from that moment
-they count. After a power cut the files are completed from the log before anything reads them (`commit_recovery`). A
-segment of the log is dropped only when every file that it mentions was synced itself.
+they are accepted. After a power cut, recovery completes the files from the log before any other read
+(`commit_recovery`). A segment of the log is dropped only after every file that it mentions was itself synced.
 """
 
 # Why: docs/decisions/0070. The order of events, with the thread of each:
 #
 # 1. loop: a journal writes a line to its own file and calls `gather`. In the loop's next turn `_launch` calls every
 #    journal back, and each calls `begin` with one commit of all its new lines.
-# 2. loop: `_start_job` hands the thread a job: one is at work, and at most one more waits behind it.
+# 2. loop: `_start_job` passes a job to the thread: one executes, and at most one more waits behind it.
 # 3. commits: `_commit` empties the queue. `_append` writes all contents to the segment and syncs it once. A commit
-#    without content, or one that the log did not take, syncs its own file (`_sync_alone`).
-# 4. loop: `_committed` starts the next job first and then answers the callers. What they begin while they are
-#    answered is queued (`_collecting`) and shares the sync of that job or of the next.
+#    without content, or one that the log refused, syncs its own file (`_sync_alone`).
+# 4. loop: `_committed` starts the next job first and then answers the callers. Commits that they begin meanwhile are
+#    queued (`_collecting`) and share the sync of that job or of the next.
 # 5. commits: a segment that is full, torn or distrusted is closed by `_turn_over`.
 # 6. others: `_drop_full` syncs every file that closed segments mention, and then removes these segments.
 
@@ -76,7 +76,7 @@ class CommitLog:
         self._launches: list[Callable[[], None]] = []
         self._collecting = False
         self._jobs = 0
-        # Guards the segments, which the loop and two kinds of workers read; no holder of it waits for a disk.
+        # Guards the segments, which the loop and two kinds of workers read; no holder of this lock waits for a disk.
         self._guard = threading.RLock()
         self._writing = threading.Lock()
         self._dropping = threading.Lock()
@@ -92,13 +92,13 @@ class CommitLog:
     # -- on the loop
 
     def gather(self, launch: Callable[[], None]) -> None:
-        """Call back in the loop's next turn, together with all others; the commits begun then share a sync."""
+        """Call `launch` in the loop's next turn, together with all others; the commits begun then share a sync."""
         if not self._launches:
             asyncio.get_running_loop().call_soon(self._launch)
         self._launches.append(launch)
 
     def begin(self, commit: Commit, done: Done) -> None:
-        """Queue a commit; it shares its sync with all that are queued while another sync is under way."""
+        """Queue a commit; all commits that are queued while a sync is under way share the next one."""
         if self._closed:
             asyncio.get_running_loop().call_soon(done, _closed())
             return
@@ -117,15 +117,15 @@ class CommitLog:
                     self._mentioned[folder] = self._groups.setdefault(names, names)
 
     def holds(self, run_id: str) -> bool:
-        """Return whether the current segment mentions the run, so that its files are synced before that is dropped."""
+        """Return whether the current segment mentions the run, whose files are then synced before it is dropped."""
         with self._guard:
             return self._segment is not None and run_id in self._segment.runs
 
     async def checkpoint(self, run_id: str | None = None) -> None:
-        """Sync every file that the log mentions, and drop the log; nothing if it does not mention the run.
+        """Sync every file that the log mentions, and drop the log; do nothing if the log does not mention the run.
 
         Raises:
-            OSError: a file could not be synced, now or before; what mentions it is kept until the next start.
+            OSError: a file could not be synced, now or before; its segments are kept until the next start.
         """
         if self._mentioning(run_id):
             await self._commits.run(self._turn_over)
@@ -134,15 +134,15 @@ class CommitLog:
             raise OSError(errno.EIO, "the commit log is still needed", kept[0].path)
 
     async def mend(self) -> None:
-        """Cut off what could not be made durable.
+        """Cut off records that could not be made durable.
 
         Raises:
-            OSError: it cannot be cut off.
+            OSError: they cannot be cut off.
         """
         await self._commits.run(self._cut_torn)
 
     def close(self) -> None:
-        """Close the files; the next start completes the journals from what is still in the log."""
+        """Close the files; the next start completes the journals from the remaining segments."""
         self._closed = True
         with self._guard:
             if self._segment is not None:
@@ -156,14 +156,14 @@ class CommitLog:
 
     def _start_job(self) -> None:
         if self._jobs < _MOST_JOBS:
-            # One job waits behind the one at work, so that the thread continues without waiting for the loop.
+            # One job waits behind the running one, so that the thread continues without waiting for the loop.
             self._jobs += 1
             self._commits.begin(self._commit, self._committed)
 
     def _committed(self, outcomes: _Outcomes, _: BaseException | None) -> None:
         self._jobs -= 1
         if self._waiting:
-            # A job that was over but still counted may have kept another from starting.
+            # A job that was over but still counted may have prevented the start of another.
             self._start_job()
         if self._due:
             self._due = False
@@ -175,7 +175,7 @@ class CommitLog:
         self._call_together(zip(launches))
 
     def _call_together(self, calls: Iterable[tuple[Any, ...]]) -> None:
-        # Without this, the first commit that begins here would start a job, and so a sync, of its own.
+        # Without this flag, the first commit that begins here would start a job, and so a sync, of its own.
         self._collecting = True
         for callback, *arguments in calls:
             try:
@@ -192,7 +192,7 @@ class CommitLog:
         outcomes: _Outcomes = []
         batch, small = [], []
         with self._writing:
-            # All that waits shares one sync.
+            # All waiting commits share one sync.
             while self._waiting:
                 commit, done = self._waiting.popleft()
                 batch.append((commit, done))
@@ -203,7 +203,7 @@ class CommitLog:
             try:
                 written = not small or self._write(small)
                 for commit, done in batch:
-                    # A commit without content is of a file that is synced itself.
+                    # The file of a commit without content is synced itself.
                     alone = not written or commit.content is None
                     outcomes.append((done, self._sync_alone(commit) if alone else None))
             except BaseException as error:  # noqa: BLE001 - handed to all callers
@@ -230,7 +230,7 @@ class CommitLog:
     def _append(self, commits: list[Commit]) -> int:
         segment = self._segment or self._new_segment()
         content = b"".join(map(encoded, commits))
-        # The others add files of their own while this thread writes.
+        # Other threads add files of their own while this thread writes.
         with self._guard:
             # Before the write: a segment dropped without syncing these files would lose their lines.
             for commit in commits:
@@ -242,7 +242,7 @@ class CommitLog:
         segment.file.write(content)
         self._reach("storage.commit.before_sync")
         segment.file.sync()
-        # Only after the sync: a torn segment is cut back to this size, and so to what was confirmed.
+        # Only after the sync: a torn segment is cut back to this size, that is, to the confirmed records.
         segment.size += len(content)
         return segment.size
 
@@ -250,7 +250,7 @@ class CommitLog:
         try:
             self._reach(f"{commit.points}.before_sync")
             commit.file.sync()
-            # The names may be no more durable than the log.
+            # Without the log, the names of file and folder may not be durable.
             folder = commit.path.rpartition("/")[0]
             for place in (folder, folder.rpartition("/")[0]):
                 with contextlib.suppress(FileNotFoundError):
@@ -282,7 +282,7 @@ class CommitLog:
         self._reach("storage.commit.before_segment")
         head = commit_records.head(self._disk.boot_id())
         self._disk.write(path, head, sync=True)
-        # Its name must be durable, too, before the first line in it counts.
+        # The segment's name must be durable, too, before the first line in it is accepted.
         self._disk.sync_folder(layout.COMMITS)
         segment = _Segment(path, self._disk.append_to(path), len(head))
         with self._guard:
@@ -315,13 +315,13 @@ class CommitLog:
                 return
             self._reach("storage.commit.before_checkpoint")
             try:
-                # The files, and then their segments: the other way round a power cut could take both.
+                # First the files, then their segments: in the other order a power cut could lose both.
                 self._syncer.sync(lambda: _names(full))
             except OSError as error:
                 _log.error("files cannot be synced together, and are synced one by one until the next start: %s", error)
                 self._keep()
                 raise
-            # Every file is durable by itself now. If a crash leaves the log, applying it again changes nothing.
+            # Every file is durable now. If a crash leaves the segments, applying them again changes no file.
             for segment in full:
                 self._reach("storage.commit.before_drop")
                 with contextlib.suppress(FileNotFoundError):
@@ -331,8 +331,8 @@ class CommitLog:
                 self._full = [segment for segment in self._full if segment not in full]
 
     def _keep(self) -> None:
-        # The kernel may have dropped data that it could not write, in any file. Files then lack it although the machine
-        # is up and the next sync succeeds. Only a sync of the file itself reports its failure.
+        # The kernel may have dropped data that it could not write, in any file. Such a file lacks the data although the
+        # machine is up and the next sync succeeds. Only a sync of the file itself reports the failure.
         self._distrusted = True
         with self._guard:
             segments = [segment for segment in self._segments() if not segment.kept]
@@ -344,7 +344,7 @@ class CommitLog:
 
 
 def encoded(commit: Commit) -> bytes:
-    """Write a commit as a record, in the form that `commit_records` reads."""
+    """Return a commit as a record, in the form that `commit_records` reads."""
     assert commit.content is not None
     return b'{"run_id":"%b","path":"%b","offset":%d,"bytes":%d,"crc32":"%08x"}\n%b\n' % (
         commit.run_id.encode(),

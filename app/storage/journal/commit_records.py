@@ -1,7 +1,7 @@
-"""Records of the commit log: what was written where, each with a checksum of its own.
+"""Records of the commit log: contents written to files of runs, each with a checksum of its own.
 
 A segment begins with a line `{"format":1,"boot_id":"…"}`. A record is a line
-`{"run_id":"…","path":"…","offset":N,"bytes":N,"crc32":"…"}` and as many bytes as it says, a newline behind them.
+`{"run_id":"…","path":"…","offset":N,"bytes":N,"crc32":"…"}`, followed by that many bytes and a newline.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SEGMENT = re.compile(r"(\d{1,15})(\.kept)?\.log")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What was written to one file."""
+    """Content that was written to one file."""
 
-    run_id: str  # The run that the file belongs to.
+    run_id: str  # Run that the file belongs to.
     path: str  # The file.
-    offset: int  # Where the content begins in it.
-    content: bytes  # What was written.
+    offset: int  # Offset of the content in the file.
+    content: bytes  # The content.
 
 
 def segment(number: int) -> str:
@@ -37,7 +37,7 @@ def segment(number: int) -> str:
 
 
 def kept(path: str) -> str:
-    """Return the path of a segment whose files could not be synced, so that they are completed from it in any case."""
+    """Return the path of a segment whose files could not be synced; the next start always completes them from it."""
     return f"{path.removesuffix('.log')}.kept.log"
 
 
@@ -47,7 +47,7 @@ def is_kept(name: str) -> bool:
 
 
 def unread(path: str) -> str:
-    """Return the path under which a segment that cannot be read is kept for a person."""
+    """Return the path under which an unreadable segment is kept for a person."""
     return f"{path}.unread"
 
 
@@ -58,14 +58,14 @@ def number(name: str) -> int:
 
 
 def head(boot_id: str) -> bytes:
-    """Return the first line of a segment that is begun while the machine is up under this id."""
+    """Return the first line of a segment that begins during the boot with this id."""
     return plain.encode({"format": _FORMAT, "boot_id": boot_id}) + b"\n"
 
 
 def read(content: bytes) -> tuple[str | None, list[Record]]:
-    """Return the id that a segment was begun under, None if its head cannot be read, and its sound records.
+    """Return the boot id of a segment, None if its head cannot be read, and its sound records.
 
-    A record that is torn or damaged is passed over: those behind it are proven by checksums of their own.
+    A torn or damaged record is skipped: checksums of their own prove the later ones.
     """
     first, _, _ = content.partition(b"\n")
     begun = _parsed(first)
@@ -97,7 +97,7 @@ def _record(content: bytes, begin: int) -> tuple[Record | None, int]:
         )
     except (KeyError, ValueError, TypeError):
         return None, begin
-    # A record that was torn by a power cut ends the segment.
+    # A record torn by a power cut ends the segment.
     sound = len(record.content) == size and f"{zlib.crc32(record.content):08x}" == check
     return (record, end + 1 + size + 1) if sound else (None, begin)
 

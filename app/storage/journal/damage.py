@@ -1,4 +1,4 @@
-"""Damage: errors that name what part of a run cannot be trusted."""
+"""Damage: errors that name the part of a run that cannot be trusted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def corrupt(run_id: str, file: str, reason: str, line: int | None = None) -> err
     """Return the error that names a damaged place.
 
     Args:
-        line: Number of the line, from 1; None where the whole file is meant.
+        line: Number of the line, from 1; None for the whole file.
     """
     place = file if line is None else f"{file} line {line}"
     return errors.JournalCorrupt(
@@ -20,7 +20,7 @@ def corrupt(run_id: str, file: str, reason: str, line: int | None = None) -> err
 
 
 def advice(run_id: str, file: str) -> str:
-    """Return what to do about a run of which a file is damaged: without its start nothing can be made of the rest."""
+    """Return advice for a run with a damaged file; without its start, the other files are useless."""
     if clock.is_internal(run_id):
         return f"its plan continues in another run; once it does, delete this one: control-room runs delete {run_id}"
     if file == layout.START:

@@ -21,8 +21,8 @@ _MOST_LOOSE_BYTES = 64 * 1024
 
 
 Accepted = Callable[[Mapping[str, plain.Json], int, dict[str, plain.Json]], Any]
-"""Called for each accepted line with its position and the fields that were added to it, in the order of lines, before
-the caller continues, who gets what it returns.
+"""Called for each accepted line with its position and the fields added to it, in the order of lines, before the caller
+continues; the caller receives its result.
 """
 
 Refused = Callable[[Mapping[str, plain.Json]], None]
@@ -39,8 +39,8 @@ class _Entry:
 class Journal:
     """The one writer of a journal file.
 
-    It lives on the event loop, which writes into the kernel's memory and never waits for a disk. A line counts when the
-    committer reports it durable; a crash before that leaves a torn end, which recovery cuts off.
+    It works on the event loop, which writes into the kernel's memory and never waits for a disk. A line is accepted
+    when the committer reports it durable; a crash before that leaves a torn end, which recovery cuts off.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Journal:
         self._drains: list[asyncio.Future[None]] = []
         self._adopt(reading)
         self.fault: errors.StorageFault | None = None
-        """The failure because of which nothing can be appended until `heal`."""
+        """Failure that prevents appends until `heal` is called."""
 
     def append(
         self, fields: bytes, *, sync: bool = True, line: Mapping[str, plain.Json] | None = None
@@ -87,7 +87,7 @@ class Journal:
         waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         entry = _Entry(fields=fields, line=line, waiter=waiter)
         if self.fault is not None:
-            # A journal that failed refuses at once: its caller must not wait for a line that cannot come.
+            # A failed journal refuses at once: its caller must not wait for a line that will never be written.
             self._refuse([entry], _again(self.fault))
         elif sync or self._waiting or self._committing:
             self._waiting.append(entry)
@@ -101,7 +101,7 @@ class Journal:
         return waiter
 
     def begin_sync(self) -> None:
-        """Begin to make written lines durable; the sync is shared with what other journals append in this turn."""
+        """Begin to make written lines durable; lines that other journals append in this turn share the sync."""
         if self.lines_due > self._synced and not self._committing and self.fault is None:
             self._must_sync = True
             self._context.committer.gather(self._launch)
@@ -114,17 +114,17 @@ class Journal:
             raise _again(self.fault)
 
     async def drained(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no line is pending or under way."""
         if self._waiting or self._committing or self._must_sync:
             drained: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._drains.append(drained)
             await drained
 
     async def heal(self) -> None:
-        """After a failure, continue in a fresh copy of what was accepted.
+        """After a failure, continue in a fresh copy of the accepted lines.
 
         Raises:
-            errors.StorageFault: it cannot be made.
+            errors.StorageFault: the copy cannot be made.
         """
         if self.fault is None:
             return
@@ -143,7 +143,7 @@ class Journal:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the file at once, and drop the owner, which otherwise only a full garbage collection would free."""
+        """Close the file at once, and release the owner, which otherwise only a full garbage collection would free."""
         self._file.close()
         self._accepted = self._refused = None
         self.fault = self.fault or errors.StorageFault(f"{self._path} is closed", detail={"file": self._path})
@@ -174,7 +174,7 @@ class Journal:
         self._committing = True
         self._under_way = entries
         self._sealed = sealed
-        # Lines that were written unsynced before belong to it: a later synced line must not follow a gap.
+        # Lines written unsynced before are part of the commit: a later synced line must not follow a gap.
         content = b"".join(self._loose) if self._loose_bytes <= _MOST_LOOSE_BYTES else None
         commit = Commit(
             run_id=self._run_id,
@@ -212,7 +212,7 @@ class Journal:
                 drained.set_result(None)
 
     def _write(self, entries: list[_Entry]) -> list[chain.Sealed] | None:
-        # Into the kernel's memory only: cheaper than a hop to a thread.
+        # Into the kernel's memory only, which is cheaper than a hop to a thread.
         sealed, contents, prev = [], [], self.head
         for entry in entries:
             line = chain.seal(entry.fields, batch=self._synced, prev=prev)
@@ -229,7 +229,7 @@ class Journal:
         self._end = self._end + len(content)
         self._loose.append(content)
         self._loose_bytes += len(content)
-        # The memory for a run that syncs seldom is bounded.
+        # The memory for a run that seldom syncs is bounded.
         if self._loose_bytes > _MOST_LOOSE_BYTES:
             self._loose.clear()
         return sealed
@@ -245,7 +245,7 @@ class Journal:
                 entry.waiter.set_result(answer)
 
     def _fail(self, entries: list[_Entry], error: BaseException) -> None:
-        # Nothing may be written after bytes that may have reached the disk only in part.
+        # No line may follow bytes that may have reached the disk only in part.
         self._file.close()
         cause = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
         self.fault = self._context.disk_health.failed(self._path, cause)
@@ -260,21 +260,21 @@ class Journal:
                 self._refused(entry.line)
             if not entry.waiter.done():
                 entry.waiter.set_exception(error)
-                # Retrieved at once, so that a caller that went away leaves no warning about an unretrieved error.
+                # Retrieved at once, so that a caller that is gone leaves no warning about an unretrieved error.
                 entry.waiter.exception()
 
     def _fresh_copy(self) -> tuple[chain.Reading, AppendFile]:
-        # Only the accepted lines: the rest was refused, and its callers may have done something else since.
+        # Only the accepted lines: the others were refused, and their callers may have continued differently since.
         content = self._context.disk.read(self._path, 0, self._size)
         reading = chain.read(content, self._anchor)
-        # Fewer than were confirmed: the disk has lost some, and a copy would make that final.
+        # If lines that were confirmed are missing, the disk has lost them, and a copy would make the loss final.
         if len(reading.lines) < max(self._synced, self.lines_due):
             raise OSError(errno.EIO, "confirmed lines cannot be read any more")
         reach = self._context.probes.reach
         disk_port.replace(
             self._context.disk, self._path, content[: reading.end], sync=True, reach=reach, at="storage.heal"
         )
-        # A new run's folder may be durable in the commit log alone, which does not hold what was healed.
+        # A new run's folder may be durable only in the commit log, which does not contain the healed file.
         self._context.disk.sync_folder(layout.RUNS)
         return reading, self._context.disk.append_to(self._path)
 

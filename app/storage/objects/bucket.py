@@ -30,7 +30,7 @@ _PROVIDERS = {
     ),
     "file": ("the permissions of the folder", ()),
 }
-"""By scheme: what gives access, and the variables that name a server other than the provider's own."""
+"""By scheme: the variables or rights that give access, and the variables that name another server."""
 
 _REFUSAL = re.compile(r"status code: (401|403)\b")
 _LOCAL_ERROR = re.compile(r"\(os error (\d+)\)")
@@ -40,18 +40,18 @@ _OPTIONS: dict[str, Any] = {"connect_timeout": "5s", "timeout": "60s"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A bucket's facts about an object."""
+    """Facts about an object."""
 
     name: str  # Name in the bucket.
     size_bytes: int  # Length.
-    changed_at: datetime  # When it was written.
+    changed_at: datetime  # Time of its last write.
 
 
 class Bucket:
-    """Objects below an address; everything blocks and raises `OSError`, whose text holds no credentials."""
+    """Objects below an address; all methods block and raise `OSError`, whose text contains no credentials."""
 
     def __init__(self, url: str) -> None:
-        """Open what an address names; nothing is asked of a server.
+        """Open the bucket of an address, without a request to a server.
 
         Raises:
             errors.ConfigurationError: `blobs_unusable`, the extra is missing or the address cannot be used.
@@ -63,13 +63,13 @@ class Bucket:
             message = f"object storage needs a library that is not installed: {INSTALL}"
             raise errors.ConfigurationError(message, code="blobs_unusable") from error
         self.shown = url
-        """Address for messages; it holds no secret."""
+        """Address for messages; it contains no secret."""
         self._calls = obstore
         self._scheme = url.partition(":")[0]
         self._root = Path(unquote(urlsplit(url).path)) if url.startswith("file:") else None
         try:
             if self._root is not None:
-                # Made like a mounted folder would be; a parent that is missing is an error of the address.
+                # Only the folder itself is made; a missing parent is an error of the address.
                 self._root.mkdir(mode=0o700, exist_ok=True)
                 self._store: ObjectStore = store.LocalStore(self._root)
             else:
@@ -79,12 +79,12 @@ class Bucket:
         except OSError as error:
             raise self.unusable(error) from error
         except Exception as error:
-            # Every library of a provider has errors of its own; their texts can quote what they were given.
+            # The library of each provider has its own errors, whose texts can quote the credentials.
             message = f"{url} cannot be used: {type(error).__name__}; check {self._access}"
             raise errors.ConfigurationError(message, code="blobs_unusable") from error
 
     def unusable(self, error: OSError) -> errors.ConfigurationError:
-        """Return the error of a bucket that cannot be used at the start."""
+        """Return the error for a bucket that cannot be used at the start."""
         passing = error.errno in (errno.EIO, errno.ETIMEDOUT)
         reason = error.strerror or os.strerror(error.errno or errno.EIO)
         if error.errno == errno.ENOENT and self._root is None:
@@ -93,19 +93,19 @@ class Bucket:
         return errors.ConfigurationError(message, code="blobs_away" if passing else "blobs_unusable")
 
     def put(self, name: str, content: bytes) -> None:
-        """Write an object; it is durable afterwards."""
+        """Write an object durably."""
         with self._told(name):
             self._calls.put(self._store, name, content, use_multipart=False)
         if self._root is not None:
             self._sync(self._root / name)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write an object unless there is one of its name; return whether it was written."""
+        """Write an object unless its name exists; return whether it was written."""
         from obstore import exceptions
 
         try:
             with self._told(name, exceptions.AlreadyExistsError):
-                # One request, since a name must never show half of its content.
+                # One request, since a reader must never find half of the content.
                 self._calls.put(self._store, name, content, use_multipart=False, mode="create")
         except exceptions.AlreadyExistsError:
             return False
@@ -117,12 +117,12 @@ class Bucket:
         """Return an object's content, or a part of it.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: the object does not exist.
         """
         with self._told(name):
             if begin == 0 and end is None:
                 return bytes(self._calls.get(self._store, name).bytes())
-        # The size first: servers answer a range behind the end in different ways.
+        # The size is read first: servers answer a range beyond the end in different ways.
         size = self.look(name).size_bytes
         end = size if end is None else min(end, size)
         if begin >= end:
@@ -134,7 +134,7 @@ class Bucket:
         """Return the facts about an object.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: the object does not exist.
         """
         with self._told(name):
             return _found(self._calls.head(self._store, name))
@@ -148,14 +148,14 @@ class Bucket:
         return True
 
     def all(self, prefix: str) -> Iterator[Found]:
-        """Yield the objects whose names begin with whole parts of a path."""
+        """Yield the objects below a path; the path consists of whole parts of names."""
         with self._told(prefix):
             for chunk in self._calls.list(self._store, prefix):
                 yield from map(_found, chunk)
 
     def remove(self, names: list[str]) -> None:
-        """Remove objects; those that are gone are passed over."""
-        # S3 removes many with one request; all others stop at the first that is gone.
+        """Remove objects; missing ones are skipped."""
+        # S3 removes many with one request; the other providers stop at the first missing one.
         for some in filter(None, [names]) if self._scheme == "s3" else [[name] for name in names]:
             with suppress(FileNotFoundError), self._told(some[0]):
                 self._calls.delete(self._store, some)
@@ -168,7 +168,7 @@ class Bucket:
         return any(environ.get(name, "").startswith("http:") for name in _PROVIDERS[self._scheme][1])
 
     def _sync(self, path: Path) -> None:
-        # The library leaves it to the system when a file and its name reach the disk.
+        # The library leaves to the system when a file and its name reach the disk.
         assert self._root is not None
         for place in (path, *path.parents):
             os_disk.sync(place)
@@ -194,7 +194,7 @@ class Bucket:
         return OSError(errno.EACCES, f"{self.shown} refuses access; check {self._access}", name)
 
     def _failed(self, name: str, error: BaseException) -> OSError:
-        # The library's own text can quote addresses and headers; no part of it is passed on.
+        # The library's own text can quote addresses and headers, so it is not passed on.
         if self._root is None and _REFUSAL.search(str(error)):
             return self._refused(name)
         local = _LOCAL_ERROR.search(str(error)) if self._root is not None else None

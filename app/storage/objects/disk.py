@@ -1,7 +1,7 @@
-"""A disk whose blobs, and logs of ended runs, are objects in a bucket; everything else is on another disk.
+"""A disk whose blobs, and logs of ended runs, are objects in a bucket; all other files are on another disk.
 
-A blob is an object before the line that names it is written. A log is a file while its run may write to it. What was
-on the other disk before the bucket was used is read there still.
+A blob becomes an object before the line that names it is written. A log is a file while its run may write to it. Files
+from before the bucket was used are still read from the other disk.
 """
 
 # Why: docs/decisions/0350.
@@ -43,11 +43,11 @@ class ObjectDisk:
     def __init__(self, disk: Disk, bucket: Bucket) -> None:
         self._disk = disk
         self.bucket = bucket
-        """Where the objects are."""
+        """Bucket of the objects."""
         self._fresh: dict[str, bytes] = {}
 
     def __getattr__(self, name: str) -> Any:
-        # Attributes declared above are the other disk's own.
+        # The other disk implements the attributes declared above.
         return getattr(self._disk, name)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
@@ -62,11 +62,11 @@ class ObjectDisk:
         return self._either(path, self._disk.size, lambda key: self.bucket.look(key).size_bytes)
 
     def signature(self, path: str) -> Signature:
-        """Return a stamp of a file that every change alters."""
+        """Return a stamp of a file; every change of the file changes the stamp."""
         return self._either(path, self._disk.signature, self._signature)
 
     def changed_at(self, path: str) -> int:
-        """Return when a file or folder was changed."""
+        """Return the stamp of the last change of a file or folder."""
         return self._either(path, self._disk.changed_at, lambda key: self._signature(key)[0])
 
     def names(self, folder: str) -> list[str]:
@@ -85,9 +85,9 @@ class ObjectDisk:
         return key is not None and self.bucket.has(key)
 
     def write(self, path: str, content: bytes, *, sync: bool) -> None:
-        """Make or overwrite a file; content that is to replace a blob stays in memory until it does."""
+        """Make or overwrite a file; new content for a blob stays in memory until the rename."""
         key = _key(path)
-        # Logs are appended to while a run lives; objects cannot be.
+        # A run appends to its logs while it executes, which objects do not allow.
         if key is None or f"/{layout.LOGS}/" in path:
             self._disk.write(path, content, sync=sync)
         elif path.rpartition("/")[2].startswith("."):
@@ -95,11 +95,11 @@ class ObjectDisk:
         else:
             self.bucket.put(key, content)
             if self._disk.has_file(path):
-                # It was there before the bucket was used, and is read first.
+                # A blob file from before the bucket was used, which would be read first.
                 self._disk.remove(path)
 
     def rename(self, old: str, new: str) -> None:
-        """Move a file or folder; objects of a run have the same names wherever its folder is."""
+        """Move a file or folder; the objects of a run keep their names wherever its folder is."""
         if (content := self._fresh.pop(old, None)) is None:
             self._disk.rename(old, new)
         else:
@@ -123,7 +123,7 @@ class ObjectDisk:
             self.bucket.remove([key])
 
     def remove_tree(self, path: str) -> None:
-        """Remove a folder with all that is in it; the objects of a run go unless its folder is elsewhere, too."""
+        """Remove a folder with everything in it, and a run's objects if no other folder of the run exists."""
         self._disk.remove_tree(path)
         place = _FOLDER.fullmatch(path)
         if place is None or place["kind"] or any(map(self._disk.has_folder, _folders(_id(place)))):
@@ -134,7 +134,7 @@ class ObjectDisk:
             _log.warning("objects of a removed run are left to be collected: %s", error.strerror)
 
     def put_logs_away(self, folder: str) -> None:
-        """Make objects of the logs of a run that has ended."""
+        """Move the logs of an ended run into objects."""
         logs = f"{folder}/{layout.LOGS}"
         for name in self._disk.names(logs):
             path = f"{logs}/{name}"
@@ -143,7 +143,7 @@ class ObjectDisk:
                 continue
             content = self._disk.read(path)
             self.bucket.put(key, content)
-            # Logs written meanwhile are moved next time.
+            # A log that grew meanwhile is moved next time.
             if self._disk.size(path) == len(content):
                 self._disk.remove(path)
 
@@ -160,7 +160,7 @@ class ObjectDisk:
         try:
             return look()
         except FileNotFoundError:
-            # A bucket that is gone, or a folder that is not mounted, says nothing about what it held.
+            # A missing bucket, or a folder that is not mounted, does not prove that the object is missing.
             if self.bucket.has(layout.BUCKET_MARK):
                 raise
         raise OSError(errno.ESTALE, f"{self.bucket.shown} does not hold {layout.BUCKET_MARK}", layout.BUCKET_MARK)

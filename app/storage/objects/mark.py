@@ -1,7 +1,7 @@
-"""The marks of a bucket and of the store that keeps its blobs there: others are refused by name.
+"""The marks of a bucket and of the store that keeps its blobs there: each refuses any other, by name.
 
-`blobs.json` in the store is `{"identity": …, "address": …}`; `control-room.json` in the bucket is
-`{"identity": …, "store": …}`.
+`blobs.json` in the store is `{"identity": …, "address": …}`; `control-room.json` in the bucket is `{"identity": …,
+"store": …}`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _PROBE = "control-room.probe"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where blobs are kept."""
+    """Place for blobs."""
 
-    url: str | None = None  # Address of object storage; None: they are with the rest.
-    new_identity: str = ""  # What a bucket is called that is new.
-    looks_only: bool = False  # Whether nothing is written.
+    url: str | None = None  # Address of object storage; None: blobs are with the other files.
+    new_identity: str = ""  # Identity that a new bucket gets.
+    looks_only: bool = False  # Whether the store is only read.
 
 
 def opened(disk: Disk, target: Target, store: str) -> Disk:
-    """Return a disk whose blobs are where the settings say; without an address, the disk itself.
+    """Return a disk whose blobs are at the target; without an address, the disk itself.
 
     Args:
         store: Identity of the store.
@@ -56,7 +56,7 @@ def opened(disk: Disk, target: Target, store: str) -> Disk:
     bucket = Bucket(target.url)
     try:
         identity = _agreed(bucket, known, store, target)
-        # A bucket that can be read and not written would show that only at the first blob.
+        # Without a test write, a bucket that can only be read would fail at the first blob.
         if not target.looks_only:
             bucket.put(_PROBE, b"writable")
     except OSError as error:
@@ -75,18 +75,18 @@ def _agreed(bucket: Bucket, known: dict[str, Any] | None, store: str, target: Ta
             f" {'empty' if found is None else 'another place'}. Set CONTROL_ROOM_BLOBS_URL to the former"
         )
         raise errors.ConfigurationError(message, code="store_differs", detail=known)
-    # Two stores in one place would remove each other's blobs.
+    # Two stores in one bucket would remove each other's blobs.
     if found is not None and found["store"] != store:
         message = f"{bucket.shown} contains blobs of another store ({found['store']}); give this store its own place"
         raise errors.ConfigurationError(message, code="store_differs", detail={"address": bucket.shown})
-    # As after a copy of a data directory: both would write to the same place.
+    # This store may be a copy of a data directory: both would write to the same bucket.
     if known is None and found is not None and any(bucket.all(f"{layout.RUNS}/")):
         message = f"{bucket.shown} contains blobs that this copy of the store did not write; give it its own place"
         raise errors.ConfigurationError(message, code="store_differs", detail={"address": bucket.shown})
     if found is None:
         found = {"identity": target.new_identity, "store": store}
         if not target.looks_only and not bucket.create(layout.BUCKET_MARK, plain.encode(found) + b"\n"):
-            # Another process was faster.
+            # Another process has marked the bucket first.
             return _agreed(bucket, known, store, target)
     return str(found["identity"])
 

@@ -1,7 +1,7 @@
-"""The commit listener: `NOTIFY` announces commits of other processes to a shared store; their events go to the feed."""
+"""The commit listener: passes commits of other processes, which `NOTIFY` announces, to the feed of a shared store."""
 
-# A notification is part of the transaction that it announces, and holds no content: the run and, if events were
-# written, where they begin in the run's file of events, and the number of the process that has written them.
+# A notification is part of the transaction that it announces. It contains no content, only the run and, if events were
+# written, their offset in the run's file of events and the number of the process that wrote them.
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from app.engine import event_feed, stores
 
 GATHER_SECONDS = 0.03
-"""Time in which notifications are gathered, so that events of many commits are read together."""
+"""Time for which notifications are gathered, so that events of many commits are read together."""
 
 _RECONNECT_SECONDS = 0.5
 _ENDING_LOOKS = 100
@@ -43,11 +43,11 @@ class Source(Protocol):
 
     @property
     def feed(self) -> event_feed.EventFeed:
-        """Return the newest events of all runs."""
+        """Return the feed of events of all runs."""
 
     @property
     def checked_disk(self) -> Disk:
-        """Return what the runs lie on."""
+        """Return the disk of the runs."""
 
     async def summary(self, run_id: str) -> stores.RunSummary:
         """Return a run's row."""
@@ -57,7 +57,7 @@ class PostgresCommitListener:
     """`event_feed.CommitListener` over a connection that runs `LISTEN`.
 
     Args:
-        number: Number of this process; its own events are in the feed already and are passed over.
+        number: Number of this process; its own events are already in the feed and are skipped.
     """
 
     def __init__(self, database: Database, number: int, source: Source, workers: Workers) -> None:
@@ -72,9 +72,9 @@ class PostgresCommitListener:
         self.on_begun: Callable[[str], Awaitable[None]] | None = None
         """Called with each run that another process has begun or resumed."""
         self.is_listening = False
-        """Whether every commit is announced here at present."""
+        """Whether every commit is now announced to this process."""
         self.is_cut_off = False
-        """Whether the last try to reach the server failed."""
+        """Whether the last attempt to reach the server failed."""
 
     def start(self, on_write: Callable[[str | None], None]) -> None:
         """Begin to listen.
@@ -86,7 +86,7 @@ class PostgresCommitListener:
             self._task = asyncio.create_task(self._listen(on_write), name="commit listener")
 
     async def stop(self) -> None:
-        """Stop, and wait for it."""
+        """Stop listening, and wait for the end."""
         for task in (tasks := [*self._callbacks, *([self._task] if self._task else [])]):
             task.cancel()
         if tasks:
@@ -104,7 +104,7 @@ class PostgresCommitListener:
                 await asyncio.sleep(_RECONNECT_SECONDS)
                 continue
             try:
-                # What was committed before is not announced to this connection.
+                # Earlier commits are not announced to this connection.
                 self._source.feed.interrupt()
                 self.is_listening, self.is_cut_off = True, False
                 on_write(None)
@@ -129,7 +129,7 @@ class PostgresCommitListener:
         loop, readable, descriptor = asyncio.get_running_loop(), asyncio.Event(), connection.fileno()
 
         def hear() -> None:
-            # It stays readable until `_gather`: the loop would call this without a pause until then.
+            # The connection stays readable until `_gather`; until then the loop would call this without a pause.
             loop.remove_reader(descriptor)
             readable.set()
 
@@ -139,7 +139,7 @@ class PostgresCommitListener:
                 self._gather(connection, on_write)
                 loop.add_reader(descriptor, hear)
                 await self._publish()
-                # What could not be read is read again in a moment.
+                # Events that could not be read are read again in a moment.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(readable.wait(), _RECONNECT_SECONDS if self._begins else None)
                 await asyncio.sleep(GATHER_SECONDS)
@@ -147,7 +147,7 @@ class PostgresCommitListener:
             loop.remove_reader(descriptor)
 
     def _gather(self, connection: Connection, on_write: Callable[[str | None], None]) -> None:
-        """Report the runs that were written to, and note where new events of others begin."""
+        """Report the runs that were written to, and note the offsets of new events of other processes."""
         connection.pgconn.consume_input()
         changed: dict[str, None] = {}
         while (notification := connection.pgconn.notifies()) is not None:
@@ -157,14 +157,14 @@ class PostgresCommitListener:
             run_id, begin, number = (part.decode() for part in found.groups(b""))
             changed[run_id] = None
             if number and number != self._number and not clock.is_internal(run_id):
-                # The earliest of several: what is between them is read in one go.
+                # The lowest of several offsets: the events from there on are read at once.
                 self._begins[run_id] = min(int(begin), self._begins.get(run_id, int(begin)))
         for run_id in changed:
             on_write(run_id)
 
     async def _publish(self) -> None:
         for run_id, begin in list(self._begins.items()):
-            # What was read already is not published again.
+            # Events that were already read are not published again.
             begin = max(begin, self._reached.get(run_id, 0))
             try:
                 content = await self._workers.run(functools.partial(self._read, run_id, begin))
@@ -173,7 +173,7 @@ class PostgresCommitListener:
             except errors.NotFound:
                 content = b""
             except (OSError, errors.ControlRoomError, errors.StorageFault) as error:
-                # The rest is kept, and read at the next turn.
+                # The remaining runs are kept, and read in the next turn.
                 _log.warning("events of other processes cannot be read now: %s", error)
                 return
             del self._begins[run_id]
@@ -203,7 +203,7 @@ class PostgresCommitListener:
             _log.warning("a run that began elsewhere is not followed: %s", error.message, extra={"run_id": run_id})
 
     async def _publish_ending(self, run_id: str, held: list[events.Event]) -> None:
-        # A client that learns of an ending may look at the list next.
+        # A client that receives an ending may read the list next, so the row must show it first.
         with contextlib.suppress(errors.NotFound):
             summary = await self._source.summary(run_id)
             for _ in range(_ENDING_LOOKS):

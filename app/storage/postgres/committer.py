@@ -1,4 +1,4 @@
-"""The committer: what many runs have written is committed in one transaction."""
+"""The committer: commits new lines of many runs in one transaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Outcomes: TypeAlias = list[tuple[Done, BaseException | None]]
 
 
 class PostgresCommitter:
-    """`Committer` whose commits share a transaction with all that come in while another one is under way."""
+    """`Committer` whose commits share a transaction with all others that arrive while one is under way."""
 
     shares = False
 
@@ -43,22 +43,22 @@ class PostgresCommitter:
         """Do nothing; written lines are durable."""
 
     def holds(self, run_id: str) -> bool:
-        """Return False: only the run's own rows know of it."""
+        """Return False: this committer keeps no record of runs."""
         return False
 
     async def checkpoint(self, run_id: str | None = None) -> None:
-        """Commit what needed no commit yet.
+        """Commit lines that needed no commit before.
 
         Raises:
-            OSError: it was not committed.
+            OSError: they were not committed.
         """
         await self._workers.run(self._disk.commit_all)
 
     async def mend(self) -> None:
-        """Do nothing; a commit that failed cannot come back."""
+        """Do nothing; a failed commit cannot reappear."""
 
     def close(self) -> None:
-        """Do nothing; nothing is held."""
+        """Do nothing; this committer has no open files."""
 
     def _launch(self) -> None:
         launches, self._launches = self._launches, []

@@ -1,7 +1,7 @@
-"""Common files: what all processes of a store share beside its runs, as rows with a copy on each machine.
+"""Common files: files that all processes of a store share besides its runs, as rows with a copy on each machine.
 
-The row is the authority. The copy is what is read, so that a look at it never waits for a server, and what was known
-last counts while the server is away.
+The row is the authority. Processes read the copy, so that a read never waits for a server, and the last known content
+remains valid while the server is away.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from app.storage.postgres import rows
 from app.storage.postgres.database import Database
 from app.storage.postgres.disk import PostgresDisk
 
-LOOK_SECONDS = 0.25  # Time between two looks whether another process has changed a file.
+LOOK_SECONDS = 0.25  # Time between two checks for changes by other processes.
 _KEPT = ("budgets.json", "keys.json", "policies.json", "prices.json")
-NAMES = (*_KEPT, "rate_limits.json")  # The files; the last holds nothing that a move to the store must keep.
+NAMES = (*_KEPT, "rate_limits.json")  # The files; the last one contains nothing that a move to the store must keep.
 
 _ADOPTED = ".taken"
 
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class CommonFiles:
-    """Keep the files; its methods wait for the server, and are meant for a thread."""
+    """Keeps the copies of common files up to date; its methods wait for the server, and are meant for a thread."""
 
     def __init__(self, database: Database, disk: PostgresDisk, data_directory: Path) -> None:
         self._database = database
@@ -46,7 +46,7 @@ class CommonFiles:
         self._following: asyncio.Task[None] | None = None
 
     def adopt(self) -> None:
-        """Move the files of a data directory whose runs were in its folders into the store, and make the copies.
+        """Move the files of a data directory that had its runs in folders into the store, and make the copies.
 
         Raises:
             errors.ConfigurationError: `common_file_differs`, the store has other content already.
@@ -69,7 +69,7 @@ class CommonFiles:
         self.pull()
 
     def pull(self) -> None:
-        """Bring the copies up to date.
+        """Update the copies.
 
         Raises:
             OSError: the store cannot be read, or a copy cannot be written.
@@ -119,7 +119,7 @@ class CommonFiles:
 
     def _renew(self, name: str, *, is_there: bool) -> None:
         if is_there:
-            # Processes of one machine share its copies.
+            # Processes on one machine share its copies, so each uses a temporary name of its own.
             fresh = f".{name}.{os.getpid()}-{id(self):x}.new"
             self._copies.write(fresh, self._disk.read(name), sync=False)
             self._copies.rename(fresh, name)

@@ -1,4 +1,4 @@
-"""The database: its connections, and its errors as errors of a disk."""
+"""The database: its connections, and its errors translated into errors of a disk."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     import psycopg
 
 SCHEMA = layout.STORE_SCHEMA  # Schema of all tables.
-OWNER_LOCK = 0x434F4E54524F4C  # Advisory lock of the one process that writes, held by its session.
+OWNER_LOCK = 0x434F4E54524F4C  # Advisory lock that the session of the one writing process holds.
 
 EPOCH_LOCK = OWNER_LOCK + 1
-"""Advisory lock that every writing transaction shares, and that a new owner takes alone while it begins an epoch."""
+"""Advisory lock that every writing transaction shares, and that a new owner takes alone to begin an epoch."""
 
-MIGRATION_LOCK = OWNER_LOCK + 2  # Advisory lock of a process that makes or updates the tables.
+MIGRATION_LOCK = OWNER_LOCK + 2  # Advisory lock of a process that creates or updates the tables.
 
 LEADER_LOCK = OWNER_LOCK + 3
-"""Advisory lock of the service that works for triggers, notifications and retention, of those that share the store."""
+"""Advisory lock of the one service that works for triggers, notifications and retention, among those of a store."""
 
-CHANNEL = SCHEMA  # Channel on which processes that share the store announce what they commit.
+CHANNEL = SCHEMA  # Channel on which processes that share the store announce their commits.
 
 REPEAT_SECONDS = 10.0
-"""How long a transaction is repeated that the server breaks off in favour of others."""
+"""Time for which a transaction is repeated that the server rolls back in favour of others."""
 
 BROKEN_OFF = ("40001", "40P01")
-"""What the server says then: a failed serialisation, a deadlock; nothing of the transaction counts."""
+"""Codes of the server for that: a failed serialisation or a deadlock; the transaction has no effect."""
 
-_AWAY = ("08", "57P")  # Classes of states: connections that failed, and servers that stop or start.
-STANDBY = "25006"  # What a server says that takes no writes, since it follows another one.
+_AWAY = ("08", "57P")  # Classes of codes: failed connections, and servers that stop or start.
+STANDBY = "25006"  # Code of a server that refuses writes because it follows another server.
 
 T = TypeVar("T")
 Cursor: TypeAlias = "psycopg.Cursor[Any]"
@@ -47,11 +47,11 @@ _GUARD = f"SELECT pg_advisory_xact_lock_shared({EPOCH_LOCK}); SELECT epoch FROM 
 
 
 class Fenced(OSError):
-    """Another process owns the store by now; this one must not write any more."""
+    """Another process owns the store now; this one must not write any more."""
 
 
 class Database:
-    """Connections of one process; each is used by one thread at a time."""
+    """Connections of one process; one thread at a time uses each."""
 
     def __init__(self, url: str) -> None:
         self.shown = shown(url)
@@ -65,7 +65,7 @@ class Database:
         self._closing = threading.Event()
 
     def connect(self) -> Connection:
-        """Open a connection that commits each statement by itself outside of a transaction."""
+        """Open a connection that commits each statement on its own outside of a transaction."""
         connection = self._opened()
         try:
             _prepare(connection)
@@ -82,10 +82,10 @@ class Database:
         return psycopg.connect(conninfo.make_conninfo(self._dsn, **options), autocommit=True)
 
     def read(self, job: Callable[[Cursor], T]) -> T:
-        """Look something up; a connection that was lost meanwhile is replaced once.
+        """Run a job that only reads; a connection that was lost meanwhile is replaced once.
 
         Args:
-            job: Done again if the server breaks it off.
+            job: Repeated if the server rolls it back.
 
         Raises:
             OSError: the database cannot be read now.
@@ -93,14 +93,14 @@ class Database:
         return self._used(lambda connection, _: _read(connection, job))
 
     def write(self, epoch: int, job: Callable[[Cursor], T]) -> T:
-        """Do something in a transaction of an epoch; it is not repeated where its commit may have been carried out.
+        """Run a job in a transaction of an epoch; it is not repeated if its commit may have succeeded.
 
         Args:
-            job: Done again if the server breaks it off, or the connection is lost before its commit.
+            job: Repeated if the server rolls it back, or the connection is lost before its commit.
 
         Raises:
             Fenced: the epoch is over.
-            OSError: it was not written, or it is unknown whether it was.
+            OSError: the commit failed, or may have failed.
         """
 
         def write(connection: Connection, committing: Callable[[], None]) -> T:
@@ -108,7 +108,7 @@ class Database:
                 self._begin(connection, epoch)
                 with connection.cursor(binary=True) as cursor:
                     result = job(cursor)
-                # From here on it is unknown whether a lost connection has committed.
+                # From here on the process cannot know whether a lost connection has committed.
                 committing()
                 connection.execute("COMMIT")
             except BaseException:
@@ -120,7 +120,7 @@ class Database:
         return self._used(write)
 
     def check_epoch(self, cursor: Cursor, epoch: int) -> None:
-        """Make sure that an epoch lasts until the transaction is over.
+        """Make sure that an epoch lasts until the end of the transaction.
 
         Raises:
             Fenced: it is over.
@@ -128,30 +128,30 @@ class Database:
         self._guard_epoch(cursor.connection.execute(_GUARD), epoch)
 
     def _begin(self, connection: Connection, epoch: int) -> None:
-        # One message, since a creation has many small transactions.
+        # One message, since the creation of a run has many small transactions.
         begun = connection.execute(f"BEGIN; {_GUARD}")
         begun.nextset()
         self._guard_epoch(begun, epoch)
 
     def _guard_epoch(self, guard: Cursor, epoch: int) -> None:
-        # Two statements in one message: what the second reads must be younger than the lock.
+        # Two statements in one message: the second must read newer data than the lock.
         guard.nextset()
         row = guard.fetchone()
         if row is None or int(row[0]) != epoch:
             raise self.fenced()
 
     def fenced(self) -> Fenced:
-        """Return the error of a process that owns the store no longer."""
+        """Return the error of a process that no longer owns the store."""
         message = f"the store {self.shown} was taken over by another process; this one writes nothing any more"
         return Fenced(errno.EPERM, message)
 
     def close(self) -> None:
-        """Close every connection that is not in use, and each other one as soon as it is given back."""
+        """Close every idle connection now, and each used one as soon as it is returned."""
         self._closing.set()
         self.discard()
 
     def discard(self) -> None:
-        """Close the connections that are not in use; a server that was restarted knows none of them."""
+        """Close the idle connections; a restarted server knows none of them."""
         with self._guard:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -172,13 +172,13 @@ class Database:
                 result = job(connection, asked.set)
             except psycopg.Error as error:
                 if connection is not None and is_standby(error):
-                    # The address may lead to another server by now.
+                    # The address may lead to another server now.
                     connection.close()
                 lost = connection is not None and is_lost(connection)
                 self._give_back(connection)
                 if lost:
                     self.discard()
-                # A connection that had been idle was closed by the server; another one is opened at once.
+                # The server closed a connection that was idle; another one is opened at once.
                 if lost and known and not asked.is_set():
                     continue
                 is_passing = (lost and not asked.is_set()) or is_broken_off(error) or is_standby(error)
@@ -223,33 +223,33 @@ class Database:
 def _is_away(error: Exception, state: str) -> bool:
     import psycopg
 
-    # A server that refuses a statement says so in a state.
+    # A server that refuses a statement reports a code.
     is_passing = not state or state.startswith(_AWAY)
     return is_passing and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
 
 def _prepare(connection: Connection) -> None:
-    # With a stricter default, a transaction would go on seeing the epoch from before it waited for its lock.
+    # With a stricter default, a transaction would still see the epoch from before it waited for its lock.
     connection.execute("SET default_transaction_isolation TO 'read committed'")
 
 
 def is_broken_off(error: Exception) -> bool:
-    """Return whether the server has undone a transaction that would succeed if it were repeated."""
+    """Return whether the server has rolled a transaction back that would succeed if repeated."""
     return getattr(error, "sqlstate", None) in BROKEN_OFF
 
 
 def is_standby(error: Exception) -> bool:
-    """Return whether a write was asked of a server that follows another one; a fail-over makes that pass."""
+    """Return whether a write was sent to a server that follows another one; a fail-over ends that."""
     return getattr(error, "sqlstate", None) == STANDBY
 
 
 def is_lost(connection: Connection) -> bool:
-    """Return whether a connection can be used no more."""
+    """Return whether a connection is unusable."""
     return bool(connection.closed or connection.broken)
 
 
 def shown(url: str) -> str:
-    """Return an address as it may be shown: without password and options."""
+    """Return an address without password and options, for messages."""
     try:
         parts = urlsplit(url)
         user, at, host = parts.netloc.rpartition("@")
@@ -269,7 +269,7 @@ def standby(shown_address: str) -> str:
 
 
 def missing_driver() -> errors.ConfigurationError:
-    """Return the error of an installation without the driver."""
+    """Return the error of an installation that lacks the driver."""
     message = f"a store on Postgres needs its driver, which is not installed: {extras.install('postgres')}"
     return errors.ConfigurationError(message, code="store_unusable")
 

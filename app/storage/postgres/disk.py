@@ -1,7 +1,7 @@
-"""A disk whose files are rows in Postgres, so that the store's one code serves it as it serves folders.
+"""A disk whose files are rows in Postgres, so that the store's code works on it as on folders.
 
-Everything is committed when it is written, so that a sync has nothing to do. Content that is about to replace a file
-stays in memory until it does.
+Every write is committed at once, so that a sync has no effect, except that lines of journals wait for their commit. New
+content for a file stays in memory until it replaces the file.
 """
 
 # Why: docs/decisions/0300.
@@ -41,7 +41,7 @@ class PostgresDisk:
     """`Disk` over a database.
 
     Args:
-        ownership: Proves before each write that this process may write; None: nothing is written.
+        ownership: Proves before each write that this process may write; None: the disk is read-only.
         shared: Whether other processes write, too.
     """
 
@@ -51,27 +51,27 @@ class PostgresDisk:
         self._locks = FolderLocks()
         self._fresh: dict[str, _Fresh] = {}
         self._pending: dict[str, list[bytes]] = {}
-        # Lines are taken and committed in one go, so that they are committed in the order in which they were written.
+        # Taken and committed under one lock, so that lines are committed in the order in which they were written.
         self._commits = threading.Lock()
         self._leases: Leases | None = None
         if shared and ownership is not None:
             self._leases = Leases(database, ownership, flush=self._flush, drop=self._drop)
 
     def close(self) -> None:
-        """Return released leases."""
+        """Return released leases to the store."""
         if self._leases is not None:
             self._leases.close()
 
     # -- journals
 
     def commit(self, paths: Iterable[str]) -> Mapping[str, OSError]:
-        """Commit written lines of journals in one transaction, and return why some were refused.
+        """Commit written lines of journals in one transaction, and return the refused journals with the reasons.
 
         Raises:
-            OSError: nothing was committed, or it is not known.
+            OSError: the commit failed, or may have failed.
         """
         with self._commits:
-            # Several commits of one run are one: its lines are in order.
+            # Several commits of one run become one: its lines are in order.
             taken = {path: lines for path in dict.fromkeys(paths) if (lines := self._pending.pop(path, None))}
             if not taken:
                 return {}
@@ -84,10 +84,10 @@ class PostgresDisk:
         return {path: error for path, error in zip(taken, outcomes, strict=True) if error is not None}
 
     def commit_all(self) -> None:
-        """Commit written lines of journals that needed no commit yet.
+        """Commit written lines of journals that needed no commit before.
 
         Raises:
-            OSError: it was not committed.
+            OSError: they were not committed.
         """
         for error in self.commit(list(self._pending)).values():
             raise error
@@ -106,7 +106,7 @@ class PostgresDisk:
         return content
 
     def read_synced(self, path: str, offset: int = 0) -> bytes:
-        """Return a file's content from an offset, which is durable."""
+        """Return a file's content from an offset; it is durable."""
         return self.read(path, offset)
 
     def size(self, path: str) -> int:
@@ -133,7 +133,7 @@ class PostgresDisk:
         return self._database.read(lambda cursor: rows.names(cursor, folder))
 
     def has_file(self, path: str) -> bool:
-        """Return whether a file is there."""
+        """Return whether the file exists."""
         found = self._found(path)
         return path in self._fresh or (found is not None and not found[0])
 
@@ -149,7 +149,7 @@ class PostgresDisk:
         return self._written(path, lambda cursor, _: rows.add_folder(cursor, places.of(path)))
 
     def append_to(self, path: str) -> AppendFile:
-        """Open a file for appending; nothing is asked of the database before something is written."""
+        """Open a file for appending, without a query before the first write."""
         self._owner(path)
         if places.of(path).is_journal:
             return JournalFile(path, self._pending, self.commit)
@@ -191,7 +191,7 @@ class PostgresDisk:
         return _NoSyncer()
 
     def boot_id(self) -> str:
-        """Return the same at every start: nothing that is written can be lost."""
+        """Return the same value at every start: no written data can be lost."""
         return "postgres"
 
     def remove(self, path: str) -> None:
@@ -209,7 +209,7 @@ class PostgresDisk:
             self._leases.forget(path)
 
     def lock(self, folder: str, *, wait: bool = False) -> Lock | None:
-        """Hold a folder; a run takes no line of an earlier owner or lease from then on."""
+        """Lock a folder; from then on a run refuses lines of an earlier owner or lease."""
         if not self.has_folder(folder):
             raise self._absent(folder)
         lock = self._locks.acquire(folder, wait=wait)
@@ -225,7 +225,7 @@ class PostgresDisk:
             lock.release()
             raise
 
-    # -- what they share
+    # -- shared by these
 
     def _put(self, path: str, content: bytes, *, append: bool = False, version: int | None = None) -> None:
         place = places.of(path)
@@ -239,7 +239,7 @@ class PostgresDisk:
             self._written(path, put)
             return
         with self._commits:
-            # What was written and not committed is replaced as well.
+            # Written and uncommitted lines are replaced as well.
             self._pending.pop(path, None)
             owner = self._owner(path)
 
@@ -266,7 +266,7 @@ class PostgresDisk:
             self._leases.moved(old, new)
 
     def _announce(self, cursor: Cursor, run: str, begin: int | None = None) -> None:
-        # Of a run that is being built nothing is known yet.
+        # No other process knows a run that is being built.
         if self._leases is not None and layout.run_of(run) is not None:
             rows.announce(cursor, run, begin, self._owner(run).number)
 
@@ -350,7 +350,7 @@ class JournalFile:
             raise error
 
     def close(self) -> None:
-        """Take no more; what needed no commit is committed with what comes next, or before it is read."""
+        """Refuse further writes; lines without a commit are committed with later ones or before the next read."""
         self._closed = True
 
 
@@ -368,7 +368,7 @@ class ChunkedFile:
         """Do nothing; written bytes are durable."""
 
     def close(self) -> None:
-        """Do nothing; nothing is held."""
+        """Do nothing; this file has no connection."""
 
 
 class _NoSyncer:

@@ -14,8 +14,8 @@ from app.storage.journal import chain
 from app.storage.postgres.database import CHANNEL, SCHEMA, Cursor
 from app.storage.postgres.places import Place
 
-# A run's row is locked too: a process that begins a later epoch of the run waits until this transaction is over,
-# and reads what it has written.
+# A run's row is locked, too: a process that begins a later epoch of the run waits until this transaction ends, and then
+# reads its lines.
 _HEADS = f"""
 SELECT r.place, j.journal, r.id, r.epoch, r.lease, j.lines, j.bytes, j.head
 FROM {SCHEMA}.runs r JOIN {SCHEMA}.journals j ON j.run = r.id
@@ -32,9 +32,10 @@ FROM unnest(%b::bigint[], %b::text[], %b::int[], %b::bigint[], %b::text[], %b::t
   AS n (run, journal, lines, bytes, head, place)
 WHERE j.run = n.run AND j.journal = n.journal
 """
-# The server sends notifications that are equal once for each transaction.
+# The server sends equal notifications once for each transaction.
 _ANNOUNCE = f"{_ADVANCE} RETURNING pg_notify('{CHANNEL}', split_part(n.place, '/', 2))"
-# From the line that holds the first byte on: of a long journal mostly the end is read, and offsets have no index.
+# Begins with the line that contains the first byte: mostly the end of a long journal is read, and offsets have no
+# index.
 _READ = f"""
 SELECT l.begins_at, l.line FROM {SCHEMA}.runs r
 JOIN {SCHEMA}.journals j ON j.run = r.id
@@ -50,7 +51,7 @@ WHERE r.place = %b AND j.journal = %b ORDER BY l.position
 
 
 class Foreign(OSError):
-    """A journal does not end where its writer left it: another one has written to it."""
+    """A journal does not end where its writer left it: another process has written to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class Append:
     place: Place  # The journal.
     lines: Sequence[bytes]  # Sealed lines with their newlines, in order.
     lease: int | None = None
-    """Lease of the run under which they were written; None: the writer has the store alone."""
+    """Lease of the run under which they were written; None: the writer owns the store alone."""
 
 
 @dataclass(slots=True)
@@ -74,10 +75,10 @@ class _Head:
 
 
 def append(cursor: Cursor, epoch: int, appends: Sequence[Append], *, announces: bool = False) -> list[OSError | None]:
-    """Append to journals in one transaction, and return for each why it was refused; a repetition finds it done.
+    """Append to journals in one transaction, and return each one's refusal or None; a repetition has no effect.
 
     Args:
-        epoch: The writer's; a run that was opened in a later one takes no line.
+        epoch: Epoch of the writer; a run that was opened in a later epoch refuses lines.
         announces: Whether other processes listen.
     """
     heads = _locked(cursor, [entry.place for entry in appends])
@@ -86,7 +87,7 @@ def append(cursor: Cursor, epoch: int, appends: Sequence[Append], *, announces: 
     moved: dict[Place, _Head] = {}
     for entry in appends:
         head = heads.get(entry.place)
-        # A commit whose answer was lost is repeated, and finds its last line there.
+        # A commit whose answer was lost is repeated, and finds its last line in the journal.
         is_done = head is not None and head.digest == digest(entry.lines[-1])
         outcome = None if is_done else _refusal(entry, head, epoch)
         outcomes.append(outcome)
@@ -96,7 +97,7 @@ def append(cursor: Cursor, epoch: int, appends: Sequence[Append], *, announces: 
             rows.append((head.run, entry.place.name, head.lines, head.bytes, line))
             head.lines += 1
             head.bytes += len(line)
-        # Carried on, since one transaction may append to a journal twice.
+        # Updated in place, since one transaction may append to a journal twice.
         head.digest = digest(entry.lines[-1])
         moved[entry.place] = head
     if rows:
@@ -117,7 +118,7 @@ def versions(cursor: Cursor, runs: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def replace(cursor: Cursor, place: Place, content: bytes) -> bool:
-    """Make a journal hold this content, whatever it held; return whether there is such a run."""
+    """Replace a journal's content; return whether the run exists."""
     lines = split(content)
     head = digest(lines[-1]) if lines else None
     cursor.execute(
@@ -129,7 +130,7 @@ def replace(cursor: Cursor, place: Place, content: bytes) -> bool:
     )
     if (row := cursor.fetchone()) is None:
         return False
-    # Readers see either content: the transaction replaces all of it.
+    # Readers see the old or the new content: one transaction replaces all of it.
     cursor.execute(f"DELETE FROM {SCHEMA}.lines WHERE run = %b AND journal = %b", (row[0], place.name))
     begin, rows = 0, []
     for position, line in enumerate(lines):
@@ -141,7 +142,7 @@ def replace(cursor: Cursor, place: Place, content: bytes) -> bool:
 
 
 def read(cursor: Cursor, place: Place, begin: int, end: int) -> bytes | None:
-    """Return a part of a journal; None: there is no such journal."""
+    """Return a part of a journal; None if it does not exist."""
     rows = cursor.execute(_READ, (begin, begin, end, begin, place.run, place.name)).fetchall()
     if not rows:
         return None
@@ -151,12 +152,12 @@ def read(cursor: Cursor, place: Place, begin: int, end: int) -> bytes | None:
 
 
 def digest(line: bytes) -> str:
-    """Return the hash of a line, which the next one carries."""
+    """Return the hash of a line, which the next line contains."""
     return plain.labelled_sha256(line.removesuffix(b"\n"))
 
 
 def split(content: bytes) -> list[bytes]:
-    """Return the lines of some content with their newlines; what follows the last newline is a line, too."""
+    """Return the lines of some content with their newlines; bytes after the last newline are a line, too."""
     parts = content.split(b"\n")
     return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 

@@ -1,8 +1,8 @@
-"""Leases: of several processes that share a store, the one that writes a run now, and who holds a folder.
+"""Leases: record which of several processes that share a store writes a run, and which one locks a folder.
 
-A run's row counts its leases. A process that acquires the run gets the next number, and from then on nothing is
-written with an earlier one. A process that died loses its leases with its session; a frozen one, when another process
-needs them.
+A run's row counts its leases. A process that acquires the run gets the next number, and from then on writes with an
+earlier number are refused. A process that died loses its leases with its session; a frozen one loses them when another
+process needs them.
 """
 
 # Why: docs/decisions/0321.
@@ -24,15 +24,15 @@ from app.storage.postgres.database import SCHEMA, Cursor, Database
 from app.storage.postgres.locks import FolderLock
 from app.storage.postgres.ownership import Ownership
 
-LEASE_SECONDS = 10.0  # How long a run can be held against others that need it.
+LEASE_SECONDS = 10.0  # Time for which a process can keep a run from others that need it.
 
 STUCK_SECONDS = 30.0
-"""How long a folder can be held for which others wait; then its holder's session is ended."""
+"""Time for which a process can lock a folder that others wait for; then its session is ended."""
 
 _LOOK_SECONDS = 0.02
 _FOLDERS = 0x4352
 
-# A holder whose session has ended does not hold its own lock any more.
+# A holder whose session has ended no longer holds its own advisory lock.
 _TAKE = f"""
 UPDATE {SCHEMA}.runs SET epoch = %(epoch)s, lease = lease + 1, holder = %(me)s,
   held_until = clock_timestamp() + make_interval(secs => %(seconds)s)
@@ -50,14 +50,14 @@ AND classid = %s::int::oid AND objid::bigint = %s::bigint & 4294967295 AND pid <
 _log = logging.getLogger(__name__)
 
 Flush: TypeAlias = Callable[[str], None]
-"""Commits written lines of a run's journals that needed no commit yet."""
+"""Commits written lines of a run's journals that needed no commit before."""
 
 
 class Leases:
     """The leases of one process.
 
     Args:
-        drop: Forgets what `flush` would commit, since another process has written meanwhile.
+        drop: Discards lines that `flush` would commit, since another process has written meanwhile.
     """
 
     def __init__(self, database: Database, ownership: Ownership, *, flush: Flush, drop: Flush) -> None:
@@ -75,29 +75,29 @@ class Leases:
         self._closed = threading.Event()
 
     def acquire(self, lock: FolderLock, *, wait: bool) -> Lock | None:
-        """Hold a folder that this process holds against other processes, too; None if one of them has it.
+        """Lock a folder that this process has locked against other processes, too; return None if one of them has it.
 
         Raises:
-            FileNotFoundError: it is gone.
+            FileNotFoundError: the folder is gone.
         """
         acquire = self._acquire_run if places.is_run(lock.folder) else self._acquire_folder
         began = self._clock.monotonic()
         while not acquire(lock.folder):
             if not wait or self._closed.is_set():
                 return None
-            # The session of a folder's holder may hang in a network that drops everything.
+            # The session of a folder's holder may hang in a network that drops all packets.
             if not places.is_run(lock.folder) and self._clock.monotonic() - began > STUCK_SECONDS:
                 self._ownership.ask(_END_HOLDER, (_FOLDERS, _key(lock.folder)))
             self._closed.wait(_LOOK_SECONDS)
         return _Lease(lock, self._give_back)
 
     def number(self, path: str) -> int | None:
-        """Return the lease under which this process writes a file; None: it is in no run that it holds."""
+        """Return the lease under which this process writes a file; None if the file is in no run that it has leased."""
         run = path if places.is_run(path) else places.of(path).run
         return self._numbers.get(run)
 
     def check(self, cursor: Cursor, path: str) -> None:
-        """Make sure that the lease of a file's run lasts until the transaction is over.
+        """Make sure that the lease of a file's run lasts until the end of the transaction.
 
         Raises:
             LeaseLost: another process has taken it.
@@ -108,18 +108,18 @@ class Leases:
             raise lost(run)
 
     def moved(self, old: str, new: str) -> None:
-        """Note that the folder of a run has another name."""
+        """Record that the folder of a run has another name."""
         with self._guard:
             if (number := self._numbers.pop(old, None)) is not None:
                 self._numbers[new] = number
 
     def forget(self, run: str) -> None:
-        """Note that the folder of a run is gone."""
+        """Record that the folder of a run is gone."""
         with self._guard:
             self._numbers.pop(run, None)
 
     def close(self) -> None:
-        """Return released leases, and stop."""
+        """Return released leases, and stop the thread."""
         self._closed.set()
         if self._thread is not None:
             self._returns.put(None)
@@ -129,7 +129,7 @@ class Leases:
         me, epoch = self._ownership.number, self._ownership.epoch
         asked = {"epoch": epoch, "me": me, "seconds": LEASE_SECONDS, "place": folder}
         with self._guard:
-            # What a return flushes belongs to the former lease, and is lost if that has ended meanwhile.
+            # Lines that a return flushes belong to the former lease, and are lost if it has ended meanwhile.
             self._guard.wait_for(lambda: self._returning != folder)
             self._acquiring.add(folder)
         try:
@@ -142,7 +142,7 @@ class Leases:
         finally:
             with self._guard:
                 self._acquiring.discard(folder)
-        # Another process had it in between: what is known of the run here is old.
+        # Another process had the run in between, so what this process knows of it is outdated.
         if former is not None and former + 1 != row[0]:
             self._drop(folder)
         return True
@@ -161,13 +161,13 @@ class Leases:
 
     def _return_run(self, folder: str, number: int | None) -> None:
         with self._guard:
-            # The row belongs to the newer lease by now.
+            # The row belongs to the newer lease now.
             if number is None or self._numbers.get(folder) != number or folder in self._acquiring:
-                # This process has taken it again.
+                # This process has acquired it again.
                 return
             self._returning = folder
         try:
-            # Before the row is free: the lease number of the next holder fences off what is not yet committed.
+            # Before the row is free: the next holder's lease number fences off lines that are not committed yet.
             self._flush(folder)
             self._database.write(self._ownership.epoch, lambda cursor: cursor.execute(_GIVE_BACK, (folder, number)))
             with self._guard:
@@ -199,7 +199,7 @@ class _Lease:
         self._give_back: Callable[[str], None] | None = give_back
 
     def release(self) -> None:
-        """Let go of the folder; other processes may take it a moment later."""
+        """Release the folder; other processes may take it a moment later."""
         give_back, self._give_back = self._give_back, None
         if give_back is not None:
             give_back(self._lock.folder)
@@ -207,7 +207,7 @@ class _Lease:
 
 
 def lost(run: str) -> LeaseLost:
-    """Return the error of a run that another process has taken."""
+    """Return the error for a run that another process has taken."""
     return LeaseLost(errno.ESTALE, f"{run} was taken over by another process meanwhile")
 
 

@@ -1,4 +1,4 @@
-"""Locks of folders within one process; others are kept out by the ownership of the store, or by leases."""
+"""Locks of folders within one process; the ownership of the store, or leases, exclude other processes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 
 class FolderLocks:
-    """Know which folders are held."""
+    """Records which folders are locked."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._held: dict[str, FolderLock] = {}
 
     def acquire(self, folder: str, *, wait: bool) -> FolderLock | None:
-        """Hold a folder; None if it is held already and `wait` is not set."""
+        """Lock a folder; return None if it is locked already and `wait` is not set."""
         with self._changed:
             while folder in self._held:
                 if not wait:
@@ -24,7 +24,7 @@ class FolderLocks:
             return lock
 
     def moved(self, old: str, new: str, move: Callable[[], None]) -> None:
-        """Move a folder, which stays held under its new name."""
+        """Move a folder, which stays locked under its new name."""
         move()
         with self._changed:
             if (lock := self._held.pop(old, None)) is not None:
@@ -32,7 +32,7 @@ class FolderLocks:
                 self._held[new] = lock
 
     def free(self, lock: FolderLock) -> None:
-        """Let go of a folder; harmless if it was let go already."""
+        """Release a folder; a second call has no effect."""
         with self._changed:
             if self._held.get(lock.folder) is lock:
                 del self._held[lock.folder]
@@ -44,9 +44,9 @@ class FolderLock:
 
     def __init__(self, folder: str, locks: FolderLocks) -> None:
         self.folder = folder
-        """The held name."""
+        """Name of the locked folder."""
         self._locks = locks
 
     def release(self) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         self._locks.free(self)

@@ -1,4 +1,4 @@
-"""Migrations: bring the tables of a store up to this version, or say why that cannot be."""
+"""Migrations: update the tables of a store to this version, or report why that is impossible."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def migrate(database: Database, connection: Connection) -> None:
         return
     if found is not None and found not in _known():
         raise _newer(database, found)
-    # The migrations note their version in a table of the schema.
+    # The migrations record their version in a table of the schema.
     with connection.transaction():
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     _upgrade(database)
@@ -40,7 +40,7 @@ def identity(database: Database, connection: Connection) -> str:
     """Return the identity of a store that is only read.
 
     Raises:
-        errors.ConfigurationError: `store_newer`, or `store_unusable` where there is none of this version.
+        errors.ConfigurationError: `store_newer`, or `store_unusable` if it is not of this version.
     """
     _check_server(database, connection)
     found = _found(connection)
@@ -54,7 +54,7 @@ def identity(database: Database, connection: Connection) -> str:
 
 
 def holder(connection: Connection) -> dict[str, Any]:
-    """Return who owned the store last: `pid`, `host`, `since`, `shared`; empty if unknown."""
+    """Return the last owner of the store: `pid`, `host`, `since`, `shared`; empty if unknown."""
     if _found(connection) is None:
         return {}
     row = connection.execute(f"SELECT holder FROM {SCHEMA}.store").fetchone()
@@ -63,12 +63,12 @@ def holder(connection: Connection) -> dict[str, Any]:
 
 
 def refused(database: Database, error: psycopg.Error) -> errors.ConfigurationError:
-    """Return the error of a store that cannot be opened: `store_away` where it may be reachable later."""
+    """Return the error for a store that cannot be opened: `store_away` if it may be reachable later."""
     if is_standby(error):
         return errors.ConfigurationError(standby(database.shown), code="store_away")
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    # A server that answers says what it refuses with FATAL; only while it starts, stops or is full is it as good
-    # as away.
+    # A server that answers reports a refusal with FATAL. Only while it starts, stops or is full does that count as
+    # away.
     answered = error.sqlstate is not None or "FATAL" in reason
     away = (
         not answered

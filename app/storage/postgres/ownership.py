@@ -1,11 +1,12 @@
-"""Ownership: the right to write to the store, of one process or shared by several, and the session that proves it.
+"""Ownership: the right of one process, or of several, to write to the store, and the session that proves it.
 
-The session that commits journals also holds the advisory lock. As long as it lives, no other session can own the
-store; when it is lost, the lock is lost with it, and nothing is committed before it is held again in the same epoch.
-Holding it again also proves that the former session has ended, so that the fate of its last commit can be looked up.
+The session that commits journals also holds the advisory lock. While it lives, no other session can own the store. When
+the session is lost, the lock is lost with it, and nothing is committed before the process holds the lock again in the
+same epoch. That also proves that the former session has ended, so that the process can look up whether its last commit
+succeeded.
 
-Processes that share a store hold that lock together, so that no single owner comes between them, and begin one epoch
-for all. Which of them writes a run is the matter of leases.
+Processes that share a store hold that lock together, so that no single owner can come between them, and share one
+epoch. Leases determine which of them writes a run.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from app.storage.postgres.database import (
     is_standby,
 )
 
-RECONNECT_SECONDS = 10.0  # How long a commit waits for a server that is away.
+RECONNECT_SECONDS = 10.0  # Time for which a commit waits for a server that is away.
 
 _TAKE_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
@@ -42,15 +43,15 @@ T = TypeVar("T")
 
 
 class _Held(Exception):
-    """The lock is not free yet."""
+    """Another session still holds the lock."""
 
 
 class Ownership:
-    """The right to write, and the transactions that need it to be certain.
+    """The right to write, and the transactions that require it.
 
     Args:
         holder: Description of this process, for messages to refused ones.
-        shared: Whether others that share it, too, may write beside this process.
+        shared: Whether other processes that share the store may write, too.
     """
 
     def __init__(
@@ -78,10 +79,10 @@ class Ownership:
         """Number of this process among those that share the store."""
 
     def acquire(self, identity: str) -> str:
-        """Become the owner, bring the tables up to date, and return the store's identity.
+        """Become the owner, update the tables, and return the store's identity.
 
         Args:
-            identity: What a store that is new is called.
+            identity: Identity that a new store gets.
 
         Raises:
             errors.ConfigurationError: `store_away`, `store_busy`, `other_engine`, `store_newer` or `store_unusable`.
@@ -102,20 +103,20 @@ class Ownership:
         return self._identity
 
     def transact(self, job: Callable[[Cursor], T]) -> T:
-        """Do something in a transaction of the session that proves the ownership, and return once it is committed.
+        """Run a job in a transaction of the session that proves the ownership, and return once it is committed.
 
-        After a lost connection, a deadlock or a failed serialisation it is done again: the job must look whether it
-        has been done already.
+        After a lost connection, a deadlock or a failed serialisation the job is repeated: it must check whether it has
+        been done already.
 
         Raises:
-            OSError: another process owns the store, it could not be committed, or it is not known whether it was.
+            OSError: another process owns the store, or the commit failed or may have failed.
         """
         import psycopg
 
         with self._turn:
             until = self._clock.monotonic() + self._reconnect_seconds
             while True:
-                # Another service has the store: nothing of this one may be written any more.
+                # Another service owns the store: this process must not write any more.
                 if self._fenced:
                     raise self._database.fenced()
                 try:
@@ -123,22 +124,22 @@ class Ownership:
                     with connection.transaction(), connection.cursor(binary=True) as cursor:
                         return job(cursor)
                 except (psycopg.Error, _Held) as error:
-                    # A fault of the statement itself would come back each time.
+                    # An error of the statement itself would recur each time.
                     if not self._is_worth_repeating(error) or self._clock.monotonic() > until:
                         raise self._database.fault(error) from error
                 if self._stopping.wait(_PAUSE_SECONDS):
                     raise OSError("the store is closed")
 
     def ask(self, query: str, values: tuple[int, ...] = ()) -> tuple[Any, ...] | None:
-        """Return the first row of a query of the session that proves the ownership, which keeps what it locks.
+        """Return the first row of a query in the session that proves the ownership, which keeps the locks of the query.
 
         Raises:
-            OSError: the database cannot be asked now.
+            OSError: the database cannot be queried now.
         """
         return self.transact(lambda cursor: cursor.execute(query, values).fetchone())
 
     def close(self) -> None:
-        """Give the ownership up."""
+        """Give up the ownership."""
         self._stopping.set()
         with self._turn:
             self._drop()
@@ -146,7 +147,7 @@ class Ownership:
     def _is_worth_repeating(self, error: Exception) -> bool:
         state = getattr(error, "sqlstate", None) or ""
         if is_standby(error):
-            # The address may lead to another server by now.
+            # The address may lead to another server now.
             self._drop()
         if self._connection is None or is_lost(self._connection):
             self._drop()
@@ -161,11 +162,11 @@ class Ownership:
         try:
             if not self._locked(connection):
                 self._look(connection)
-                # The server has not noticed yet that the former session is gone, which may still be at work.
+                # The server has not noticed yet that the former session is gone, which may still execute a statement.
                 connection.execute(_END_FORMER, (self._backend,))
                 raise _Held("its lock is still held by a session that was lost")
             self._look(connection)
-            # Other processes see by this lock that the number is alive.
+            # By this lock other processes see that the process with this number lives.
             if self._shared and not _try(connection, "pg_try_advisory_lock", -self.number):
                 connection.execute(_END_FORMER, (self._backend,))
                 raise _Held("its number is still held by a session that was lost")
@@ -182,7 +183,7 @@ class Ownership:
             raise self._database.fenced()
 
     def _acquire(self, connection: Connection) -> None:
-        # A session that was killed ends as soon as the server notices.
+        # A killed session ends as soon as the server notices.
         until = self._clock.monotonic() + _TAKE_SECONDS
         while not self._locked(connection):
             if self._clock.monotonic() > until:
@@ -190,13 +191,13 @@ class Ownership:
             self._stopping.wait(_PAUSE_SECONDS)
 
     def _begin(self, connection: Connection, identity: str) -> None:
-        # Of processes that begin at once, one makes the tables; a process that joins others shares their epoch.
+        # Of processes that start at the same time, one makes the tables; a process that joins others uses their epoch.
         connection.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
         migrations.migrate(self._database, connection)
         connection.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (EPOCH_LOCK,))
-            # Only processes that share may share with a holder that does.
+            # Only processes that share the store may join an owner that shares it.
             joins = self._shared and bool(migrations.holder(connection).get("shared"))
             row = connection.execute(
                 f"UPDATE {SCHEMA}.store SET epoch = epoch + %s, identity = coalesce(identity, %s), holder = %s"

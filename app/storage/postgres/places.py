@@ -1,4 +1,4 @@
-"""Places: how a path of the data directory is split into a run's folder, a folder within it and a name."""
+"""Places: split a path of the data directory into a run's folder, a folder within it and a name."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import NamedTuple
 
 from app.storage import layout
 
-JOURNALS = (layout.STEPS, layout.CONTROL)  # Files of a run that are kept line by line.
+JOURNALS = (layout.STEPS, layout.CONTROL)  # Files of a run that are stored line by line.
 
 
 class Place(NamedTuple):
-    """Where a file is."""
+    """Place of a file."""
 
-    run: str  # The run's folder, empty outside of all.
-    folder: str  # Folder within it.
+    run: str  # The run's folder; empty outside of runs.
+    folder: str  # Folder within the run's folder.
     name: str  # Name of the file.
 
     @property
     def is_journal(self) -> bool:
-        """Return whether the file is kept line by line."""
+        """Return whether the file is stored line by line."""
         return bool(self.run) and not self.folder and self.name in JOURNALS
 
 
@@ -32,13 +32,13 @@ def of(path: str) -> Place:
 
 
 def is_run(path: str) -> bool:
-    """Return whether a path is that of a run's folder: in its place, being built or in the trash."""
+    """Return whether a path is a run's folder: in its place, being built or in the trash."""
     parts = path.split("/")
     return parts[0] == layout.RUNS and path != layout.TRASH and len(parts) == _depth(path)
 
 
 def within(path: str) -> tuple[str, str]:
-    """Return the run that a folder is in, and its path there."""
+    """Return the run that a folder is in, and the folder's path within the run."""
     if is_run(path):
         return path, ""
     run, folder, name = of(path)

@@ -10,7 +10,7 @@ from app.storage.rate_document import RateDocument
 
 
 class PostgresRates(RateDocument):
-    """The document by the clock of the database, since those of several machines differ."""
+    """The document by the clock of the database, since the clocks of several machines differ."""
 
     def __init__(self, database: Database, disk: PostgresDisk, workers: Workers, time: clock.Clock) -> None:
         super().__init__(disk, workers, time)

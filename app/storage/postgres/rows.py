@@ -1,4 +1,4 @@
-"""Rows: every file but the journals, as a row with its content in chunks; a folder is a row, and so is a run."""
+"""Rows: stores every file except journals as a row with its content in chunks; folders and runs are rows, too."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHERE NOT f.is_folder RETURNING run, bytes
 """
 _CHUNK = f"INSERT INTO {SCHEMA}.chunks (run, folder, name, begins_at, content) VALUES (%b, %b, %b, %b, %b)"
 _ANNOUNCE = f"SELECT pg_notify('{CHANNEL}', concat_ws(' ', split_part(%b, '/', 2), %b::bigint, %b::bigint))"
-# OFFSET 0 keeps the planner from joining first and comparing afterwards, which would read all earlier chunks.
+# OFFSET 0 keeps the planner from joining before it compares, which would read all earlier chunks.
 _READ = f"""
 SELECT f.is_folder, c.begins_at, c.content FROM {SCHEMA}.runs r JOIN {SCHEMA}.files f ON f.run = r.id
 CROSS JOIN LATERAL (SELECT coalesce((SELECT max(begins_at) FROM {SCHEMA}.chunks
@@ -48,7 +48,7 @@ UNION ALL SELECT version FROM {SCHEMA}.journals WHERE run = {_RUN} AND %b = '') 
 
 
 def read(cursor: Cursor, place: Place, begin: int, end: int) -> bytes | None:
-    """Return a part of a file; None: there is nothing.
+    """Return a part of a file; None if it does not exist.
 
     Raises:
         IsADirectoryError: it is a folder.
@@ -56,17 +56,17 @@ def read(cursor: Cursor, place: Place, begin: int, end: int) -> bytes | None:
     rows = cursor.execute(_READ, (begin, end, begin, *place)).fetchall()
     if not rows:
         return None
-    # A folder has a row, and no content.
+    # A folder has a row without content.
     if rows[0][0]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), _path(place))
     found = [(row[1], bytes(row[2])) for row in rows if row[2] is not None]
-    # Chunks begin before what is wanted, as a rule.
+    # The first chunk usually begins before the requested part.
     first = found[0][0] if found else 0
     return b"".join(content for _, content in found)[max(0, begin - first) : max(0, end - first)]
 
 
 def look(cursor: Cursor, place: Place) -> tuple[bool, int, int] | None:
-    """Return whether a file is a folder, its length and the number of its last change; None: there is nothing."""
+    """Return whether a path is a folder, its length and the number of its last change; None if it does not exist."""
     if place.is_journal:
         cursor.execute(
             f"SELECT false, bytes, version FROM {SCHEMA}.journals WHERE run = {_RUN} AND journal = %b",
@@ -79,18 +79,18 @@ def look(cursor: Cursor, place: Place) -> tuple[bool, int, int] | None:
 
 
 def announce(cursor: Cursor, run: str, begin: int | None, sender: int) -> None:
-    """Tell the processes that listen that a run was written to.
+    """Notify the processes that listen of a write to a run.
 
     Args:
         run: The run's folder.
-        begin: Where new events begin in its file of events; None: there are none.
+        begin: Offset of new events in the run's file of events; None: no new events.
         sender: Number of this process.
     """
     cursor.execute(_ANNOUNCE, (run, begin, sender))
 
 
 def versions(cursor: Cursor, names: Sequence[str]) -> dict[str, int]:
-    """Return the number of the last change of each of some files of the data directory, as far as they exist."""
+    """Return the number of the last change of each of these files of the data directory, as far as they exist."""
     cursor.execute(
         f"SELECT name, version FROM {SCHEMA}.files WHERE run = {_RUN} AND folder = '' AND name = ANY(%b)",
         ("", list(names)),
@@ -99,7 +99,7 @@ def versions(cursor: Cursor, names: Sequence[str]) -> dict[str, int]:
 
 
 def put(cursor: Cursor, place: Place, content: bytes, *, append: bool = False, version: int | None = None) -> int:
-    """Write a file, in place of what it held or behind it, and return where the content begins.
+    """Write a file, replacing or extending its content, and return the offset of the new content.
 
     Raises:
         FileNotFoundError: its run is gone.
@@ -140,14 +140,14 @@ def names(cursor: Cursor, path: str) -> list[str]:
 
 
 def newest(cursor: Cursor, path: str) -> int:
-    """Return the number of the last change of a name in a folder; 0 where it holds none."""
+    """Return the number of the last change of a name in a folder; 0 for an empty folder."""
     run, folder = places.within(path)
     row = cursor.execute(_NEWEST, (run, folder, run, folder)).fetchone()
     return 0 if row is None or row[0] is None else int(row[0])
 
 
 def has_run(cursor: Cursor, path: str) -> bool:
-    """Return whether there is a run's folder."""
+    """Return whether a run's folder exists."""
     return cursor.execute(f"SELECT 1 FROM {SCHEMA}.runs WHERE place = %b", (path,)).fetchone() is not None
 
 
@@ -161,13 +161,13 @@ def add_run(cursor: Cursor, path: str, epoch: int) -> bool:
 
 
 def claim_run(cursor: Cursor, path: str, epoch: int) -> bool:
-    """Let a run take lines of this epoch only, and return whether it does."""
+    """Let a run accept lines of this epoch only, and return whether it does."""
     cursor.execute(f"UPDATE {SCHEMA}.runs SET epoch = %b WHERE place = %b AND epoch <= %b", (epoch, path, epoch))
     return cursor.rowcount == 1
 
 
 def move_run(cursor: Cursor, old: str, new: str) -> bool:
-    """Give a run's folder another place, and return whether there is one."""
+    """Move a run's folder, and return whether it existed."""
     cursor.execute(
         f"UPDATE {SCHEMA}.runs SET place = %b, parent = %b WHERE place = %b", (new, new.rpartition("/")[0], old)
     )
@@ -189,15 +189,15 @@ def add_folder(cursor: Cursor, place: Place) -> bool:
 
 
 def move(cursor: Cursor, old: Place, new: Place) -> None:
-    """Move a file or a folder with its content; a file of the new name is replaced."""
+    """Move a file or a folder with its content; a file that has the new name is replaced."""
     there, run = look(cursor, new), cursor.execute(f"SELECT {_RUN}", (new.run,)).fetchone()
     if there is not None and there[0]:
         raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), _path(new))
     if run is None or run[0] is None or look(cursor, old) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), _path(old))
-    # A file may take the place of another one; the database refuses two of one name.
+    # A file may replace another one, and the database refuses two of the same name.
     remove(cursor, new)
-    # The chunks follow their file, and what is in a run's folder follows its run: foreign keys cascade.
+    # The chunks follow their file, and the content of a run's folder follows its run: foreign keys cascade.
     inner, outer = _inner(old), _inner(new)
     cursor.execute(
         f"UPDATE {SCHEMA}.files SET run = %b, folder = %b, name = %b, version = DEFAULT WHERE {_FILE}",
@@ -211,7 +211,7 @@ def move(cursor: Cursor, old: Place, new: Place) -> None:
 
 
 def remove(cursor: Cursor, place: Place) -> bool:
-    """Remove a file, and return whether there was one; its folder counts as changed."""
+    """Remove a file, and return whether it existed; its folder counts as changed."""
     if place.is_journal:
         cursor.execute(f"DELETE FROM {SCHEMA}.journals WHERE run = {_RUN} AND journal = %b", (place.run, place.name))
     else:
@@ -224,7 +224,7 @@ def remove(cursor: Cursor, place: Place) -> bool:
 
 
 def remove_tree(cursor: Cursor, path: str) -> bool:
-    """Remove a folder with its content, and return whether there was one."""
+    """Remove a folder with its content, and return whether it existed."""
     if places.is_run(path):
         cursor.execute(f"DELETE FROM {SCHEMA}.runs WHERE place = %b", (path,))
         return cursor.rowcount == 1
@@ -237,7 +237,7 @@ def remove_tree(cursor: Cursor, path: str) -> bool:
 
 
 def next_version(cursor: Cursor) -> int:
-    """Return the number of a change that is about to be made."""
+    """Return a number for a change that is about to be made."""
     row: Any = cursor.execute(f"SELECT nextval('{SCHEMA}.changes')").fetchone()
     return int(row[0])
 

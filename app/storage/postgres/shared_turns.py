@@ -1,4 +1,4 @@
-"""Turns of several processes over a database."""
+"""Turns of several processes that share a database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.storage.shared_turns import DiskTurns
 
 
 class PostgresTurns(DiskTurns):
-    """Turns that ask the database once which journals have changed."""
+    """Turns that query once which journals have changed."""
 
     def __init__(self, database: Database, disk: PostgresDisk, workers: Workers, folder: str) -> None:
         super().__init__(disk, workers, folder)

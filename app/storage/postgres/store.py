@@ -33,16 +33,16 @@ from app.storage.runs.run_folders import Adopt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The database of a store, and its operations."""
+    """The database of a store, and how the store is opened."""
 
-    url: str  # Its address.
-    new_identity: str  # What the store is called if it is new.
-    looks_only: bool = False  # Whether nothing is written, so that the store need not be owned.
+    url: str  # Address of the database.
+    new_identity: str  # Identity that a new store gets.
+    looks_only: bool = False  # Whether the store is only read, and so not owned.
     shared: bool = False  # Whether other processes write to it, too, each to the runs that it leases.
 
 
 class PostgresStore(FolderStore):
-    """Runs in a database, their index beside it; the data directory holds what belongs to the machine."""
+    """Runs in a database, with their index beside them; the data directory contains the machine's own files."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class PostgresStore(FolderStore):
         self._identity = ""
 
     async def start(self, *, serve: bool = True) -> None:
-        """Open the database; as its owner, unless it is only read.
+        """Open the database as its owner, or for reading only.
 
         Raises:
-            errors.ConfigurationError: it cannot be reached or used, or is not the one of this data directory.
+            errors.ConfigurationError: it cannot be reached or used, or belongs to another data directory.
         """
         if self._database is None:
             await self._others.run(self._connect)
-        # The owner has connections that would keep others out.
+        # The owner's connections would exclude other processes.
         try:
             await super().start(serve=serve)
         except BaseException:
@@ -81,9 +81,9 @@ class PostgresStore(FolderStore):
             await self._share()
 
     async def write_fault(self) -> errors.StorageFault | None:
-        """Return why new runs are refused, after another try to write; None: they are accepted."""
+        """Return why new runs are refused, after another attempt to write; None if they are accepted."""
         if isinstance(self.commit_listener, PostgresCommitListener) and self.commit_listener.is_cut_off:
-            # Nothing may have been written since the server went away.
+            # No write may have been tried since the server went away.
             self._parts.context.disk_health.free = False
         return await super().write_fault()
 
@@ -118,7 +118,7 @@ class PostgresStore(FolderStore):
         return max(0.0, asked - float(row[0])) + min(0.0, answered - float(row[0]))
 
     async def _leads(self) -> bool:
-        # A session that has the lock gets it again; that of another service, once this one has ended.
+        # The session that has the lock gets it again; another service gets it after this one has ended.
         ownership = self._ownership
         if ownership is None:
             return False

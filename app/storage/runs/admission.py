@@ -1,6 +1,6 @@
 """Admission: checks whether another run prevents a new one.
 
-A look for its key or for other runs, and its creation, are one critical section.
+The search for the key or for other runs, and the creation, are one critical section.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Admission:
-    """Accept new runs that other runs may prevent."""
+    """Accepts new runs unless other runs prevent them."""
 
     def __init__(self, context: StorageContext, reconciliation: Reconciliation, new_runs: NewRuns) -> None:
         self._context = context
@@ -39,14 +39,14 @@ class Admission:
     async def create(
         self, start: runs.RunStart, *, exclusive: bool, taken_over: stores.TakenOver | None
     ) -> stores.Created:
-        """Make a run durable, unless its key finds one or another run prevents it.
+        """Make a run durable, unless its key belongs to a run or another run prevents it.
 
         Raises:
             errors.Conflict: `idempotency_conflict`, `recipe_busy`, `concurrency_limit` or `run_exists`.
             errors.DiskFull: the disk is full or failing.
         """
-        # The lock is that of a folder, so it excludes other processes, too: of two requests with one key, each to its
-        # own process, only one may find nothing.
+        # The lock is that of a folder, so it excludes other processes, too: of two requests with the same key to
+        # different processes, only one may find no run.
         async with self._locks.hold():
             await self._reconciliation.once()
             existing = await self._repeated(start)
@@ -59,7 +59,7 @@ class Admission:
             return await self._new_runs.create(start, taken_over, shown=True)
 
     async def find_repeated(self, idempotency_key: str, request_sha256: str | None) -> str | None:
-        """Return the run that a request with this key made, or None.
+        """Return the run that a request with this key started, or None.
 
         Raises:
             errors.Conflict: `idempotency_conflict`.
@@ -77,7 +77,7 @@ class Admission:
         return found.summary.run_id
 
     async def write_fault(self) -> errors.StorageFault | None:
-        """Return why writes fail; after a failure, by writing a small file and the pending rows."""
+        """Return why writes fail; after a failure, try to write the pending rows and a small file."""
         disk_health = self._context.disk_health
         if not disk_health.rows_free:
             try:

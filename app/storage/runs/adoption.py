@@ -1,7 +1,7 @@
-"""Adoption: a folder written to the letter of execution-modes, appendix A, becomes a run with chained journals.
+"""Adoption: makes a run with chained journals from a folder that follows execution-modes, appendix A.
 
-Nothing of it is lost: the old journal is kept aside as `steps.jsonl.adopted`. start.json is written last, so that an
-adoption that was cut off is simply made again.
+No content is lost: the old journal is kept as `steps.jsonl.adopted`. start.json is written last, so that an interrupted
+adoption is simply repeated.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _LABEL = "sha256:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """An old line that is proven."""
+    """An old line whose output is proven."""
 
     line: Mapping[str, plain.Json]  # The line as it was written.
-    output: plain.Json  # Its output, found in its slot.
+    output: plain.Json  # Output of the line, from its slot.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,12 @@ class Found:
     run_id: str  # Name of the folder.
     manifest: dict[str, Any]  # run.json.
     kept: list[Kept]  # Old lines whose output exists and matches.
-    dropped: int  # Old lines behind them; their steps run again.
+    dropped: int  # Old lines after them; their steps run again.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """The files of the run that it becomes."""
+    """The files of the run that the folder becomes."""
 
     start: bytes  # start.json.
     steps: bytes  # steps.jsonl.
@@ -54,7 +54,7 @@ def find(files: Disk, run_id: str) -> Found:
     """Read a folder without start.json.
 
     Raises:
-        errors.NotFound: it has no run.json either.
+        errors.NotFound: it contains no run.json either.
         errors.JournalCorrupt: run.json cannot be read.
     """
     folder = layout.run_folder(run_id)
@@ -75,7 +75,7 @@ def read_manifest(files: Disk, run_id: str) -> dict[str, Any]:
     """Read run.json of a folder without start.json.
 
     Raises:
-        errors.NotFound: there is none.
+        errors.NotFound: it does not exist.
         errors.JournalCorrupt: it cannot be read.
     """
     path = f"{layout.run_folder(run_id)}/{layout.MANIFEST}"
@@ -96,10 +96,10 @@ def status_of(manifest: Mapping[str, Any]) -> states.RunState:
 
 
 def convert(found: Found, start: runs.RunStart, now: str, *, inline: bool = False) -> Converted:
-    """Make the files of the run that a folder becomes.
+    """Return the files of the run that a folder becomes.
 
     Args:
-        inline: Whether large outputs stay in their lines, for a run that is only looked at.
+        inline: Whether large outputs stay in their lines, for a run that is only read.
     """
     start_content = plain.encode(start.to_json()) + b"\n"
     anchor = plain.labelled_sha256(start_content)
@@ -119,8 +119,8 @@ def write(files: Disk, run_id: str, converted: Converted, reach: Callable[[str],
     folder = layout.run_folder(run_id)
     for output in converted.outputs:
         blobs.put(files, folder, output, text=True, reach=reach)
-    # The old journal is set aside once. After an adoption that was cut off, steps.jsonl may already be the converted
-    # one, and must not replace the original. start.json is last: until it exists, the adoption is made again.
+    # The old journal is set aside once. After an interrupted adoption, steps.jsonl may already be the converted one,
+    # which must not replace the original. start.json is last: until it exists, the adoption is repeated.
     if not files.has_file(f"{folder}/{layout.ADOPTED}"):
         old = files.read(f"{folder}/{layout.STEPS}") if files.has_file(f"{folder}/{layout.STEPS}") else b""
         disk_port.replace(files, f"{folder}/{layout.ADOPTED}", old, sync=True, reach=reach, at="storage.adopt.aside")
@@ -138,7 +138,7 @@ def write(files: Disk, run_id: str, converted: Converted, reach: Callable[[str],
 
 
 class _Payloads:
-    """Payloads of a session's receipts, read when the first is asked for."""
+    """Payloads of a session's receipts, read at the first request."""
 
     def __init__(self, files: Disk, session_id: str) -> None:
         self._files = files
@@ -165,8 +165,8 @@ def _believed(line: Mapping[str, Any], slots: Mapping[str, Any], payloads: _Payl
         return None
     output = held.get("text") if held.get("type") == "artifact" else payloads.get(held.get("receipt_id"))
     claims = {digest.removeprefix(_LABEL), str(held.get("sha256")).removeprefix(_LABEL)}
-    # Both the line and the slot claim a hash. The step counts only where both fit the content: an edited cache.json
-    # makes the step run again.
+    # Both the line and the slot name a hash. The step is kept only if both match the content: after an edit of
+    # cache.json, the step runs again.
     if output is None or claims != {plain.sha256(plain.content(output))}:
         return None
     return Kept(line=line, output=output)
@@ -240,7 +240,7 @@ def _old_journal(files: Disk, folder: str) -> bytes:
 
 
 def _lines(content: bytes) -> Iterator[dict[str, Any]]:
-    # The first line that cannot be read ends the journal: what follows is not in order any more.
+    # The first unreadable line ends the journal: later lines are not in order any more.
     for raw in content.split(b"\n"):
         if not raw.strip():
             continue

@@ -29,7 +29,7 @@ _CORRUPT = errors.JournalCorrupt.default_code
 
 
 class Archive:
-    """Read blobs, events, logs, snapshots and receipts."""
+    """Reads blobs, events, logs, snapshots and receipts."""
 
     def __init__(self, context: StorageContext, logs: Mapping[str, FolderLog]) -> None:
         self._context = context
@@ -39,16 +39,16 @@ class Archive:
         """Return a blob's text or JSON.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt: there is no such run; the blob is missing or wrong.
+            errors.NotFound, errors.JournalCorrupt: the run does not exist; the blob is missing or wrong.
         """
         folder = layout.run_folder(run_id)
         return await self._context.workers.run(lambda: blobs.value(self._context.disk, run_id, folder, blob))
 
     async def events(self, run_id: str, after: int, most: int | None) -> list[events.Event]:
-        """Return the next events numbered above `after`.
+        """Return the next events with numbers above `after`.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
         """
         if (log := self._logs.get(run_id)) is not None:
             return await log.read_events(after, most)
@@ -68,7 +68,7 @@ class Archive:
         """Return a file under `logs/`.
 
         Raises:
-            errors.NotFound: there is no such run or file.
+            errors.NotFound: the run or the file does not exist.
         """
         return await self._context.workers.run(lambda: self._context.disk.read(self._log(run_id, name)))
 
@@ -76,7 +76,7 @@ class Archive:
         """Return a part of a file under `logs/`.
 
         Raises:
-            errors.NotFound: there is no such run or file.
+            errors.NotFound: the run or the file does not exist.
         """
 
         def read() -> stores.LogPart:
@@ -99,7 +99,7 @@ class Archive:
         """Return the names under `logs/`.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
         """
         folder = f"{layout.run_folder(run_id)}/{layout.LOGS}"
 
@@ -113,7 +113,7 @@ class Archive:
         """Return run.json and cache.json, as far as they can be read.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
         """
         folder = layout.run_folder(run_id)
 
@@ -135,14 +135,14 @@ class Archive:
         return await self._context.workers.run(read) if run_ids else {}
 
     async def receipt(self, receipt_id: str) -> dict[str, plain.Json]:
-        """Return a receipt, one that an open run has queued included.
+        """Return a receipt, even one that an open run has queued.
 
         Raises:
-            errors.NotFound: there is none of that id.
+            errors.NotFound: no receipt has that id.
         """
         for log in list(self._logs.values()):
             if log.holds_receipt(receipt_id):
-                # Without room on the disk, written files can still be read.
+                # On a full disk, written files can still be read.
                 with contextlib.suppress(errors.StorageFault):
                     await log.flush()
         place = await self._context.index.find_receipt(receipt_id)
@@ -153,7 +153,7 @@ class Archive:
         return found
 
     async def list_receipts(self, query: receipts.ReceiptQuery) -> list[receipts.ListedReceipt]:
-        """Return a page of receipts, those that open runs have queued included."""
+        """Return a page of receipts, including those that open runs have queued."""
         for log in list(self._logs.values()):
             start = log.loaded.start
             if query.run_id in (None, start.run_id) and query.session_id in (None, start.session_id):
@@ -171,7 +171,7 @@ class Archive:
         """Verify a receipt and return it.
 
         Raises:
-            errors.NotFound: there is none of that id.
+            errors.NotFound: no receipt has that id.
             errors.Conflict: `receipt_altered`.
         """
         found = await self.receipt(receipt_id)
@@ -184,7 +184,7 @@ class Archive:
         return found
 
     async def _tell_missing_end(self, run_id: str, last: _Events) -> None:
-        # If a disk lost the last events of a finished run, no later opening completes them.
+        # If a disk lost the last events of a finished run, no later opening restores them.
         row = None if any(event.type == _ENDED for event in last) else await self._context.index.get_run(run_id)
         if row is None or not states.RunState(row.summary.status).finished or row.summary.error_code == _CORRUPT:
             return
@@ -194,7 +194,7 @@ class Archive:
     def _receipt_at(self, place: ReceiptPlace) -> dict[str, Any] | None:
         found = receipt_files.read_at(self._context.disk, place)
         if found is None:
-            # The file lost it, and a finished run is not opened again to complete it: the journal still proves it.
+            # The file has lost it, and a finished run is not opened again to restore it: the journal still proves it.
             _log.error("the receipt %s of run %s is rebuilt", place.receipt_id, place.run_id)
             with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
                 found = self._proven_again(place)
@@ -230,7 +230,7 @@ def _progress(files: disk_port.Disk, path: str) -> stores.RunProgress | None:
     try:
         manifest = _json(files, path)
     except errors.Unreadable:
-        # The list shows the file beside the run.
+        # The list reports the unreadable file together with the run.
         return None
     if not isinstance(manifest, dict):
         return None

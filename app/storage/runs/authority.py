@@ -1,4 +1,4 @@
-"""The authority of a run: start.json and the two journals, read, checked against each other, and judged."""
+"""The authority of a run: reads start.json and the two journals, and checks them against each other."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Damage:
 
     file: str  # File within the run's folder.
     line: int | None  # Number of the line, from 1; None: the file as a whole.
-    reason: str  # The flaw, worded to follow the position in a sentence.
+    reason: str  # The flaw, worded to continue a sentence after the position.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authority:
-    """The trustworthy content of the three files."""
+    """The sound content of the three files."""
 
     run_id: str  # Name of the folder.
     start: runs.RunStart  # start.json as written.
@@ -57,11 +57,11 @@ class Authority:
         """Return the run as the engine reads it.
 
         Args:
-            emitted: Keys of notes that have their event.
+            emitted: Keys of notes whose event exists.
             missing: Lines that the journals are known to lack.
 
         Raises:
-            errors.JournalCorrupt: something is damaged.
+            errors.JournalCorrupt: a file is damaged.
         """
         for found in self.damages:
             raise damage.corrupt(self.run_id, found.file, found.reason, found.line)
@@ -75,12 +75,12 @@ class Authority:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Return how long the two journals were."""
+        """Return the lengths of the two journals."""
         return self.steps.size, self.control.size
 
     @property
     def anchor(self) -> str:
-        """Return the hash that the first line of each journal carries."""
+        """Return the hash that the first line of each journal contains."""
         return self.steps.anchor
 
 
@@ -88,7 +88,7 @@ def lock_run(files: Disk, run_id: str) -> Lock:
     """Lock a run's folder against other writers.
 
     Raises:
-        errors.NotFound: there is no such folder.
+        errors.NotFound: the folder does not exist.
         errors.Conflict: `run_busy`, another process holds it.
     """
     try:
@@ -102,14 +102,14 @@ def lock_run(files: Disk, run_id: str) -> Lock:
 
 
 def read(disk: Disk, run_id: str, *, synced: bool = False, deep: bool = False) -> Authority:
-    """Read a run's authority. Damage is believed only when it is the same at a second look.
+    """Read a run's authority; damage counts only if a second read finds the same.
 
     Args:
-        synced: Whether the journals are synced and read from the disk itself, before they are written on.
+        synced: Whether the journals are synced and read from the disk itself, before further lines are written.
         deep: Whether blobs are hashed too.
 
     Raises:
-        errors.NotFound: there is no folder or no start.json.
+        errors.NotFound: the folder or start.json does not exist.
         errors.JournalCorrupt: start.json cannot be read.
         SyncRefused: the journals could not be synced.
     """
@@ -117,7 +117,7 @@ def read(disk: Disk, run_id: str, *, synced: bool = False, deep: bool = False) -
     for _ in range(_MOST_LOOKS):
         if not found.damages:
             break
-        # A reader does not exclude writers, so the two journals may be of different moments.
+        # A reader does not exclude writers, so it may see the two journals at different moments.
         before, found = found, _look(disk, run_id, synced=synced, deep=deep)
         if before.sizes == found.sizes:
             break
@@ -160,10 +160,10 @@ def judge(run_id: str, start: runs.RunStart, steps: Reading, control: Reading) -
 
 
 def continued(former: Authority, steps: Reading, control: Reading, folded: int) -> Authority | None:
-    """Return a run whose journals have grown; its decisions are folded on in place. None: read it as a whole.
+    """Return a run whose journals have grown, with its decisions updated in place; None if it must be read as a whole.
 
     Args:
-        folded: Control lines that its decisions contain.
+        folded: Number of control lines that its decisions contain.
     """
     known = former.records
     try:
@@ -182,8 +182,8 @@ def read_start(disk: Disk, run_id: str) -> tuple[runs.RunStart, bytes]:
     """Read start.json.
 
     Raises:
-        errors.NotFound: it is not there.
-        errors.JournalCorrupt: it cannot be understood, or is gone from a folder that was a run.
+        errors.NotFound: it does not exist.
+        errors.JournalCorrupt: it cannot be understood, or is missing in a folder that was a run.
     """
     try:
         content = disk.read(f"{layout.run_folder(run_id)}/{layout.START}")
@@ -199,12 +199,12 @@ def read_start(disk: Disk, run_id: str) -> tuple[runs.RunStart, bytes]:
 
 
 def refuse_lost_start(disk: Disk, run_id: str) -> None:
-    """Check that a folder without start.json was never a run of ours, whose steps would run again.
+    """Check that a folder without start.json was never a run of this program, whose steps would run again.
 
-    The rest of an interrupted adoption is not a run yet: lines of adopted steps, and how it ended.
+    The rest of an interrupted adoption is not a run yet: lines of adopted steps, and an ending or a pause.
 
     Raises:
-        errors.JournalCorrupt: it was.
+        errors.JournalCorrupt: it was one.
     """
     folder = layout.run_folder(run_id)
     steps, control = (chain.sound_fields(_content(disk, f"{folder}/{name}")) for name in (layout.STEPS, layout.CONTROL))
@@ -281,7 +281,7 @@ def _decisions(reading: Reading) -> tuple[Reading, decisions.Decisions, list[dec
             decided.apply(line.fields)
             if decisions.gives_up(line.fields):
                 endings.clear()
-            # Labels and late results do not move a run, and labels may change before it has begun.
+            # Labels and late results do not move a run, and labels may change before the run begins.
             ended = decided.ended if line.fields["kind"] in _UNMOVED else check_types(decided)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             reason = f"is not a decision ({type(error).__name__}: {error})"
@@ -293,10 +293,10 @@ def _decisions(reading: Reading) -> tuple[Reading, decisions.Decisions, list[dec
 
 
 def check_types(decided: decisions.Decisions) -> decisions.Ended | None:
-    """Return how a run has ended, once what its decisions hold is known to be of the right kinds.
+    """Check the types in some decisions, and return the ending of the run, if it has one.
 
     Raises:
-        TypeError: something is not.
+        TypeError: a value is of the wrong type.
     """
     ended, error = decided.ended, decided.ended.error if decided.ended else decided.pause_error
     told: tuple[object, ...] = (decided.last_at, *((ended.head, ended.at) if ended else ()))
@@ -315,13 +315,13 @@ def _judged(file: str, reading: Reading) -> Iterator[Damage]:
 
 
 def _against_endings(steps: Reading, decided: decisions.Decisions, endings: list[decisions.Ended]) -> Iterator[Damage]:
-    # After a resume the journal continues, so an older ending proves its beginning only.
+    # After a resume the journal continues, so an older ending proves only its beginning.
     if steps.integrity is Integrity.DAMAGED:
         return
     for ended in endings:
         count, last = len(steps.lines), ended is decided.ended
         if count < ended.lines and not last:
-            # The run is to continue, and is parked because lines of its journal are known to be missing.
+            # The run is to continue, and is parked because its journal is known to lack lines.
             continue
         if count < ended.lines or (last and count > ended.lines):
             reason = f"has {count} good lines, but the run ended with {ended.lines}"
@@ -331,7 +331,7 @@ def _against_endings(steps: Reading, decided: decisions.Decisions, endings: list
 
 
 def missing_blobs(disk: Disk, found: Authority, first: int = 0) -> Iterator[Damage]:
-    """Return the blobs that lines refer to, from a position on, and that are missing or have another content."""
+    """Yield the blobs of lines, from a position on, that are missing or have other content."""
     run_id, folder = found.run_id, layout.run_folder(found.run_id)
     for record in found.records[first:]:
         try:

@@ -22,7 +22,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def put(files: Disk, folder: str, content: bytes, *, text: bool, reach: Callable[[str], None]) -> records.BlobRef:
-    """Store an output durably with its name; an existing one is only checked."""
+    """Store an output durably, including its name; an existing blob is only checked."""
     blob = records.BlobRef(sha256=plain.sha256(content), size_bytes=len(content), text=text)
     place = f"{folder}/{FOLDER}"
     if disk_port.make_folder(files, place):
@@ -38,7 +38,7 @@ def get(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> bytes:
     """Return a blob's content.
 
     Raises:
-        errors.JournalCorrupt: it is missing or is not what its hash says.
+        errors.JournalCorrupt: it is missing or does not match its hash.
     """
     path = f"{FOLDER}/{blob.sha256}"
     if not _HASH.fullmatch(str(blob.sha256)):
@@ -58,7 +58,7 @@ def value(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> plain
     """Return a blob's text or JSON.
 
     Raises:
-        errors.JournalCorrupt: it is missing or is not what its hash says.
+        errors.JournalCorrupt: it is missing or does not match its hash.
     """
     content = get(files, run_id, folder, blob)
     return content.decode() if blob.text else json.loads(content)
@@ -76,7 +76,7 @@ def flaw(files: Disk, run_id: str, folder: str, blob: records.BlobRef) -> str | 
 def _make_durable(files: Disk, folder: str, place: str) -> None:
     try:
         files.sync_folder(folder)
-        # A new run may have been committed to the log alone.
+        # A new run may be durable only in the commit log.
         files.sync_folder(layout.RUNS)
     except OSError:
         # A retry must find it new.
@@ -102,11 +102,11 @@ class BlobLocks:
 
     @contextlib.asynccontextmanager
     async def hold(self, size_bytes: int) -> AsyncIterator[None]:
-        """Hold the lock for blobs of this size. For work that is not cancelled, since its thread continues."""
+        """Hold the lock for blobs of this size; for work that is not cancelled, since its thread continues."""
         if not self._there:
             async with self._first:
                 if not self._there:
-                    # Its folder is new, and is removed again if it cannot be made durable.
+                    # The folder of blobs is new, and is removed again if it cannot be made durable.
                     yield
                     self._there = True
                     return

@@ -1,4 +1,4 @@
-"""The census: facts about runs from their folders, for the rows of the index."""
+"""The census: reads facts about runs from their folders, for the rows of the index."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def row_of(files: Disk, run_id: str, data_directory_id: str) -> IndexedRun | Non
 
 
 def _says_waiting(files: Disk, run_id: str) -> bool:
-    # The journals have no line about it. The row may be wrong, so whether the run rests is checked before it continues.
+    # The journals have no line about waiting. The row may be wrong, so the engine checks whether the run rests before
+    # it continues.
     try:
         return adoption.status_of(adoption.read_manifest(files, run_id)) is states.RunState.WAITING
     except (errors.NotFound, errors.JournalCorrupt, errors.Unreadable):
@@ -54,7 +55,7 @@ def _says_waiting(files: Disk, run_id: str) -> bool:
 
 
 def orders_of(found: authority.Authority) -> tuple[RunOrder, ...]:
-    """Return the orders in a run's journals, but the one that made it."""
+    """Return the orders in a run's journals, except the one that started it."""
     # Commands that list runs read few folders, or none.
     from app.domain import run_orders
 
@@ -63,7 +64,7 @@ def orders_of(found: authority.Authority) -> tuple[RunOrder, ...]:
 
 
 def last_known(files: Disk, run_id: str) -> IndexedRun:
-    """Return the known facts of a run whose authority cannot be read now: its run.json, if that can; never its key."""
+    """Return the known facts of a run whose authority is unreadable now, from run.json if possible, without its key."""
     manifest: Mapping[str, Any] = {}
     with contextlib.suppress(errors.NotFound, errors.JournalCorrupt, errors.Unreadable):
         manifest = adoption.read_manifest(files, run_id)
@@ -73,16 +74,14 @@ def last_known(files: Disk, run_id: str) -> IndexedRun:
 
 
 def may_have_ended(files: Disk, run_id: str) -> bool:
-    """Return whether a run must be read as a whole to know that it is unfinished, by looking at its
-    last decision alone.
-    """
+    """Return whether a run must be read as a whole to know that it is unfinished; only its last decision is read."""
     path = f"{layout.run_folder(run_id)}/{layout.CONTROL}"
     try:
         size = files.size(path)
         last = chain.last_fields(files.read(path, max(0, size - _TAIL_BYTES)))
     except (OSError, errors.Unreadable):
         return False
-    # Labels may be changed after the ending, and results come late.
+    # Labels may change after the ending, and results may come late.
     ending = (decisions.DecisionKind.ENDED, decisions.DecisionKind.LABELLED, decisions.DecisionKind.LATE)
     return last is None if size > _TAIL_BYTES else last is not None and last.get("kind") in ending
 
@@ -117,7 +116,7 @@ def row(
         if status is states.RunState.PAUSED
         else gates.end_reason(error, decided.ended.ending if decided.ended else None),
         facts=facts,
-        # A step of an imported run must find the child that it started, and not start another one.
+        # A step of an imported run must find the child that it started, and must not start another one.
         keyed=native or (start.run_id == run_id and runs.is_child(start)),
     )
 
@@ -140,7 +139,7 @@ def _by_hand(files: Disk, run_id: str) -> IndexedRun | None:
 
 
 def start_of(manifest: Mapping[str, Any], run_id: str) -> runs.RunStart:
-    """Return the facts of a run's start in its manifest."""
+    """Return the facts about a run's start from its manifest."""
     task = manifest.get("task")
     labels = manifest.get("labels")
     return runs.RunStart(

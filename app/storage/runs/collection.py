@@ -26,7 +26,7 @@ def collect(
     """Remove, or count, at most 1,000 objects that no run names and that were written before an instant.
 
     Args:
-        opened: Runs that are executing here; nothing of theirs is removed.
+        opened: Runs that execute in this process; their objects are kept.
 
     Raises:
         errors.Unavailable: object storage does not answer.
@@ -64,7 +64,7 @@ def _swept(context: StorageContext, run_id: str, objects: list[Found], *, most: 
     files = context.disk
     try:
         there = any(map(files.has_folder, (f"{layout.RUNS}/{run_id}", layout.new_folder(run_id))))
-        # While the run is held, no line that names one of them is written.
+        # While this process holds the run's lock, no line that names one of the objects is written.
         lock = authority.lock_run(files, run_id) if there else None
         try:
             unnamed = (_unnamed(files, run_id, objects) if there else objects)[:most]
@@ -75,7 +75,7 @@ def _swept(context: StorageContext, run_id: str, objects: list[Found], *, most: 
             if lock is not None:
                 lock.release()
     except (errors.NotFound, errors.Conflict, errors.JournalCorrupt, errors.Unreadable):
-        # The objects that it names are unknown now.
+        # The objects that the run names are unknown now.
         return []
 
 
@@ -84,7 +84,7 @@ def _unnamed(files: Disk, run_id: str, objects: list[Found]) -> list[Found]:
         return []
     folder = layout.run_folder(run_id)
     named: set[bytes] = set()
-    # Journals that a repair put aside count, too.
+    # Journals that a repair has set aside count, too.
     for name in files.names(folder):
         if name.startswith(_JOURNALS):
             named |= set(_HASH.findall(files.read(f"{folder}/{name}")))

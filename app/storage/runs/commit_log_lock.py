@@ -1,4 +1,4 @@
-"""The lock of the commit log: which process recovers from it, and which one writes to it."""
+"""The lock of the commit log: decides which process recovers from the log, and which one writes to it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from app.storage.storage_context import StorageContext
 
 
 class CommitLogLock:
-    """Lock the log while this process may write to it, and the runs until it has recovered from it."""
+    """Locks the log while this process may write to it, and the runs until it has recovered from the log."""
 
     def __init__(self, files: Disk, *, serves: bool) -> None:
         self._serves = serves
-        # No process reads runs, or writes to the log, while another recovers from it.
+        # No process reads runs, or writes to the log, while another one recovers from it.
         self._runs = files.lock(layout.RUNS, wait=True)
         try:
             self._log = files.lock(layout.COMMITS)
@@ -27,13 +27,11 @@ class CommitLogLock:
 
     @property
     def writes(self) -> bool:
-        """Return whether this process writes to the log; one of a single run beside the service has no one to share it
-        with.
-        """
+        """Return whether this process writes to the log; a process for a single run beside the service does not."""
         return self._serves and self._log is not None
 
     async def recover(self, context: StorageContext) -> commit_recovery.Recovered:
-        """Complete the runs' files, unless another process has the log.
+        """Complete the runs' files, unless another process holds the log.
 
         Raises:
             errors.ConfigurationError: `commit_log_unusable`.
@@ -53,7 +51,7 @@ class CommitLogLock:
         return recovered
 
     async def drop(self, context: StorageContext, recovered: commit_recovery.Recovered) -> None:
-        """Drop the segments that were recovered from.
+        """Drop the segments that recovery has applied.
 
         Raises:
             errors.ConfigurationError: `commit_log_unusable`.
@@ -68,16 +66,16 @@ class CommitLogLock:
             raise _unrecovered(error) from error
 
     def let_others_in(self) -> None:
-        """Release what only recovery needed."""
+        """Release the locks that only recovery needs."""
         if not self._serves:
-            # First, because an admitted process looks for it only once.
+            # First, because a process that is let in checks it only once.
             _release(self._log)
             self._log = None
         _release(self._runs)
         self._runs = None
 
     def release(self) -> None:
-        """Release everything."""
+        """Release all locks."""
         _release(self._runs)
         _release(self._log)
         self._runs = self._log = None

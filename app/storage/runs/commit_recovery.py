@@ -1,7 +1,7 @@
-"""Recovery from the commit log: restores what a power cut took from runs' own files, before anything reads them.
+"""Recovery from the commit log: restores data that a power cut took from runs' own files, before any other read.
 
-As long as the machine was up all the time, every file holds what was written to it, and nothing is put back: whatever a
-person has changed or deleted meanwhile stays so. An unfinished run whose journal still lacks lines of it is parked.
+If the machine was up all the time, every file contains all that was written to it, and nothing is restored: changes and
+deletions by a person remain. An unfinished run whose journal still lacks known lines is parked.
 """
 
 # Why: docs/decisions/0074.
@@ -35,13 +35,13 @@ _log = logging.getLogger(__name__)
 class Recovered:
     """Result of a recovery."""
 
-    segments: tuple[str, ...] = ()  # Segments of which nothing is needed any more.
+    segments: tuple[str, ...] = ()  # Segments that are not needed any more.
     suspects: frozenset[str] = frozenset()
-    """Runs that may have lost more than their journals: their projections must be made anew."""
+    """Runs that may have lost more than their journals: their projections must be rebuilt."""
     parked: frozenset[str] = frozenset()
-    """Runs that wait for a person, since the log knows of lines that cannot be put back."""
+    """Runs that wait for a person, since the log knows of lines that cannot be restored."""
     unread: Mapping[str, errors.Unreadable] = field(default_factory=dict)
-    """Runs that could not be completed, since a file of theirs cannot be read now; the log is kept for them."""
+    """Runs with a file that cannot be read now, so that they are incomplete; the log is kept for them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +57,7 @@ def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
     """Complete the files of every run that the log mentions, and sync them.
 
     Args:
-        now: The time, for written lines.
+        now: The time for new lines.
 
     Raises:
         OSError: the log or a file could not be read, written or synced.
@@ -70,7 +70,7 @@ def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
         _sync(files, segments, reach)
     except OSError:
         segments = _keep(files, segments)
-        # The kernel may have dropped what it could not write: from here on only the log is trusted.
+        # The kernel may have dropped data that it could not write: from here on only the log is trusted.
         told = _restored(files, segments, reach)
         _sync(files, segments, reach)
     parked = frozenset(run_id for run_id, found in told.items() if _parks(files, run_id, found, now))
@@ -84,10 +84,10 @@ def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
 
 
 def restore(files: Disk, run_id: str, now: str) -> None:
-    """Complete the files of a run that could not be read at the start; it has not been read or written since.
+    """Complete the files of a run that could not be read at the start, and that no one has read or written since.
 
     Raises:
-        errors.Unreadable: a file of it, or of the log, cannot be read yet.
+        errors.Unreadable: a file of the run or of the log cannot be read yet.
     """
     found = _told_by(files, _segments(files)).get(run_id)
     if found is None:
@@ -100,7 +100,7 @@ def restore(files: Disk, run_id: str, now: str) -> None:
 
 
 def drop(files: Disk, segments: Iterable[str], reach: Callable[[str], None]) -> None:
-    """Remove segments of which nothing is needed any more.
+    """Remove segments that are not needed any more.
 
     Raises:
         OSError: they could not be removed.
@@ -139,7 +139,7 @@ def _restored(files: Disk, segments: list[str], reach: Callable[[str], None]) ->
 
 def _told_by(files: Disk, segments: list[str]) -> dict[str, _Told]:
     told: dict[str, _Told] = {}
-    # If one file failed, any other may have, including those of later segments.
+    # If the sync of one file failed, any other may have failed, including files of later segments.
     kept = any(map(commit_records.is_kept, segments))
     for segment in list(segments):
         content = files.read(segment)
@@ -205,7 +205,7 @@ def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record],
     end = chain.read(content, anchor).end
     whole = content[:end]
     for record in records:
-        # Only lines that continue from the file's own sound end; existing lines count as they are.
+        # Only lines that continue from the file's own sound end; existing lines are kept.
         if record.offset <= len(whole) < record.offset + len(record.content):
             there = len(whole) - record.offset
             if whole[record.offset :] == record.content[:there]:
@@ -216,7 +216,7 @@ def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record],
     if good.integrity is not Integrity.WHOLE:
         _log.error("the commit log does not go on from the end of %s: a line there %s", path, good.reason)
     whole = whole[: good.end]
-    # Opening the run judges the lines after this.
+    # The opening of the run judges the lines later.
     disk_port.replace(files, path, whole + content[len(whole) :], sync=True)
     _log.warning("%s was completed from the commit log: %d bytes", path, len(whole) - end)
 

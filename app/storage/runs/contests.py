@@ -1,4 +1,4 @@
-"""Contests: decides which of competing control lines count."""
+"""Contests: decides which of several competing control lines are written."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from app.domain import plain, states
 from app.domain.decisions import DecisionKind, Decisions
 
 DOUBTED = frozenset({DecisionKind.LABELLED, DecisionKind.LIMITED, DecisionKind.VOTED})
-"""Lines of runs at rest, whose row is doubted first."""
+"""Lines that may concern an evicted or ended run, whose row is marked as doubtful first."""
 
 CONTESTED = DOUBTED | {DecisionKind.CANCEL_REQUESTED, DecisionKind.ENDED, DecisionKind.RESUMED, DecisionKind.LATE}
-"""Lines that are written one after another, each judged by those before it."""
+"""Lines that are written one at a time, each judged by the earlier ones."""
 
 
 def wins(decided: Decisions, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> bool:

@@ -1,4 +1,4 @@
-"""Counting: completes rows that an earlier release has written, after the start of a service."""
+"""Counting: completes rows that an earlier release wrote, after the start of a service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class RowCounting:
-    """Read the folders of runs whose rows lack the sums of their journals, newest first."""
+    """Reads the folders of runs whose rows lack the sums of their journals, newest first."""
 
     def __init__(self, context: StorageContext, identity: str) -> None:
         self._context = context
@@ -27,16 +27,16 @@ class RowCounting:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Start, if there is anything to count."""
+        """Start counting in the background."""
         self._task = asyncio.create_task(self._count(), name="count rows")
 
     async def stop(self) -> None:
-        """Stop; the next start counts the rest."""
+        """Stop; the next start counts the remaining rows."""
         if self._task is not None:
             await aio.end(self._task)
 
     def abandon(self) -> None:
-        """Stop as a killed process does."""
+        """Stop at once, like a killed process."""
         if self._task is not None:
             self._task.cancel()
 

@@ -1,13 +1,14 @@
-"""Creation: builds a run's folder aside, moves it into place at once, and holds it until the run is opened."""
+"""Creation: builds a run's folder aside, moves it into place at once, and locks it until the run is opened."""
 
 # With a commit log a new run's folder is not synced, so a power cut can leave any part of it. Under its final name a
-# torn `start.json` could be an accepted run that is damaged, or one that was never acknowledged.
+# torn `start.json` could be a damaged accepted run, or one that was never acknowledged.
 #
-# The folder is built aside, `start.json` committed to the log, and the folder renamed only then: what is in `runs/` was
-# committed, everything else is swept. A deleted or refused run stays in the trash until no segment mentions it, so that
-# recovery does not recreate it. A new run stays open until its first use, which is usually at once.
+# So the folder is built aside, `start.json` is committed to the log, and only then is the folder renamed: whatever is
+# in `runs/` was committed, and everything else is swept. A deleted or refused run stays in the trash until no segment
+# mentions it, so that recovery does not recreate it. A new run stays locked until its first use, which usually follows
+# at once.
 #
-# Price: one file descriptor for each such run, at most 256.
+# Cost: one file descriptor for each such run, at most 256.
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ _MOST_COMMITTED_BYTES = 256 * 1024
 _SHOW_SECONDS = 0.05
 _CREATED_BYTES = 256  # Approximate length of the event; encoding it only to measure it would take longer than the rest.
 _MOST_HELD = 256
-"""Runs that are kept held between their creation and their opening; each costs a file descriptor."""
+"""Runs that stay locked between their creation and their opening; each costs a file descriptor."""
 
 _CREATED = Written(last=1, counts={events.EventType.RUN_CREATED.value: 1})
 
@@ -49,14 +50,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Born:
-    """A run's new folder, built aside."""
+    """The new folder of a run, built aside."""
 
-    lock: Lock | None  # The lock of the folder.
+    lock: Lock | None  # Lock of the folder.
     content: bytes  # start.json.
-    durable: bool  # Whether it was synced, and its projections written; otherwise it is to be committed.
+    durable: bool  # Whether it is synced and has its projections; otherwise it is still to be committed.
 
     def release(self) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         if self.lock is not None:
             self.lock.release()
 
@@ -73,7 +74,7 @@ def created(start: runs.RunStart) -> events.Event:
 
 
 def manifest(start: runs.RunStart) -> dict[str, plain.Json]:
-    """Return the run.json of a run that is not begun yet."""
+    """Return the run.json of a run that has not begun yet."""
     return views.manifest(views.RunView(start=start, status=states.RunState.PENDING, updated_at=start.created_at))
 
 
@@ -96,7 +97,7 @@ class _NewRun:
 
 
 class NewRuns:
-    """Create new runs, and keep them locked and cached, since most are opened at once."""
+    """Creates new runs, and keeps them locked and cached, since most are opened at once."""
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
@@ -111,15 +112,15 @@ class NewRuns:
         """Make a run durable.
 
         Args:
-            taken_over: Steps of another run that it begins with.
+            taken_over: Finished steps of another run that the new run begins with.
             shown: Whether other processes must see its row when this returns.
 
         Raises:
             errors.Conflict: `run_exists`.
             errors.DiskFull: the disk is full or failing.
         """
-        # From the rename on the run can be found although its folder is still locked here. Its openers wait for the end
-        # of this block; without it the run would look as if another process had it.
+        # From the rename on, the run can be found although its folder is still locked here. Its openers wait for the
+        # end of this block; otherwise the run would seem to be locked by another process.
         with self._birth(start.run_id):
             born = await self._built(start, taken_over)
             try:
@@ -137,7 +138,7 @@ class NewRuns:
         return stores.Created(run_id=start.run_id, existed=False, summary=row.summary)
 
     async def show(self, run_ids: Iterable[str] | None = None) -> None:
-        """Write the projections of new runs that are not opened yet, each once; None: of all."""
+        """Write the projections of new runs that are not opened yet, once for each; None: of all."""
         for run_id in list(self._held) if run_ids is None else run_ids:
             held = await self._of(run_id)
             if held is not None and not held.shown:
@@ -151,20 +152,20 @@ class NewRuns:
         return None if held is None else held.opened()
 
     def let_go(self, run_id: str | None = None) -> None:
-        """Release a run that was not opened, or all of them."""
+        """Release a run that was not opened, or all such runs."""
         for name in [run_id] if run_id is not None else list(self._held):
             if (held := self._held.pop(name, None)) is not None:
                 held.lock.release()
 
     def abandon(self) -> None:
-        """Write nothing more, and release all of them."""
+        """Write nothing further, and release all new runs."""
         if self._timer is not None:
             self._timer.cancel()
         self._shows.give_up()
         self.let_go()
 
     async def close(self) -> None:
-        """Write the projections of all of them, and release them."""
+        """Write the projections of all new runs, and release the runs."""
         await self.show()
         self.abandon()
 
@@ -208,7 +209,7 @@ class NewRuns:
         """Make an unsynced folder durable through the log."""
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         committer, folder = self._context.committer, layout.run_folder(run_id)
-        # Mentioned under their names after the rename, which recovery looks for.
+        # Mentioned under their names after the rename, where recovery looks for them.
         committer.mention(*[f"{folder}/{name}" for name in _FILES])
         commit = Commit(
             run_id=run_id,
@@ -240,7 +241,7 @@ class NewRuns:
         return row
 
     def _keep(self, start: runs.RunStart, born: _Born) -> bool:
-        """Keep a new run cached; the oldest one too many is released.
+        """Keep a new run locked and cached, within a limit.
 
         Returns:
             Whether its projections need not be written now.
@@ -254,7 +255,7 @@ class NewRuns:
         return True
 
     def _show_soon(self) -> None:
-        # A run that begins at once writes its projections once, with those of its first steps.
+        # A run that begins at once writes its projections only once, with those of its first steps.
         if self._timer is None and math.isfinite(self._context.throttle.first_seconds()):
             self._timer = asyncio.get_running_loop().call_later(_SHOW_SECONDS, self._begin_to_show)
 
@@ -267,7 +268,7 @@ class NewRuns:
         try:
             await context.near.run(lambda: _write_projections(context, start, folder))
         except OSError as error:
-            # They are made when the run is opened.
+            # They are written when the run is opened.
             _log.warning("projections were not written: %s", error, extra={"run_id": start.run_id})
             return False
         return True
@@ -279,7 +280,7 @@ class NewRuns:
 
     @property
     def _workers(self) -> Workers:
-        # If commits are shared, the remaining work for a new run does not wait for a disk.
+        # If commits share a sync, the remaining work for a new run does not wait for a disk.
         return self._context.near if self._context.committer.shares else self._context.workers
 
     def _no_space(self, path: str, error: OSError) -> errors.DiskFull | errors.DatabaseAway:
@@ -287,7 +288,7 @@ class NewRuns:
 
 
 def refusal(fault: errors.StorageFault) -> errors.DiskFull | errors.DatabaseAway:
-    """Return the error of a run that cannot be created because of a fault."""
+    """Return the error for a run that cannot be created because of a fault."""
     return fault if isinstance(fault, errors.DatabaseAway) else errors.DiskFull(detail=fault.detail)
 
 
@@ -305,14 +306,14 @@ class _Folder:
 def _build(context: StorageContext, start: runs.RunStart, taken_over: stores.TakenOver | None) -> _Born:
     """Build a run's folder aside.
 
-    Both journals are made here, empty, so that their names are synced with the folder and never again.
+    Both journals are created here, empty, so that their names are synced with the folder and never again.
     """
     files, reach = context.bare_disk, context.probes.reach
     folder, final = layout.new_folder(start.run_id), layout.run_folder(start.run_id)
     reach("storage.create.before_folder")
     lock = _held(files, folder)
     try:
-        # Another creator of this run has given up or put its folder in place by now.
+        # Another process that created this run has given up or put its folder in place by now.
         if files.has_folder(final):
             raise FileExistsError(final)
         content = plain.encode(start.to_json()) + b"\n"
@@ -322,7 +323,7 @@ def _build(context: StorageContext, start: runs.RunStart, taken_over: stores.Tak
             inheritance.write(context.disk, folder, content, taken_over, reach)
         _fill(context, folder, start, content, sync=durable, empty=taken_over is None)
     except BaseException as error:
-        # Only a refusal is tidied up after. Anything else stands for the end of the process, and the folder is left to
+        # Only a refusal is cleaned up. Any other exception counts as the end of the process, and the folder is left to
         # the next start, as after a kill.
         if isinstance(error, OSError | errors.StorageFault | errors.JournalCorrupt):
             with contextlib.suppress(OSError, errors.StorageFault):
@@ -334,8 +335,8 @@ def _build(context: StorageContext, start: runs.RunStart, taken_over: stores.Tak
 
 
 def _held(files: Disk, folder: str) -> Lock | None:
-    # Held, so that the start of a service does not sweep what another process is building; it may before that.
-    # A folder that exists and is not held was left by a failed attempt, and is reused.
+    # Locked, so that the start of a service does not sweep a folder that another process builds; before the lock, it
+    # may. A folder that exists and is not locked remains from a failed attempt, and is reused.
     while True:
         is_new = files.add_folder(folder)
         with contextlib.suppress(FileNotFoundError):

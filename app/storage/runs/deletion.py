@@ -1,4 +1,4 @@
-"""Deletion: a finished run goes to the trash in one move and is swept later."""
+"""Deletion: moves a finished run to the trash at once, which is swept later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 def put_away(context: StorageContext, run_id: str) -> None:
-    """Move a run that is held to the trash; its receipts are synced first, since it can no longer complete them."""
+    """Move a locked run to the trash, after a sync of its receipts, which the run can no longer restore."""
     files = context.disk
     with contextlib.suppress(errors.NotFound, errors.JournalCorrupt):
         receipts.make_durable(files, authority.read_start(files, run_id)[0].session_id)
@@ -27,7 +27,7 @@ def put_away(context: StorageContext, run_id: str) -> None:
 
 
 def discard(context: StorageContext, run_id: str, folder: str) -> None:
-    """Move a folder of a run to the trash, where it also records that nothing of the run may be restored."""
+    """Move a run's folder to the trash, where it also records that recovery must restore nothing of the run."""
     files, reach = context.disk, context.probes.reach
     trash = next(
         place for count in itertools.count() if not files.has_folder(place := f"{layout.TRASH}/{run_id}.{count}")
@@ -41,7 +41,7 @@ def discard(context: StorageContext, run_id: str, folder: str) -> None:
 
 
 def discard_refused(context: StorageContext, run_id: str) -> None:
-    """Discard a folder that could not be made durable: a refused caller must not find the run later."""
+    """Discard a folder that could not be made durable, since a refused caller must not find the run later."""
     for folder in (layout.new_folder(run_id), layout.run_folder(run_id)):
         try:
             if context.disk.has_folder(folder):
@@ -51,7 +51,7 @@ def discard_refused(context: StorageContext, run_id: str) -> None:
 
 
 def remove_unfinished(files: Disk) -> None:
-    """Remove what was being built when a process died; what cannot be read now waits for the next start."""
+    """Remove folders that a dead process was building; those that cannot be read now wait for the next start."""
     names: list[str] = []
     with contextlib.suppress(errors.Unreadable):
         names = files.names(layout.RUNS)
@@ -69,7 +69,7 @@ def put_away_ids(files: Disk) -> frozenset[str]:
 
 
 async def sweep(context: StorageContext, stopping: Callable[[], bool]) -> None:
-    """Empty the trash, one run after the other, until it is empty or the service stops."""
+    """Remove the runs in the trash one by one, until it is empty or the service stops."""
     names: list[str] = []
     with contextlib.suppress(errors.Unreadable):
         names = await context.workers.run(lambda: context.disk.names(layout.TRASH))
@@ -78,7 +78,7 @@ async def sweep(context: StorageContext, stopping: Callable[[], bool]) -> None:
             return
         context.probes.reach("storage.delete.before_sweep")
         with contextlib.suppress(OSError, errors.Unreadable):
-            # As long as the commit log mentions a run, its folder in the trash records that it is deleted.
+            # While the commit log mentions a run, its folder in the trash records that the run is deleted.
             await context.committer.checkpoint(name.rpartition(".")[0])
             await context.workers.run(partial(context.disk.remove_tree, f"{layout.TRASH}/{name}"))
 
@@ -87,8 +87,8 @@ def status(files: Disk, run_id: str) -> states.RunState:
     """Return the state of a run from its folder.
 
     Raises:
-        errors.NotFound: there is no such run.
-        errors.JournalCorrupt: it cannot be told.
+        errors.NotFound: the run does not exist.
+        errors.JournalCorrupt: its state cannot be determined.
     """
     try:
         found = authority.read(files, run_id)

@@ -51,14 +51,14 @@ class DiskStore(StoredRuns, abc.ABC):
     """`stores.RunStore` over the disk and index of a subclass."""
 
     leads: Callable[[], Awaitable[bool]] | None = None
-    """Returns whether this service leads those that share the store; None: it is not shared."""
+    """Returns whether this service leads those that share the store; None: the store is not shared."""
     commit_listener: event_feed.CommitListener | None = None
     """Announces writes of other processes; None: the store is not shared."""
-    common: CommonFiles | None = None  # What all processes share beside the runs; None: files of the data directory.
+    common: CommonFiles | None = None  # Files that processes share besides runs; None: the directory's.
     turns: Callable[[str], shared_turns.SharedTurns] | None = None  # Turns by the folder held; None: one process.
-    shared_rates: RateDocument | None = None  # What processes know of each other's prompts; None: there is one.
+    shared_rates: RateDocument | None = None  # Prompts of all processes that share the store; None: only one process.
     clock_offset: Callable[[], Awaitable[float]] | None = None
-    """Returns the seconds by which the clock here is ahead of the store's; None: it has no clock of its own."""
+    """Returns the seconds by which this machine's clock is ahead of the store's; None: the store has no clock."""
 
     def __init__(self, adopt: Adopt | None) -> None:
         super().__init__(adopt)
@@ -70,7 +70,7 @@ class DiskStore(StoredRuns, abc.ABC):
         self._counting: RowCounting | None = None
 
     async def start(self, *, serve: bool = True) -> None:
-        """Bring the index up to date; as the service, also sweep what a crash left behind."""
+        """Update the index; as the service, also sweep the remains of a crash."""
         if self._found is not None:
             return
         self._serves = serve
@@ -89,7 +89,7 @@ class DiskStore(StoredRuns, abc.ABC):
             self._let_go()
             self._release_log()
             raise
-        # A process may have died between a run's rename and the sync of its name.
+        # A process may have died between the rename of a run and the sync of its name.
         await context.workers.run(lambda: context.disk.sync_folder(layout.RUNS))
         if serve:
             await context.workers.run(lambda: deletion.remove_unfinished(context.disk))
@@ -107,7 +107,7 @@ class DiskStore(StoredRuns, abc.ABC):
         parts.context.read_faults.end()
         if self._counting is not None:
             await self._counting.stop()
-        # In this order: new runs and logs write rows as they close, and the sweep asks the committer.
+        # In this order: new runs and logs write rows as they close, and the sweep uses the committer.
         await parts.opener.new_runs.close()
         for log in list(parts.opener.logs.values()):
             await log.close()
@@ -124,7 +124,7 @@ class DiskStore(StoredRuns, abc.ABC):
         self._let_go()
 
     def abandon(self) -> None:
-        """Drop everything as a killed process does."""
+        """Drop everything at once, like a killed process."""
         parts = self._found
         self._found = self._plans = self._audit = self._lines = None
         self._stopping.set()
@@ -175,15 +175,15 @@ class DiskStore(StoredRuns, abc.ABC):
         opener.joint_sync.expect([run.run_id for run in found if run.run_id not in opener.logs])
         return found
 
-    # -- care
+    # -- maintenance
 
     @property
     def maintenance(self) -> Maintenance:
-        """Return what checks and repairs runs."""
+        """Return the checks and repairs of runs."""
         return self._parts.maintenance
 
     async def sweep(self) -> None:
-        """Empty the trash; for the only process of a data directory, since the service does it by itself."""
+        """Empty the trash; for the only process of a data directory, since a service does this on its own."""
         if self._sweeping is not None:
             await asyncio.wait([self._sweeping])
         await self._parts.maintenance.sweep(self._stopping.is_set)
@@ -209,11 +209,11 @@ class DiskStore(StoredRuns, abc.ABC):
     async def _begin(self, context: StorageContext, identity: str) -> StoreParts:
         hold = self._hold
         assert hold is not None
-        # Before anything reads: the log may have lines that the files lack, and rows are compared with the files.
+        # Before any other read: the log may contain lines that the files lack, and rows are compared with the files.
         recovered = await hold.recover(context)
         parts = self._assembled(context, identity, index_is_new=await context.index.start())
         await parts.reconciliation.doubt(recovered.suspects, recovered.parked)
-        # Not before the suspects are noted: after an earlier crash the same log is recovered again.
+        # Not before the suspects are recorded: after an earlier crash the same log is recovered again.
         await hold.drop(context, recovered)
         hold.let_others_in()
         return parts
@@ -251,7 +251,7 @@ class DiskStore(StoredRuns, abc.ABC):
         fault = None if disk_health.free and disk_health.rows_free else await parts.admission.write_fault()
         if fault is not None:
             raise refusal(fault)
-        # A process that counts the runs of a key must see the row of each, wherever it was created.
+        # A process that counts the runs of a key must see all their rows, wherever the runs were created.
         if start.idempotency_key is None and not exclusive and start.concurrency is None:
             return await parts.opener.new_runs.create(start, taken_over)
         return await parts.admission.create(start, exclusive=exclusive, taken_over=taken_over)

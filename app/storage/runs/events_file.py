@@ -1,6 +1,6 @@
-"""The events file: the form of its lines, and any part of it without reading the lines before.
+"""The events file: the form of its lines, and reads of any part without the lines before it.
 
-Numbers rise along the file, so that the place of each is found by bisection.
+Numbers grow along the file, so that each is found by bisection.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _REFUSAL = b'{"refused":'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The content of events.jsonl."""
+    """Content of events.jsonl."""
 
     last: int = 0  # Highest number.
     numbers: frozenset[int] = frozenset()  # All numbers.
     refused: frozenset[int] = frozenset()
     """Numbers without an event, since the line that had reserved them was refused."""
     notes: frozenset[str] = frozenset()  # Keys of `recipe.note` events.
-    positions: frozenset[int] = frozenset()  # Positions of the journal lines that have their event.
+    positions: frozenset[int] = frozenset()  # Positions of the journal lines whose event exists.
     counts: Mapping[str, int] = field(default_factory=dict)  # Number of events by type.
-    ordered_pauses: int = 0  # Pauses among them that a person asked for, each of which has its control line.
+    ordered_pauses: int = 0  # Pauses among them that a person ordered, each of which has its control line.
 
     def followed_by(self, more: Written) -> Written:
-        """Return the content of a file of which this was read before the rest."""
+        """Return the content of a file from that of its earlier and its later part."""
         return Written(
             last=max(self.last, more.last),
             numbers=self.numbers | more.numbers,
@@ -52,21 +52,21 @@ class Written:
 
 
 def encoded(*told: events.Event) -> bytes:
-    """Write events as lines."""
+    """Return events as lines."""
     return plain.encode_lines(told)
 
 
 def refusals(numbers: Sequence[int]) -> bytes:
-    """Write a line about numbers that no event has, since the line that had reserved them was refused.
+    """Return a line about numbers that have no event, since the line that had reserved them was refused.
 
-    Readers of events pass it over. If the refused line is found after all, its event needs a new number: a client has
-    seen higher ones.
+    Readers of events skip it. If the refused line is found in the journal after all, its event needs a new number:
+    clients have already seen higher ones.
     """
     return plain.encode({_REFUSED: list(numbers)}) + b"\n" if numbers else b""
 
 
 def insert(files: Disk, run_id: str, missing: Sequence[events.Event]) -> None:
-    """Insert events in order of their numbers, among later ones that were kept."""
+    """Insert events by their numbers, before later ones that were kept."""
     path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
     placed = [(event.seq, encoded(event)) for event in missing]
     last = 0
@@ -79,14 +79,14 @@ def insert(files: Disk, run_id: str, missing: Sequence[events.Event]) -> None:
 
 
 def parse(content: bytes, after: int = 0) -> list[events.Event]:
-    """Return the events numbered above `after` among complete lines; lines that are not events are skipped."""
+    """Return the events with numbers above `after` in complete lines; lines that are not events are skipped."""
     found = map(_event, content.split(b"\n")[:-1])
     return [event for event in found if event is not None and event.seq > after]
 
 
 def written(content: bytes) -> Written:
-    """Return the content of a file."""
-    # A duplicated line adds nothing.
+    """Return the content of a file from its bytes."""
+    # A duplicated line changes nothing.
     found = list({event.seq: event for event in parse(content)}.values())
     refused = [number for line in content.split(b"\n") if line.startswith(_REFUSAL) for number in _refused(line)]
     note, pause, by_person = events.EventType.RECIPE_NOTE, events.EventType.RUN_PAUSED, decisions.PAUSED_BY_PERSON
@@ -102,25 +102,25 @@ def written(content: bytes) -> Written:
 
 
 def read(files: Disk, path: str, after: int = 0, most: int | None = None) -> list[events.Event]:
-    """Return at most so many events after a number; lines that are not events are skipped."""
+    """Return at most `most` events after a number; lines that are not events are skipped."""
     if not files.has_file(path):
         return []
     found: list[events.Event] = []
     offset, rest, size = _place(files, path, after), b"", _CHUNK_BYTES
-    # Nothing after a line that is too long for an event was written as events.
+    # After a line that is too long for an event, the file contains no events.
     while len(rest) <= _LONGEST_LINE_BYTES and (most is None or len(found) < most):
         if not (chunk := files.read(path, offset, size)):
             break
         offset += len(chunk)
         lines, newline, rest = (rest + chunk).rpartition(b"\n")
         found += parse(lines + newline, after)
-        # A line that is longer than all that was read must not be put together from small pieces.
+        # The chunk grows with a long line, which would otherwise be joined from many small pieces.
         size = _CHUNK_BYTES if newline else 2 * size
     return found[:most]
 
 
 def last(files: Disk, path: str) -> list[events.Event]:
-    """Return the last events, as many as fit in one chunk."""
+    """Return the last events, as many as one chunk contains."""
     chunk = files.read(path, max(0, files.size(path) - _CHUNK_BYTES))
     return parse(chunk)
 
@@ -148,7 +148,7 @@ def _refused(line: bytes) -> Iterable[int]:
 
 
 def _place(files: Disk, path: str, after: int) -> int:
-    """Return the beginning of a line before which no number is above `after`, at most a chunk too early."""
+    """Return the start of a line before which no number is above `after`, at most a chunk too early."""
     low, high = 0, files.size(path) if after else 0
     while high - low > _CHUNK_BYTES:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
-"""The log of a run: its folder, held by its only writer."""
+"""The log of a run: its folder, locked by its only writer."""
 
-# Healing belongs to the log and not to its caller: once begun it ends, the next one waits for it, and a log is
-# closed only afterwards. A copy that a cancelled caller left running would take back lines that have become durable
+# Healing belongs to the log and not to its caller: once begun it completes, the next one waits for it, and a log is
+# closed only afterwards. A copy that continued after its caller was cancelled would undo lines that have become durable
 # since.
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class FolderLog:
 
         self._steps = journal(layout.STEPS, "storage.append", authority.steps, projections.arrived)
         self._control = journal(layout.CONTROL, "storage.decide", authority.control, self._fold)
-        # Every step passes here several times, so these are direct references and not calls.
+        # Every step calls these several times, so they are direct references instead of methods.
         self.add_event, self.refresh, self.retell = projections.add_event, projections.refresh, projections.retell
         if opened.unwritten:
             self.refresh(lambda: {layout.MANIFEST: creation.manifest(self._start)})
@@ -74,10 +74,10 @@ class FolderLog:
         self._ending = self._taken_unsynced = self._closed = self._aside = False
 
     def append_step(self, line: Mapping[str, plain.Json]) -> Awaitable[records.Record]:
-        """Append a journal line and return its record once it is synced; then its events follow.
+        """Append a journal line, and return its record once the line is synced; then its events follow.
 
         Raises:
-            errors.StorageFault: it could not be made durable.
+            errors.StorageFault: the line could not be made durable.
             errors.WrongState: the run has ended.
         """
         if self._ending or self.loaded.decisions.ended is not None:
@@ -97,13 +97,13 @@ class FolderLog:
     async def decide(
         self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None
     ) -> bool:
-        """Append a control line and fold it in; of a cancel and an ending the first wins.
+        """Append a control line and apply it; of several cancels or endings, the first one wins.
 
         Raises:
-            errors.StorageFault: it could not be made durable.
+            errors.StorageFault: the line could not be made durable.
         """
         if kind in contests.CONTESTED:
-            # In a task of its own: a cancelled caller must not admit the next one before its line is durable.
+            # In a task of its own: a cancelled caller must not admit the next line before its own is durable.
             contest = asyncio.ensure_future(self._contested(kind, facts))
             contest.add_done_callback(worker_threads.seen)
             return await asyncio.shield(contest)
@@ -114,7 +114,7 @@ class FolderLog:
         return True
 
     async def put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
-        """Keep an output in `blobs/`.
+        """Store an output in `blobs/`.
 
         Raises:
             errors.StorageFault: it could not be made durable.
@@ -125,11 +125,11 @@ class FolderLog:
         return await self._context.workers.run(lambda: blobs.value(self._context.disk, self.run_id, self._folder, blob))
 
     async def add_receipt(self, record: records.Record) -> None:
-        """Queue the receipt of a tool execution; the journal completes it after a crash."""
+        """Queue the receipt of a tool execution; after a crash, the journal restores it."""
         self._projections.add_receipt(record)
 
     async def write_log(self, name: str, text: str) -> None:
-        """Keep a text under `logs/`.
+        """Replace a text under `logs/`.
 
         Raises:
             errors.StorageFault: it could not be written.
@@ -148,7 +148,7 @@ class FolderLog:
         self._context.read_faults.wait_for(self.run_id, fault)
 
     async def flush(self) -> None:
-        """Write snapshots, events and receipts out now.
+        """Write queued snapshots, events and receipts now.
 
         Raises:
             errors.StorageFault: they could not be written.
@@ -156,15 +156,16 @@ class FolderLog:
         await self._projections.flush()
 
     async def move(self, transition: runs.Transition) -> None:
-        """Apply a move to this run's row; one that cannot be written now is written later, so the row may lag behind.
+        """Apply a move to this run's row; if it cannot be written now, it is written later, so the row may lag behind.
 
-        A row becomes finished only when what its run shows is durable: from then on the folder is not opened again.
+        A row becomes finished only when the run's snapshots, events and receipts are durable: from then on the folder
+        is not opened again.
 
         Raises:
             errors.StorageFault: the row must leave a finished state and could not be written.
         """
         ended = self.loaded.decisions.ended
-        # An ending on disk counts whatever state the row was left in.
+        # An ending on disk counts, no matter which state the row has.
         since = _UNFINISHED if ended is not None and ended.status is transition.to else transition.since
         mine = dataclasses.replace(transition, run_id=self.run_id, since=transition.since | since)
         self._context.probes.reach("storage.move.before_row")
@@ -198,13 +199,13 @@ class FolderLog:
         """Continue each failed file from a fresh copy of its confirmed prefix.
 
         Raises:
-            errors.StorageFault: there is still no room.
+            errors.StorageFault: the disk is still full.
         """
-        # Even if the caller is cancelled: a late copy would undo writes made after the next one.
+        # Even if the caller is cancelled: a late copy would undo writes that follow the next one.
         await worker_threads.uncut(self._heal())
 
     async def close(self) -> None:
-        """Write everything out and close the files; projections that cannot be written are rebuilt next time."""
+        """Write all queued content and close the files; projections that cannot be written are rebuilt next time."""
         if self._closed:
             return
         self._closed = True
@@ -227,12 +228,12 @@ class FolderLog:
             self._released(self.run_id, self._journal_position() if self._aside else None)
 
     async def set_aside(self) -> None:
-        """Close, so that this process can continue later where it stopped."""
+        """Close the log so that this process can later continue from the same position."""
         self._aside = True
         await self.close()
 
     def abandon(self) -> None:
-        """Drop the files as a killed process does."""
+        """Drop the files at once, like a killed process."""
         self._closed = True
         self._projections.close()
         self._steps.abandon()
@@ -240,15 +241,15 @@ class FolderLog:
         self._lock.release()
 
     async def read_events(self, after: int, most: int | None = None) -> list[events.Event]:
-        """Return the next events numbered above `after`, those that are queued included."""
+        """Return the next events with numbers above `after`, including queued ones."""
         return await self._projections.read_events(after, most)
 
     def holds_receipt(self, receipt_id: str) -> bool:
-        """Return whether a receipt of this run is known, perhaps not written yet."""
+        """Return whether a receipt of this run exists, perhaps not written yet."""
         return self._projections.holds_receipt(receipt_id)
 
     def go_on(self, journal_position: JournalPosition) -> None:
-        """Number events as if the folder had never been set aside."""
+        """Number events as if the folder had stayed open."""
         self._events.continue_from(self.loaded.decisions.taken, journal_position.event)
 
     async def _put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
@@ -308,14 +309,15 @@ class FolderLog:
             overrides["data_directory_id"] = self._data_directory_id
         sent_on = {"resumed": True} if self.loaded.decisions.ended is not None else {}
         start = self._start.overridden(self.loaded.decisions.overrides | overrides | sent_on)
-        # Before the line: a row may be wrong only towards unfinished.
+        # Before the line: a row may err only towards unfinished.
         await self._context.index.move(runs.Transition.queue(self.run_id, self._now()))
         await self._append_decision(DecisionKind.RESUMED, {**facts, "overrides": overrides})
         self.loaded = dataclasses.replace(self.loaded, start=start)
         await self._put_into_row(self._context.index.set_owner(self.run_id, start.owner), "the owner")
 
     async def _mark(self, kind: DecisionKind, facts: Mapping[str, plain.Json]) -> None:
-        # Before the line: a resting run's folder is not read again, so its row must say that it may be older.
+        # Before the line: the folder of a run at rest is not read again, so its row must record that it may be
+        # outdated.
         await self._context.index.doubt(self.run_id)
         await self._append_decision(kind, facts)
         start = self._start.overridden(self.loaded.decisions.overrides)
@@ -329,17 +331,17 @@ class FolderLog:
     async def _put_into_row(self, writing: Awaitable[None], what: str) -> None:
         try:
             await writing
-        except errors.StorageFault as fault:  # the line stands
+        except errors.StorageFault as fault:  # the line is kept
             _log.warning("missing in the row: %s: %s", what, fault.message, extra={"run_id": self.run_id})
 
     def _append_decision(
         self, kind: DecisionKind, facts: Mapping[str, plain.Json], *, sync: bool = True, at: str | None = None
     ) -> Awaitable[int]:
-        # With the present number of lines of steps.jsonl, so that the loss of whole lines is detected.
+        # With the present number of lines of steps.jsonl, so that a loss of whole lines is detected.
         line = {"kind": kind._value_, "at": at or self._now(), "lines": self._steps.count, **facts}
-        # A line that cannot be folded in must not be written.
+        # A line that cannot be applied must not be written.
         decisions.check(line)
-        # A pause that a person ordered has its event when the run rests.
+        # A pause that a person ordered gets its event when the run is paused.
         if kind in decisions.EVENTS and facts.get("reason") != decisions.PAUSED_BY_PERSON:
             if kind is DecisionKind.TAKEN:
                 self._events.begin_block(self.loaded.decisions.taken + 1)

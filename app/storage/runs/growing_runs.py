@@ -1,7 +1,7 @@
-"""Growing runs: of a run that was read before and that another process writes, only what is new is read.
+"""Growing runs: reads only the new lines of a run that was read before and that another process writes.
 
-Each new line is sealed to the one before. What does not fit is read as a whole: another start, a journal that was cut
-off or written anew, and a run that is paused, has ended or was resumed.
+Each new line is sealed to the one before. A run is read as a whole if its start has changed, a journal was cut off or
+rewritten, or it is paused, has ended or was resumed.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from app.storage.runs import authority, events_file, missing_lines
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
 
-_MOST_BYTES = 32 * 2**20  # Journals of all runs that are kept, as they are on the disk.
+_MOST_BYTES = 32 * 2**20  # Most bytes of the journals of all cached runs, as on the disk.
 _AUTHORITY = (layout.START, layout.STEPS, layout.CONTROL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
     authority: Authority
-    marks: tuple[Signature, ...] | None  # Signatures of its files as they were read; None: they were changed meanwhile.
+    marks: tuple[Signature, ...] | None  # Signatures of its files as they were read; None: changed since.
     written: Written = field(default_factory=Written)  # Events that were read.
-    events_end: int = 0  # Offset behind them.
-    last_event: bytes = b""  # The last of their lines.
+    events_end: int = 0  # Offset after them.
+    last_event: bytes = b""  # Last of their lines.
 
 
 class GrowingRuns:
-    """Read runs that other processes execute."""
+    """Reads runs that other processes execute."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._lock = threading.Lock()  # Worker threads read.
+        self._lock = threading.Lock()  # For worker threads, which read.
 
     def read(self, run_id: str) -> Authority:
-        """Read a run's authority as `missing_lines.read` does.
+        """Read a run's authority like `missing_lines.read`.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt: as there.
+            errors.NotFound, errors.JournalCorrupt: as for `missing_lines.read`.
         """
         # Another thread that reads the same run meanwhile reads it as a whole.
         with self._lock:
@@ -73,7 +73,7 @@ class GrowingRuns:
             return None
         folded = len(former.control.lines)
         is_longer = steps and control and (len(steps.lines) > len(former.steps.lines) or len(control.lines) > folded)
-        # A journal that was changed and has no new line may have been damaged.
+        # A journal that has changed without a new line may be damaged.
         if steps is None or control is None or not (is_longer or known.marks is None):
             return None
         if any(line.fields["kind"] == decisions.DecisionKind.RESUMED for line in control.lines[folded:]):
@@ -84,7 +84,7 @@ class GrowingRuns:
         return self._with_events(known, found)
 
     def _read_on(self, path: str, former: Reading) -> Reading | None:
-        # The last known line is read again: another one is there if the journal was written anew.
+        # The last known line is read again: if the journal was rewritten, it differs.
         count = len(former.lines)
         before = former.first(max(0, count - 1), Integrity.WHOLE, "")
         reading = chain.read(self._disk.read(path, before.end), former.anchor, before)

@@ -1,4 +1,4 @@
-"""Inheritance: writes the steps that a fork takes over into its folder while that is built aside."""
+"""Inheritance: writes the finished steps that a fork begins with into its folder while it is built aside."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from app.storage.runs import blobs
 
 
 def write(files: Disk, folder: str, start: bytes, taken_over: stores.TakenOver, reach: Callable[[str], None]) -> None:
-    """Write a journal of the steps, sealed to a new start.json, and copies of the blobs that they refer to.
+    """Write a journal of the inherited steps, sealed to a new start.json, and copies of their blobs.
 
     Raises:
         errors.JournalCorrupt: a blob of the source is missing or does not match its name.
-        OSError: the disk refused.
+        OSError: the disk refuses.
     """
     source = layout.run_folder(taken_over.source)
     wanted = {blob.sha256: blob for blob in taken_over.blobs}

@@ -18,13 +18,13 @@ _DEEPEST = 32
 
 
 class Inspection:
-    """Check the folders of runs, and all else that is stored."""
+    """Checks the folders of runs and all other stored files."""
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> maintenance_port.Repaired:
-        """Report what a repair would keep of a run; a reader repairs nothing."""
+        """Report what a repair of a run would keep; this reader repairs nothing."""
         from app.storage.runs import repair
 
         assert dry_run
@@ -37,11 +37,11 @@ class Inspection:
         return await self._context.workers.run(lambda: repair.verify(self._context.disk, run_id))
 
     async def sizes(self, run_ids: Sequence[str]) -> dict[str, int]:
-        """Return how many bytes the folders of runs have; those that are gone or cannot be read are left out."""
+        """Return the sizes of the folders of runs in bytes; missing or unreadable ones are left out."""
         return await self._context.workers.run(lambda: _sizes(self._context.disk, run_ids))
 
     async def verify_page(self, after: str | None, most: int) -> maintenance_port.Verified:
-        """Report on the next things that can be checked."""
+        """Report on the next page of stored things that can be checked."""
         from app.storage.runs import verification
 
         time = self._context.clock

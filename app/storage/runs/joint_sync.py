@@ -1,4 +1,4 @@
-"""The joint sync: makes the files that an earlier process left of many runs durable at once, not run by run."""
+"""The joint sync: makes files of many runs that an earlier process left durable at once instead of run by run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _log = logging.getLogger(__name__)
 
 
 class JointSync:
-    """Sync the files of runs that this process opens for the first time.
+    """Syncs the files of runs that this process opens for the first time.
 
-    This sync reports a failed write that no process has seen. Then each file is synced by itself and read
-    from the disk, as the files of a single run are.
+    This sync may report a failed write that no process has seen. Then each file is synced on its own and read from the
+    disk, like the files of a single run.
     """
 
     def __init__(self, context: StorageContext) -> None:
@@ -29,7 +29,7 @@ class JointSync:
         self._sync: asyncio.Task[bool] | None = None
 
     def expect(self, run_ids: Collection[str]) -> None:
-        """Note, once, the runs that an earlier process left; a small number of them is synced one by one."""
+        """Record, once, the runs that an earlier process left; if they are few, they are synced one by one."""
         if self._runs is None:
             self._runs = frozenset(run_ids if len(run_ids) >= _MANY else ())
             self._left = set(self._runs)
@@ -37,7 +37,7 @@ class JointSync:
     async def covers(self, run_id: str) -> bool:
         """Sync all these runs once, and return whether the readable content of a run's files is durable.
 
-        Only for the first opening of a run: later ones find what this process has written since.
+        Only for the first opening of a run: later ones read what this process has written since.
         """
         if run_id not in self._left:
             return False

@@ -1,7 +1,7 @@
-"""Kept runs: the content of runs that were set aside, so that only later writes are read again.
+"""Kept runs: caches the content of runs that were set aside, so that only later lines are read again.
 
-Journals only grow, so a run that is held again has the lines that it had, and each further line is sealed to the one
-before. Whatever does not fit that is read as a whole, as after a crash.
+Journals only grow, so a run that is locked again still has its earlier lines, and each further line is sealed to the
+one before. A run that does not match is read as a whole, as after a crash.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ _REJUDGED = (decisions.DecisionKind.ENDED, decisions.DecisionKind.RESUMED)
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class KeptRun:
-    """A run as it was opened last, with the position up to which this process has written it."""
+    """A run as it was last opened, with the position up to which this process has written it."""
 
     authority: Authority
-    """Its authority then; its decisions are those at the end of what this process has written."""
-    written: Written  # Events then.
-    events_end: int  # Length of events.jsonl then.
-    proven: frozenset[str]  # Receipts in their session's file then.
-    position: JournalPosition | None = None  # Where this process has set it aside; None while it is open.
+    """Authority at that time; its decisions are those at the end of this process's lines."""
+    written: Written  # Events at that time.
+    events_end: int  # Length of events.jsonl at that time.
+    proven: frozenset[str]  # Receipts in their session's file at that time.
+    position: JournalPosition | None = None  # Position at which this process has set it aside; None while it is open.
 
 
 class KeptRuns:
-    """The runs that were opened last, up to a total number of lines, 0 by default."""
+    """The runs that were opened last, up to a total number of lines, which is 0 by default."""
 
     def __init__(self) -> None:
         self.most_lines = 0
-        """Lines of all kept runs."""
+        """Most lines of all kept runs together."""
         self._runs: OrderedDict[str, KeptRun] = OrderedDict()
 
     def begin(self, found: FoundRun, files: Disk) -> None:
-        """Keep a run that was opened."""
+        """Keep a run that was just opened."""
         opened, run_id = found.opened, found.opened.authority.run_id
         if not self.most_lines or opened.missing is not None:
             return
@@ -62,7 +62,7 @@ class KeptRuns:
             self._runs.popitem(last=False)
 
     def set_aside(self, run_id: str, position: JournalPosition | None) -> None:
-        """Note the position up to which an open run was written; None: unknown."""
+        """Record the position up to which an open run was written; None: unknown."""
         kept = self._runs.get(run_id)
         if kept is not None and position is None:
             del self._runs[run_id]
@@ -76,7 +76,7 @@ class KeptRuns:
 
 
 def reopen(context: StorageContext, kept: KeptRun, lock: Lock) -> FoundRun | None:
-    """Return the content of a run that is locked again; None: it must be read completely."""
+    """Return the content of a run that is locked again; None if it must be read completely."""
     former, position = kept.authority, kept.position
     assert position is not None
     folder = layout.run_folder(former.run_id)

@@ -1,4 +1,4 @@
-"""Files under `logs/`: written whole, or appended to while output arrives, and read in parts."""
+"""Files under `logs/`: written as a whole, or appended to while output arrives, and read in parts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _log = logging.getLogger(__name__)
 
 
 def replace(disk: disk_port.Disk, folder: str, name: str, text: str) -> None:
-    """Write a log of a run's folder whole."""
+    """Replace a log in a run's folder."""
     disk_port.make_folder(disk, f"{folder}/{layout.LOGS}")
     disk_port.replace(disk, _path(folder, name), text.encode("utf-8", "replace"), sync=False)
 
 
 def append(disk: disk_port.Disk, folder: str, name: str, text: str) -> None:
-    """Append to a log of a run's folder."""
+    """Append to a log in a run's folder."""
     disk_port.make_folder(disk, f"{folder}/{layout.LOGS}")
     file = disk.append_to(_path(folder, name))
     try:

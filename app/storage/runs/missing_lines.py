@@ -1,7 +1,7 @@
-"""Missing lines: evidence outside of the journals of lines that they lack.
+"""Missing lines: detects lines that the journals lack, from evidence outside of them.
 
-A journal that lost its end at a line's end is sound in itself. What counts its lines elsewhere are the control lines
-that were written later, the events of lines, and run.json; each of them is written only when the lines are durable.
+A journal that was cut off between two lines is sound by itself. Later control lines, the events of lines, and run.json
+record its number of lines; each of them is written only when the lines are durable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.storage.runs import authority, events_file
 from app.storage.runs.authority import Authority
 from app.storage.runs.events_file import Written
 
-COUNTED = "journal_lines"  # Field of run.json: lines of steps.jsonl when it was written.
+COUNTED = "journal_lines"  # Field of run.json with the number of lines of steps.jsonl at the time of writing.
 
 _MOST_LOOKS = 10
 
@@ -36,11 +36,11 @@ _DECIDED = {
     decisions.DecisionKind.LABELLED: events.EventType.RUN_LABELLED,
     decisions.DecisionKind.VOTED: events.EventType.GATE_VOTED,
 }
-"""Events that are never told without a control line."""
+"""Events that always have a control line."""
 
 
 def find(files: Disk, found: Authority, written: Written) -> missing_lines.MissingLines | None:
-    """Return what a run's journals are known to lack, unless a person has been told of it and let the run continue."""
+    """Return the lines that a run's journals are known to lack, unless a person has accepted the loss."""
     return _find(found, written, _manifest(files, found.run_id))
 
 
@@ -56,7 +56,7 @@ def _find(found: Authority, written: Written, manifest: dict[str, Any]) -> missi
 
 
 def read(files: Disk, run_id: str, *, deep: bool = False) -> Authority:
-    """Read a run's authority; where lines are known to be gone, the run is paused for that, as its next opening writes.
+    """Read a run's authority; if lines are known to be missing, apply the pause that the next opening writes.
 
     Raises:
         errors.NotFound, errors.JournalCorrupt: as `authority.read`.
@@ -68,7 +68,7 @@ def read(files: Disk, run_id: str, *, deep: bool = False) -> Authority:
 
 
 def sound(files: Disk, run_id: str) -> stores.Loaded | None:
-    """Return a run whose files are whole, that lacks no line, and whose gates all have their event; None: another."""
+    """Return a run with complete files, without missing lines and with an event for each gate; otherwise None."""
     try:
         found = authority.read(files, run_id)
         content = files.read(f"{layout.run_folder(run_id)}/{layout.EVENTS}")
@@ -82,7 +82,7 @@ def sound(files: Disk, run_id: str) -> stores.Loaded | None:
 
 
 def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, missing_lines.MissingLines | None]:
-    """Read a run's authority, and return what an unfinished run's journals are known to lack.
+    """Read a run's authority, and return the lines that an unfinished run's journals are known to lack.
 
     Raises:
         errors.NotFound, errors.JournalCorrupt: as `authority.read`.
@@ -96,8 +96,8 @@ def look(files: Disk, run_id: str, *, deep: bool = False) -> tuple[Authority, mi
         lost = _find(found, *evidence)
         if lost is None:
             break
-        # A reader does not exclude writers. Lines are durable before they are evident, so journals that are read after
-        # the evidence have them. Newer evidence would be ahead of each reading of a run that grows.
+        # A reader does not exclude writers. Lines are durable before their evidence, so journals that are read after
+        # the evidence contain them. Newer evidence would be ahead of each reading of a run that grows.
         before, found = found, authority.read(files, run_id, deep=deep)
         if before.sizes == found.sizes:
             break
@@ -110,13 +110,13 @@ def parks(decided: decisions.Decisions) -> bool:
 
 
 def pause(lost: missing_lines.MissingLines, run_id: str, at: str) -> dict[str, plain.Json]:
-    """Return the decision that a run waits for a person, because it lacks lines."""
+    """Return the control line that pauses a run for a person because it lacks lines."""
     error = lost.error(run_id).to_json()
     return {"kind": decisions.DecisionKind.PAUSED.value, "at": at, "reason": decisions.LINES_MISSING, "error": error}
 
 
 def counted(files: Mapping[str, plain.Json], lines: int) -> Mapping[str, plain.Json]:
-    """Return snapshots whose run.json has the number of lines that it was made from."""
+    """Return snapshots with the number of journal lines added to run.json."""
     manifest = files.get(layout.MANIFEST)
     if not isinstance(manifest, dict) or "run_id" not in manifest:
         return files
@@ -127,7 +127,7 @@ def _counts(found: Authority, written: Written, manifest: dict[str, Any]) -> Ite
     yield found.decisions.known_lines, layout.CONTROL
     if found.decisions.given_up:
         return
-    # An adopted folder has the events of its creator, and not all of its lines were adopted.
+    # An adopted folder has the events of the program that created it, and not all of its lines were adopted.
     if not found.start.adopted:
         yield 1 + max(written.positions, default=-1), layout.EVENTS
     if isinstance(told := manifest.get(COUNTED), int):

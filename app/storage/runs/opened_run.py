@@ -1,4 +1,4 @@
-"""An opened run: the content of its files, and where they end."""
+"""An opened run: the content of its files, and their ends."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from app.storage.runs.events_file import Written
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalPosition:
-    """The end of a run's files. If they still end there, no other process has written, and nothing
-    needs to be repaired.
-    """
+    """End of a run's files: if they still end there, no other process has written, and no repair is needed."""
 
     steps: int  # Lines of steps.jsonl.
     control: int  # Lines of control.jsonl.
@@ -25,16 +23,16 @@ class JournalPosition:
 
 
 Released: TypeAlias = Callable[[str, JournalPosition | None], None]
-"""Told that a run is closed, and where it ends if it was set aside."""
+"""Called when a run is closed, with its end if it was set aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedRun:
     """Result of opening a folder for writing."""
 
-    authority: Authority  # The run, its torn ends cut off.
+    authority: Authority  # The run, without its torn ends.
     lock: Lock  # The lock of the folder.
-    written: Written  # What events.jsonl holds.
+    written: Written  # Content of events.jsonl.
     proven: frozenset[str]  # Receipts that are in their session's file.
     missing: missing_lines.MissingLines | None = None  # Lines that the journals are known to lack.
     unwritten: tuple[events.Event, ...] = ()  # Events that are not in the file yet.

@@ -1,6 +1,4 @@
-"""The opener: takes a run's folder for writing, adopts one that was written by hand, and declares a
-damaged one failed.
-"""
+"""The opener: locks a run's folder for writing, adopts one written by hand, and declares a damaged run failed."""
 
 from __future__ import annotations
 
@@ -28,12 +26,12 @@ _log = logging.getLogger(__name__)
 
 
 class Opener:
-    """Open runs for writing, and track which are open here.
+    """Opens runs for writing, and records which ones are open in this store.
 
     Args:
         folders: Reads folders that were written by hand.
         logs: The runs that are open in this store.
-        rechecks: Keeps rows in line with folders that others have changed.
+        rechecks: Updates rows of folders that others have changed.
     """
 
     def __init__(
@@ -48,10 +46,10 @@ class Opener:
         self._identity = identity
         self._folders = folders
         self.logs = logs
-        """Runs open in this store."""
+        """Runs that are open in this store."""
         self._rechecks = rechecks
         self.joint_sync = JointSync(context)
-        """Makes the runs durable that an earlier process left."""
+        """Makes runs durable that an earlier process left."""
         self._closings: set[asyncio.Future[None]] = set()
         self._journal_positions: dict[str, JournalPosition] = {}
         self.kept = KeptRuns()
@@ -63,14 +61,14 @@ class Opener:
         """Lock a run's folder for writing.
 
         Raises:
-            errors.NotFound, errors.Conflict, errors.JournalCorrupt: as the port says.
-            errors.StorageFault: the disk refused a repair.
+            errors.NotFound, errors.Conflict, errors.JournalCorrupt: as `stores.RunStore.open`.
+            errors.StorageFault: the disk refuses a repair.
         """
         if (newborn := await self.new_runs.pop(run_id)) is not None:
             if opening.is_as_made(self._context.disk, newborn.authority):
                 log = self.logs[run_id] = FolderLog(newborn, self._context, self._identity, self._forget)
                 return log
-            # The folder was changed since, so it is read like any other.
+            # The folder has changed since, so it is read like any other.
             newborn.lock.release()
         # In a task of its own: a cancelled caller must not leave a folder locked.
         task = asyncio.ensure_future(self._open(run_id))
@@ -111,7 +109,7 @@ class Opener:
                 log.go_on(folder.journal_position)
             await self._complete(log, folder, adopted)
         except BaseException:
-            # On cancellation, too: a leftover lock would block the run until this process ends.
+            # On cancellation, too: a remaining lock would block the run until this process ends.
             if (log_so_far := self.logs.pop(run_id, None)) is not None:
                 log_so_far.abandon()
             lock.release()
@@ -132,7 +130,7 @@ class Opener:
         await self._context.index.add_orders(folder.orders)
 
     async def _pause(self, log: FolderLog, lost: missing_lines.MissingLines) -> None:
-        # It is shown as paused already; from now on its journal says so too.
+        # Lists already show the run as paused; from now on its journal does so, too.
         line = missing.pause(lost, log.run_id, self._now())
         facts = {name: line[name] for name in ("reason", "error")}
         log.add_event(events.EventType.RECOVERY_LINES_MISSING, None, lost.error(log.run_id).detail)
@@ -165,7 +163,7 @@ class Opener:
                 return lock, opening.reopen(self._context, run_id, lock, journal_position)
             return lock, opening.prepare(self._context, run_id, lock, durable=durable)
         except errors.NotFound:
-            # It may have been written by hand.
+            # The folder may have been written by hand.
             return lock, None
         except BaseException:
             lock.release()

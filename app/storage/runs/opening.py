@@ -1,4 +1,4 @@
-"""Opening: reads and repairs a run's folder before it is written to."""
+"""Opening: reads and repairs a run's folder before the first write."""
 
 from __future__ import annotations
 
@@ -33,19 +33,17 @@ class FoundRun:
     """A folder prepared for writing."""
 
     opened: OpenedRun  # The opened run.
-    untold: list[Event]  # Events to add; one without a number of its own has 0.
+    untold: list[Event]  # Events to add; an event that has no number yet has 0.
     places: list[ReceiptPlace]  # Receipts found in their session's file.
     unproven: list[records.Record]  # Records whose receipt is missing there.
     orders: tuple[RunOrder, ...] = ()
     """Orders that the index may lack, since the process that took them may have died."""
     journal_position: JournalPosition | None = None
-    """Where this process continues; None: the folder was read and judged as after a crash."""
+    """Position at which this process continues; None: the folder was read as after a crash."""
 
 
 def is_as_made(files: Disk, made: Authority) -> bool:
-    """Return whether a run's authority is still what it was when the run was made, so that it need not be read and
-    judged.
-    """
+    """Return whether a new run's authority has not changed since it was made, so that it need not be read."""
     folder = layout.run_folder(made.run_id)
     try:
         if files.size(f"{folder}/{layout.STEPS}") or files.size(f"{folder}/{layout.CONTROL}"):
@@ -59,11 +57,11 @@ def prepare(context: StorageContext, run_id: str, lock: Lock, *, durable: bool =
     """Read a locked run, cut off torn ends, and find out what its projections lack.
 
     Args:
-        durable: Whether the disk is known to hold what can be read.
+        durable: Whether everything that can be read is known to be on the disk.
 
     Raises:
-        errors.NotFound: there is no start.json.
-        errors.JournalCorrupt: it is damaged.
+        errors.NotFound: start.json does not exist.
+        errors.JournalCorrupt: the run is damaged.
     """
     found = authority.read(context.disk, run_id, synced=not durable, deep=True)
     found.loaded()
@@ -78,7 +76,7 @@ def prepare(context: StorageContext, run_id: str, lock: Lock, *, durable: bool =
 
 
 def reopen(context: StorageContext, run_id: str, lock: Lock, journal_position: JournalPosition) -> FoundRun:
-    """Read a locked run that was set aside; if its end has changed, it is prepared like any other.
+    """Read a locked run that was set aside; if its end has changed, prepare it like any other.
 
     Raises:
         errors.NotFound, errors.JournalCorrupt: as `prepare`.
@@ -131,7 +129,7 @@ def _created(found: Authority, written: Written) -> Iterator[Event]:
 
 
 def untold(found: Authority, written: Written, first: int = 0, first_decision: int = 0) -> list[Event]:
-    """Return the events of lines that are missing, those that have their number first and in its order.
+    """Return the missing events of lines: first those with a number, in order, and then the others.
 
     Args:
         first: Position of the first step whose events may be missing.
@@ -154,8 +152,8 @@ def _untold_decisions(found: Authority, written: Written, first: int) -> Iterato
     # Events of lines without a number are counted, from the first line on.
     if not all(_number(line.fields, written) or not _has_event(line.fields, 0) for line in lines[first:]):
         first = 0
-    # Lines of earlier releases have no number that events could name, nor have ordered pauses: of each kind, the newest
-    # are the missing ones.
+    # Lines of earlier releases and ordered pauses have no number that an event could name: of each kind, the newest
+    # events are the missing ones.
     counts = Counter(written.counts)
     counts[_ORDERED] = written.ordered_pauses
     counts[EventType.RUN_PAUSED] -= written.ordered_pauses
@@ -188,7 +186,7 @@ def _has_event(fields: Mapping[str, Any], number: int) -> bool:
 
 
 def _number(line: Mapping[str, Any], written: Written) -> int:
-    """Return the number that a line has reserved for its event; 0: no usable one."""
+    """Return the number that a line has reserved for its event; 0 if it is missing or unusable."""
     number = line.get("event")
     if type(number) is not int or not 0 < number < _LARGEST or number in written.refused:
         return 0

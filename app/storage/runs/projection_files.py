@@ -1,4 +1,4 @@
-"""The projections' files: appends events and receipts and replaces snapshots, on a worker thread."""
+"""Files of projections: appends events and receipts and replaces snapshots, on a worker thread."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Load:
-    """Files written together, and the results."""
+    """Files that are written together, and the results of the write."""
 
     make: Callable[[], Mapping[str, plain.Json]] | None = None
-    """Rebuilds the snapshots if they could not be written."""
+    """Makes the snapshots again if they could not be written."""
     files: Mapping[str, plain.Json] = field(default_factory=dict)  # Snapshots by name.
     events: list[events.Event] = field(default_factory=list)  # Queued events.
-    event_lines: bytes = b""  # The same, as lines.
+    event_lines: bytes = b""  # The queued events as lines.
     refused: int = 0  # How many refused numbers the lines begin with.
-    sync_events: bool = False  # Whether their numbers count only once they are durable.
+    sync_events: bool = False  # Whether the events may be shown only once they are durable.
     events_written: bool = False  # Whether the lines are in the file.
     receipts: list[records.Record] = field(default_factory=list)
     """Records of tool executions whose receipts are queued."""
-    places: list[ReceiptPlace] | None = None  # Where the receipts were written; None: they were not.
+    places: list[ReceiptPlace] | None = None  # Positions of the written receipts; None: not written.
 
 
 class ProjectionFiles:
-    """Write the projections of one run; called by one thread at a time.
+    """Writes the projections of one run; one thread at a time calls it.
 
     Args:
         has_events: Whether the folder may have a file of events.
@@ -50,7 +50,7 @@ class ProjectionFiles:
         self._has_events = has_events
         self._on_disk: dict[str, str] = {}
         self.bytes = 0
-        """Length of the snapshots written last."""
+        """Length of the last written snapshots."""
 
     def store(self, load: Load) -> None:
         """Write a load: events, then receipts, then snapshots."""
@@ -58,7 +58,7 @@ class ProjectionFiles:
             self._store_events(load)
         if load.receipts:
             self._store_receipts(load)
-        # A reader of an ending in run.json reads the other files next.
+        # A reader that finds an ending in run.json reads the other files next.
         names = sorted(load.files, key=lambda name: name == layout.MANIFEST)
         contents = {layout.projection(name): plain.encode(load.files[name]) + b"\n" for name in names}
         self.bytes = sum(map(len, contents.values())) if contents else self.bytes
@@ -66,8 +66,8 @@ class ProjectionFiles:
             self._store_file(name, content)
 
     def sync(self, *, with_receipts: bool) -> None:
-        """Sync everything that was written in the folder."""
-        # The journals were synced line by line; another sync costs nothing, and repairs what a disk did not keep.
+        """Sync all written files of the folder."""
+        # The journals were synced line by line; another sync costs nothing, and repairs losses of a disk.
         for name in (layout.STEPS, layout.CONTROL, layout.EVENTS, *self._on_disk):
             disk_port.sync_file(self._context.disk, f"{self._folder}/{name}")
         self._context.disk.sync_folder(self._folder)
@@ -81,7 +81,7 @@ class ProjectionFiles:
         new, self._has_events = not self._has_events, True
         begin = disk_port.append_whole(self._context.disk, path, load.event_lines, sync=load.sync_events, new=new)
         if load.sync_events:
-            # The name of the file, too: a new run's folder may be durable in the commit log alone.
+            # The name of the file, too: a new run's folder may be durable only in the commit log.
             try:
                 self._context.disk.sync_folder(self._folder)
                 self._context.disk.sync_folder(layout.RUNS)

@@ -1,11 +1,11 @@
-"""Projections of an open run: events, snapshots and receipts, queued on the step path and written after it."""
+"""Projections of an open run: events, snapshots and receipts, queued during a step and written after it."""
 
 # Why events wait for the line that opened their block: docs/decisions/0360. Why lines number their events:
 # docs/decisions/0365.
 #
-# Before an operation that reaches outside is performed, its body is searched for the run's id, which every path
-# into the run's folder contains. Only then are snapshots and events written first: a program must not find the run
-# as it was some steps ago.
+# Before an operation with effects outside is performed, its body is searched for the run's id, which every path into
+# the run's folder contains. Only if it is found are snapshots and events written first: a program must not find the run
+# in the state of some steps ago.
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class EventQueue:
     """Numbers the events of an open run, and holds those that are not written yet.
 
     Each `taken` opens a new block of numbers. Its line is synced before an event of the block is written or shown, so
-    no number was used before, even if a power cut took the end of events.jsonl. Where a run is opened without being
-    taken, numbers come from the upper half of the last block, and are synced before they are shown.
+    no number is used twice, even if a power cut loses the end of events.jsonl. If a run is opened without being taken,
+    numbers come from the upper half of the last block, and are synced before they are shown.
 
-    A journal line carries the number of its event, reserved when it is appended, so that the event has that number
-    for ever. Events follow in the order of their numbers: they wait while a line before them is under way.
+    A journal line contains the number of its event, reserved when the line is appended, so that the event always keeps
+    that number. Events follow in the order of their numbers: they wait while an earlier line is under way.
     """
 
     def __init__(self, run_id: str, written: Written, taken: int, unwritten: Iterable[Event] = ()) -> None:
@@ -59,15 +59,15 @@ class EventQueue:
         self.last = written.last
         """Highest number of an event that is queued or written."""
         self.next = max(written.last, taken * BLOCK + BLOCK // 2) + 1
-        """Lowest number that is free."""
+        """Lowest free number."""
         self.prove: Callable[[], Awaitable[None]] | None = None
-        """Makes the line durable that opened the block; None: it is."""
+        """Makes the line durable that opened the block; None: it is durable."""
         self.unwritten = list(unwritten)
         """Events that are not in the file yet."""
         self.held: dict[int, list[Event] | None] = {}
         """Events that wait, by their first number; None: their line is under way."""
         self.refused: list[int] = []
-        """Numbers whose line was refused, until the file says so."""
+        """Numbers whose line was refused, until the file records that."""
 
     def resolve(self, number: int, made: list[Event]) -> None:
         """Queue the events of a durable line; empty: the line was refused."""
@@ -84,18 +84,18 @@ class EventQueue:
             del held[first]
 
     def begin_block(self, taken: int) -> None:
-        """Number from a new block, and sync each event of it until the line counts that opens it."""
+        """Number from a new block, and sync each of its events until the line that opens it is accepted."""
         self.next = max(self.next, taken * BLOCK + 1)
         self.fresh = False
 
     def open_block(self, taken: int, prove: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Number from a new block; its `taken` line is durable, or `prove` makes it so."""
+        """Number from a new block whose `taken` line is durable or becomes so by `prove`."""
         self.next = max(self.next, taken * BLOCK + 1)
         self.fresh = True
         self.prove = prove
 
     def continue_from(self, taken: int, last: int) -> None:
-        """Continue in the block that this process opened, after the last number that it gave."""
+        """Continue in the block that this process opened, after the last number that it used."""
         self.open_block(taken)
         self.next = max(self.last, last) + 1
 
@@ -110,13 +110,13 @@ class EventQueue:
             self.held[number] = [event]
         else:
             self.unwritten.append(event)
-        # The line of an ordered pause is older than its event, and does not have its number.
+        # The line of an ordered pause is older than its event, and does not contain its number.
         ordered = type is EventType.RUN_PAUSED and event.data.get("reason") == decisions.PAUSED_BY_PERSON
         self.sync = self.sync or ordered or not self.fresh
         return event
 
     def retell(self, event: Event) -> None:
-        """Queue the event of a line that the file lacks, with its number if it has one."""
+        """Queue the missing event of a line, with its number if it has one."""
         if not event.seq:
             self.add(event.at, EventType(event.type), event.key, event.data)
             return
@@ -130,11 +130,11 @@ class EventQueue:
         return taken, self.sync
 
     def put_back(self, taken: list[Event]) -> None:
-        """Queue events again that could not be written."""
+        """Queue events again after a failed write."""
         self.unwritten = taken + self.unwritten
 
     def note_written(self, refused: int) -> None:
-        """Note that the drained events and the first of the refused numbers are in the file."""
+        """Record that the drained events and the first refused numbers are in the file."""
         self.sync = self.sync and bool(self.unwritten or self.held)
         del self.refused[:refused]
 
@@ -142,7 +142,7 @@ class EventQueue:
 class Projections:
     """Writes all queued projections at once, within a limited share of the time.
 
-    Nothing here is authority: after a crash, recovery rebuilds all of it from the journals.
+    Projections are not authority: after a crash, recovery rebuilds all of them from the journals.
     """
 
     def __init__(
@@ -157,13 +157,13 @@ class Projections:
         self._run_id = run_id
         self._context = context
         self._queue = queue
-        self._complete = complete  # Adds to the snapshots what only their writer knows.
+        self._complete = complete  # Adds facts to the snapshots that only their writer knows.
         self._folder = layout.run_folder(run_id)
-        # A new run that was opened without being read has shown nothing yet.
+        # A new run that was opened without being read has no events on disk yet.
         has_events = not queue.unwritten
         self._files = ProjectionFiles(run_id, self._folder, start.session_id, context, has_events=has_events)
         self.start = start
-        """What the run began with, its present labels included."""
+        """The start of the run, with its present labels."""
         self._feed = context.feed
         self._endings: list[Event] = []
         self._proven = dict.fromkeys(proven)
@@ -172,13 +172,13 @@ class Projections:
         self._unindexed: list[ReceiptPlace] = []
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[BaseException | None] | None = None
-        # A run that ends at once writes its projections once.
+        # A run that ends at once writes its projections only once.
         context.throttle.open += 1
         self._not_before = asyncio.get_running_loop().time() + context.throttle.first_seconds()
         self._closed = False
 
     def refresh(self, make: Snapshots) -> None:
-        """Note that the snapshots are out of date."""
+        """Record that the snapshots are outdated."""
         self._make = make
         if self._timer is None and self._writing is None:
             self._write_soon()
@@ -205,7 +205,7 @@ class Projections:
         return record
 
     def tell(self, number: int, made: list[Event]) -> None:
-        """Queue the events of a durable line, after those of earlier lines; empty: the line was refused."""
+        """Queue the events of a durable line after those of earlier lines; empty: the line was refused."""
         queue = self._queue
         if len(queue.held) == 1 and made and number in queue.held:
             queue.held.clear()
@@ -224,28 +224,28 @@ class Projections:
             self.tell(line["event"], [])
 
     def retell(self, missing: Iterable[Event]) -> None:
-        """Queue events of journal lines that are missing in the file."""
+        """Queue events of journal lines that the file lacks."""
         for event in missing:
             self._queue.retell(event)
         if self._queue.unwritten:
             self._write_soon()
 
     def add_receipt(self, record: records.Record) -> None:
-        """Queue a receipt, unless it was queued before."""
+        """Queue a receipt unless it was queued before."""
         if record.receipt_id is not None and record.receipt_id not in self._proven:
             self._proven[record.receipt_id] = None
             self._receipts.append(record)
             self._write_soon()
 
     def holds_receipt(self, receipt_id: str) -> bool:
-        """Return whether a receipt is known here, perhaps not written yet."""
+        """Return whether a receipt of this run exists, perhaps not written yet."""
         return receipt_id in self._proven
 
     async def flush(self, *, whole: bool = True) -> None:
-        """Write all that is queued now, or only the events.
+        """Write all queued content now, or only the events.
 
         Raises:
-            errors.StorageFault: it could not be written, and stays queued.
+            errors.StorageFault: the write failed; the content stays queued.
         """
         while self._writing is not None:
             await asyncio.wait([self._writing])
@@ -258,10 +258,10 @@ class Projections:
             raise error
 
     async def make_durable(self) -> None:
-        """Sync written files, since the folder of a finished run is not read again to complete it.
+        """Sync the written files, since the folder of a finished run is not read again to complete it.
 
         Raises:
-            errors.StorageFault: it could not be synced.
+            errors.StorageFault: they could not be synced.
         """
         try:
             await self._context.workers.run(lambda: self._files.sync(with_receipts=bool(self._proven)))
@@ -269,7 +269,7 @@ class Projections:
             raise self._context.disk_health.failed(f"{self._folder}/*", error) from error
 
     async def read_events(self, after: int, most: int | None) -> list[Event]:
-        """Write queued events, and return the next ones numbered above `after` that are written."""
+        """Write queued events, and return the next written ones with numbers above `after`."""
         if self._queue.last <= after:
             return []
         with contextlib.suppress(errors.StorageFault):
@@ -278,18 +278,18 @@ class Projections:
         return await self._context.workers.run(lambda: events_file.read(self._context.disk, path, after, most))
 
     def publish_ending(self) -> None:
-        """Announce the ending to followers of all runs; they may read the run's row next."""
+        """Announce the ending to followers of all runs, which may read the run's row next."""
         endings, self._endings = self._endings, []
         if endings:
             self._feed.publish(self.start, endings, len(events_file.encoded(*endings)))
 
     async def write_events(self) -> None:
-        """Write queued events for followers of all runs; what cannot be written waits."""
+        """Write queued events for followers of all runs; if that fails, they stay queued."""
         with contextlib.suppress(errors.Fault):
             await self.flush(whole=False)
 
     def close(self) -> None:
-        """Write nothing more."""
+        """Write nothing further."""
         if not self._closed:
             self.publish_ending()
             self._context.throttle.open -= 1
@@ -297,7 +297,7 @@ class Projections:
         if self._timer is not None:
             self._timer.cancel()
         if self._writing is None and self._make is None:
-            # It belongs to the owner of this object, and the two would keep each other alive.
+            # This callable belongs to the owner of this object, and the two would keep each other alive.
             self._complete = dict
 
     def _write_soon(self) -> None:
@@ -358,7 +358,7 @@ class Projections:
             load.files = self._complete(load.make()) if load.make else {}
 
     def _workers(self, load: Load) -> Workers:
-        # Reading back, syncing and long content would block the loop.
+        # Reading, syncing and writing long content would block the loop.
         long = len(load.event_lines) > _FEW_BYTES or self._files.bytes > _FEW_BYTES
         heavy = load.receipts or load.sync_events or long
         return self._context.workers if heavy else self._context.near
@@ -366,7 +366,7 @@ class Projections:
     async def _note(self, load: Load, failure: BaseException | None) -> BaseException | None:
         if load.events_written:
             self._queue.note_written(load.refused)
-            # The creation of a run is published by its creator.
+            # The code that creates a run publishes its creation.
             written = [event for event in load.events if event.type not in _PUBLISHED_ELSEWHERE]
             self._feed.publish(self.start, written, len(load.event_lines))
             self._endings += [event for event in load.events if event.type == EventType.RUN_ENDED]

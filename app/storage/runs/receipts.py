@@ -1,4 +1,4 @@
-"""Receipts: proofs of tool executions, in one file for each work session; they outlive the runs."""
+"""Receipts: proofs of tool executions, in one file for each work session, which outlives its runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RECORDED = ("session_id", "run_id", "key", "tool", "args", "sha256")
 
 
 def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: records.Record) -> dict[str, plain.Json]:
-    """Make a record's receipt; values too large for its line are read from its blob.
+    """Return a record's receipt; values that are too large for a line are read from a blob.
 
     Raises:
         errors.JournalCorrupt: a blob is missing or wrong.
@@ -50,7 +50,7 @@ def receipt_of(files: Disk, run_id: str, folder: str, session_id: str, record: r
 def append(files: Disk, session_id: str, receipts: Collection[dict[str, plain.Json]]) -> list[ReceiptPlace]:
     """Append receipts to their session's file, all or none, and return their positions.
 
-    The session's folder is held meanwhile: several runs, and other processes, write to the same file.
+    The session's folder is locked meanwhile: several runs, and other processes, write to the same file.
     """
     folder, lines = layout.session_folder(session_id), [plain.encode(receipt) + b"\n" for receipt in receipts]
     files.add_folder(folder)
@@ -68,7 +68,7 @@ def append(files: Disk, session_id: str, receipts: Collection[dict[str, plain.Js
 
 
 def make_durable(files: Disk, session_id: str) -> None:
-    """Sync a session's file with its names once its runs have ended, since nothing completes it later."""
+    """Sync a session's file with its names when a run ends, since it is not restored later."""
     with contextlib.suppress(FileNotFoundError):
         disk_port.sync_file(files, layout.receipts_file(session_id))
         files.sync_folder(layout.session_folder(session_id))
@@ -76,7 +76,7 @@ def make_durable(files: Disk, session_id: str) -> None:
 
 
 def find(files: Disk, session_id: str, wanted: Collection[str]) -> dict[str, ReceiptPlace]:
-    """Return the positions of those receipts that are in a session's file."""
+    """Return the positions of those receipts that a session's file contains."""
     content, found = _content(files, session_id), {}
     for offset, line in _lines(content):
         if any(name.decode("utf-8", "replace") in wanted for name in _ID.findall(line)):
@@ -93,7 +93,7 @@ def scan(files: Disk, session_id: str) -> list[ReceiptPlace]:
 
 
 def read_at(files: Disk, place: ReceiptPlace) -> dict[str, Any] | None:
-    """Return the receipt at a position; None if there is none."""
+    """Return the receipt at a position; None if it is not there."""
     path, size = layout.receipts_file(place.session_id), _LINE_BYTES
     with contextlib.suppress(OSError):
         while True:
@@ -107,13 +107,13 @@ def read_at(files: Disk, place: ReceiptPlace) -> dict[str, Any] | None:
 
 
 def flaw(files: Disk, receipt: Mapping[str, Any], filed_under: str) -> str | None:
-    """Return the flaw of a receipt's line, worded to follow its name; None: it is sound.
+    """Return the flaw of a receipt's line, worded to follow its name; None if it is sound.
 
-    Its payload must fit its hash, and both what its run has recorded. Without its run, which it outlives, the hash is
-    the whole file.
+    The payload must match its hash, and both must match the record of the run. If the run is gone, only the hash is
+    checked.
 
     Args:
-        filed_under: Session in whose file the line is.
+        filed_under: Session whose file contains the line.
     """
     if _folder(receipt.get("session_id")) != _folder(filed_under):
         return "is in the file of another session"
@@ -130,7 +130,7 @@ def flaw(files: Disk, receipt: Mapping[str, Any], filed_under: str) -> str | Non
 
 
 def check(files: Disk, name: str) -> tuple[int, int | None, str | None]:
-    """Return how many receipts the file in a session's folder has, and the first line that is none, with the reason."""
+    """Return the number of receipts in a session folder's file, and its first bad line with the reason."""
     count = 0
     for count, (_, line) in enumerate(_lines(files.read(f"{layout.SESSIONS}/{name}/{layout.RECEIPTS}")), start=1):
         receipt = _parsed(line)

@@ -1,8 +1,7 @@
-"""Rechecks: a run at rest is believed as long as nothing in its folder has changed since; its row follows what is
-found.
+"""Rechecks: trust a run at rest while its folder is unchanged, and update its row after a change.
 
-Journals are written before the manifest that shows their last line. So a file of the authority that was changed later
-than the manifest was changed by another writer, or a process died in between: then the folder is read again.
+Journals are written before the manifest that shows their last line. So if a file of the authority is newer than the
+manifest, another writer has changed it, or a process died in between: then the folder is read again.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from app.storage.runs.events_file import BLOCK
 from app.storage.storage_context import StorageContext
 
 _BELIEVED = 10_000
-_PAUSE_FACTOR = 20  # Least pause between two checks of a growing run, in durations of the check.
+_PAUSE_FACTOR = 20  # Shortest pause between two checks of a growing run, as a multiple of the check's duration.
 _FILES = (layout.START, layout.STEPS, layout.CONTROL)
 _BLOBS = "blobs"
 _CORRUPT = errors.JournalCorrupt.default_code
@@ -35,10 +34,10 @@ _Mark: TypeAlias = tuple[int, ...]
 
 
 class Rechecks:
-    """Keep rows in line with folders that were changed while their run was at rest.
+    """Updates the rows of folders that were changed while their run was at rest.
 
     Args:
-        opened: Runs that are open here, which are trusted.
+        opened: Runs that are open in this store; they are trusted.
         renew: Rebuilds the row of a run from its folder.
     """
 
@@ -53,12 +52,12 @@ class Rechecks:
         self._next_at: OrderedDict[str, float] = OrderedDict()
 
     async def touched(self, run_ids: Sequence[str]) -> list[str]:
-        """Return the runs whose folders were changed after their manifest and have not been checked since."""
+        """Return the runs whose folders have changed after their manifest and have not been checked since."""
         resting = [run_id for run_id in run_ids if run_id not in self._opened]
         return await self._context.workers.run(lambda: [name for name in resting if self._is_touched(name)])
 
     async def check(self, rows: Sequence[stores.RunSummary]) -> bool:
-        """Read those of these folders that were changed, and return whether a row has changed."""
+        """Read the changed folders among these, and return whether a row has changed."""
         known, changed = {row.run_id: row for row in rows}, False
         for run_id in await self._context.workers.run(lambda: self._doubtful(rows)):
             if known[run_id].status != states.RunState.RUNNING and run_id in self._doubted:
@@ -68,13 +67,13 @@ class Rechecks:
         return changed
 
     async def note_sound(self, row: stores.RunSummary, found: stores.Loaded) -> None:
-        """Make the row of a soundly read run agree with its folder."""
+        """Update the row of a soundly read run from its folder."""
         if row.run_id not in self._opened and (row.error_code == _CORRUPT or _disagrees(row, found)):
             await self._renewed(row.run_id)
         self._believe(row.run_id)
 
     async def declare_failed(self, run_id: str, error: errors.JournalCorrupt) -> bool:
-        """Show a damaged run as failed, in its row, its manifest and its events; its authority is left as it is."""
+        """Mark a damaged run as failed in its row, manifest and events; its authority is not changed."""
         row = await self._context.index.get_run(run_id)
         self._believe(run_id)
         if row is None or run_id in self._opened or _is_declared(row.summary):
@@ -96,7 +95,7 @@ class Rechecks:
         return True
 
     async def _check_growing(self, row: stores.RunSummary) -> bool:
-        # Its journal has new lines whenever a list is shown, and all of them are read.
+        # Such a run's journal has new lines at every list, and a check reads all of them.
         began = self._context.clock.monotonic()
         changed = await self._check(row)
         now = self._context.clock.monotonic()
@@ -111,7 +110,7 @@ class Rechecks:
         try:
             found = await self._context.workers.run(lambda: missing_lines.read(files, run_id, deep=True).loaded())
         except errors.NotFound:
-            # Written by hand, or gone.
+            # The folder was written by hand, or is gone.
             changed = not files.has_folder(layout.run_folder(run_id))
             if changed:
                 await self._context.index.remove_run(run_id)
@@ -133,7 +132,7 @@ class Rechecks:
 
     @contextlib.asynccontextmanager
     async def _held(self, run_id: str) -> AsyncIterator[disk_port.Lock | None]:
-        # The process that holds the folder will write the row.
+        # A process that has locked the folder will write the row.
         lock: disk_port.Lock | None = None
         with contextlib.suppress(errors.Conflict, errors.NotFound, errors.Unreadable):
             lock = await self._context.workers.run(lambda: authority.lock_run(self._context.disk, run_id))
@@ -157,7 +156,7 @@ class Rechecks:
         try:
             mark = _mark(self._context.disk, run_id)
         except errors.Unreadable:
-            # An unreadable file is shown beside the run, and does not prove a change.
+            # Lists report an unreadable file together with the run; it does not prove a change.
             return False
         if self._believed.get(run_id) == mark:
             return False
@@ -168,7 +167,7 @@ class Rechecks:
         return True
 
     def _believe(self, run_id: str) -> None:
-        # As it was before it was read.
+        # The mark from before the read.
         if (mark := self._doubted.pop(run_id, None)) is not None:
             self._believed[run_id] = mark
         while len(self._believed) > _BELIEVED:
@@ -224,7 +223,7 @@ def _disagrees(row: stores.RunSummary, found: stores.Loaded) -> bool:
     has_ended = found.decisions.status.finished
     if found.decisions.paused == decisions.LINES_MISSING and not has_ended:
         return row.error_code != decisions.LINES_MISSING
-    # The process that ended a run writes its row last: if it does not hold the folder any more, it has died before.
+    # The process that ends a run writes its row last: if it no longer has the folder locked, it died before that.
     return _finished(row) != has_ended and (_finished(row) or row.owner != "service")
 
 

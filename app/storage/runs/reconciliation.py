@@ -1,8 +1,8 @@
-"""Reconciliation: brings the index in line with the folders, reading no more of them than necessary."""
+"""Reconciliation: updates the index from the folders, reading no more of them than necessary."""
 
-# A row is finished only when everything that its run shows is durable: snapshots, events and receipts are unsynced,
-# so a power cut soon after an ending would lose them, and only unfinished rows are read at a start. A row catches
-# up while its folder is held; otherwise a concurrent resume would be undone in the row.
+# A row becomes finished only when all that its run shows is durable. Snapshots, events and receipts are unsynced, so a
+# power cut soon after an ending would lose them, and a start reads only unfinished rows. A row is updated while its
+# folder is locked; otherwise the update would undo a concurrent resume in the row.
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reconciliation:
-    """Compare rows and folders."""
+    """Compares rows with folders."""
 
     def __init__(
         self,
@@ -48,17 +48,17 @@ class Reconciliation:
         self._issues = issues
         self._serves = serves
         self.unread = UnreadableRuns(context, identity)
-        """Runs that cannot be read now, and have no row."""
+        """Runs that cannot be read now and have no row."""
         self._unread_sessions: set[str] = set()
         self._everything = index_is_new
         self._turn = asyncio.Lock()
         self._compared = False
 
     async def once(self) -> None:
-        """Compare rows and folders, unless this was done since the start."""
+        """Compare rows with folders, unless this was done since the start."""
         if not self._compared:
             async with self._turn:
-                # Another reader may have done it while this one waited.
+                # Another reader may have compared them while this one waited.
                 if not self._compared:
                     await self._compare()
 
@@ -73,19 +73,18 @@ class Reconciliation:
         return sorted(summaries, key=index_port.age, reverse=True)[: query.limit]
 
     async def compare(self) -> None:
-        """Compare rows and folders.
+        """Compare rows with folders.
 
-        Only folders without a row and unfinished rows are read; every row without a folder goes.
+        Only folders without a row, and those of unfinished rows, are read; every row without a folder is removed.
         """
         async with self._turn:
             await self._compare()
 
     async def summary(self, run_id: str) -> stores.RunSummary:
-        """Return a run's row, or the known facts of an unreadable one; a folder that turned up since the start
-        gets a row.
+        """Return a run's row, or the known facts of an unreadable run; a folder that is new since the start gets a row.
 
         Raises:
-            errors.NotFound: there is no such run.
+            errors.NotFound: the run does not exist.
         """
         layout.run_folder(run_id)
         row = await self._context.index.get_run(run_id)
@@ -107,8 +106,7 @@ class Reconciliation:
             return await self._compare()
 
     async def doubt(self, suspects: frozenset[str], parked: frozenset[str]) -> None:
-        """Note, durably, that finished runs are to be opened again: what they show may be lost though their rows are
-        not.
+        """Record durably that finished runs are to be opened again, since their projections may be lost.
 
         Args:
             parked: Runs whose journals were written to, so that their rows are rebuilt.
@@ -124,24 +122,24 @@ class Reconciliation:
                 rows.append(_as_unfinished(row))
         await index.apply(rows, (), ())
         if rows:
-            # This write is durable, and with it all earlier ones.
+            # This write is durable, and makes all earlier ones durable.
             await index.set_owner(rows[-1].summary.run_id, rows[-1].summary.owner)
 
     async def renew(self, run_id: str) -> None:
-        """Rebuild the row of a locked run in one step, so that its key is never unknown."""
+        """Rebuild the row of a locked run in one step, so that its key is always known."""
         await self._context.index.apply(await self._context.workers.run(lambda: self._rows([run_id])), (), ())
 
     async def look_at(self, run_id: str) -> None:
-        """Give a folder that appeared since the start its row."""
+        """Write the row of a folder that appeared since the start."""
         await self._context.index.add_missing(await self._context.workers.run(lambda: self._rows([run_id])))
 
     async def _compare(self) -> dict[str, int]:
-        # Rows first: a run created meanwhile has its folder before its row.
+        # Rows first: a run that is created meanwhile has its folder before its row.
         rows = await self._context.index.run_ids()
         names = await self._names()
         counts = {"runs": len(names)}
         if self._everything or not rows:
-            # Before any row of a run, which records from then on that this was done; a start may be cut off.
+            # Before any row of a run, since an existing row records that this was done; a start may be interrupted.
             counts |= {"receipts": await self._index_receipts()}
         for name in sorted(rows - set(names)):
             await self._forget(name)
@@ -167,8 +165,8 @@ class Reconciliation:
             await self._context.index.add_missing(await self._context.workers.run(partial(read_rows, chunk)))
 
     async def _finish_ended(self) -> None:
-        # The service's own are opened by its engine, which brings their projections up to date with their ending too;
-        # their rows stay as they are until then.
+        # The engine opens the service's own runs, which completes their projections, including the ending; their rows
+        # are not changed until then.
         rows_unfinished = await self._context.index.list_unfinished()
         own = [summary.run_id for summary in rows_unfinished if summary.owner == "service"]
         rows = await self._context.workers.run(lambda: self._ended(own))
@@ -179,7 +177,8 @@ class Reconciliation:
             await worker_threads.uncut(self._finish(row.summary.run_id))
 
     async def _finish(self, run_id: str) -> None:
-        # A process that resumes a run, or will write its row, holds its folder: its content stays valid until then.
+        # A process that resumes a run, or will write its row, locks its folder, so the folder's content stays valid
+        # until then.
         context = self._context
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             lock = await context.workers.run(lambda: authority.lock_run(context.disk, run_id))
@@ -195,7 +194,7 @@ class Reconciliation:
         """Index the receipts of sessions whose file could not be read before.
 
         Raises:
-            errors.Unreadable: one cannot be read now either.
+            errors.Unreadable: a file still cannot be read.
         """
         for session_id in sorted(self._unread_sessions):
             await self._index_session(session_id)
@@ -222,7 +221,8 @@ class Reconciliation:
         return self.unread.rows(names)
 
     def _rows_to_reopen(self, names: list[str]) -> list[IndexedRun]:
-        # A power cut that reverted a row may have lost the end of its run's projections: the engine opens it again.
+        # A power cut that reverted a row may have lost the end of the run's projections, so the engine opens the run
+        # again.
         rows = self._rows(names)
         ended_ids = {row.summary.run_id for row in self._ended([row.summary.run_id for row in rows])}
         return [_as_unfinished(row) if row.summary.run_id in ended_ids else row for row in rows]

@@ -34,10 +34,10 @@ class _Journal:
 
 
 def verify(files: Disk, run_id: str) -> maintenance_port.Verification:
-    """Report on each file of a run's authority; nothing is changed.
+    """Report on each file of a run's authority without a change.
 
     Raises:
-        errors.NotFound: there is no such run.
+        errors.NotFound: the run does not exist.
     """
     try:
         found, lost = missing.look(files, run_id, deep=True)
@@ -51,7 +51,7 @@ def verify(files: Disk, run_id: str) -> maintenance_port.Verification:
 
 
 def report(kind: str, name: str, files: list[maintenance_port.FileVerified]) -> maintenance_port.Verification:
-    """Return the findings in all files of one thing: damage outranks files that cannot be read now."""
+    """Return the findings in all files of one checked thing; damage outranks files that cannot be read now."""
     states = {file["state"] for file in files}
     state = "damaged" if "corrupt" in states else "unreadable" if "unreadable" in states else "sound"
     advice = _advice(kind, name, files) if state == "damaged" else None
@@ -80,16 +80,16 @@ def unreadable(fault: errors.Unreadable) -> maintenance_port.FileVerified:
 
 
 def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> maintenance_port.Repaired:
-    """Keep the sound part of a locked run; the whole former files are set aside.
+    """Keep the sound part of a locked run; complete copies of the former files are set aside.
 
-    The run is left paused, so that nothing continues before a person has looked.
+    The run is left paused, so that it does not continue before a person has looked at it.
 
     Args:
-        dry_run: Whether to change nothing, and to report the changes that would be made; the run need not be held then.
+        dry_run: Whether only to report the changes that a repair would make; the run need not be locked then.
 
     Raises:
-        errors.NotFound: there is no such run.
-        errors.JournalCorrupt: start.json cannot be read; there is nothing to go on from.
+        errors.NotFound: the run does not exist.
+        errors.JournalCorrupt: start.json cannot be read, without which no repair is possible.
     """
     found, lost = missing.look(context.disk, run_id, deep=True)
     prefix = _prefix(found)
@@ -110,13 +110,13 @@ def repair(context: StorageContext, run_id: str, *, dry_run: bool = False) -> ma
 
 
 def _prefix(found: Authority) -> _Prefix:
-    """Decide how many lines of each journal are kept: an ending that no longer fits is dropped, with all after it."""
+    """Return how many lines of each journal to keep; an ending that no longer matches is dropped with all after it."""
     lines = [damage.line for damage in found.damages if damage.file == layout.STEPS and damage.line is not None]
     steps = min([len(found.steps.lines), *(max(line - 1, 0) for line in lines)])
     heads = [found.anchor, *(line.digest for line in found.steps.lines[:steps])]
     for position, line in enumerate(found.control.lines):
-        # An ending names the number and the last hash of the step lines. When the repair drops some of these lines, the
-        # ending no longer describes the run: it is dropped, too, and the run can continue.
+        # An ending contains the number and the last hash of the step lines. If the repair drops some of these lines,
+        # the ending no longer describes the run, so it is dropped, too, and the run can continue.
         if line.fields["kind"] == decisions.DecisionKind.ENDED and not _fits(line.fields, heads):
             return _Prefix(steps=steps, control=position)
     return _Prefix(steps=steps, control=len(found.control.lines))
@@ -165,7 +165,7 @@ def _replace(
 ) -> None:
     files, reach = context.disk, context.probes.reach
     # The damaged file is durable under its new name before the shorter one replaces it: a power cut in between leaves
-    # both, and nothing is lost.
+    # both, and no line is lost.
     if aside is not None:
         disk_port.replace(files, aside, old, sync=True, reach=reach, at="storage.repair.aside")
     if aside is None and files.has_file(path) and journal.further is None:
@@ -198,7 +198,7 @@ def _known(found: Authority, lost: missing_lines.MissingLines | None) -> list[au
         return [_gone(lost.file, lost.told_by)]
     decided = found.decisions
     if decided.ended is not None or decided.paused != decisions.LINES_MISSING:
-        # The person who resumes the run has dealt with it.
+        # The person who resumed the run has accepted the loss.
         return []
     detail = decided.pause_error.get("detail") if decided.pause_error else None
     told = detail if isinstance(detail, dict) else {}

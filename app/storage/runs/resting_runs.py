@@ -1,4 +1,4 @@
-"""Maintenance of runs that are not executing, and of those in the trash."""
+"""Maintenance of runs that do not execute, and of those in the trash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.storage.storage_context import StorageContext
 
 
 class Maintenance(Inspection):
-    """Maintain the folders of runs."""
+    """Deletes, repairs, copies and sweeps the folders of runs."""
 
     def __init__(self, context: StorageContext, opener: Opener, reconciliation: Reconciliation) -> None:
         super().__init__(context)
@@ -34,7 +34,7 @@ class Maintenance(Inspection):
             await context.workers.run(lambda: _refuse_unfinished(context, run_id))
             if spare_pinned:
                 await context.workers.run(lambda: _refuse_pinned(context, run_id))
-            # The positions of its receipts must be known, since its folder will no longer show them.
+            # The positions of its receipts must be indexed first, since its folder no longer shows them afterwards.
             await context.index.flush()
             await context.workers.run(lambda: deletion.put_away(context, run_id))
         except OSError as error:
@@ -47,13 +47,13 @@ class Maintenance(Inspection):
         context.probes.reach("storage.delete.after_row")
 
     async def repair(self, run_id: str, *, dry_run: bool = False) -> maintenance_port.Repaired:
-        """Keep the trustworthy part of a run, and leave it paused, or describe that; once begun it completes."""
+        """Keep the sound part of a run and leave it paused, or only report that; a repair that has begun finishes."""
         if dry_run:
             return await super().repair(run_id, dry_run=True)
         return await worker_threads.uncut(self._repair(run_id))
 
     async def collect(self, older_than_seconds: int, *, dry_run: bool) -> maintenance_port.Collected:
-        """Remove objects that no line of a run names, or count them."""
+        """Remove, or only count, objects that no line of a run names."""
         from app.storage.runs import collection
 
         before = clock.before(self._context.clock.now(), older_than_seconds)
@@ -64,13 +64,13 @@ class Maintenance(Inspection):
         return {**found, "older_than_seconds": older_than_seconds}
 
     async def show(self, run_id: str) -> None:
-        """Write the snapshots of a run now if it is open here."""
+        """Write the snapshots of a run now, if it is open in this store."""
         log = self._opener.logs.get(run_id)
         if log is not None:
             await log.flush()
 
     async def export(self, run_id: str, target: Disk) -> bool:
-        """Copy a run to another disk, and return whether it was not there yet."""
+        """Copy a run to another disk, and return whether it is new there."""
         source, reach = self._context.disk, self._context.probes.reach
 
         def copy() -> bool:
@@ -81,7 +81,7 @@ class Maintenance(Inspection):
         return await self._context.workers.run(copy)
 
     async def bring_in(self, run_id: str, source: Disk) -> bool:
-        """Copy a run from another disk, give it its row, and return whether it was not here yet."""
+        """Copy a run from another disk, index it, and return whether it is new here."""
         context, reach = self._context, self._context.probes.reach
 
         def copy() -> tuple[bool, list[ReceiptPlace]]:

@@ -1,4 +1,4 @@
-"""Run folders, read without a lock, including those written by hand."""
+"""Run folders: reads runs without a lock, including folders written by hand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Adopt: TypeAlias = Callable[[Mapping[str, plain.Json]], Awaitable[runs.RunStart]
 
 
 class RunFolders:
-    """Read the folders of runs."""
+    """Reads the folders of runs."""
 
     def __init__(self, context: StorageContext, identity: str, adopt: Adopt | None) -> None:
         self._context = context
@@ -33,13 +33,13 @@ class RunFolders:
         self._kept: GrowingRuns | None = None
 
     async def look(self, run_id: str, *, deep: bool = False) -> stores.Loaded:
-        """Read a run without taking or changing it.
+        """Read a run without locking or changing it.
 
         Args:
-            deep: Whether blobs are hashed too.
+            deep: Whether blobs are hashed, too.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt: as the port says.
+            errors.NotFound, errors.JournalCorrupt: as `stores.RunStore.read`.
         """
         disk, growing = self._context.disk, self._growing()
         read = partial(missing.read, disk, run_id, deep=True) if deep else partial(growing.read, run_id)
@@ -54,17 +54,17 @@ class RunFolders:
 
     def _growing(self) -> GrowingRuns:
         if self._kept is None:
-            # Not loaded for lists.
+            # Lists do not need it.
             from app.storage.runs.growing_runs import GrowingRuns
 
             self._kept = GrowingRuns(self._context.disk)
         return self._kept
 
     async def by_hand(self, run_id: str) -> tuple[adoption.Found, runs.RunStart]:
-        """Return what a folder without start.json contains, and the start that is made from it.
+        """Return the content of a folder without start.json, and the start that is made from it.
 
         Raises:
-            errors.NotFound, errors.JournalCorrupt: there is no such folder, or it cannot be adopted.
+            errors.NotFound, errors.JournalCorrupt: the folder does not exist or cannot be adopted.
             errors.RequestInvalid: its recipe cannot be frozen.
         """
         found = await self._context.workers.run(lambda: adoption.find(self._context.disk, run_id))

@@ -1,4 +1,4 @@
-"""Step lines: lines of journals by their position; of a journal that was read before, only what follows is read."""
+"""Step lines: reads lines of journals by position, and only the new lines of a journal that was read before."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from app.storage.journal.chain import Reading
 from app.storage.runs import authority
 from app.storage.storage_context import StorageContext
 
-_MOST_LINES = 50_000  # Lines of all journals that are kept.
+_MOST_LINES = 50_000  # Most lines of all cached journals.
 
 
 class StepLines:
-    """Read lines of steps for callers that know them by their hash."""
+    """Reads lines of steps for callers that identify them by their hash."""
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
         self._known: OrderedDict[str, Reading] = OrderedDict()
 
     async def read(self, run_id: str, first: int, count: int) -> list[records.Record]:
-        """Return lines of a run, fewer where its journal has no more that are sound.
+        """Return lines of a run, or fewer if its journal has no more sound ones.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: its start.json is gone, or damaged.
@@ -34,7 +34,7 @@ class StepLines:
         known = self._known.pop(run_id, None)
         found = self._continued(run_id, known)
         if known is not None and len(found.lines) < first + count:
-            # The journal may have been cut off and written anew.
+            # The journal may have been cut off and rewritten.
             found = self._continued(run_id, None)
         self._known[run_id] = found
         while len(self._known) > 1 and sum(len(each.lines) for each in self._known.values()) > _MOST_LINES:

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 class ReadParts:
     """The parts of an open store."""
 
-    context: StorageContext  # What logs share.
+    context: StorageContext  # Shared parts of all logs.
     identity: str  # Identity of the data directory.
-    reconciliation: Reconciliation  # Brings rows in line with folders.
+    reconciliation: Reconciliation  # Updates rows from folders.
     logs: dict[str, FolderLog]  # Runs that are open for writing in this store.
     folders: RunFolders  # Reads runs without locking them.
-    rechecks: Rechecks  # Keeps rows in line with folders that others have changed.
+    rechecks: Rechecks  # Updates rows of folders that others have changed.
     archive: Archive  # Reads the folders of runs.
-    issues: Issues  # The issues.
+    issues: Issues  # Reads and changes issues.
 
 
 def read_parts(
@@ -66,7 +66,7 @@ def read_parts(
 
 
 class StoredRuns:
-    """Read runs, their rows, and what is stored beside them."""
+    """Reads runs, their rows, and the files beside them."""
 
     def __init__(self, adopt: Adopt | None) -> None:
         self._adopt = adopt
@@ -78,7 +78,7 @@ class StoredRuns:
     # -- runs
 
     async def read(self, run_id: str) -> stores.Loaded:
-        """Read a run without locking or changing it; its row follows its folder."""
+        """Read a run without locking or changing it, and update its row from its folder."""
         parts, found = self._parts, await self._parts.context.index.get_run(run_id)
         doubted = found is not None and found.summary.error_code == errors.JournalCorrupt.default_code
         loaded = await parts.folders.look(run_id, deep=doubted)
@@ -94,7 +94,7 @@ class StoredRuns:
         return await self._lines.read(run_id, first, count)
 
     async def read_sound(self, run_ids: Sequence[str]) -> list[stores.Loaded]:
-        """Read runs together, in one job; left out are those that a repair or a person concerns."""
+        """Read runs together, in one job; runs that need a repair or a person are left out."""
         disk = self._parts.context.disk
         found = await self._parts.context.workers.run(lambda: [missing_lines.sound(disk, run_id) for run_id in run_ids])
         return [loaded for loaded in found if loaded is not None]
@@ -105,7 +105,7 @@ class StoredRuns:
         return await self._parts.archive.blob(run_id, blob)
 
     async def read_events(self, run_id: str, after: int = 0, most: int | None = None) -> list[events.Event]:
-        """Return the events numbered above `after`, or the next of them."""
+        """Return the events with numbers above `after`, at most `most` of them."""
         await self._show([run_id])
         return await self._parts.archive.events(run_id, after, most)
 
@@ -199,7 +199,7 @@ class StoredRuns:
 
     @property
     def read_faults(self) -> ReadFaults:
-        """Return the files that cannot be read now."""
+        """Return the record of files that cannot be read now."""
         return self._parts.context.read_faults
 
     @property
@@ -208,7 +208,7 @@ class StoredRuns:
 
     @property
     def identity(self) -> str:
-        """Return the mark that distinguishes the runs of this store from those of others."""
+        """Return the identity that distinguishes the runs of this store from those of others."""
         return self._parts.identity
 
     @property
@@ -244,7 +244,7 @@ class StoredRuns:
 
     @property
     def rechecks(self) -> Rechecks:
-        """Return what notices that folders were changed."""
+        """Return the checks for changed folders."""
         return self._parts.rechecks
 
     @property
@@ -254,4 +254,4 @@ class StoredRuns:
         return self._found
 
     async def _show(self, run_ids: Sequence[str]) -> None:
-        """Write postponed results of reading runs."""
+        """Write postponed projections of runs before they are read."""

@@ -1,4 +1,4 @@
-"""Transfer: a run is copied from one disk to another byte for byte, with its receipts."""
+"""Transfer: copies a run from one disk to another byte for byte, with its receipts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _AUTHORITY = (layout.START, layout.STEPS, layout.CONTROL)
 
 
 def run_ids(files: Disk) -> list[str]:
-    """Return the runs that a disk holds.
+    """Return the runs on a disk.
 
     Raises:
-        errors.Conflict: `source_in_use`, its last service was killed and has not put everything into its place.
+        errors.Conflict: `source_in_use`, its last service was killed, and lines are only in its commit log.
     """
     if any(map(commit_records.number, files.names(layout.COMMITS))):
         message = "the service of these runs was not stopped; start it once and stop it, then repeat the command"
@@ -30,14 +30,14 @@ def run_ids(files: Disk) -> list[str]:
 
 
 def copy(source: Disk, target: Disk, run_id: str, reach: Callable[[str], None]) -> bool:
-    """Copy a run that has no writer, and return whether it was not there yet.
+    """Copy a run that has no writer, and return whether it is new on the target.
 
-    It is built aside and moved into place at once, so that an interrupted copy can be repeated.
+    The copy is built aside and moved into place at once, so that an interrupted one can be repeated.
 
     Raises:
-        errors.NotFound: there is no such run, or only one written by hand that was never started.
-        errors.JournalCorrupt: it is damaged.
-        errors.Conflict: `run_exists`, there is another run of that id.
+        errors.NotFound: the run does not exist, or was written by hand and never started.
+        errors.JournalCorrupt: the run is damaged.
+        errors.Conflict: `run_exists`, the target has another run with that id.
         OSError: a file could not be read or written.
     """
     folder, fresh = layout.run_folder(run_id), layout.new_folder(run_id)
@@ -60,7 +60,7 @@ def copy(source: Disk, target: Disk, run_id: str, reach: Callable[[str], None]) 
 
 
 def copy_receipts(source: Disk, target: Disk, run_id: str) -> list[ReceiptPlace]:
-    """Copy the missing receipts of a copied run, and return the positions of all of them.
+    """Copy the missing receipts of a copied run, and return the positions of all its receipts.
 
     Raises:
         OSError: a file could not be read or written.

@@ -1,6 +1,6 @@
-"""Unreadable runs: folders without a row because they cannot be read now, shown by their last known facts.
+"""Unreadable runs: folders that cannot be read now and have no row, shown by their last known facts.
 
-They are kept in memory alone: a row without the run's key would let a repeated request start it twice.
+The facts are kept only in memory: a row without the run's key would let a repeated request start the run twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class UnreadableRuns:
-    """Read folders for their rows, and remember those that cannot be read now."""
+    """Reads folders for their rows, and remembers those that cannot be read now."""
 
     def __init__(self, context: StorageContext, identity: str) -> None:
         self._context = context
@@ -30,18 +30,18 @@ class UnreadableRuns:
         self._runs: dict[str, tuple[stores.RunSummary, errors.Unreadable]] = {}
 
     def rows(self, run_ids: Iterable[str]) -> list[IndexedRun]:
-        """Return the rows of folders; those that are not a run, or cannot be read now, have none. For a worker."""
+        """Return the rows of folders on a worker; a folder that is not a run, or cannot be read now, has none."""
         return list(self._read(run_ids))
 
     async def read_again(self) -> None:
-        """Give a row to each run that can be read by now."""
+        """Write a row for each run that can be read again."""
         faults = self._context.read_faults.by_run() if self._runs else {}
         readable = [run_id for run_id in self._runs if run_id not in faults]
         if readable:
             await self._context.index.apply(await self._context.workers.run(partial(self.rows, readable)), (), ())
 
     async def make_sure(self) -> None:
-        """Refuse a question about all runs while some have not been read.
+        """Refuse a query about all runs while some have not been read.
 
         Raises:
             errors.Unreadable: a run cannot be read now.
@@ -55,14 +55,14 @@ class UnreadableRuns:
         return self._runs[run_id][0] if run_id in self._runs else None
 
     async def list_runs(self, query: stores.RunQuery) -> list[stores.RunSummary]:
-        """Return a page of runs, newest first, those without a row included."""
+        """Return a page of runs, newest first, including those without a row."""
         await self.read_again()
         found = await self._context.index.list_runs(query)
         added = [run for run in self._without(found) if index_port.fits(run, query)]
         return self.marked(sorted([*found, *added], key=index_port.age, reverse=True)[: query.limit])
 
     async def list_unfinished(self) -> list[stores.RunSummary]:
-        """Return every unfinished run, oldest first, and those that may be."""
+        """Return every run that is, or may be, unfinished, oldest first."""
         found = await self._context.index.list_unfinished()
         return self.marked(sorted([*found, *self._without(found)], key=index_port.age))
 
@@ -72,7 +72,7 @@ class UnreadableRuns:
         return dict(counted + Counter(run.status for run, _ in list(self._runs.values())))
 
     def marked(self, found: list[stores.RunSummary]) -> list[stores.RunSummary]:
-        """Return runs with their files that cannot be read now."""
+        """Return runs, each with its file that cannot be read now."""
         unreadable = self._context.read_faults.by_run()
         if not unreadable:
             return found

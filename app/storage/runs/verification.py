@@ -1,6 +1,4 @@
-"""Verification: everything in a data directory that has a chain, a hash or a shape, checked without
-changing anything.
-"""
+"""Verification: checks every file of a data directory that has a chain, a hash or a form, without a change."""
 
 from __future__ import annotations
 
@@ -29,10 +27,10 @@ _ORDER = list(_ENTRIES)
 
 
 def page(files: Disk, after: str | None, most: int, is_over: Callable[[], bool]) -> maintenance_port.Verified:
-    """Check at most so many things after a cursor, and stop when the time is over.
+    """Check at most `most` things after a cursor, and stop when the time is over.
 
     Raises:
-        errors.RequestInvalid: the cursor is not one of these.
+        errors.RequestInvalid: the cursor does not belong to this list.
     """
     found: list[maintenance_port.Verification] = []
     last: _Place | None = None
@@ -70,7 +68,7 @@ def _report(files: Disk, kind: str, name: str) -> maintenance_port.Verification 
             return repair.verify(files, name)
         return repair.report(kind, name, list(_checked(files, kind, name)))
     except (errors.NotFound, FileNotFoundError, NotADirectoryError):
-        # It was removed meanwhile, or never existed.
+        # The thing was removed meanwhile, or never existed.
         return None
     except errors.Unreadable as fault:
         return repair.report(kind, name, [repair.unreadable(fault)])

@@ -1,1 +1,1 @@
-"""The index in a database; SQL is spoken nowhere else."""
+"""The index in a database: SQLite or Postgres."""

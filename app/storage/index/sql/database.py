@@ -1,4 +1,4 @@
-"""Databases of the index: what those of SQLite and of servers have in common."""
+"""Databases of the index: the part that SQLite and database servers have in common."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Protocol, TypeAlias
 from urllib.parse import unquote
 
 Parameters: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
-"""Values of a statement; a sequence executes it once for each."""
+"""Values of a statement; a sequence executes the statement once for each of its items."""
 
 
 class DatabaseFault(Exception):
-    """The database refuses or fails; `orig` is what its driver raised."""
+    """The database refuses or fails; `orig` is the exception of its driver."""
 
     def __init__(self, orig: object) -> None:
         super().__init__(str(orig))
@@ -35,44 +35,44 @@ class ReadSession(Protocol):
 
 
 class WriteSession(ReadSession, Protocol):
-    """A transaction that also writes; its opener ends it, never a query."""
+    """A transaction that also writes; the code that opened it ends it, never a query."""
 
     def execute(self, sql: str, parameters: Parameters = None) -> int:
-        """Write, and return how many rows were concerned."""
+        """Execute a writing statement, and return the number of rows that it affects."""
 
 
 class Database(Protocol):
-    """A database, which one thread uses.
+    """A database that one thread uses.
 
-    Everything raises `DatabaseFault` where the database refuses or fails.
+    Every method raises `DatabaseFault` if the database refuses or fails.
     """
 
     def reading(self) -> AbstractContextManager[ReadSession]:
-        """Open a transaction that only looks."""
+        """Open a transaction that only reads."""
 
     def writing(self, *, durable: bool = False) -> AbstractContextManager[WriteSession]:
         """Open a transaction that writes, and commit it if nothing is raised.
 
         Args:
-            durable: Whether it must outlive a power cut once it is committed.
+            durable: Whether the committed transaction must survive a power cut.
         """
 
     def migrate(self) -> bool:
-        """Bring the tables up to date, and return whether there were none."""
+        """Bring the tables up to date, and return whether the database had none."""
 
     def close(self) -> None:
         """Close the connection."""
 
 
 def url_of(path: str) -> str:
-    """Return the address of a file of SQLite; in addresses, % begins the code of a character and ? the options."""
+    """Return the address of an SQLite file, with % and ? encoded, which have a meaning in addresses."""
     return f"sqlite:///{path.replace('%', '%25').replace('?', '%3F')}"
 
 
 def path_of(url: str) -> str | None:
-    """Return the path of a file of SQLite, as addresses of data directories name theirs; None for any other address.
+    """Return the path of an SQLite file from an address as data directories use it; None for other addresses.
 
-    These need no SQLAlchemy, which took a sixth of a start.
+    Such a file needs no SQLAlchemy, whose import took a sixth of a start.
     """
     scheme, separator, path = url.partition(":///")
     is_plain = separator and scheme == "sqlite" and "?" not in path

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _BUSY_SECONDS = 20.0
-_BROKEN_OFF = ("40001", "40P01")  # What Postgres says of a transaction that it undoes in favour of others.
-_WRITERS = 2  # Other processes that may write the same row one after the other while this one tries to.
+_BROKEN_OFF = ("40001", "40P01")  # Codes of Postgres for a transaction that it rolls back for others.
+_WRITERS = 2  # Other processes that may write the same row before this one succeeds.
 _FINISHED = frozenset(state for state in states.RunState if state.finished)
 
 P = ParamSpec("P")
@@ -43,17 +43,17 @@ class SqlIndex:
         self._url = url
         self._database: Database | None = None
         self._thread = Threads(1, "index")
-        # Reads of many rows do not make writers wait.
+        # On a thread of their own, long reads do not delay writers.
         self._searching: Database | None = None
         self._searches = Threads(1, "searches")
         self.changes = 0
-        """The queue in front of it counts."""
+        """Always 0; the queue in front of this index counts."""
 
     async def start(self) -> bool:
-        """Migrate; an index file that is damaged is set aside and begun anew, since the folders hold everything.
+        """Migrate the tables; set a damaged index file aside for a new one, since the folders contain all its content.
 
         Raises:
-            errors.ConfigurationError: `index_unusable`; `index_away`, it may be reachable later.
+            errors.ConfigurationError: `index_unusable`; `index_away` if it may be reachable later.
         """
         return await self._thread.run(self._open)
 
@@ -83,7 +83,7 @@ class SqlIndex:
             await self.add_receipts(found)
 
     async def flush(self) -> None:
-        """Do nothing; every transaction is committed when it is answered."""
+        """Do nothing; every transaction is committed before its method returns."""
 
     async def add_missing(self, found: Iterable[IndexedRun]) -> None:
         await self._write_over(writes.add_missing, list(found))
@@ -219,7 +219,7 @@ class SqlIndex:
     async def _write_over(
         self, query: Callable[Concatenate[WriteSession, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        # On Postgres another process may write a row between this one's look and its write; the next try sees the row.
+        # On Postgres another process may write a row between this one's read and its write; the next try sees the row.
         for _ in range(_WRITERS):
             with contextlib.suppress(database.IntegrityFault):
                 return await self._write(query, *args, **kwargs)
@@ -263,7 +263,7 @@ class SqlIndex:
             file = _file(self._url)
             if file is not None and disk_health.is_full(file.parent):
                 raise disk_health.no_space(f"the index {file}") from error
-            # The driver's own error says what is wrong; the one around it only where.
+            # The driver's own error contains the cause; the error around it only the place.
             reason = getattr(error, "orig", None) or error
             if isinstance(error, ModuleNotFoundError):
                 reason = f"its driver, the package {error.name}, is not installed"
@@ -290,7 +290,7 @@ class SqlIndex:
         try:
             return self._migrated()
         except database.DatabaseFault as error:
-            # The rows are a copy of the journals: a new index is made of them.
+            # The rows are a copy of the journals, which a new index is filled from.
             if not _damaged(error):
                 raise
             _log.error("the index is damaged and is rebuilt", extra={"file": str(file), "error": str(error.orig)})
@@ -339,7 +339,7 @@ def _retried(work: Callable[[], T]) -> T:
     except database.OperationalFault as error:
         if not _busy(error):
             raise
-    # Loaded where a database is busy for longer than its driver waits.
+    # Imported only if a database is busy for longer than its driver waits.
     import tenacity
 
     for attempt in tenacity.Retrying(
@@ -373,7 +373,7 @@ def _file(url: str) -> Path | None:
 
 
 def _make_private(file: Path) -> None:
-    # SQLite gives its side files the mode of the database.
+    # SQLite creates its side files with the mode of the database file.
     with contextlib.suppress(FileExistsError):
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
@@ -386,7 +386,7 @@ def _set_aside(file: Path) -> None:
 
 
 def _is_away(reason: str) -> bool:
-    # A server that answers says what it refuses with FATAL; only while it starts, stops or is full is it as good
-    # as away.
+    # A server that answers reports a refusal with FATAL. Only while it starts, stops or is full does that count as
+    # away.
     passing = ("starting up", "shutting down", "too many", "connection slots")
     return "FATAL" not in reason or any(words in reason for words in passing)

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 HEAD = "20261126_pins_of_runs"  # Newest migration; a test compares it with the folder `migrations/`.
 
 NEW = "sqlite.sql"
-"""What makes the tables of a new SQLite file; `scripts/publish_index.py` writes it from the migrations."""
+"""File with the statements for the tables of a new SQLite file; `scripts/publish_index.py` writes it."""
 
-NOTE_VERSION = "INSERT INTO alembic_version VALUES (:version)"  # Notes that a new file has the newest tables.
+NOTE_VERSION = "INSERT INTO alembic_version VALUES (:version)"  # Records that a new file has the newest tables.
 
 DATE_LABELS = (
     "UPDATE run_labels SET created_at = (SELECT created_at FROM runs WHERE runs.run_id = run_labels.run_id)"
     " WHERE created_at IS NULL"
 )
-"""Dates the labels that the release before has written since it was last this one's turn."""
+"""Dates the labels that the previous release has written in the meantime."""
 
 
 def migrate(engine: Engine) -> bool:
-    """Bring the tables up to date, and return whether there were none.
+    """Bring the tables up to date, and return whether the database had none.
 
-    A database of a later version is left as it is: migrations only add until the version after them is gone. Alembic
-    is loaded only where tables of an earlier version are to be changed.
+    A database of a later version is not changed: migrations only add until the version after them is gone. Alembic is
+    imported only to change the tables of an earlier version.
     """
     from app.storage.index.sql import sessions
 

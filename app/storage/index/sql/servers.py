@@ -1,4 +1,4 @@
-"""A database behind SQLAlchemy as the index: Postgres, and files of SQLite whose tables are to be changed."""
+"""A database behind SQLAlchemy as the index: Postgres, and SQLite files whose tables need migrations."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from app.storage.index.sql import database, migrations, sessions
 
 
 class Server:
-    """`Database` over an engine of SQLAlchemy."""
+    """`Database` over an SQLAlchemy engine."""
 
     def __init__(self, url: str) -> None:
         """Raises:
-        database.DatabaseFault: it is not an address.
+        database.DatabaseFault: the address is invalid.
         ImportError: its driver is not installed.
         """
         with _translated():
@@ -40,7 +40,7 @@ class Server:
 
 
 def path_of(url: str) -> str | None:
-    """Return the path of the file of SQLite that an address names; None where it names none."""
+    """Return the path of the SQLite file that an address names; None for any other address."""
     try:
         parsed = sessions.parsed(url)
     except exc.ArgumentError:
@@ -50,7 +50,7 @@ def path_of(url: str) -> str | None:
 
 
 def shown(url: str) -> str:
-    """Return an address as errors may show it."""
+    """Return an address without its password, for error messages."""
     try:
         return sessions.parsed(url).render_as_string(hide_password=True)
     except exc.ArgumentError:
@@ -58,7 +58,7 @@ def shown(url: str) -> str:
 
 
 def masked(url: str, reason: str) -> str:
-    """Return the reason of a failure without the password of the address."""
+    """Return the reason of a failure with the address's password masked."""
     try:
         password = sessions.parsed(url).password if "://" in url else None
     except exc.ArgumentError:

@@ -1,4 +1,4 @@
-"""Sessions of readers and writers. The opener of a writer's transaction ends it, never a query."""
+"""Transactions of readers and writers. The code that opened a transaction ends it, never a query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SELECT set_config('search_path', coalesce(string_agg(quote_ident(name), ', ' ORD
 FROM unnest(current_schemas(false)) WITH ORDINALITY AS path(name, place) WHERE name <> %s
 """
 
-_STANDBY = "25006"  # What a server says that takes no writes, since it follows another one.
+_STANDBY = "25006"  # Code of a server that refuses writes because it follows another server.
 
 
 class ReadSession:
@@ -32,7 +32,7 @@ class ReadSession:
 
 
 class WriteSession(ReadSession):
-    """A transaction that also writes; its opener commits it."""
+    """A transaction that also writes; the code that opened it commits it."""
 
     @property
     def connection(self) -> Connection:
@@ -44,17 +44,17 @@ class WriteSession(ReadSession):
 
 
 def connect(url: str) -> Engine:
-    """Return the engine of a database; one thread uses it."""
+    """Return the engine of a database, for use by one thread."""
     where = address(url)
     sqlite = where.get_backend_name() == "sqlite"
     connect_args: dict[str, Any] = {"check_same_thread": False, "timeout": 1}
     engine = sqlalchemy.create_engine(
         where,
         connect_args=connect_args if sqlite else postgres_connections.options(where.query),
-        # One thread uses it; a second connection would wait for its lock.
+        # One thread uses the engine; a second connection would wait for the lock of the first.
         pool_size=1,
         max_overflow=0,
-        # A server may have closed what was idle.
+        # A server may have closed an idle connection.
         pool_pre_ping=not sqlite,
     )
     if sqlite:
@@ -67,24 +67,24 @@ def connect(url: str) -> Engine:
 
 
 def address(url: str) -> URL:
-    """Return the address of a database; of Postgres with the driver of the extra `postgres`, where none is named."""
+    """Return the address of a database; a Postgres address without a driver gets that of the extra `postgres`."""
     found = parsed(url)
     plainly = found.drivername in ("postgres", "postgresql")
     return found.set(drivername="postgresql+psycopg") if plainly else found
 
 
 def parsed(url: str) -> URL:
-    """Return an address as it was given.
+    """Return an address parsed, without a change of its driver.
 
     Raises:
-        sqlalchemy.exc.ArgumentError: it is none.
+        sqlalchemy.exc.ArgumentError: the address is invalid.
     """
     return sqlalchemy.make_url(_with_hosts_as_options(url))
 
 
 @contextlib.contextmanager
 def reading(engine: Engine) -> Iterator[ReadSession]:
-    """Open a transaction that only looks."""
+    """Open a transaction that only reads."""
     with engine.connect() as connection:
         yield ReadSession(connection)
 
@@ -94,7 +94,7 @@ def writing(engine: Engine, *, durable: bool = False) -> Iterator[WriteSession]:
     """Open a transaction that writes, and commit it if nothing is raised.
 
     Args:
-        durable: Whether it must outlive a power cut once it is committed.
+        durable: Whether the committed transaction must survive a power cut.
     """
     options = {"writes": True, "durable": durable}
     with engine.connect().execution_options(**options) as connection, connection.begin():
@@ -103,7 +103,7 @@ def writing(engine: Engine, *, durable: bool = False) -> Iterator[WriteSession]:
 
 @functools.lru_cache(maxsize=256)
 def _parsed(sql: str) -> TextClause:
-    # SQLAlchemy keeps what it has compiled by statement, so the same text is the same statement.
+    # SQLAlchemy caches compiled SQL by statement object, so the same text must give the same object.
     return text(sql)
 
 
@@ -114,9 +114,9 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
 
 
 def _leave_store(connection: Any, _: Any) -> None:
-    """Take the schema of the store off the search path.
+    """Remove the schema of the store from the search path.
 
-    Both have a table `runs`, and Postgres looks first in the schema that is named like the role.
+    Store and index both have a table `runs`, and Postgres looks first in the schema that has the role's name.
     """
     cursor = connection.cursor()
     cursor.execute(_SEARCH_PATH, (layout.STORE_SCHEMA,))
@@ -125,13 +125,13 @@ def _leave_store(connection: Any, _: Any) -> None:
 
 
 def _leave_standby(context: ExceptionContext) -> None:
-    # The address may lead to another server by now.
+    # The address may lead to another server now.
     if getattr(context.original_exception, "sqlstate", None) == _STANDBY:
         context.is_disconnect = True
 
 
 def _with_hosts_as_options(url: str) -> str:
-    """Return an address of Postgres with several servers in the form that SQLAlchemy knows."""
+    """Return an address of several Postgres servers in the form that SQLAlchemy accepts."""
     scheme, _, rest = url.partition("://")
     place, _, database = rest.partition("/")
     user, at, hosts = place.rpartition("@")

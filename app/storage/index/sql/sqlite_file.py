@@ -1,4 +1,4 @@
-"""A file of SQLite as the index, over the standard library's `sqlite3`."""
+"""An SQLite file as the index, over the standard library's `sqlite3`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _HAS_VERSION = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'ale
 
 
 class SqliteFile:
-    """`Database` over a file, which is made where there is none.
+    """`Database` over a file, which is created if it is missing.
 
-    It writes ahead (WAL), so that readers of other processes never wait. Its `synchronous` is NORMAL: a power cut may
-    take back the newest moves, which then err towards unfinished and are read again from the folders. The one move that
-    would err the other way, out of a finished state, is written with FULL (`durable`).
+    The file uses write-ahead logging (WAL), so that readers in other processes never wait. `synchronous` is NORMAL: a
+    power cut may undo the newest moves, whose rows then err towards unfinished and are read again from the folders. The
+    one move that would err the other way, out of a finished state, is written with FULL (`durable`).
     """
 
     def __init__(self, path: str) -> None:
@@ -51,7 +51,7 @@ class SqliteFile:
     def migrate(self) -> bool:
         with self.writing() as session:
             found = _version(session)
-            # Made as they are now, without the steps that led there.
+            # A new file gets the newest tables at once, without the migrations.
             if found is None:
                 for statement in migrations.statements():
                     session.execute(statement)
@@ -60,7 +60,7 @@ class SqliteFile:
                 session.execute(migrations.DATE_LABELS)
         if found in (None, migrations.HEAD):
             return found is None
-        # Loaded where tables of another version are found: those of an earlier one are changed.
+        # Imported only for tables of another version; those of an earlier one are migrated.
         from app.storage.index.sql import servers
 
         other = servers.Server(database.url_of(self._path))
@@ -103,7 +103,7 @@ class _Session:
 
 
 def _end(connection: sqlite3.Connection) -> None:
-    # Some failures, a full disk among them, have ended the transaction already.
+    # Some failures, such as a full disk, have ended the transaction already.
     if connection.in_transaction:
         connection.execute("ROLLBACK")
 

@@ -1,6 +1,7 @@
-"""Writing to the index: plain SQL that SQLite and Postgres both read. None of these statements commits."""
+"""Writing to the index: plain SQL that both SQLite and Postgres execute. None of these functions commits."""
 
-# Not built of the tables' classes: importing those, and what builds statements, takes a tenth of a service's start.
+# Not built from the table classes: importing these and SQLAlchemy's statement builder takes a tenth of a service's
+# start.
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ _CHUNK = 500
 
 
 def insert(table: str, columns: Sequence[str]) -> str:
-    """Return a statement that adds a row."""
+    """Return a statement that inserts a row."""
     values = ", ".join(f":{name}" for name in columns)
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"  # noqa: S608 - names of this module
 
 
 TABLES = ("run_labels", "run_usage", "run_orders", "runs", "receipts", "issues")
-"""All tables, those that refer to others first."""
+"""All tables; those that refer to others come first."""
 
 _REMOVE_LABELS = "DELETE FROM run_labels WHERE run_id = :of_run"
 _REMOVE_RUN = "DELETE FROM runs WHERE run_id = :of_run"
@@ -55,7 +56,7 @@ _COUNT_AS_READ = (
 
 
 def put_run(session: WriteSession, run: IndexedRun) -> None:
-    """Write a run's row, replacing one of the same id."""
+    """Write a run's row, replacing an existing one."""
     _remove_row(session, run.summary.run_id)
     _insert_runs(session, [run])
 
@@ -63,17 +64,16 @@ def put_run(session: WriteSession, run: IndexedRun) -> None:
 def apply(
     session: WriteSession, given: Sequence[IndexedRun], moves: Sequence[runs.Transition], places: list[ReceiptPlace]
 ) -> None:
-    """Write rows in place of those of the same ids, make moves, and note new receipts; fails as a whole if a key is
-    known.
+    """Write rows, make moves, and record new receipts; all fails if a key or receipt is known.
 
-    Many rows share a statement, and moves from the same states do.
+    Rows with known ids are replaced. Many rows share a statement, and so do moves from the same states.
     """
     for chunk in _chunks(given):
-        # Replaced as a whole: labels and sums of the earlier row go with it.
+        # Replaced as a whole, with the labels and sums of the earlier row.
         for run_id in reads.present(session, "runs", "run_id", (run.summary.run_id for run in chunk)):
             _remove_row(session, run_id)
         _insert_runs(session, chunk)
-    # A run's second move comes after every run's first, so that its own stay in order.
+    # The second move of any run comes after the first of every run, so that each run's moves are applied in order.
     grouped: dict[tuple[int, frozenset[states.RunState], bool], list[dict[str, Any]]] = {}
     seen: Counter[str] = Counter()
     for transition in moves:
@@ -88,14 +88,14 @@ def apply(
 
 
 def add_missing(session: WriteSession, found: Iterable[IndexedRun]) -> None:
-    """Write the rows of runs that have none; a key that is taken already stays with its first run."""
+    """Write the rows of runs that have none; a key that a run already has is not given to a second one."""
     for chunk in _chunks(list(found)):
         known = reads.present(session, "runs", "run_id", [run.summary.run_id for run in chunk])
         taken = reads.present(session, "runs", "idempotency_key", [run.idempotency_key for run in chunk])
         fresh = []
         for run in chunk:
             if run.summary.run_id not in known:
-                # The key of a second run would be refused, and its row with it.
+                # The database would refuse a second run with the key, and so its whole row.
                 fresh.append(
                     IndexedRun(summary=run.summary, orders=run.orders) if run.idempotency_key in taken else run
                 )
@@ -112,9 +112,9 @@ def remove_run(session: WriteSession, run_id: str) -> None:
 
 
 def move(session: WriteSession, transition: runs.Transition) -> bool:
-    """Apply a move where the run is in an expected state.
+    """Apply a move if the run is in an expected state, and return whether it was.
 
-    One guarded statement: the second writer finds nothing to change, without reading first.
+    One guarded statement, without a read before it: a second writer changes no row.
     """
     counts = transition.facts is not None
     moved = session.execute(_move_from(transition.since, counts), _moving(transition)) == 1
@@ -124,9 +124,9 @@ def move(session: WriteSession, transition: runs.Transition) -> bool:
 
 
 def count_again(session: WriteSession, found: Sequence[IndexedRun]) -> None:
-    """Put what journals add up to into rows that the release before has written.
+    """Complete rows that the previous release wrote with the sums of the journals.
 
-    A row that this release has moved meanwhile is newer than what was read, and lacks only its text for searches.
+    A row that this release has moved meanwhile is newer than what was read, and gets only its text for searches.
     """
     fresh = list(found)
     unmoved = reads.present(session, "runs", "run_id", [run.summary.run_id for run in fresh], _UNCOUNTED)
@@ -143,12 +143,12 @@ def count_again(session: WriteSession, found: Sequence[IndexedRun]) -> None:
 
 
 def doubt(session: WriteSession, run_id: str) -> None:
-    """Note that a row may be older than its folder, so that counts read it again."""
+    """Record that a row may be older than its folder, so that the next count reads the folder again."""
     session.execute(_DOUBT, {"of_run": run_id, "counted": False})
 
 
 def relabel(session: WriteSession, run_id: str, labels: Mapping[str, str], *, pinned: bool) -> None:
-    """Put a run's labels and pin in place of those that it had; the row is doubted no more."""
+    """Replace a run's labels and pin, and remove the doubt from its row."""
     found = reads.get_run(session, run_id)
     if found is not None:
         summary = dataclasses.replace(found.summary, labels=labels, pinned=pinned)
@@ -159,12 +159,12 @@ def relabel(session: WriteSession, run_id: str, labels: Mapping[str, str], *, pi
 
 
 def set_owner(session: WriteSession, run_id: str, owner: str) -> None:
-    """Note who continues a run."""
+    """Record who continues a run."""
     session.execute(_SET_OWNER, {"of_run": run_id, "owner": owner})
 
 
 def add_orders(session: WriteSession, found: Sequence[RunOrder]) -> None:
-    """Note orders to runs, known ones among them."""
+    """Store orders to runs, replacing known ones."""
     if found:
         places = {(order.run_id, order.file, order.line): order for order in found}
         session.execute(
@@ -174,12 +174,12 @@ def add_orders(session: WriteSession, found: Sequence[RunOrder]) -> None:
 
 
 def add_receipts(session: WriteSession, places: list[ReceiptPlace]) -> None:
-    """Note where new receipts are stored; fails as a whole if one is known."""
+    """Store the positions of new receipts; the statement fails as a whole if one is known."""
     session.execute(_ADD_RECEIPT, [rows.receipt_values(place) for place in places])
 
 
 def replace_receipts(session: WriteSession, places: list[ReceiptPlace]) -> None:
-    """Note where receipts are stored, known ones among them."""
+    """Store the positions of receipts, replacing known ones."""
     session.execute(_REMOVE_RECEIPT, [{"of_receipt": place.receipt_id} for place in places])
     add_receipts(session, places)
 
@@ -192,7 +192,7 @@ def clear(session: WriteSession) -> None:
 
 @functools.cache
 def _move_from(since: frozenset[states.RunState], counts: bool) -> str:
-    # As literals, as readers have them: few sets of states occur, so there are few statements.
+    # As literals, like the reads: few sets of states occur, so there are few statements.
     expected = ", ".join(f"'{state.value}'" for state in sorted(since)) or "''"
     columns = ", ".join(f"{name} = :to_{name}" for name in (*_MOVED, *(_COUNTED if counts else ())))
     return f"UPDATE runs SET {columns} WHERE run_id = :of_run AND status IN ({expected})"  # noqa: S608 - names of states
@@ -270,7 +270,7 @@ _ADD_ISSUE = insert("issues", (*rows.ISSUE, "marked"))
 
 
 def put_issues(session: WriteSession, found: Iterable[issues.IssueSummary], doubtful: bool) -> None:
-    """Write rows in place of those of the same ids; none of them is marked any more."""
+    """Write rows of issues, replacing known ones; the written rows are not marked."""
     fresh = {summary.issue_id: rows.issue_values(summary) for summary in found}
     if doubtful:
         for issue_id in reads.sound_issues(session, fresh):
@@ -281,7 +281,7 @@ def put_issues(session: WriteSession, found: Iterable[issues.IssueSummary], doub
 
 
 def mark_issue(session: WriteSession, issue_id: str) -> None:
-    """Note that an issue's file is about to change."""
+    """Mark the row of an issue whose file is about to change."""
     session.execute(_MARK_ISSUE, {"of_issue": issue_id, "marked": True})
 
 
