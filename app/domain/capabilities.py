@@ -1,4 +1,4 @@
-"""Capabilities: what a worker must be able to do to perform a step."""
+"""Capabilities: what a worker must be able to do to perform a step, and which steps call agents."""
 
 from __future__ import annotations
 
@@ -25,6 +25,17 @@ def needed(operation: operations.Operation) -> str:
             return COMMANDS
         case _:
             return TOOLS
+
+
+def calls_agent(operation: operations.Operation) -> bool:
+    """Return whether an operation is a call of an agent, which limits and budgets count."""
+    match operation:
+        case operations.AgentCall():
+            return True
+        case operations.Command():
+            return operation.provider is not None
+        case _:
+            return False
 
 
 def is_anywhere(operation: operations.Operation, services: Collection[str]) -> bool:

@@ -167,11 +167,8 @@ class Command(Operation):
     output_limit_bytes: int = 1024 * 1024
     """Bytes kept of each of its two outputs: the beginning of standard output, the end of standard error."""
     capture: Capture | None = None
-    """How standard output is parsed. The output then has `captured` instead of `stdout`: the fields parsed from its
-    beginning. Output that cannot be parsed or is not as required fails the try with `output_invalid`.
-    """
-    provider: str | None = None
-    """Name of the program of a model that it runs, as the recipe calls it. Such a command is a call of an agent."""
+    """How standard output is parsed, into `captured` in place of `stdout`; a failure fails the try (`output_invalid`)."""
+    provider: str | None = None  # Program of a model that it runs, by its name in the recipe: a call of an agent.
     log: str | None = None
     """Name of its logs `{log}.stderr` and, for a cut record, `{log}.stdout`; None: both, named by key and attempt."""
 
@@ -288,11 +285,6 @@ class ChildRun(Operation):
     description: str | None = None  # Its task, as text.
     timeout_seconds: float | None = None
     """Longest time that it may take, including waits for people; then it is cancelled. None: no limit."""
-
-
-def calls_agent(operation: Operation) -> bool:
-    """Return whether an operation is a call of an agent, which limits and budgets count."""
-    return isinstance(operation, AgentCall) or (isinstance(operation, Command) and operation.provider is not None)
 
 
 def body(operation: Operation) -> dict[str, plain.Json]:

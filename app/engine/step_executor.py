@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from app import clock, errors
-from app.domain import gates, operations, plain
+from app.domain import capabilities, gates, operations, plain
 from app.domain.decisions import DecisionKind
 from app.domain.events import EventType
 from app.domain.records import BLOB_BYTES, BlobRef, Record, Result
@@ -119,7 +119,7 @@ class StepExecutor:
     async def reserve(self, attempt: StepAttempt, owner: StepOwner) -> None:
         """Reserve for an operation that calls an agent; one that does not fit a limit or budget parks the run."""
         operation, spending = attempt.ask.operation, self._equipment.spending
-        if spending is not None and operations.calls_agent(operation):
+        if spending is not None and capabilities.calls_agent(operation):
             if attempt.reservation is not None:
                 attempt.reservation.close()
             attempt.reserving = True
