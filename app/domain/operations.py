@@ -167,7 +167,7 @@ class Command(Operation):
     output_limit_bytes: int = 1024 * 1024
     """Bytes kept of each of its two outputs: the beginning of standard output, the end of standard error."""
     capture: Capture | None = None
-    """How standard output is parsed, into `captured` in place of `stdout`; a failure fails the try (`output_invalid`)."""
+    """How standard output is parsed, into `captured` in place of `stdout`; a failure is `output_invalid`."""
     provider: str | None = None  # Program of a model that it runs, by its name in the recipe: a call of an agent.
     log: str | None = None
     """Name of its logs `{log}.stderr` and, for a cut record, `{log}.stdout`; None: both, named by key and attempt."""
