@@ -12,6 +12,10 @@ from app.domain import operations, plain
 Step: TypeAlias = plain.Object
 
 
+CUT_OFF: plain.Object = {"status": "failed", "error": {"message": "the run ended while the step was running"}}
+"""Result, in the state, of a step that the end of its run has cut off."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Frame:
     """One passage through the steps of a scope."""
@@ -48,14 +52,18 @@ class Frame:
         """Return the results that can be named here, those of the innermost scope first."""
         return tuple(frame.results for frame in self._outwards())
 
-    def shown(self) -> dict[str, plain.Json]:
-        """Return its steps in the form of the state."""
+    def shown(self, *, ended: bool = False) -> dict[str, plain.Json]:
+        """Return its steps in the form of the state.
+
+        Args:
+            ended: Whether the run has ended, so that none of them is running any more.
+        """
         reported: dict[str, plain.Json] = {}
         for name, result in self.results.items():
             if name in self.inside:
-                reported[name] = self.inside[name].shown()
+                reported[name] = self.inside[name].shown(ended=ended)
             elif name == self.running:
-                reported[name] = {"status": "running", **self.running_facts}
+                reported[name] = dict(CUT_OFF) if ended else {"status": "running", **self.running_facts}
             elif result is not None:
                 reported[name] = result
             elif self.outer is None:
@@ -93,9 +101,9 @@ class Iterations:
             self.passed.append(self.current.shown())
             self.current = None
 
-    def shown(self) -> list[plain.Json]:
+    def shown(self, *, ended: bool = False) -> list[plain.Json]:
         """Return the iterations so far in the form of the state."""
-        return [*self.passed, *([] if self.current is None else [self.current.shown()])]
+        return [*self.passed, *([] if self.current is None else [self.current.shown(ended=ended)])]
 
     def to_json(self) -> dict[str, plain.Json]:
         """Return `{items, completed_indices, current_index}` for the state."""

@@ -187,7 +187,7 @@ class State:
                 "updated_at": standing.updated_at,
                 "status": _STATUS.get(standing.status, _RUNNING),
                 "context": self._context,
-                "steps": self._outermost.shown(),
+                "steps": self._outermost.shown(ended=standing.status in _STATUS),
                 "for_each": loops,
             }
         }

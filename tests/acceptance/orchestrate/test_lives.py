@@ -58,12 +58,14 @@ def test_a_run_is_paused_and_cancelled_and_goes_on(served: workspaces.Serving) -
         answers = [http.post(f"/api/runs/{run_id}/{verb}").status_code for verb in ("pause", "unpause", "cancel")]
         cancelled = served.service.wait(run_id)["status"]
         state = finished.state["status"]
+        statuses = {name: one["status"] for name, one in finished.state["steps"].items()}
         workspace.write("go")
         answers.append(http.post(f"/api/runs/{run_id}/resume").status_code)
     ended = served.service.wait(run_id)["status"]
 
     assert answers == [200] * 4
     assert (cancelled, state) == ("cancelled", "failed")
+    assert statuses == {"Begin": "completed", "Wait": "failed", "End": "pending"}
     assert (ended, finished.state["status"]) == ("done", "completed")
     assert workspace.read("notes") == "begun\nended\n"
 
