@@ -24,7 +24,11 @@ class FindFiles(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFiles(Operation):
-    """Read files of the workspace as text; the output is `{"files": {path: {"text", "size_bytes", "folder"}}}`."""
+    """Read files of the workspace as text; the output is `{"files": {path: {"text", "size_bytes", "folder"}}}`.
+
+    `masked` is true where secrets in a text are masked. An excerpt also has `whole`, and `not_utf8` where invalid bytes
+    are replaced.
+    """
 
     kind: ClassVar[str] = "read_files"
 

@@ -25,6 +25,7 @@ class TooCostly(ValueError):
 
 _MAX_FLAWS = 200
 _MAX_HINTED = 300
+_NAMES_LISTED = 12
 _SHOWN_CHARACTERS = 80
 _MESSAGE_CHARACTERS = 300
 _STANDS_ALONE = ("$ref", "$dynamicRef", "$recursiveRef", "patternProperties")
@@ -111,7 +112,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS], names, 1)
     if near:
         return f"; did you mean {near[0]}?"
-    return f"; there are {', '.join(names[:12])}" if names else ""
+    more = f" and {len(names) - _NAMES_LISTED} more" if len(names) > _NAMES_LISTED else ""
+    return f"; there are {', '.join(names[:_NAMES_LISTED])}{more}" if names else ""
 
 
 def kind_of(value: plain.Json) -> str:

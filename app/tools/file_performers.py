@@ -71,6 +71,10 @@ class ReadFilesPerformer:
         assert isinstance(operation, file_operations.ReadFiles)
         root = self._workspaces.of(call.run).place
         files = await self._threads.look(operation, lambda: _read(root, operation))
+        for entry in files.values():
+            # The engine masks secrets in every output, so that the reader of the text has to know of it.
+            if entry["text"] is not None and call.masker.mask(entry["text"]) != entry["text"]:
+                entry["masked"] = True
         return records.Result(output={"files": files}, summary=plain.preview(", ".join(files) or "no files"))
 
 
@@ -120,7 +124,11 @@ def _excerpt(root: Root, path: str, room: int) -> tuple[_Entry, int]:
         if failure.code not in _GONE:
             raise
         return _entry(None, 0), 0
-    return _entry(_beginning(content, size_bytes), size_bytes), len(content)
+    text, is_whole = _beginning(content, size_bytes), len(content) >= size_bytes
+    entry = _entry(text, size_bytes) | {"whole": is_whole}
+    if not content.startswith(text.encode()):
+        entry["not_utf8"] = True
+    return entry, len(content)
 
 
 def _beginning(content: bytes, size_bytes: int) -> str:

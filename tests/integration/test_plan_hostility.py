@@ -266,6 +266,24 @@ async def test_an_edit_by_hand_at_work_counts(service: Planned) -> None:
     assert the(ended, 2)["recipe_id"] == "paint"
 
 
+async def test_what_an_edit_may_not_claim_is_never_shown(service: Planned) -> None:
+    """The first view after an edit that marks running and failed tasks as done shows their states, with a new ETag."""
+    service.toolbox.hold(1)
+    plan = await service.started(task("sweep the hall"), task("sweep the yard", 1))
+    await service.toolbox.begun(1)
+    running = await service.comes_to(plan, "running", "blocked")
+    claimed = [the(running, number) | {"status": "done", "description": "swept"} for number in (1, 2)]
+    service.by_hand(plan, json.dumps(running | {"tasks": claimed, "status": "done"}))
+    listed = (await service.http.get("/api/sessions")).json()
+    shown = await asyncio.gather(*(service.shown(plan) for _ in range(3)))
+
+    assert [each["tasks"] for each in listed] == [{"running": 1, "blocked": 1}]
+    assert {(the(each, 1)["status"], the(each, 2)["description"]) for each in shown} == {("running", "swept")}
+    assert {each["status"] for each in shown} == {"running"}
+    assert all(each["revision"] > running["revision"] for each in shown)
+    service.toolbox.release(1)
+
+
 async def test_a_file_that_is_damaged_while_its_plan_runs(service: Planned) -> None:
     """A plan with a damaged file stops and is shown as damaged; a repair and a start continue it without new runs."""
     service.toolbox.hold(1, 2)

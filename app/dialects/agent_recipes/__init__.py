@@ -122,7 +122,8 @@ def _restart_flaws(recipe: library.Recipe, registry: library.Library) -> Iterato
 def _problem_of(target_id: str, registry: library.Library) -> tuple[str, str] | None:
     target = registry.recipes.get(target_id)
     if target is None:
-        near = json_schemas.nearest(target_id, registry.recipes)
+        own = (name for name, known in registry.recipes.items() if known.dialect == parse.DIALECT)
+        near = json_schemas.nearest(target_id, own)
         return "unknown_recipe", f"there is no recipe {target_id!r:.80}{near}"
     if target.dialect != parse.DIALECT:
         return "wrong_dialect", f"{target_id} is a recipe of the dialect {target.dialect}"

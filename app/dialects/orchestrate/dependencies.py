@@ -32,6 +32,7 @@ class File:
     required: bool  # Whether a required pattern matches it.
     size_bytes: int = 0  # Its size.
     text: str | None = None  # The part of its content that was read; None if not needed, or for a folder.
+    whole: bool | None = None  # Whether that part is the whole file; None: its size shows it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +80,22 @@ def excerpts(params: Mapping[str, bool], read: Mapping[str, plain.Object]) -> li
     """Return files with the parts of them that were read."""
     nothing: plain.Object = {"size_bytes": 0, "text": None}
     return [
-        File(path=path, required=required, size_bytes=found["size_bytes"], text=found["text"])
+        File(
+            path=path,
+            required=required,
+            size_bytes=found["size_bytes"],
+            text=found["text"],
+            whole=found.get("whole"),
+        )
         for path, required in params.items()
         for found in (read.get(path, nothing),)
     ]
+
+
+def altered(read: Mapping[str, plain.Object]) -> dict[str, plain.Json]:
+    """Return the files whose text differs from their content, by why: `masked_files` and `not_utf8_files`."""
+    found = {f"{why}_files": [path for path, entry in read.items() if entry.get(why)] for why in ("masked", "not_utf8")}
+    return {name: list(paths) for name, paths in found.items() if paths}
 
 
 def composed(prompt: str, wanted: Injection, params: Iterable[File]) -> Composed:
@@ -156,7 +169,9 @@ def _quote(file: File, room: int) -> tuple[str | None, int, bool]:
     text = file.text or ""
     content = _bytes(text)
     part = f"=== File: {file.path} ({_size(file.size_bytes)}) ===\n{text.removesuffix(chr(10))}"
-    if len(content) >= file.size_bytes and len(_bytes(part)) + 2 <= room:
+    # Masked secrets can make the text of a whole file shorter than the file.
+    is_whole = len(content) >= file.size_bytes if file.whole is None else file.whole
+    if is_whole and len(_bytes(part)) + 2 <= room:
         return part, file.size_bytes, True
 
     def cut(shown: int, kept: str) -> str:

@@ -176,8 +176,8 @@ class _Execution:
             read = (await self._ask("input", requested))["files"]
         text = "" if path is None else read[path]["text"]
         composed = dependencies.composed(text, wanted, dependencies.excerpts(params, read))
-        if composed.truncation is not None:
-            self._injected = {"injection": composed.truncation}
+        injection = {} if composed.truncation is None else {"injection": composed.truncation}
+        self._injected = {**injection, **dependencies.altered(read)}
         return composed.prompt
 
     async def _argv(self, prompt: str) -> providers.Invocation:

@@ -95,7 +95,7 @@ class _Course:
             case "change":
                 self.plan = plan_files.from_json(value["plan"])
             case "file":
-                self._adopt_file(plan_files.from_json(value["plan"]), value.get("at_start"), value.get("seen_at"))
+                self._adopt_file(plan_files.from_json(value["plan"]), value)
             case "look":
                 await self._look(value, number, record.completed_at)
                 self.plan = rules.renewed(known, self.plan, record.completed_at)
@@ -105,7 +105,8 @@ class _Course:
                 return "continued"
         return None
 
-    def _adopt_file(self, theirs: plans.Plan, at_start: bool | None, seen_at: str | None) -> None:
+    def _adopt_file(self, theirs: plans.Plan, value: Mapping[str, Any]) -> None:
+        at_start: bool | None = value.get("at_start")
         self._earlier[sha256(self.plan)] = None
         # A power cut can undo replacements of the file, and an editor can save an outdated version. A person who undoes
         # their own edit writes an earlier version, too; but at a start, a power cut may have undone that edit.
@@ -114,17 +115,21 @@ class _Course:
         if self._is_stale:
             self.on_file = theirs
             return
-        self._merge(theirs, seen_at)
+        # Journals of earlier services do not say that an edit cannot end the plan, and replay as they were.
+        self._merge(theirs, value.get("seen_at"), may_end=value.get("ends", True))
         as_written = dataclasses.replace(self.plan, revision=theirs.revision, updated_at=theirs.updated_at)
         self._by_person = self.plan if as_written == theirs else None
 
-    def _merge(self, theirs: plans.Plan, seen_at: str | None) -> None:
+    def _merge(self, theirs: plans.Plan, seen_at: str | None, *, may_end: bool) -> None:
         # A three-way merge. The person has edited the current plan, or an older state that the file still has; later
         # changes of the plan must survive the edit.
         known = self.plan
         # The revision at the beginning of the edit identifies the state that the person saw.
         base = known if self.on_file is None or theirs.revision == known.revision else self.on_file
-        self.on_file, self.plan = theirs, rules.reconciled(merging.merged(base, known, theirs), {})
+        found = merging.merged(base, known, theirs)
+        if not may_end:
+            found = merging.without_claimed_end(known, found)
+        self.on_file, self.plan = theirs, rules.reconciled(found, {})
         # A person may leave the revision unchanged; an order for that revision must not be valid after the edit.
         if seen_at is not None and (self.plan != theirs or theirs.revision <= known.revision):
             newest = max(known.revision, theirs.revision)

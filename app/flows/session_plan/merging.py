@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from app import errors
 from app.domain import plan_files
-from app.domain.plans import Plan, Task, TaskState
+from app.domain.plans import Plan, PlanState, Task, TaskState
 
 T = TypeVar("T", Plan, Task)
 
@@ -47,6 +47,14 @@ def merged(base: Plan, ours: Plan, theirs: Plan) -> Plan:
         return theirs
     revision = newest + 1 if newest == theirs.revision else newest
     return dataclasses.replace(found, revision=revision, updated_at=max(ours.updated_at, theirs.updated_at))
+
+
+def without_claimed_end(ours: Plan, edited: Plan) -> Plan:
+    """Return an edited plan with our status, if the edit claims an end that the tasks do not show."""
+    claims = edited.status in (PlanState.DONE, PlanState.FAILED) and edited.status is not ours.status
+    if not claims or (edited.status is PlanState.DONE and all(task.status is TaskState.DONE for task in edited.tasks)):
+        return edited
+    return dataclasses.replace(edited, status=ours.status)
 
 
 def _fields(base: Plan, ours: Plan, theirs: Plan) -> Plan:

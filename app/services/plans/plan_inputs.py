@@ -178,7 +178,9 @@ class PlanInputs:
                     extra={"session_id": plan.session_id},
                 )
             seen_at = self._repository.now()
-            return {"kind": "file", "plan": edit.to_json(), "at_start": at_start, "seen_at": seen_at}
+            return {
+                "kind": "file", "plan": edit.to_json(), "at_start": at_start, "seen_at": seen_at, "ends": False
+            }  # fmt: skip
         if await self._repository.find(plan.session_id) is None:
             waiting.open = None
             self._repository.tell(plan.session_id)

@@ -11,20 +11,28 @@ from app.domain import access, plans
 from app.services import faults
 
 if TYPE_CHECKING:
+    from app.services.plans.planner import Planner
     from app.services.plans.repository import PlanRepository
 
 
 class PlanQueries:
-    """Shows session plans as they are stored."""
+    """Shows session plans.
 
-    def __init__(self, repository: PlanRepository) -> None:
+    Args:
+        planner: Has the runs of plans, which take edits of the files; None: plans are shown as their files have them.
+    """
+
+    def __init__(self, repository: PlanRepository, planner: Planner | None = None) -> None:
         self._repository = repository
+        self._planner_of_runs = planner
 
     async def page(self, query: plans.PlanQuery) -> tuple[list[plans.PlanSummary], bool]:
         """Return a page of plans, newest first, and whether more follow."""
         wanted = dataclasses.replace(query, limit=query.limit + 1)
         with faults.as_errors():
             found = await (self._repository.page(wanted) if query.scope is None else self._within(wanted, query.scope))
+        if self._planner_of_runs is not None:
+            found = [self._planner_of_runs.as_taken(summary) for summary in found]
         return found[: query.limit], len(found) > query.limit
 
     async def _within(self, query: plans.PlanQuery, scope: access.Scope) -> list[plans.PlanSummary]:
@@ -46,4 +54,6 @@ class PlanQueries:
             errors.NotFound, errors.Conflict: the plan does not exist, or its file cannot be read.
         """
         with faults.as_errors():
+            if self._planner_of_runs is not None:
+                return await self._planner_of_runs.current(session_id)
             return await self._repository.get(session_id)

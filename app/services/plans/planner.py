@@ -20,6 +20,8 @@ from app.services.runs import Runs
 
 _PAGE = 1000
 _KEY = "plan:"
+_EDIT_SECONDS = 5.0  # Longest time for which a reader waits for the run of a plan to take an edit of its file.
+_LOOK_SECONDS = 0.1
 
 _log = logging.getLogger(__name__)
 
@@ -141,6 +143,35 @@ class Planner:
 
     # -- waits
 
+    async def current(self, session_id: str) -> plans.Plan:
+        """Return a plan once its run, if this process has it, has taken the content of its file.
+
+        A person's edit may claim what only the run decides, such as the state of a task. If the run does not take it
+        within seconds, the content of the file is returned.
+
+        Raises:
+            errors.NotFound, errors.Conflict: the plan does not exist or cannot be read.
+        """
+        until = self._clock.monotonic() + _EDIT_SECONDS
+        while True:
+            news = self._repository.news(session_id)
+            plan = await self._repository.get(session_id)
+            waiting = self._inputs.waiting.get(session_id)
+            known = None if waiting is None or waiting.open is None else waiting.open.plan
+            hindered = self._inputs.stopped.is_set() or session_id in self._inputs.broken
+            hindered = hindered or (waiting.fault is not None if waiting else self._plan_runs.is_away(session_id))
+            left = until - self._clock.monotonic()
+            if known == plan or hindered or not self._works or left <= 0:
+                return plan
+            await aio.wait_first(self._written(news), self._clock.sleep(min(left, _LOOK_SECONDS)))
+
+    def as_taken(self, summary: plans.PlanSummary) -> plans.PlanSummary:
+        """Return the list entry of a plan as its run last wrote it, if this process has it; a file may be edited."""
+        waiting = self._inputs.waiting.get(summary.session_id)
+        if waiting is None or waiting.open is None or summary.error is not None:
+            return summary
+        return plans.summary(waiting.open.plan)
+
     async def changed(self, session_id: str, seconds: float, known: int | None) -> plans.Plan:
         """Return a plan as soon as its revision differs from the known one; return a plan at rest at once.
 
@@ -157,7 +188,7 @@ class Planner:
             while True:
                 # Taken before the read, so that a change in between ends the wait.
                 news = self._repository.news(session_id)
-                plan = await self._repository.get(session_id)
+                plan = await self.current(session_id)
                 left, known = until - self._clock.monotonic(), plan.revision if known is None else known
                 if plan.revision != known or rules.at_rest(plan) or left <= 0 or released.done():
                     return plan

@@ -48,7 +48,7 @@ class Plans(PlanQueries):
         planner: Planner,
         reviews: Reviews,
     ) -> None:
-        super().__init__(repository)
+        super().__init__(repository, planner)
         self._maker = maker
         self._chief = chief
         self._plan_runs = plan_runs

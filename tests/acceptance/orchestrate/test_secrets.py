@@ -48,6 +48,28 @@ def test_42_secrets_masking(workspace: workspaces.Workspace, door: workspaces.Do
     assert SECRET not in finished.told
 
 
+def test_masked_inputs_are_named(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
+    """A program receives masked secrets of its input files; the state names the files, and reports no truncation."""
+    workspace.write("conf.ini", f"user=app\npassword={SECRET}\n")
+    workspace.write("prompt.md", "Look.\n")
+    (workspace.path / "latin.txt").write_bytes(b"caf\xe9\n")
+    needs = {"required": ["conf.ini", "latin.txt"], "inject": {"mode": "content"}}
+    workspace.flow(
+        step("Whole", command=["cat"], input_file="conf.ini"),
+        step("Quoted", command=["cat"], input_file="prompt.md", depends_on=needs, output_file="quoted.txt"),
+        step("Plain", command=["cat"], input_file="prompt.md"),
+    )
+    steps = door(workspace).steps
+    quoted = workspace.read("quoted.txt")
+
+    assert steps["Whole"]["output"] == "user=app\npassword=***\n"
+    assert steps["Whole"]["debug"] == {"masked_files": ["conf.ini"]}
+    assert steps["Quoted"]["debug"] == {"masked_files": ["conf.ini"], "not_utf8_files": ["latin.txt"]}
+    assert "truncated" not in quoted
+    assert "=== File: latin.txt (5 bytes) ===\ncaf\ufffd" in quoted
+    assert "debug" not in steps["Plain"]
+
+
 def test_54_secrets_source(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
     """Secrets come only from the environment, not from a file or the context, and an empty one counts as present."""
     workspace.write(".env", "ACCEPTANCE_X=from-a-file\n")
