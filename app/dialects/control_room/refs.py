@@ -196,7 +196,10 @@ def task_problem(reference: Reference, args: Collection[str]) -> tuple[str, str]
     if not reference.steps or reference.steps[0] not in TASK_FIELDS:
         return "unreachable_ref_root", f"{reference.text} names nothing of the task; it has {', '.join(TASK_FIELDS)}"
     if reference.arg is not None and reference.arg not in args:
-        return "undeclared_arg", f"{reference.text} names an argument that the recipe does not declare; add it to args_schema"
+        return (
+            "undeclared_arg",
+            f"{reference.text} names an argument that the recipe does not declare; add it to args_schema",
+        )
     return None
 
 

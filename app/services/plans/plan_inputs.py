@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,8 @@ from app.flows.session_plan import driver, rules
 from app.services.plans.facts import Facts
 from app.services.plans.repository import PlanRepository
 from app.services.plans.scoping import is_unscoped
+
+_MOST_KNOWN = 64  # Plans whose last content on file is known; of others each view waits for their run.
 
 FIRST_PAUSE_SECONDS = 1.0
 """Time until a plan that could not continue is retried; it doubles with each attempt."""
@@ -70,6 +73,7 @@ class PlanInputs:
         self._clock = clock
         self._following: dict[str, list[tuple[str, asyncio.Future[plans.Plan]]]] = {}
         self._damaged: set[str] = set()
+        self._on_file: OrderedDict[str, plans.Plan] = OrderedDict()
         self._agreed: set[str] = set()
         """Plans whose files this process has seen in agreement with the journal."""
         self.waiting: dict[str, Waiting] = {}
@@ -186,6 +190,7 @@ class PlanInputs:
             self._repository.tell(plan.session_id)
             return None
         self._agreed.add(plan.session_id)
+        self._note_own(plan)
         if shown["last"]:
             self.tell_full(plan.session_id)
             # A person may edit the file before the next run has begun.
@@ -194,11 +199,23 @@ class PlanInputs:
         self._show(waiting, plan)
         return await self._look(plan, waiting)
 
+    def _note_own(self, plan: plans.Plan) -> None:
+        self._on_file[plan.session_id] = plan
+        self._on_file.move_to_end(plan.session_id)
+        if len(self._on_file) > _MOST_KNOWN:
+            self._on_file.popitem(last=False)
+
+    def is_own(self, plan: plans.Plan) -> bool:
+        """Return whether the content of a plan's file is what the plan's run last wrote here; if not, it is edited."""
+        own = self._on_file.get(plan.session_id)
+        return own is plan or own == plan
+
     async def _published(self, plan: plans.Plan, shown: Any, found: plans.Plan | None) -> plans.Plan | None:
         """Write the plan's file; return its content if a person has changed it."""
         if found is None:
             if shown["on_file"] is None and not await self._repository.was_lost(plan.session_id):
                 await self._repository.make(plan)
+                self._note_own(plan)
             return None
         if found == plan:
             return None
@@ -206,6 +223,8 @@ class PlanInputs:
         if driver.sha256(found) != shown["on_file"]:
             return found
         await self._repository.write(found, plan)
+        # Before a reader that the write woke can take the new content for an edit.
+        self._note_own(plan)
         if shown.get("stale"):
             _log.warning(
                 "plan.json of %s held an earlier version of the plan (revision %s) and was written again (revision %s)",

@@ -156,12 +156,13 @@ class Planner:
         while True:
             news = self._repository.news(session_id)
             plan = await self._repository.get(session_id)
+            if self._inputs.is_own(plan):
+                return plan
             waiting = self._inputs.waiting.get(session_id)
-            known = None if waiting is None or waiting.open is None else waiting.open.plan
             hindered = self._inputs.stopped.is_set() or session_id in self._inputs.broken
             hindered = hindered or (waiting.fault is not None if waiting else self._plan_runs.is_away(session_id))
             left = until - self._clock.monotonic()
-            if known == plan or hindered or not self._works or left <= 0:
+            if hindered or not self._works or left <= 0:
                 return plan
             await aio.wait_first(self._written(news), self._clock.sleep(min(left, _LOOK_SECONDS)))
 
