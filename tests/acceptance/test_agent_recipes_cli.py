@@ -112,7 +112,7 @@ def test_replies_and_reason_are_printed(project: Project):
     assert free.stdout.splitlines()[-1] == "changes-committed"
 
 
-def test_verbose_is_told_letter_by_letter(project: Project):
+def test_verbose_output_has_a_fixed_form(project: Project):
     """`--verbose` prints steps, prompts, outcomes and transitions on stderr in a fixed form; stdout is unchanged."""
     project.script(LOOP)
     told = agent_recipes("small", *SAID, "--verbose", project=project)
@@ -121,7 +121,7 @@ def test_verbose_is_told_letter_by_letter(project: Project):
     assert told.stdout == TOLD
 
 
-def test_events_are_told_letter_by_letter(project: Project):
+def test_events_output_has_a_fixed_form(project: Project):
     """`--events` prints the same facts as structured lines."""
     project.script(LOOP)
     told = agent_recipes("small", *SAID, "--events", project=project)
@@ -131,7 +131,7 @@ def test_events_are_told_letter_by_letter(project: Project):
     assert told.stdout == TOLD
 
 
-def test_a_restart_goes_on_being_told(project: Project):
+def test_output_continues_after_a_restart(project: Project):
     """After a restart the output continues with a new conversation, and with the other reply of the same step."""
     project.recipe(recipe(initialStep="commit", steps={"commit": recipe_harness.AGAIN}))
     project.script({"commit": says("committed", "First."), "restart1/commit": OTHER_SAID})
@@ -225,7 +225,7 @@ def test_a_dry_run_needs_no_arguments_but_refuses_wrong_ones(project: Project):
         ({"review": {"error": {"code": "agent_missing", "message": "Install it."}}}, (), 5, "backend-error", "Install"),
     ],
 )
-def test_the_exit_code_tells_how_it_ended(
+def test_the_exit_code_shows_how_the_run_ended(
     project: Project, replies: dict[str, object], flags: tuple[str, ...], code: int, reason: str, told: str
 ):
     """Each ending has its exit code; stdout ends with the reason, stderr has the error and the command to continue."""
@@ -313,7 +313,7 @@ def test_what_the_surroundings_forbid_is_one_line(project: Project, given: dict[
     assert refused.stderr.startswith("agent-recipes: ")
 
 
-def test_a_missing_program_is_told_with_what_to_install(project: Project):
+def test_a_missing_program_is_reported_with_its_remedy(project: Project):
     """A default backend without its program is refused before any run is created, and the message names the path."""
     refused = agent_recipes("small", project=project, code=5, CLAUDE_CLI_PATH="/nowhere/claude")
 
@@ -322,14 +322,14 @@ def test_a_missing_program_is_told_with_what_to_install(project: Project):
     assert not (project.data / "runs").exists()
 
 
-def test_a_broken_agents_file_is_told(project: Project):
+def test_a_broken_agents_file_is_reported(project: Project):
     """An invalid configuration ends with 5 and is named in the error."""
     project.write("agents.json", {"backends": {"said": {"type": "scripted", "file": 7}}})
 
     assert "agents.json cannot be used" in agent_recipes("small", *SAID, project=project, code=5).stderr
 
 
-def test_a_guardrail_tells_how_to_go_on(project: Project):
+def test_a_guardrail_names_the_command_that_continues(project: Project):
     """After a guardrail ends a run, the output names the command that raises the limit, and that command works."""
     ended = agent_recipes("small", *SAID, "--max-steps", "1", project=project, code=3)
     run_id = project.run_ids()[0]

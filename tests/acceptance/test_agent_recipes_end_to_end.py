@@ -147,7 +147,7 @@ def test_all_tasks_are_implemented_each_in_a_conversation_of_its_own(stage: Stag
 
 @pytest.mark.parametrize("containment", ["auto", "guard"])
 @pytest.mark.parametrize("interrupted", ["code-review", "fix"])
-def test_a_killed_service_goes_on_in_the_same_conversation(stage: Stage, interrupted: str, containment: str) -> None:
+def test_a_killed_service_continues_in_the_same_conversation(stage: Stage, interrupted: str, containment: str) -> None:
     """After kill -9 during a tool, no old agent writes to the workspace, and the conversation continues."""
     path = stage.repository.path
     (path / "greeting.txt").write_text("Helo, world\n")

@@ -102,7 +102,7 @@ def at_a_terminal(project: programs.Project, *arguments: str) -> Iterator[Termin
         terminal.close()
 
 
-def test_without_a_person_a_run_tells_how_it_is_answered(project: programs.Project) -> None:
+def test_without_a_terminal_a_run_names_the_answer_command(project: programs.Project) -> None:
     """Without a terminal the command leaves the run waiting, ends with 1, and names a command that answers the gate."""
     left = control_room("run", "ship", project=project, code=1)
     (answer,) = re.findall(r"control-room (gates answer \S+) approve\|deny", left.stderr)

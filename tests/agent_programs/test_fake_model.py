@@ -224,7 +224,7 @@ def test_a_hanging_request_ends_with_its_client_or_its_server(model: FakeModel, 
     hanging.close()
 
 
-def test_what_is_not_there_is_told(model: FakeModel) -> None:
+def test_the_fake_model_records_unexpected_requests(model: FakeModel) -> None:
     """The fake model also answers other requests, and records them separately."""
     with httpx.Client(base_url=model.address, timeout=60, trust_env=False) as http:
         assert http.get("/v1/models").json()["data"][0]["id"] == "fake-model"

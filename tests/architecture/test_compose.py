@@ -179,7 +179,7 @@ def test_image_drops_root_before_it_serves() -> None:
     assert all("--require-hashes" in line for line in DOCKERFILE.splitlines() if " -r " in line)
 
 
-def test_image_is_built_from_what_is_there() -> None:
+def test_the_image_copies_exactly_the_allowed_paths() -> None:
     """The image copies exactly the paths that .dockerignore allows, and each of them exists."""
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, flags=re.MULTILINE)
     paths = {path for line in copied for path in line.split()}

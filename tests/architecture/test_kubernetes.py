@@ -186,7 +186,7 @@ def test_ports_and_hosts_fit() -> None:
     assert "ports" not in workloads()["control-room-worker"]["containers"][0]
 
 
-def test_what_is_written_lies_on_a_volume() -> None:
+def test_every_written_path_is_on_a_volume() -> None:
     """The image's project and home, and temporary files, are on volumes of each pod."""
     image = (sources.ROOT / "Dockerfile").read_text(encoding="utf-8")
     project, home = (re.findall(rf"\b{name}=(\S+)", image)[0] for name in ("CONTROL_ROOM_PROJECT", "HOME"))

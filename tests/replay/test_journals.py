@@ -202,7 +202,7 @@ async def test_a_line_of_another_operation_is_caught(run):
         assert caught.value.detail["asked"]["hash"] == run.lines[position]["operation"]["hash"]
 
 
-async def test_a_line_that_nobody_asks_for_is_caught(run):
+async def test_the_driver_refuses_journals_with_altered_lines(run):
     """The driver refuses foreign keys, a missing line, swapped lines and lines after the end."""
     wrong = []
     for position in range(len(run.lines)):

@@ -45,7 +45,7 @@ def _asks(id: str = "a", **more: Any) -> dict[str, Any]:
     return step(id, **{"agent": "writer", **more})
 
 
-def test_every_fault_is_told_with_its_line(project: programs.Project) -> None:
+def test_validate_reports_every_flaw_with_its_line(project: programs.Project) -> None:
     """`recipes validate` ends with 2 and reports each flaw of a file with its line, and with the nearest name."""
     file = project.write("recipes/amplifier/broken.yaml", BROKEN)
     ended = programs.program("recipes", "validate", file, project=project, code=2)
