@@ -27,7 +27,7 @@ from tests.agent_programs.fake_model.replies import OUTPUT_TOKENS, Fault, Hang, 
 from tests.conformance import agent_harness
 from tests.conformance.agent_harness import AgentHarness
 
-LOCAL_SMOKES = ("test_a_new_conversation_is_begun", "test_tokens_and_price_are_told")
+LOCAL_SMOKES = ("test_a_new_conversation_is_begun", "test_a_reply_reports_tokens_and_price")
 """Tests that always run on the local model, which takes a second each time."""
 
 CANCEL_SECONDS = 30.0
@@ -134,7 +134,7 @@ async def test_a_prompt_without_a_past_needs_no_conversation(harness: AgentHarne
 
 
 @needs(lambda able: able.remembers)
-async def test_a_conversation_goes_on_after_a_restart(harness: AgentHarness) -> None:
+async def test_a_conversation_continues_after_a_restart(harness: AgentHarness) -> None:
     """After a restart of the service, a resumed conversation still contains its earlier turns."""
     harness.say(Reply(text="NOTED-ONE"), Reply(text="NOTED-TWO"), Reply(text="NOTED-THREE"))
     session = new_session()
@@ -262,7 +262,7 @@ async def test_a_conversation_outlives_a_kill(harness: AgentHarness) -> None:
 
 
 @needs(lambda able: able.remembers and able.is_asked)
-async def test_an_unknown_conversation_is_told(harness: AgentHarness) -> None:
+async def test_an_unknown_conversation_is_an_error(harness: AgentHarness) -> None:
     """Resuming an unknown conversation returns an error with a code of its own, and does not ask the model."""
     harness.say(Reply(text="PONG"))
 
@@ -354,7 +354,7 @@ async def test_the_standing_instruction_reaches_the_model(harness: AgentHarness)
 
 
 @needs(lambda abilities: abilities.cut_off)
-async def test_a_reply_at_its_longest_is_told(harness: AgentHarness) -> None:
+async def test_a_reply_at_its_length_limit_has_its_reason(harness: AgentHarness) -> None:
     """A reply at its length limit has a reason and its partial text, or an error if the text is lost."""
     harness.say(Reply(text="The rain falls on the", cut=True))
     reply = await harness.backend.prompt(harness.prompt("Tell it."))
@@ -374,7 +374,7 @@ async def test_a_limit_reaches_the_model(harness: AgentHarness) -> None:
     assert limits - {None} == {777}
 
 
-async def test_tokens_and_price_are_told(harness: AgentHarness) -> None:
+async def test_a_reply_reports_tokens_and_price(harness: AgentHarness) -> None:
     """A reply reports the tokens of all its requests, and the price if the backend knows one."""
     if not harness.abilities.is_told:
         outcome = await ask(harness, max_tokens=12)
@@ -432,7 +432,7 @@ async def test_what_a_failed_turn_took_is_counted_once(harness: AgentHarness) ->
 
 
 @needs(lambda able: able.is_told)
-async def test_a_key_that_is_not_taken_is_told(harness: AgentHarness) -> None:
+async def test_a_refused_key_is_an_error(harness: AgentHarness) -> None:
     """A service that refuses the key leads to an error within the time limit, never to a reply."""
     harness.say(Fault(status=401, message="the key is not taken"))
 
@@ -472,7 +472,7 @@ async def test_an_empty_reply_is_not_made_up(harness: AgentHarness) -> None:
 
 
 @needs(lambda able: able.is_asked)
-async def test_a_megabyte_is_told_whole(harness: AgentHarness) -> None:
+async def test_a_megabyte_reply_arrives_unchanged(harness: AgentHarness) -> None:
     """A reply of a megabyte arrives unchanged."""
     harness.say(Reply(text=f"{MEGABYTE}END"))
 
@@ -511,7 +511,7 @@ async def test_a_prompt_is_words_and_nothing_else(harness: AgentHarness, text: s
 
 
 @needs(lambda able: able.is_program)
-async def test_a_program_that_is_killed_is_told(harness: AgentHarness) -> None:
+async def test_a_killed_program_is_an_error(harness: AgentHarness) -> None:
     """A program that is terminated during a call returns an error, not a reply."""
     harness.say(Hang())
     asking = asyncio.ensure_future(ask(harness))
@@ -588,7 +588,7 @@ async def test_a_backend_that_works_lacks_nothing(harness: AgentHarness) -> None
 
 
 @needs(lambda able: able.is_program)
-async def test_a_missing_program_is_told(harness: AgentHarness) -> None:
+async def test_a_missing_program_is_an_error_and_found_by_the_check(harness: AgentHarness) -> None:
     """A missing program leads to the error `agent_missing`, and the check of the configuration finds it as well."""
     harness.config = dataclasses.replace(
         harness.config, command=(str(harness.folder / "nowhere"), *harness.config.command[1:])

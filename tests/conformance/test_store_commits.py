@@ -83,7 +83,7 @@ async def test_everything_answered_in_a_new_run_outlives_a_power_cut(harness: St
     assert (told.count(EventType.RUN_CREATED), told.count(EventType.STEP_FINISHED)) == (1, 2)
 
 
-async def test_a_run_goes_on_over_several_power_cuts(harness: StoreHarness) -> None:
+async def test_a_run_survives_several_power_cuts(harness: StoreHarness) -> None:
     """A run survives several power cuts in a row, each after a further step."""
     await (await harness.open()).create(store_harness.start())
     for number in range(4):
@@ -178,7 +178,7 @@ async def test_a_new_run_whose_folder_was_removed_is_not_there(harness: StoreHar
     assert store._parts.opener.new_runs._held == {}
 
 
-async def test_a_new_run_is_no_hindrance_to_whoever_looks_after_it(harness: StoreHarness) -> None:
+async def test_an_unopened_run_can_be_deleted_and_repaired(harness: StoreHarness) -> None:
     """Deleting and repairing a run that waits for its opening works as for any other run."""
     store = await harness.open()
     await store.create(store_harness.start())

@@ -121,7 +121,7 @@ def anew(content: bytes) -> bytes:
         ("start.json", lambda content: content + b" "),
     ],
 )
-async def test_a_change_of_what_was_read_is_found(
+async def test_a_rewritten_file_is_read_as_a_whole(
     harness: StoreHarness, file: str, change: Callable[[bytes], bytes]
 ) -> None:
     """A file that does not continue its earlier content is read as a whole."""
