@@ -94,7 +94,7 @@ async def test_a_field_of_the_wrong_kind_is_refused(
     assert body or problem["detail"] == "$: must be an object; the request has no body"
 
 
-async def test_every_wrong_field_is_told_at_once(service: served.Served) -> None:
+async def test_all_wrong_fields_are_reported_together(service: served.Served) -> None:
     """One answer reports all faults of a body, and a misspelt field with the nearest name."""
     problem = told(await post(service, b'{"recipe": 1, "arguments": {}, "prioritty": 2, "labels": 3}'))
     messages = {flaw["path"]: flaw["message"] for flaw in problem["flaws"]}
@@ -193,7 +193,7 @@ async def test_an_allowed_page_may_call(project: projects.Project) -> None:
     assert answer.headers["access-control-expose-headers"] == "ETag, Link, Location, Retry-After"
 
 
-async def test_a_failure_of_the_service_is_told_under_an_id(
+async def test_an_internal_error_is_reported_under_an_incident_id(
     service: served.Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unexpected error is a 500 with an incident id and without a traceback; the log has both."""

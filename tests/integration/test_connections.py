@@ -246,7 +246,7 @@ async def test_slow_clients(project: Project, sent: bytes, code: str) -> None:
     assert (before, found, rest) == ([200] if before else [], code, b"")
 
 
-async def test_a_trickle_is_no_progress(project: Project) -> None:
+async def test_a_trickling_client_is_refused_like_a_silent_one(project: Project) -> None:
     """A client that sends a byte now and then is refused like one that sends none."""
     async with listening.on_a_port(project, head_seconds=0.3) as service, raw(service) as (reader, writer):
 

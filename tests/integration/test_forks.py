@@ -145,7 +145,7 @@ async def test_changed_arguments_take_over_what_they_leave_alike(project: Projec
     assert again["shown"]["status"] == "done"
 
 
-async def test_a_preview_tells_what_will_happen_and_writes_nothing(project: Project) -> None:
+async def test_a_fork_preview_names_each_step_and_writes_no_file(project: Project) -> None:
     """A preview names each step with its reason, calls, cost and effect on files, and writes no file."""
     project.say("draft", error={"code": "agent_failed", "message": "No."})
     async with served.in_process(project) as service:

@@ -79,7 +79,7 @@ async def test_it_is_completed_though_no_capacity_is_free(project: projects.Proj
         assert (await service.show(busy))["status"] == "running"
 
 
-async def test_the_row_of_another_process_comes_before_its_ending_is_told(
+async def test_an_ending_is_shown_only_after_its_row_is_written(
     project: projects.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The detail does not show the end of a run of another process before that process has written its row."""

@@ -61,7 +61,7 @@ async def test_a_list_without_news_is_a_304(service: served.Served) -> None:
     assert (over.status_code, released.status_code) == (304, 304)
 
 
-async def test_rows_tell_how_far_runs_have_come(project: Project) -> None:
+async def test_a_row_shows_finished_and_total_steps(project: Project) -> None:
     """A row shows the finished and total steps of a run while it works, at its end and after a restart."""
     project.say("draft", hang=True)
     async with served.in_process(project) as service:

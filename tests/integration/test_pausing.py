@@ -73,7 +73,7 @@ def shown(run: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-async def test_a_pause_may_cut_off_what_is_in_flight(project: projects.Project, language: str) -> None:
+async def test_a_step_interrupted_by_a_pause_runs_again(project: projects.Project, language: str) -> None:
     """A step that a pause interrupts leaves no record, and runs again as its next attempt."""
     recipe_id, args, key = LANGUAGES[language]
     prepare(project, language)
@@ -104,7 +104,7 @@ async def test_a_pause_may_cut_off_what_is_in_flight(project: projects.Project, 
     assert left == []
 
 
-async def test_an_order_answers_what_is_shown(service: served.Served) -> None:
+async def test_an_order_returns_the_state_that_is_shown(service: served.Served) -> None:
     """A pause waiting for its step is `pausing`, an immediate one makes it `paused`, and a cancel is `cancelled`."""
     service.project.say("draft", hang=True)
     run_id = await service.start("draft", args=SCENE)

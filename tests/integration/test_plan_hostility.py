@@ -169,7 +169,7 @@ async def test_removing_races_with_beginning(service: Planned) -> None:
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", "null", '{"session_id": "other", "tasks": []}', "[" * 100_000, "\ud800"]
 )
-async def test_a_damaged_file_is_told_and_stays(service: Planned, content: str) -> None:
+async def test_a_damaged_plan_file_is_a_conflict_for_every_request(service: Planned, content: str) -> None:
     """A file that is not a plan is a 409 `plan_damaged` for every request; lists show its last state and the reason."""
     plan, other = await service.plan(*sweeping(2)), await service.plan(*sweeping(1))
     whole = service.file(plan).read_bytes()
@@ -459,7 +459,7 @@ async def test_a_plan_waits_for_room(small_disk: Path) -> None:
     assert (len(service.toolbox.tries(1)), len(service.toolbox.tries(2))) == (1, 1)
 
 
-async def test_the_next_service_goes_on_after_a_full_disk(small_disk: Path) -> None:
+async def test_the_next_service_completes_the_plan_after_a_full_disk(small_disk: Path) -> None:
     """A plan of a service that stops while its disk is full is completed by the next one, once it has space."""
     project, toolbox = planning.make_project(small_disk / "project"), chores.Toolbox()
     toolbox.hold(1)

@@ -284,7 +284,7 @@ async def test_fire_starts_a_run_now_once_for_each_key(tmp_path: Path) -> None:
     assert len(found) == 1
 
 
-async def test_an_occurrence_that_starts_no_run_says_why(tmp_path: Path) -> None:
+async def test_an_occurrence_without_a_run_records_its_reason(tmp_path: Path) -> None:
     """A missing recipe leaves a refusal with its reason, and the next occurrence is tried again."""
     project = Project(tmp_path)
     async with scheduled.in_process(project) as service:

@@ -94,7 +94,9 @@ async def test_each_service_shows_what_others_do(pair: tuple[listening.Listening
 
 
 @pytest.mark.slow
-async def test_streams_go_on_where_they_were(pair: tuple[listening.Listening, listening.Listening]):
+async def test_streams_continue_at_other_services_without_repetition(
+    pair: tuple[listening.Listening, listening.Listening],
+):
     """Missed events come once: of a run at any service, of all runs at the service that gave the id."""
     one, two = pair
     async with following(two) as everything:

@@ -58,7 +58,7 @@ async def test_everything_asked_for_is_kept(service: served.Served, tmp_path: Pa
     assert shown["working_dir"] == str((tmp_path / "project" / "Story" / "Scenes").resolve())
 
 
-async def test_what_is_left_out_has_a_default(service: served.Served) -> None:
+async def test_omitted_fields_of_a_start_have_defaults(service: served.Served) -> None:
     """By default, the description is the recipe's label, the session is new and the workspace is the project."""
     shown = await service.show(await service.start("quick"))
 

@@ -283,7 +283,7 @@ async def test_a_parked_run(project: Project) -> None:
     assert told["chain"][0]["act"] == f"control-room runs unpause {run_id}"
 
 
-async def test_what_cannot_be_read_and_what_is_damaged(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_why_names_unreadable_and_damaged_files(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unreadable file is named with the next try, a damaged journal with the command that repairs it."""
     async with served.in_process(project) as service:
         unread, damaged = [(await service.run("quick"))["run_id"] for _ in range(2)]

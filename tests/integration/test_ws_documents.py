@@ -123,7 +123,7 @@ async def test_retries_are_used_up(service: listening.Listening) -> None:
     assert (told[-2]["outcome"], told[-2]["other_description"]) == (None, None)
 
 
-async def test_what_other_means_is_told(project: Project) -> None:
+async def test_an_other_exit_has_its_description(project: Project) -> None:
     """Both an exit and a transition by `other` contain the description of `other`."""
     onward = recipe_harness.REVIEW["onOutcome"] | {"other": {"nextStep": "commit", "reason": "nothing to review"}}
     made = recipe_harness.with_step("review", onOutcome=onward) | {"guardrails": {"exitOnOther": False}}
