@@ -136,7 +136,7 @@ class TestTurns:
         assert (tmp_path / "made.txt").read_text() == "written"
         assert (store / "chosen").read_text() == "id-allow_once"
 
-    async def test_the_package_of_the_protocol_understands_it(
+    async def test_an_agent_of_the_protocols_package_completes_a_turn(
         self, running: supervisor.Supervisor, sessions: MemoryAgentSessions, say: Any, tmp_path: Path
     ) -> None:
         """An agent made with the protocol's own package completes a turn with a permission request and its modes."""
@@ -181,7 +181,7 @@ class TestTurns:
 
         assert json.loads(reply.text)["history"] == [text]
 
-    async def test_a_prompt_is_no_command(self, make: Make, say: Any) -> None:
+    async def test_a_prompt_is_sent_as_plain_text_not_as_a_command(self, make: Make, say: Any) -> None:
         """A prompt that begins like a command of the agent is sent as plain text."""
         reply = await make().prompt(say("/help me\ntold"))
 
@@ -201,7 +201,7 @@ class TestTurns:
 
         assert (reply.text, reply.error) == ("", None)
 
-    async def test_a_price_is_told_for_the_turn_alone(self, make: Make, say: Any) -> None:
+    async def test_a_turn_costs_the_increase_of_the_conversations_price(self, make: Make, say: Any) -> None:
         """A turn costs the increase of the conversation's price, also after a failed turn and a restart."""
         backend = make()
         first = await backend.prompt(say("cost 0.25", agent_session_id=OURS))
@@ -374,7 +374,7 @@ class TestTools:
         assert (store / "chosen").read_text() == "id-reject_once"
         assert not (tmp_path / "made.txt").exists()
 
-    async def test_an_agent_that_acts_all_the_same_is_stopped(self, make: Make, say: Any, store: Path) -> None:
+    async def test_an_agent_that_acts_without_permission_is_stopped(self, make: Make, say: Any, store: Path) -> None:
         """An agent that uses a tool without asking is stopped, and the error names the tool."""
         error = await failure(make("--name", "copilot", "--acts").prompt(say("write made.txt", tools=False)))
 
@@ -408,7 +408,7 @@ class TestTrouble:
             ("stop cancelled", "agent_error"),
         ],
     )
-    async def test_what_it_refuses_is_told(self, make: Make, say: Any, text: str, code: str) -> None:
+    async def test_a_turn_without_its_usual_end_is_an_error(self, make: Make, say: Any, text: str, code: str) -> None:
         """A turn without its usual end is an error, and the reply names its conversation."""
         reply = await make().prompt(say(text, agent_session_id=OURS))
 
@@ -416,7 +416,7 @@ class TestTrouble:
         assert (reply.error.code, reply.text, reply.agent_session_id) == (code, "", "its-0")
 
     @pytest.mark.slow
-    async def test_a_turn_that_ended_for_length_is_told(self, make: Make, say: Any) -> None:
+    async def test_a_turn_cut_off_for_length_has_its_finish_reason(self, make: Make, say: Any) -> None:
         """A reply that reached its maximum length has the finish reason `length`."""
         reply = await make().prompt(say("stop max_tokens", agent_session_id=OURS))
 
@@ -431,7 +431,7 @@ class TestTrouble:
         assert "unless `secrets` of the backend mine in agents.json lists it" in reply.error.message
         assert reply.error.detail["withheld"] == ["WITHHELD_KEY"]
 
-    async def test_a_refusal_to_begin_is_told(self, make: Make, say: Any, store: Path) -> None:
+    async def test_a_required_login_fails_the_prompt(self, make: Make, say: Any, store: Path) -> None:
         """An agent that requires a login fails the prompt before a conversation exists."""
         (store / "refuse-new").touch()
         reply = await make().prompt(say("told"))
@@ -460,7 +460,7 @@ class TestTrouble:
 
         assert (reply.error.code if reply.error else None) == code
 
-    async def test_a_notice_of_a_mode_is_no_reply(self) -> None:
+    async def test_a_mode_notice_is_removed_from_the_reply(self) -> None:
         """A notice of Gemini's mode is removed from the reply."""
         turn = acp_turns.Turn(tools=True)
         content = {"type": "text", "text": "[MODE_UPDATE] yolo\nYes."}
@@ -474,7 +474,7 @@ class TestTrouble:
         assert (reply.usage.input_tokens, reply.usage.output_tokens) == (3, 2)
 
     @pytest.mark.parametrize(("how", "code"), [("", "agent_error"), ("signal", "agent_signalled")])
-    async def test_a_crash_is_told(self, make: Make, say: Any, how: str, code: str) -> None:
+    async def test_a_crashed_agent_is_an_error_with_its_stderr(self, make: Make, say: Any, how: str, code: str) -> None:
         """An agent that crashes in a turn is an error with its exit and its last lines of standard error."""
         error = await failure(make().prompt(say(f"crash {how}")))
 
@@ -498,13 +498,13 @@ class TestTrouble:
 
         assert error.code == "reply_unreadable"
 
-    async def test_silence_is_told(self, make: Make, say: Any) -> None:
+    async def test_a_silent_agent_is_ended_at_its_idle_limit(self, make: Make, say: Any) -> None:
         """An agent that writes no message for longer than its idle limit is ended."""
         error = await failure(make(idle_seconds=0.5).prompt(say("hang")))
 
         assert error.code == "agent_idle"
 
-    async def test_the_limit_of_time_is_told(
+    async def test_an_agent_beyond_its_time_limit_is_cancelled(
         self, make: Make, say: Any, store: Path, hanging: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """An agent that exceeds the time-out is cancelled, and its last reply does not count."""
@@ -519,7 +519,9 @@ class TestTrouble:
         assert error.code == "agent_timeout"
         assert "cancelled" in names(store)
 
-    async def test_one_that_never_answers_is_told(self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_program_without_the_protocol_is_ended(
+        self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A program that does not speak the protocol is ended after the opening time-out."""
         monkeypatch.setattr(acp_agent, "OPENING_SECONDS", 0.3)
         monkeypatch.setattr(acp_agent, "PARTING_SECONDS", 0.1)
@@ -527,13 +529,13 @@ class TestTrouble:
 
         assert (error.code, error.detail) == ("agent_timeout", {"timeout_seconds": 0.3})
 
-    async def test_a_program_that_ends_at_once_is_told(self, make: Make, say: Any) -> None:
+    async def test_a_program_that_exits_at_once_is_an_error(self, make: Make, say: Any) -> None:
         """A program that prints another text and exits is an error with its exit code and that text."""
         error = await failure(make(command=("sh", "-c", "echo usage; exit 2")).prompt(say("told")))
 
         assert (error.code, error.detail["exit_code"], error.detail["stray"]) == ("agent_error", 2, ["usage"])
 
-    async def test_a_missing_program_is_told(self, make: Make, say: Any, tmp_path: Path) -> None:
+    async def test_a_missing_command_is_agent_missing(self, make: Make, say: Any, tmp_path: Path) -> None:
         """A command that does not exist or cannot be executed is `agent_missing`, and a check names a missing one."""
         (tmp_path / "broken").write_text("#!/no/such/interpreter\n")
         (tmp_path / "broken").chmod(0o755)
@@ -546,7 +548,9 @@ class TestTrouble:
         assert lack is not None
         assert "no-such-agent" in lack.message
 
-    async def test_a_missing_package_is_told(self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_missing_protocol_package_is_named_in_the_error(
+        self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A prompt without the protocol's package fails, and the error names the extra to install."""
         monkeypatch.setattr(util, "find_spec", lambda _: None)
         error = await failure(make().prompt(say("told")))
@@ -554,7 +558,7 @@ class TestTrouble:
         assert error.code == "agent_missing"
         assert "control-room[acp]" in error.message
 
-    async def test_a_missing_folder_is_told(self, make: Make, say: Any) -> None:
+    async def test_a_missing_working_folder_has_its_own_code(self, make: Make, say: Any) -> None:
         """A missing working folder keeps its own code."""
         error = await failure(make().prompt(say("told", working_dir=PurePath("/no/such/folder"))))
 

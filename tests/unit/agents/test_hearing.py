@@ -16,7 +16,7 @@ def heard(*parts: tuple[int, bytes, int]) -> str:
     return "".join(told)
 
 
-def test_the_words_of_an_agent_are_told() -> None:
+def test_the_text_of_a_json_event_is_extracted() -> None:
     """The text within a JSON event is extracted; other lines are passed on, cut to a maximum length."""
     said = json.dumps({"type": "assistant", "message": {"content": [{"type": "text", "text": "Looking."}]}})
     other = json.dumps({"type": "tool", "name": "x" * 10_000})
@@ -35,7 +35,7 @@ def test_lines_are_whole() -> None:
     assert heard((1, line[:cut], 0), (2, b"warn", 0), (1, line[cut:], 0)) == "warnünd\n"
 
 
-def test_a_gap_is_told() -> None:
+def test_a_gap_leaves_a_notice() -> None:
     """After omitted bytes, the text has a notice and continues with the next whole line."""
     assert heard((1, b"begin", 0), (1, b"rest\nnext\n", 7)) == "[output left out here]\nnext\n"
 

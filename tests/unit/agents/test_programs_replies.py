@@ -53,7 +53,7 @@ def test_success_needs_every_sign(program: str) -> None:
 
 
 @pytest.mark.parametrize("program", catalogue.PROGRAMS)
-def test_silence_is_no_success(program: str) -> None:
+def test_a_program_without_output_has_failed(program: str) -> None:
     """A program that ends with exit code 0 and prints no line has failed."""
     error = verdicts.verdict(catalogue.PROGRAMS[program], ProcessResult()).reply.error
 
@@ -156,7 +156,7 @@ def test_a_further_turn_of_codex_includes_the_sums_of_the_first() -> None:
         ),
     ],
 )
-def test_what_is_said_before_a_tool_call_is_no_answer(program: str, events: list[dict[str, Any]]) -> None:
+def test_text_before_a_tool_call_is_not_the_reply(program: str, events: list[dict[str, Any]]) -> None:
     """Text before a tool call is not the reply, so that the reply is empty if no text follows."""
     assert _told(program, *events).reply.text == ""
 
@@ -179,11 +179,11 @@ class TestTemplates:
         reply = verdicts.verdict(template.program(config), ProcessResult(stdout=lines)).reply
         return reply.text, reply.error.code if reply.error else None
 
-    def test_what_is_printed_is_the_reply(self) -> None:
+    def test_the_whole_output_is_the_reply_without_paths(self) -> None:
         """Without paths, the reply is the whole output without colours and surrounding space."""
         assert self.reply(b"\n\x1b[31mOne\x1b[0m\n{}\n") == ("One\n{}", None)
 
-    def test_nothing_printed_is_no_reply(self) -> None:
+    def test_an_empty_output_is_an_error(self) -> None:
         """An empty output is an error."""
         assert self.reply(b"\n") == ("", "reply_unreadable")
 
@@ -193,7 +193,7 @@ class TestTemplates:
 
         assert self.reply(printed, reply={"text": "a.b"}) == ("two", None)
 
-    def test_an_error_is_told(self) -> None:
+    def test_a_text_at_the_error_path_is_an_error(self) -> None:
         """A text at the path of the error is an error."""
         printed = b'{"text": "so far", "error": {"message": "status 429"}}'
 

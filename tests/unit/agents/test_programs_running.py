@@ -65,7 +65,7 @@ class TestWhatItIsGiven:
 
     @pytest.mark.parametrize("text", ["Sesame", "--help\n- an item\n\0" + "x" * 300_000], ids=["short", "hostile"])
     @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
-    async def test_a_prompt_is_no_argument(
+    async def test_a_prompt_is_in_no_argument_and_no_variable(
         self, speaking: Speaking, tmp_path: Path, work: Path, type_name: str, text: str
     ) -> None:
         """Prompt and instruction reach the program, and neither its arguments nor its environment contain them."""
@@ -210,7 +210,9 @@ class TestWhatItIsGiven:
 
         assert environ.keys() & stub.calls()[0]["env"].keys() == keys | {"OPENCODE_API_KEY"}
 
-    async def test_a_missing_key_is_told(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+    async def test_a_missing_key_fails_the_prompt_before_the_program(
+        self, speaking: Speaking, claude: Stub, work: Path
+    ) -> None:
         """A key that is not in the environment fails the prompt before the program starts."""
         with pytest.raises(errors.AgentFailed) as failed:
             await speaking("claude-code", api_key_env="MY_KEY").prompt(asked(work))
@@ -274,7 +276,7 @@ class TestHowItEnds:
         """Exit code 0 without output is an error."""
         assert code_of(await speaking("claude-code").prompt(asked(work))) == "reply_unreadable"
 
-    async def test_its_complaints_are_told(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+    async def test_an_error_has_the_exit_code_and_stderr(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """An error has the exit code and the text of standard error."""
         claude.answer({"stdout": [], "stderr": "first\nError: out of paper\n", "exit_code": 7})
         reply = await speaking("claude-code").prompt(asked(work))
@@ -424,7 +426,7 @@ class TestConversations:
         assert "resume" not in codex.calls()[0]["argv"]
         assert await known(sessions) == session(work, created=True, program_session_id=THREAD)
 
-    async def test_another_conversation_is_no_answer(
+    async def test_a_reply_from_another_conversation_fails(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
         """A program that begins another conversation instead of continuing fails, and the stored name stays."""
@@ -435,7 +437,7 @@ class TestConversations:
         assert code_of(reply) == "unknown_agent_session"
         assert await known(sessions) == session(work, created=True, program_session_id=THREAD)
 
-    async def test_a_named_conversation_goes_on(
+    async def test_a_named_conversation_continues(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
         """A person may name a conversation of the program; its instruction is then part of the message."""
@@ -451,7 +453,7 @@ class TestConversations:
         assert (kept.created, kept.program_session_id) == (True, THREAD)
         assert (second.text, THREAD in codex.calls()[1]["argv"]) == ("PONG", True)
 
-    async def test_another_instruction_stands_in_the_message(
+    async def test_a_new_instruction_is_sent_with_the_message(
         self, speaking: Speaking, claude: Stub, work: Path
     ) -> None:
         """An instruction other than the conversation's first one is sent with the message."""
@@ -476,7 +478,7 @@ class TestConversations:
         assert failed.value.code == "unknown_agent_session"
         assert claude.calls() == []
 
-    async def test_a_name_that_is_no_uuid_gets_one(
+    async def test_a_name_without_a_uuid_gets_a_constant_one(
         self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
         """A conversation whose name is not a UUID gets the same UUID at every try."""
@@ -491,7 +493,9 @@ class TestConversations:
         assert kept is not None
         assert kept.program_session_id == given[0]
 
-    async def test_a_template_that_cannot_go_on_says_so(self, speaking: Speaking, tmp_path: Path, work: Path) -> None:
+    async def test_a_template_without_resume_refuses_to_continue(
+        self, speaking: Speaking, tmp_path: Path, work: Path
+    ) -> None:
         """A template without `resume` begins conversations and refuses to continue one, with the backend's name."""
         stub = Stub(tmp_path / "bin", "aider")
         stub.answer({"stdout": ["Done."]})
@@ -508,7 +512,9 @@ class TestRefusals:
     """Prompts that are refused before a program starts."""
 
     @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
-    async def test_a_missing_program_is_told(self, speaking: Speaking, work: Path, type_name: str) -> None:
+    async def test_a_missing_program_is_named_with_its_installation(
+        self, speaking: Speaking, work: Path, type_name: str
+    ) -> None:
         """The error of a missing program names the way to install it and the variable for its path."""
         program = catalogue.PROGRAMS[type_name]
         with pytest.raises(errors.AgentFailed) as failed:
@@ -542,7 +548,7 @@ class TestRefusals:
             ({"IS_SANDBOX": ""}, {}, False, False),
         ],
     )
-    async def test_root_is_told_the_ways_out(
+    async def test_claude_code_as_root_is_refused_with_the_remedies(
         self,
         speaking: Speaking,
         claude: Stub,

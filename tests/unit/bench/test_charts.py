@@ -49,7 +49,7 @@ def test_products_have_bars_beside_each_other() -> None:
     assert "Ours <1>" in _texts(chart)
 
 
-def test_figures_far_apart_are_told_on_a_logarithmic_scale() -> None:
+def test_distant_figures_get_a_logarithmic_scale() -> None:
     """Figures far apart get a logarithmic scale, which shows the shortest bar beside one a thousand times as long."""
     chart = _drawn(_found(Slow=20_000.0))["w1-latency-ms"]
     ours, slow = _bars(chart)

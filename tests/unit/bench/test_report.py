@@ -62,7 +62,7 @@ def _told(**found) -> list[str]:
     return report.markdown(whole, extent, _PLACE).splitlines()
 
 
-def test_the_head_says_where_the_figures_were_made() -> None:
+def test_the_head_names_the_environment_of_the_figures() -> None:
     """Python, processors, file system, kernel, date and version are above the table."""
     head = _told(workloads={"W1": _repetitions(20.0)})[2:4]
 
@@ -81,7 +81,7 @@ def test_a_line_shows_figure_ratio_bar_and_verdict() -> None:
     assert "| W1 | p95 | 45.0 ms (40.0–50.0) | – | – | – | – | 1,000 |" in lines
 
 
-def test_a_missed_bar_is_told() -> None:
+def test_a_missed_bar_is_shown() -> None:
     """The table shows where the median does not reach the bar."""
     raws = ({"kib_per_run": 40.25, **_RATES},)
     lines = _told(workloads={"W5.gate": figures.Repetitions(raws=raws)})
@@ -89,7 +89,7 @@ def test_a_missed_bar_is_told() -> None:
     assert "| W5 | gate: memory | 40.2 KiB (40.2–40.2) | – | – | under 12 KiB | **no** | 1,000 |" in lines
 
 
-def test_what_was_not_measured_is_told() -> None:
+def test_an_unmeasured_workload_has_its_reason() -> None:
     """A workload without a repetition reaches no bar, and the report gives the reason."""
     lines = _told(workloads={"W5.gate": figures.Repetitions(failures=("ended with exit code 1",))})
 
@@ -108,7 +108,7 @@ def test_products_stand_side_by_side() -> None:
     )
 
 
-def test_absent_products_are_told_with_their_reasons() -> None:
+def test_absent_products_are_listed_with_their_reasons() -> None:
     """A product that cannot be installed or cannot run a workload is listed as absent, with the reason."""
     unable = rounds.ProductFound(
         label="Unable", version="1", workloads={"W1": figures.Repetitions(failures=("no server",))}
@@ -122,7 +122,7 @@ def test_absent_products_are_told_with_their_reasons() -> None:
     assert "- Gone is absent: pip found nothing" in lines
 
 
-def test_what_each_product_promises_is_told() -> None:
+def test_the_report_shows_each_measured_products_promise() -> None:
     """The report shows when a step counts as done for each measured product, and for no other."""
     theirs = rounds.ProductFound(label="Theirs", version="3.4", promise="synced", workloads={"W1": _repetitions(80.0)})
     gone = rounds.ProductFound(label="Gone", promise="eternity", absent="pip found nothing")

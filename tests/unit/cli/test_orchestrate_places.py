@@ -104,7 +104,7 @@ def test_latest_is_a_relative_link_to_the_newest_run(workspace: Path, tmp_path: 
     assert links.newest(place) == "r2"
 
 
-def test_links_to_what_is_gone_go_too(workspace: Path, tmp_path: Path):
+def test_links_of_removed_runs_are_removed(workspace: Path, tmp_path: Path):
     """Links of removed runs are removed, and `latest` leads to the newest remaining run."""
     place = places.of(tmp_path / "state")
     made(place, "r1", "r2")
@@ -115,13 +115,13 @@ def test_links_to_what_is_gone_go_too(workspace: Path, tmp_path: Path):
     assert sorted(path.name for path in (tmp_path / "state").iterdir()) == [".orchestrate", "latest", "r1"]
 
 
-def test_without_runs_there_is_no_latest(workspace: Path):
+def test_an_empty_folder_has_no_newest_run(workspace: Path):
     """The newest run of an empty folder is not found."""
     with pytest.raises(errors.NotFound):
         links.newest(places.of(None))
 
 
-def test_a_link_that_cannot_be_made_is_told(workspace: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_failed_link_is_a_warning(workspace: Path, capsys: pytest.CaptureFixture[str]):
     """A link that cannot be made is a warning, not an error."""
     place = places.of(None)
     (place.data / "runs" / "latest" / "taken").mkdir(parents=True)

@@ -50,7 +50,7 @@ def test_cleaning_empties_the_folder_and_follows_no_link(place: places.Place):
     assert (outside / "keep").read_text() == "kept"
 
 
-def test_cleaning_what_is_not_there_makes_nothing(place: places.Place):
+def test_cleaning_a_missing_folder_creates_none(place: places.Place):
     """Cleaning a folder that does not exist creates none."""
     processed.of(workflow(place), place).clean()
 
@@ -68,7 +68,7 @@ def test_a_link_that_stays_inside_is_followed(place: places.Place):
     assert (place.workspace / "processed").is_symlink()
 
 
-def test_what_is_not_below_the_workspace_is_refused(place: places.Place):
+def test_a_folder_outside_the_workspace_is_refused(place: places.Place):
     """A folder outside the workspace, or the workspace itself, is refused under any name."""
     links = {"up": "..", "here": ".", "out": "../outside", "loop": "loop"}
     for name, target in links.items():

@@ -51,12 +51,12 @@ def test_plain_progress_is_one_line_an_event(capsys: pytest.CaptureFixture[str])
     assert lines[3] == "run r1 done"
 
 
-def test_waiting_is_told_once(capsys: pytest.CaptureFixture[str]):
+def test_a_waiting_event_prints_no_line_of_its_own(capsys: pytest.CaptureFixture[str]):
     """A waiting event prints no line of its own."""
     assert shown(capsys, told("run.waiting", keys=["ship"])) == ""
 
 
-def test_failure_tells_its_reason_and_code(capsys: pytest.CaptureFixture[str]):
+def test_a_failed_step_is_printed_with_its_error_and_code(capsys: pytest.CaptureFixture[str]):
     """A failed step is printed with its error and code."""
     text = shown(capsys, told("step.failed", "draft", step_id="draft", error=ERROR, duration_ms=1200))
 
@@ -85,9 +85,7 @@ def test_every_event_can_be_shown_without_its_fields(capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("value", [1, "text", [], {}, True])
 @pytest.mark.parametrize("type", sorted(events.EventType))
-def test_every_event_can_be_shown_whatever_its_fields_hold(
-    capsys: pytest.CaptureFixture[str], type: str, value: object
-):
+def test_an_event_with_any_fields_can_be_shown(capsys: pytest.CaptureFixture[str], type: str, value: object):
     """An event with fields of any type can be shown."""
     names = (
         "status",
@@ -107,7 +105,7 @@ def test_every_event_can_be_shown_whatever_its_fields_hold(
     assert shown(capsys, told(type, "draft") | {"data": value}) is not None
 
 
-def test_a_run_that_fell_short_says_where() -> None:
+def test_a_partial_run_lists_its_failed_steps() -> None:
     """A partial run lists the steps that failed and those whose replies were cut off."""
     ending = {"reason": "reply_cut_off", "partial": True, "failed_steps": ["a"], "cut_off_steps": ["b", "c"]}
 
