@@ -49,7 +49,7 @@ def test_a_recipe_that_fits():
     assert _check(bench.RECIPE) == set()
 
 
-def test_what_is_not_there():
+def test_unknown_tools_archetypes_and_types_are_reported():
     """Unknown tools, archetypes and prompt types are all reported."""
     assert _check(bench.RECIPE, tools={}, agents=(), prompts={}) == {
         ("$.phase_a[0].tool", "unknown_tool"),

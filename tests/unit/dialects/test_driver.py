@@ -221,7 +221,7 @@ async def test_a_failed_tool_fails_the_run_without_another_try():
     ("reply", "code"),
     [(" \n", "empty_reply"), ("ABSTAIN", "abstained"), ("ABSTAIN: I know too little.\n", "abstained")],
 )
-async def test_an_agent_that_says_nothing_fails_its_step(reply, code):
+async def test_a_blank_reply_fails_its_step(reply, code):
     """A blank reply and an abstention are failures."""
     pipeline = bench.Pipeline(bench.recipe())
     pipeline.tables.replies["brief"] = reply

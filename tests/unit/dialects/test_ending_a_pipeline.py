@@ -73,7 +73,7 @@ async def test_an_output_path_may_be_a_reference():
 
 
 @pytest.mark.parametrize("value", [None, 3, "", " ", ["a"]])
-async def test_an_output_path_that_is_no_text_fails_its_step(value):
+async def test_an_invalid_output_path_fails_its_step(value):
     """If the path of an output cannot be built, no file is written and the step has a record."""
     document = bench.recipe(outputs=[{"slot": "plan", "path": {"$ref": "found.where"}}])
     pipeline = bench.Pipeline(document)
@@ -118,7 +118,7 @@ async def test_findings_may_stand_in_an_agents_json():
 
 
 @pytest.mark.parametrize("reply", ["no JSON at all", '{"issues": 3}', '{"issues": null}', "[]", '{"issues": []} {}'])
-async def test_findings_that_are_no_list_fail_the_run(reply):
+async def test_findings_that_are_not_a_list_fail_the_run(reply):
     """The agent's step is a cause of the failure, so that a resume asks the agent again."""
     pipeline = bench.Pipeline(bench.recipe(findings={"$ref": "prose.issues"}))
     pipeline.tables.replies["draft"] = reply

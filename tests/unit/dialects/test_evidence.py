@@ -101,7 +101,7 @@ class TestReading:
             '\u202eEvidence\u202c: "a b" (x.md)',
         ],
     )
-    def test_whatever_stands_around_it(self, line: str) -> None:
+    def test_evidence_is_read_behind_any_marks(self, line: str) -> None:
         """A line is read behind any marks, and a second one behind any marks is found too."""
         fenced = f"Dark.\n```\n{line}\n```"
 
@@ -124,7 +124,7 @@ class TestReading:
             "<evidence>It is dark.</evidence>",
         ],
     )
-    def test_what_is_no_such_line(self, line: str) -> None:
+    def test_other_lines_are_not_evidence(self, line: str) -> None:
         """A key of JSON, a sentence and other words are not lines of evidence."""
         assert code(line) == "evidence_missing"
         assert isinstance(evidence.read(f"{line}\n{NAMED}", "any"), evidence.Claim)
@@ -274,7 +274,7 @@ class TestPipelines:
         assert [line[name] for name in ("step_id", "step_index", "phase", "output_slot")] == ["brief", 2, "b", None]
         assert made.disk.files["run.json"]["current_step_index"] == 4
 
-    async def test_the_prompt_tells_what_is_wanted(self) -> None:
+    async def test_the_prompt_contains_the_forms_of_evidence(self) -> None:
         """The forms and the receipts of the step's slots follow the template; other steps do not get them."""
         made = pipeline("any", QUOTED)
         await made.run()
@@ -367,7 +367,7 @@ class TestPipelines:
         assert made.disk.recorded()[-1] == "brief"
 
 
-def test_operations_hold_what_is_claimed_and_nothing_else() -> None:
+def test_a_check_body_has_only_the_fields_of_its_form() -> None:
     """The body of a check has only the fields of its form, so that its hash stays the same."""
     reading = evidence.read(NAMED, "any")
 

@@ -58,7 +58,7 @@ def test_anything_has_an_identity(finding: Any) -> None:
     assert findings.identity(finding) == findings.identity(finding)
 
 
-async def test_what_is_missing_is_one_issue_of_its_file() -> None:
+async def test_missing_parts_of_a_file_are_one_issue() -> None:
     """Twenty scenes without a goal give one issue of the outline, which lists them with the worst severity."""
     gaps = [
         {

@@ -132,7 +132,7 @@ def test_a_declared_schema_wins():
         ({"findings": ["x"]}, {("$.findings", "wrong_type")}),
     ],
 )
-def test_each_fault_is_told_with_its_place(changes, told):
+def test_each_fault_has_its_exact_path_and_kind(changes, told):
     """Path and kind of each fault are exact, and no other fault is reported."""
     assert _told(bench.flaws(bench.recipe(**changes))) == told
 
@@ -185,7 +185,7 @@ def test_a_ref_object_holds_one_text(reference):
     assert _told(bench.flaws(bench.recipe(phase_a=steps))) == {("$.phase_a[0].args.x", "invalid_ref")}
 
 
-def test_an_undeclared_argument_is_told():
+def test_an_undeclared_argument_is_reported():
     """If a schema is declared, a reference may name only its arguments."""
     args = {"a": {"$ref": "task.args.one"}, "b": {"$ref": "task.args.two"}}
     document = bench.recipe(args_schema={"properties": {"one": {}}}, phase_a=[TOOL | {"args": args}, READ])
@@ -193,7 +193,7 @@ def test_an_undeclared_argument_is_told():
     assert _told(bench.flaws(document)) == {("$.phase_a[0].args.b.$ref", "undeclared_arg")}
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_together():
     """All faults are reported at once, including those found beside the project's library."""
     document = bench.recipe(
         phase_a=[TOOL | {"colour": "red"}, READ | {"step_id": "find", "tool": "reeder"}],
@@ -264,7 +264,7 @@ def test_a_syntax_error_names_its_line():
     assert (flaw.path, flaw.code, flaw.line) == ("$", "syntax", 3)
 
 
-def test_a_mark_of_byte_order_is_no_fault():
+def test_a_byte_order_mark_is_accepted():
     """A byte order mark, which editors on Windows write, is accepted."""
     assert bench.flaws("\ufeff" + json.dumps(bench.RECIPE)) == []
 

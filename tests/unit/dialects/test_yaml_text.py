@@ -136,7 +136,7 @@ def test_aliases_are_copies():
     assert value["a"] is not value["c"]
 
 
-def test_every_flaw_is_told_with_path_and_line():
+def test_every_flaw_is_reported_with_path_and_line():
     """All flaws of single values are reported at once."""
     text = (
         'a: {x: 1, x: 2}\nb:\n  - .nan\n  - "\\0"\n  - -.INF\n  - 1e400\nc: !!str x\n1: y\n? [z]\n: !thing {}\n<<: {}\n'

@@ -71,7 +71,7 @@ async def test_another_operation_under_a_key_is_nondeterminism():
 
 
 @pytest.mark.parametrize("name", ["x", "b"])
-async def test_a_line_that_nobody_asks_for_is_nondeterminism(name):
+async def test_an_unexpected_line_is_nondeterminism(name):
     """A line of an unknown step, or of one out of order, is a fault."""
     loaded = samples.loaded(_line(name, 0))
 

@@ -116,7 +116,7 @@ _ENDED = {"kind": "ended", "status": "failed", "lines": 1, "head": "sha256:00", 
         ([{"kind": "taken"}, {"kind": "paused", "reason": "x"}, _ENDED], RunState.FAILED),
     ],
 )
-def test_the_control_journal_tells_the_state(lines, status):
+def test_the_state_is_derived_from_decisions_alone(lines, status):
     """The state of a run is derived from its decisions alone."""
     assert _fold(*lines).status is status
 
@@ -238,7 +238,7 @@ def test_another_try_by_exit_code(policy, error, again):
     assert (step_decisions.retry_delay_seconds(policy, result, 1) == 5) is again
 
 
-def test_whatever_acts_is_noted_durably_before_it_begins():
+def test_only_repeatable_operations_begin_without_a_line():
     """Only operations that can be repeated without a second effect may begin without a durable line.
 
     Issues have ids derived from their run. Child runs, and those of a plan's tasks and chief, have their parent's key.

@@ -201,7 +201,7 @@ def test_both_implementing_recipes_share_their_first_step():
     assert {name for name in one if one[name] != all_[name]} == {"commit"}
 
 
-def test_nothing_lies_about_that_no_recipe_takes():
+def test_every_shared_step_is_used_by_a_recipe():
     """Every shared step is used by a recipe."""
     texts = "".join(path.read_text(encoding="utf-8") for path in recipe_harness.CATALOGUE.glob("*.json"))
     for path in (recipe_harness.CATALOGUE / "shared").glob("*.json"):

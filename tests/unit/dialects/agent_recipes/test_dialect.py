@@ -210,7 +210,7 @@ def test_the_reference_names_every_code_and_event():
     assert {"backend-error", "orchestration-error", "max-total-steps", "max-restarts"} <= told
 
 
-def test_a_text_that_is_no_recipe_is_refused():
+def test_an_invalid_recipe_is_refused_with_every_flaw():
     """The parser's error contains every flaw, and the first one in its message."""
     with pytest.raises(errors.RecipeInvalid, match=r"\$.id is missing") as caught:
         recipe_harness.DIALECT.parse("{}", "x")

@@ -142,7 +142,7 @@ def test_guardrails_come_from_the_recipe_and_the_run():
 
 
 @given(st.lists(st.sampled_from(["no-issues", "issues-found", "complete", "committed", "other"]), max_size=60))
-def test_no_run_goes_on_for_ever(outcomes):
+def test_no_run_exceeds_its_guardrails(outcomes):
     """For any outcomes, no step and no total exceeds its guardrail."""
     document, state = recipe_harness.recipe(), _begun()
     for outcome in outcomes:

@@ -91,7 +91,7 @@ def test_voices(step, expected):
     assert {voice.agent_id for voice in voices} == {"a"}
 
 
-def test_settings_that_nobody_understands():
+def test_a_setting_without_a_supporting_agent_is_reported():
     """A setting of a step that no agent understands is reported."""
     config = {"role": "r", "tools": [], "providers": [{"module": "p", "config": {"temperature": 0.8, "model": "m"}}, 3]}
 

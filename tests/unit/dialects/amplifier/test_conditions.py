@@ -117,7 +117,7 @@ def test_what_later_versions_have(text, expected):
         ("{{a}} == 'it's'", "cannot be read"),
     ],
 )
-def test_what_is_no_condition(text, told):
+def test_a_faulty_condition_names_the_text_at_its_fault(text, told):
     """The message for a faulty condition names the text at the fault."""
     with pytest.raises(conditions.ConditionInvalid) as caught:
         conditions.parse(text)
@@ -128,7 +128,7 @@ def test_what_is_no_condition(text, told):
 @pytest.mark.parametrize(
     "text", ["({{a}} == 'x'", "{{a}} == 'x')", "()", "not", "(" * 40 + "{{a}}" + ")" * 40, "true == true"]
 )
-def test_what_is_no_later_condition(text):
+def test_a_malformed_compound_condition_is_refused(text):
     """Parentheses must close, `not` needs an operand, and the depth is limited."""
     with pytest.raises(conditions.ConditionInvalid):
         conditions.parse(text, "1.7")

@@ -90,7 +90,7 @@ async def test_replies_that_are_json_are_data():
     assert json.loads(run.slots["found"]) == {"severity": "high", "issues": [{"at": {"line": 3}}]}
 
 
-async def test_replies_are_read_as_the_step_says():
+async def test_parse_json_decides_how_a_reply_is_read():
     """`parse_json: true` finds JSON among words and fails without any; `false` leaves even JSON as text."""
     document = later(
         step("a", output="x", parse_json=True),
@@ -207,7 +207,7 @@ async def test_a_failed_step_ends_the_run():
     assert [key for key, _ in run.stub.asked] == ["a", "b", "b", "c"]
 
 
-async def test_continue_goes_on():
+async def test_continue_runs_the_next_step_after_a_failure():
     """With `continue` the next step follows, and the run is done in part and names the failed step."""
     run = await ran(recipe(step("a", on_error="continue", output="x"), step("b")), {"a": broke()})
 
@@ -445,7 +445,7 @@ STAGED = staged(
 )
 
 
-async def test_an_approval_lets_the_flow_go_on():
+async def test_an_approval_lets_the_flow_continue():
     """A person is asked after the stage; later steps can name the answer's message."""
     run = await ran(
         STAGED, {"a": "plan", "approval:look": {"decision": "approve", "message": "be quick", "by_default": False}}
@@ -493,7 +493,7 @@ async def test_where_approvals_stand():
     assert run.manifest["total_steps"] == 3
 
 
-async def test_skip_remaining_asks_nobody():
+async def test_skip_remaining_asks_for_no_approval():
     """Skipped steps need no approval."""
     run = await ran(
         staged(

@@ -436,7 +436,7 @@ def test_faults_have_lines():
 @pytest.mark.parametrize(
     "source", ["", "- a\n- b\n", "text", "a: [", "{}", "steps: 5", "steps: [5, {}]", "stages: {a: b}"]
 )
-def test_what_is_no_recipe(source):
+def test_a_text_that_is_not_a_recipe_is_refused(source):
     """Any other text is refused with a flaw that has a line."""
     found = told(source)
 

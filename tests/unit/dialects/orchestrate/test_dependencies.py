@@ -102,7 +102,7 @@ def test_behind_the_prompt():
 
 
 @pytest.mark.parametrize("mode", ["list", "content", "none"])
-def test_nothing_to_tell(mode):
+def test_a_prompt_without_files_is_unchanged(mode):
     """Without files, and in the mode `none`, a prompt is unchanged."""
     files = [_file("a", "x")] if mode == "none" else []
 

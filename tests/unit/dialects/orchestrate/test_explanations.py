@@ -29,7 +29,7 @@ def message(document: Any) -> str:
         (loop("A", step("B"), items=["a"], item="x"), "did you mean as?"),
     ],
 )
-def test_a_guess_is_made_at_what_was_meant(made: Any, guess: str) -> None:
+def test_a_misplaced_field_gets_a_suggestion(made: Any, guess: str) -> None:
     """Misspelled fields, those of other tools, and those that belong one level deeper get a suggestion."""
     assert f"is not a known field; {guess}; its fields are " in message(workflow(made))
 

@@ -102,7 +102,7 @@ def test_steps_are_counted_where_the_flow_cannot_come_back(steps, total):
     assert parsed(workflow(*steps)).total_steps == total
 
 
-def test_every_flaw_is_told_at_once_with_its_line():
+def test_all_flaws_are_reported_in_the_order_of_lines():
     """All flaws of a text are reported, in the order of their lines."""
     text = (
         'version: "1.1"\nnmae: x\nsteps:\n  - name: A\n    command: [echo, "${env.HOME}"]\n    provider: p\n'
@@ -132,7 +132,7 @@ def test_yaml_that_cannot_be_read():
 
 
 @pytest.mark.parametrize("document", ["", "[]", "7", "text", "{}"])
-def test_what_is_no_workflow(document):
+def test_an_invalid_workflow_document_is_a_fault(document):
     """An empty text, a list or a word is a fault."""
     assert told(document)
 
@@ -335,7 +335,7 @@ def test_rules_of_steps(given, found):
         loop("A", loop("B", step("C", on={"always": {"goto": "A"}})), items=[1, {"a": None}, [True]]),
     ],
 )
-def test_what_is_allowed(given):
+def test_every_allowed_combination_of_fields_is_valid(given):
     """Every combination of fields that the language allows is valid."""
     assert parsed(workflow(given)).document["steps"][0]["name"] == "A"
 

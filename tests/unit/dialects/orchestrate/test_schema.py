@@ -87,7 +87,7 @@ def test_the_reference_names_every_code():
     assert set(variables.RESULTS) - told == set()
 
 
-def test_the_reference_tells_the_limits():
+def test_the_reference_states_the_limits_of_the_code():
     """Sizes in docs/reference/orchestrate.md are those of the code."""
     assert f"{captures.TEXT_BYTES // 1024} KiB" in REFERENCE
     assert f"{captures.MOST_LINES:,}" in REFERENCE

@@ -81,7 +81,7 @@ def test_odd_recipes_are_survived(made):
     assert all(set(arg) == {"name", "required", "about", "form"} and not arg["required"] for arg in kind["args"])
 
 
-def test_what_is_frozen_is_bounded():
+def test_the_frozen_kinds_are_bounded():
     """The frozen kinds of a run remain small, however many and large the recipes are."""
     rules = {f"arg_{n}": {"type": "string", "description": "word " * 5_000} for n in range(300)}
     many = [
@@ -100,7 +100,7 @@ def test_what_the_intent_names_comes_first():
     assert {kind["label"] for kind in fitting} == {kind["label"] for kind in bundled()}
 
 
-def test_a_whole_prompt_says_what_is_needed():
+def test_a_whole_prompt_contains_intent_files_and_kinds():
     """The prompt has intent, files, kinds with phrases and arguments, rules and form, but no recipe and no tool."""
     for tier in ("t3", "t5"):
         prompt = asked(tier)
@@ -126,14 +126,14 @@ def test_a_small_prompt_is_short():
     assert "What can be done: consistency check, " in asked("t1", "Make it better")
 
 
-def test_without_kinds_the_chief_is_told_to_ask():
+def test_without_kinds_the_chief_is_asked_for_questions():
     """In a project without recipes to route to, the chief is asked for tasks with questions."""
     assert "ask a scoping_question of every task" in asked("t3", known=[])
     assert asked("t1", known=[])
 
 
 @given(st.text(min_size=1).filter(str.strip))
-def test_an_intent_is_told_as_it_is(intent):
+def test_an_intent_is_inserted_once_and_unchanged(intent):
     """The prompt contains any intent once and unchanged, without expansion."""
     assert intent.strip() in asked("t3", intent)
 
@@ -196,7 +196,7 @@ def test_a_correction_counts_what_it_leaves_out():
     assert "and 4 more" in told
 
 
-def test_the_chief_is_told_what_tasks_leave():
+def test_a_kind_lists_the_slots_that_its_runs_fill():
     """A kind lists the slots that its runs fill, and a rule shows how a later task names one; the form allows it."""
     prompt = asked("t3", "write scene 21")
     assert "leaves scene_brief, draft, edited_draft (with a file), continuity_report, critique" in prompt

@@ -82,7 +82,7 @@ def test_json_alone_or_fenced_is_read(said):
         (reply(*(task(n, dod="x" * 2_000, args={"a": "x" * 2_000}) for n in range(1, 20))), [("$.tasks", "too_large")]),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(said, found):
+def test_each_flaw_of_a_reply_has_its_path(said, found):
     """JSON, schema, dependencies and size are checked in this order, and each flaw has its path."""
     assert flaws(said) == found
 
