@@ -170,7 +170,7 @@ class TestResults:
 
         assert ended.stdout.content == b"[] 0 0 True\n"
 
-    async def test_resources_are_told(self, running: supervisor.Supervisor) -> None:
+    async def test_resource_usage_of_the_program_is_reported(self, running: supervisor.Supervisor) -> None:
         """The reported processor time and memory are the program's."""
         ended = await running.run(python("x = bytearray(60_000_000); sum(range(2_000_000))"))
 
@@ -188,7 +188,7 @@ class TestResults:
             (("/bin/true", "a\0b"), {}, "program_not_executable"),
         ],
     )
-    async def test_what_cannot_be_started_says_why(
+    async def test_each_failed_start_has_its_code(
         self, running: supervisor.Supervisor, argv: tuple[str, ...], given: dict[str, Any], code: str
     ) -> None:
         """Each reason for a failed start has its code, and no process or file remains."""
@@ -273,7 +273,9 @@ class TestEnding:
         assert process_families.running(traces) == {}
 
     @pytest.mark.parametrize("kind", ["polite", "tool"])
-    async def test_everybody_may_say_goodbye(self, running: supervisor.Supervisor, traces: Path, kind: str) -> None:
+    async def test_every_process_gets_sigterm_first(
+        self, running: supervisor.Supervisor, traces: Path, kind: str
+    ) -> None:
         """The program, its children and tools in sessions of their own get SIGTERM first."""
         work = asyncio.ensure_future(running.run(request(*process_families.argv(traces, kind))))
         await process_families.born(traces, "parent", kind)
@@ -356,7 +358,7 @@ class TestEnding:
 class TestNamespaces:
     """The program's view of a namespace of its own."""
 
-    async def test_nobody_else_is_seen(self, alone: supervisor.Supervisor) -> None:
+    async def test_a_program_sees_only_itself_and_its_init(self, alone: supervisor.Supervisor) -> None:
         """A program sees only itself and its init; ids fit /proc, which does not show the service's environment."""
         script = (
             "import os\n"
@@ -463,14 +465,14 @@ class TestChoosing:
         """The settings allow exactly the modes that exist."""
         assert settings.CONTAINMENTS == namespace_init.WANTED
 
-    def test_it_is_told_before_anything_runs(self, mode: str) -> None:
+    def test_diagnostics_try_the_mode_in_a_separate_process(self, mode: str) -> None:
         """Diagnostics try the mode out in a separate process."""
         modes.need(mode)
         found = containment.examine(mode)
 
         assert (found.containment, bool(found.reason)) == (mode, mode == namespace_init.GUARD)
 
-    def test_a_probe_that_fails_says_why(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failed_probe_reports_its_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A probe that fails counts as no namespace, with the reason."""
         monkeypatch.setattr(containment, "_PROGRAM", "import sys; sys.exit(3)")
         found = containment.examine()
@@ -485,7 +487,7 @@ class TestChoosing:
         monkeypatch.setattr(launcher_client, "_PROGRAM", f"{begin}{refuse} launcher.main{end}")
 
     @pytest.mark.usefixtures("refusing")
-    async def test_where_there_is_no_namespace_the_guard_has_to_do(
+    async def test_the_guard_replaces_a_refused_namespace(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         """If the system refuses namespaces, the guard is used instead, and one line reports it."""

@@ -32,7 +32,7 @@ class TestMarks:
     """Marks of processes."""
 
     @given(series=SERIES, number=NUMBERS)
-    def test_a_mark_tells_its_series(self, series: int, number: int) -> None:
+    def test_a_mark_contains_its_series_and_number(self, series: int, number: int) -> None:
         """A mark contains its series and number, and is a valid limit for the system."""
         mark = process_markers.marker(series, number)
 
@@ -84,7 +84,7 @@ class TestMarks:
         """A process that does not exist has no mark and causes no error."""
         assert process_markers.read(2**22 + 1) is None
 
-    def test_a_limit_of_somebody_else_is_no_mark(self) -> None:
+    def test_a_foreign_lock_limit_is_not_a_mark(self) -> None:
         """A small limit of file locks is not a mark."""
         before = resource.getrlimit(10)
         process = subprocess.Popen(["/bin/sleep", "60"], env={})
@@ -164,7 +164,9 @@ class TestRegisters:
         assert completed == [command_register.Entry(7, "run-1", 1234, 99)]
         assert command_register.read(path)[1] == []
 
-    def test_the_first_line_tells_who_it_is(self, tmp_path: Path, written: command_register.Register) -> None:
+    def test_the_first_line_identifies_owner_and_launcher(
+        self, tmp_path: Path, written: command_register.Register
+    ) -> None:
         """The first line identifies owner and launcher uniquely."""
         owner, _ = command_register.read(str(tmp_path / "00000abc"))
 

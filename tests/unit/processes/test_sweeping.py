@@ -159,7 +159,7 @@ async def test_commands_below_an_agent_are_kept_together_too(tmp_path: Path, nam
 
 
 @pytest.mark.parametrize("namespaced", modes.NAMESPACES)
-async def test_a_sweep_from_within_waits_for_nobody(tmp_path: Path, namespaced: str) -> None:
+async def test_a_sweep_in_a_namespace_ignores_its_launcher(tmp_path: Path, namespaced: str) -> None:
     """A sweep inside an agent's namespace cannot see its own launcher, and leaves it alone without a pause."""
     modes.need(namespaced)
     script = (
@@ -234,7 +234,7 @@ async def test_after_a_reboot_nothing_is_looked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"some text\n", b"boot 1 2 3\nx y\n", b" " * 4096])
-async def test_a_register_that_says_nothing_is_removed(tmp_path: Path, content: bytes) -> None:
+async def test_an_unreadable_register_is_removed(tmp_path: Path, content: bytes) -> None:
     """A torn or foreign register is removed; the mark is in the file's name."""
     sleeping = process_families.sleeper(MARK)
     (tmp_path / "00000abc").write_bytes(content)

@@ -271,14 +271,14 @@ def test_a_file_replaced_by_another_of_the_same_size_is_seen(project: Project) -
 
 
 @pytest.mark.parametrize("name", [".hidden.json", "notes.txt", "draft.json~"])
-def test_other_files_are_no_recipes(project: Project, name: str) -> None:
+def test_files_with_other_endings_are_ignored(project: Project, name: str) -> None:
     """Hidden files and files with other endings are ignored."""
     small_recipes.write(project.own, name, "{")
 
     assert project.catalogue.all() == []
 
 
-def test_what_is_no_file_is_listed_as_broken(project: Project, tmp_path: Path) -> None:
+def test_a_recipe_that_is_not_a_file_is_listed_as_broken(project: Project, tmp_path: Path) -> None:
     """A folder, a pipe and a dangling link with a recipe's ending are listed as broken, and none blocks."""
     (project.own / "folder.json").mkdir(parents=True)
     os.mkfifo(project.own / "pipe.json")
@@ -295,7 +295,7 @@ def test_a_file_too_large_is_not_read(project: Project) -> None:
     assert [entry.flaws[0].code for entry in project.catalogue.all()] == ["too_large"]
 
 
-def test_a_file_that_is_no_text_is_a_fault(project: Project) -> None:
+def test_a_file_that_is_not_utf8_is_listed_with_its_flaw(project: Project) -> None:
     """A file that is not UTF-8 is listed with a flaw that names the byte."""
     project.own.mkdir(parents=True)
     (project.own / "binary.json").write_bytes(b'{"label": "\xff"}')

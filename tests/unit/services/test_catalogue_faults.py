@@ -45,7 +45,7 @@ def _told(flaws):
     return {(flaw.path, flaw.code) for flaw in flaws}
 
 
-def test_a_text_is_told_all_its_faults(tmp_path):
+def test_all_faults_of_a_text_are_reported_together(tmp_path):
     """An unknown tool is reported together with a repeated step id."""
     examined = _catalogue(tmp_path).examine(json.dumps(BROKEN), "control_room")
 
@@ -53,7 +53,7 @@ def test_a_text_is_told_all_its_faults(tmp_path):
     assert _told(examined.flaws) == TOLD
 
 
-def test_a_value_that_nobody_declares_keeps_no_other_recipe_from_being_listed(tmp_path):
+def test_an_undeclared_argument_breaks_only_its_own_recipe(tmp_path):
     """A reference to an argument that an open schema does not declare is a flaw where a tool requires it."""
     (tmp_path / "project" / "recipes").mkdir(parents=True)
     step = {"step_id": "one", "tool": "finder", "args": {"query": {"$ref": "task.args.q"}}, "output_slot": "a"}

@@ -86,7 +86,7 @@ async def turn() -> None:
     await asyncio.sleep(0)
 
 
-async def test_a_stop_keeps_what_was_delivered_just_before() -> None:
+async def test_a_message_delivered_before_a_stop_is_not_repeated() -> None:
     """A message that was delivered just before an orderly stop is not sent again."""
     kept, sender = await _endpoint_with_a_message(), _Sender()
     sender.is_broken = False

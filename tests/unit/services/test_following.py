@@ -80,7 +80,7 @@ async def test_the_time_ends_the_wait(bench: pools.Bench) -> None:
     assert not between
 
 
-async def test_nobody_waits_once_released(bench: pools.Bench) -> None:
+async def test_a_released_service_ends_every_wait(bench: pools.Bench) -> None:
     """A stopping service ends all waits, and later waits return at once."""
     waiter = follower(bench)
     run_id = await bench.create(*toys.tools("one"))

@@ -174,7 +174,7 @@ async def test_each_line_of_a_run_in_the_hands_of_another_process_is_replayed_on
     assert set(answer["cache_summary"]) == set(handed)
 
 
-async def test_a_queued_run_says_what_it_waits_for(bench: pools.Bench) -> None:
+async def test_a_queued_run_shows_its_reason_and_the_holder(bench: pools.Bench) -> None:
     """A run whose workspace is busy is pending, with the reason and the holder."""
     held = bench.toolbox.hold("one")
     holder = await bench.submit(*toys.tools("one"), exclusive_workspace=True)
@@ -189,7 +189,7 @@ async def test_a_queued_run_says_what_it_waits_for(bench: pools.Bench) -> None:
     ]
 
 
-async def test_an_ending_is_told_when_everything_tells_it(bench: pools.Bench) -> None:
+async def test_a_reported_ending_is_in_the_list_and_the_files(bench: pools.Bench) -> None:
     """A run that is reported as ended is also ended in the list and in its files."""
     reading_room = reader(bench)
     for _ in range(20):
@@ -226,7 +226,7 @@ async def test_an_ending_is_shown_alike_by_who_saw_it_and_by_the_folder(bench: p
     assert reads_for_it == 0
 
 
-async def test_a_run_that_never_left_is_shown_as_it_stands(bench: pools.Bench) -> None:
+async def test_the_last_view_counts_only_for_an_ended_run(bench: pools.Bench) -> None:
     """The last view of a run counts only if the run had ended and was not resumed since."""
     bench.toolbox.fail("one")
     held = bench.toolbox.hold("one")

@@ -59,7 +59,7 @@ async def test_what_the_chief_gets_wrong_is_asked(harness: plan_harness.Harness)
     assert nice.scoping_question == "How nice?"
 
 
-async def test_nobody_meddles_while_the_chief_is_at_work(harness: plan_harness.Harness) -> None:
+async def test_a_plan_cannot_be_changed_while_the_chief_works(harness: plan_harness.Harness) -> None:
     """Until the chief's tasks are there, the plan can be read but not changed."""
     harness.place.project.say("chief*", text=plan_harness.says(*SPLIT))
     harness.door.clear()
@@ -111,7 +111,7 @@ async def test_a_chiefs_run_that_was_sent_on_by_hand_counts(harness: plan_harnes
 
 
 @pytest.mark.parametrize("how", ["cancelled", "deleted"])
-async def test_a_chiefs_run_that_somebody_ends(harness: plan_harness.Harness, how: str) -> None:
+async def test_a_cancelled_run_of_the_chief_fails_the_plan(harness: plan_harness.Harness, how: str) -> None:
     """A cancelled run of the chief fails the plan; a start continues the run, or creates another if it was deleted."""
     harness.place.project.say("chief*", hang=True)
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))

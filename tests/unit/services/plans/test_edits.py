@@ -38,7 +38,7 @@ class TestOrder:
             each.id for each in rules.startable(transitions.started(transitions.approved(after, LATER), LATER), 1)
         ] == [2]
 
-    def test_all_flaws_are_told(self) -> None:
+    def test_all_flaws_of_a_new_task_are_reported(self) -> None:
         """Missing, unknown and repeated tasks, and those before their dependency, are reported together."""
         before = plan(task(1), task(2, 1), task(3), task(4, 2, 3), status=DRAFT)
         with pytest.raises(errors.RequestInvalid) as refused:
@@ -52,7 +52,7 @@ class TestOrder:
         ]
         assert refused.value.code == "order_incomplete"
 
-    def test_the_same_order_is_no_change(self) -> None:
+    def test_an_unchanged_order_leaves_the_plan_unchanged(self) -> None:
         """An unchanged order leaves the plan unchanged."""
         before = plan(task(1), task(2))
 
@@ -86,7 +86,7 @@ class TestNewTasks:
 
         assert told(refused.value) == [("$.id", "invalid")]
 
-    def test_all_flaws_are_told(self) -> None:
+    def test_all_flaws_of_a_new_task_are_reported(self) -> None:
         """A wrong number and wrong dependencies of a new task are reported together, with places in the task."""
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.with_new_task(plan(task(1), task(2)), task(2, 2, 9, 1, 1), LATER)
@@ -127,7 +127,7 @@ class TestEdits:
         assert refused.value.code == "task_begun"
         assert refused.value.detail["task"] == 1
 
-    def test_a_cycle_is_told_at_the_task(self) -> None:
+    def test_a_cycle_is_reported_at_its_closing_dependency(self) -> None:
         """A cycle is reported at the dependency that would close it."""
         before = plan(task(3), task(2, 3), task(1, 3, 2))
         with pytest.raises(errors.RequestInvalid) as refused:
@@ -200,7 +200,7 @@ class TestRemovals:
         assert (after.status, ids(after)) == (PlanState.DONE, [1])
 
 
-def test_nobody_disturbs_the_chief() -> None:
+def test_a_plan_cannot_be_edited_while_the_chief_works() -> None:
     """While the chief is at work, a plan cannot be changed or approved."""
     awaiting = plan(asking(1), status=DRAFT, awaits_chief=True, chief_run_id="run-c")
     for change in (
@@ -215,7 +215,7 @@ def test_nobody_disturbs_the_chief() -> None:
             change()
 
 
-def test_a_new_plan_tells_all_its_flaws() -> None:
+def test_all_flaws_of_a_new_plan_are_reported() -> None:
     """Wrong numbers, dependencies and cycles of a new plan are reported with their places."""
     tasks = [task(1, 2), task(2, 1), task(2, 7), task(3, 3), task(5, 6), task(6, 5), task(8, 5)]
     with pytest.raises(errors.RequestInvalid) as refused:

@@ -248,7 +248,7 @@ class TestWhoJudges:
 class TestOrders:
     """Each order to a plan whose review asks a person (docs/reference/plans.md, the table of reviews)."""
 
-    async def test_a_pause_lets_the_review_go_on(
+    async def test_a_review_continues_in_a_paused_plan(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
         """A review in a paused plan continues and its verdict counts, and no other task begins before the resume."""

@@ -118,7 +118,7 @@ async def test_a_missing_output_fails_the_task(harness: plan_harness.Harness, na
     assert (await harness.rested(session_id)).status is plans.PlanState.DONE
 
 
-async def test_a_forced_task_cannot_use_what_is_not_there_yet(harness: plan_harness.Harness) -> None:
+async def test_a_forced_task_without_its_input_fails(harness: plan_harness.Harness) -> None:
     """A task forced before the one whose output it uses fails with the reason, and can be retried afterwards."""
     harness.toolbox.hold(1)
     wanted = task("carry it", 1, recipe_id="carry", args={"what": SAID})
@@ -146,7 +146,7 @@ async def test_an_output_that_does_not_fit_fails_the_task(harness: plan_harness.
     assert failed.error["code"] == "args_invalid"
 
 
-async def test_what_is_known_of_a_task_with_outputs_is_asked_and_refused(harness: plan_harness.Harness) -> None:
+async def test_other_arguments_of_a_referring_task_are_checked(harness: plan_harness.Harness) -> None:
     """The other arguments of a task with references are checked when the plan is created."""
     wanted = task("carry it", 1, recipe_id="carry", args={"what": SAID, "times": "often"})
     with pytest.raises(errors.RequestInvalid) as refused:
