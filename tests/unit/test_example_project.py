@@ -142,7 +142,7 @@ def test_drafting_an_unwritten_scene_finds_the_cards_of_its_cast():
 
 
 @pytest.mark.parametrize(("scene", "missing"), [(17, 0), (18, 0), (19, 0), (20, 0), (21, 1)])
-def test_drafts_tell_their_beats_but_for_the_second_lock(scene, missing):
+def test_only_the_second_lock_lacks_its_beat_in_the_draft(scene, missing):
     """Only planted mistake 11 lacks its beat in the draft."""
     payload = run("scene_draft_validator", scene_path=SCENES[scene], outline_path=OUTLINE)
 

@@ -27,7 +27,7 @@ def told(writing: Writing) -> dict[str, list[str]]:
 # -- batches
 
 
-def test_a_commit_that_comes_while_ended_jobs_are_not_told_yet_is_made_too() -> None:
+def test_a_commit_between_a_jobs_end_and_its_report_is_made() -> None:
     """A commit that comes between the end of a job and its report is answered like the others."""
     writing = Writing()
     writing.begin("one", "a")
@@ -54,7 +54,7 @@ def test_what_comes_in_while_a_sync_is_under_way_shares_the_next() -> None:
     assert told(writing) == {"1.log": [f"line {number}" for number in range(100)]}
 
 
-async def test_what_is_begun_in_one_turn_shares_its_first_sync(caplog: pytest.LogCaptureFixture) -> None:
+async def test_commits_of_the_same_turn_share_a_sync(caplog: pytest.LogCaptureFixture) -> None:
     """Runs that commit in the same turn share one sync, and one that fails does not disturb the others."""
     writing = Writing()
 
@@ -75,7 +75,7 @@ async def test_what_is_begun_in_one_turn_shares_its_first_sync(caplog: pytest.Lo
     assert "RuntimeError: no" in caplog.text
 
 
-def test_a_run_that_cannot_take_its_answer_is_in_nobodys_way(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_answer_does_not_affect_its_batch(caplog: pytest.LogCaptureFixture) -> None:
     """If one answer of a batch fails, the others are still given, and the failure is logged."""
     writing = Writing()
     writing.commit("first")
@@ -92,7 +92,7 @@ def test_a_run_that_cannot_take_its_answer_is_in_nobodys_way(caplog: pytest.LogC
     assert "a commit could not be answered" in caplog.text
 
 
-def test_what_is_too_large_to_be_written_twice_is_synced_by_itself() -> None:
+def test_a_commit_without_content_is_synced_by_itself() -> None:
     """A commit without content syncs its own file and its names, and leaves no line in the log."""
     writing = Writing()
     answer = writing.commit("large", large=True)
@@ -147,7 +147,7 @@ async def test_what_cannot_be_cut_off_at_once_is_cut_off_before_its_file_is_heal
     assert told(writing) == {"1.kept.log": ["first"]}
 
 
-def test_a_segment_that_cannot_be_begun_is_no_reason_to_fail() -> None:
+def test_without_a_segment_files_are_synced_one_by_one() -> None:
     """While no segment can be begun, files are synced one by one."""
     writing = Writing()
     writing.disk.remove_tree(layout.COMMITS)
@@ -242,7 +242,7 @@ async def test_a_segment_that_could_not_be_removed_is_removed_later() -> None:
     assert writing.segments == []
 
 
-def test_numbers_of_segments_go_on_where_others_are_left() -> None:
+def test_a_new_segment_takes_no_existing_number() -> None:
     """A new segment never takes the name of one that another process left."""
     disk = Writing().disk
     for name in ("7.log", "12.kept.log", "40.txt"):

@@ -114,7 +114,7 @@ async def test_a_hole_in_the_events_is_filled_with_the_same_events() -> None:
     await found.close()
 
 
-async def test_an_ordered_pause_is_told_once() -> None:
+async def test_an_ordered_pause_has_one_durable_event() -> None:
     """The event of a pause that a person ordered is written after its line, once, and is durable before it is shown."""
     store = MemoryStore(clock=clock.SystemClock())
     await store.start()

@@ -120,7 +120,7 @@ async def test_what_waits_is_written_without_being_asked_for(queue: Queue, monke
     assert queue.database.given == [(1, 0, 0)]
 
 
-async def test_every_question_is_answered_after_what_was_given(queue: Queue) -> None:
+async def test_every_query_includes_the_waiting_rows(queue: Queue) -> None:
     """Lists, counts, keys and receipts include the waiting rows."""
     await queue.index.put_run(row(idempotency_key="k", request_sha256="h"))
     found = [await listed(queue), ids(await queue.index.list_unfinished()), sorted(await queue.index.run_ids())]
@@ -180,7 +180,7 @@ async def test_a_new_row_is_read_once_without_the_database(queue: Queue) -> None
     assert [run.summary.owner for run in found if run] == ["service", "process"]
 
 
-async def test_a_receipt_that_comes_twice_lies_where_it_was_found_last(queue: Queue) -> None:
+async def test_a_repeated_receipt_is_found_at_its_later_place(queue: Queue) -> None:
     """Of two places of one receipt the later is found, as when a run is opened again."""
     await queue.index.add_receipts([place("rcpt_1", 0), place("rcpt_2", 10)])
     await queue.index.add_receipts([place("rcpt_1", 20)])
@@ -207,7 +207,7 @@ async def test_a_removed_run_does_not_come_back(queue: Queue) -> None:
     assert await queue.index.get_run("a") is None
 
 
-async def test_whoever_waits_does_not_wait_for_what_comes_later(queue: Queue) -> None:
+async def test_a_reader_does_not_wait_for_later_rows(queue: Queue) -> None:
     """A reader is answered after two transactions at most, however many rows come meanwhile."""
     await queue.index.put_run(row("first"))
 

@@ -182,7 +182,7 @@ async def test_what_a_living_process_builds_is_not_swept(tmp_path: Path) -> None
     assert names == [["runs/.new-held"], []]
 
 
-async def test_what_is_swept_before_it_is_held_is_built_again(tmp_path: Path) -> None:
+async def test_a_run_folder_swept_before_its_lock_is_built_again(tmp_path: Path) -> None:
     """A run is still made if a service starts between the creation and the locking of its folder."""
     store = Swept(tmp_path)
     await store.start()

@@ -94,7 +94,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-async def test_a_full_disk_parks_and_goes_on(small_disk: Path) -> None:
+async def test_a_run_on_a_full_disk_waits_and_continues(small_disk: Path) -> None:
     """On a full disk a step waits, new runs are refused, and reads continue; with room again no line is missing."""
     ballast = small_disk / "ballast"
 

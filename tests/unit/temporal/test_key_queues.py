@@ -146,7 +146,7 @@ async def test_a_key_is_kept_over_pauses_and_given_back_by_an_ending() -> None:
         assert await here.ask(0) == RUNS[1]
 
 
-async def test_one_that_rests_before_it_began_stands_in_no_way() -> None:
+async def test_a_run_paused_before_its_start_does_not_hold_the_key() -> None:
     """A run paused before it began lets the next one begin; a damaged run does not hold the key."""
     store = MemoryStore(clock=FakeClock())
     async with store:

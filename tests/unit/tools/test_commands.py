@@ -69,7 +69,7 @@ def test_the_document_names_every_field() -> None:
 class TestRecords:
     """Records of commands."""
 
-    async def test_a_success_says_everything(self, harness: Harness, performer: CommandPerformer) -> None:
+    async def test_the_record_of_a_success_has_every_field(self, harness: Harness, performer: CommandPerformer) -> None:
         """The record of a success has outputs, exit code, sizes and resource usage; the first line is the summary."""
         result = await performer.perform(harness.call(shell("echo out; echo err >&2")))
         told = result.output
@@ -126,7 +126,7 @@ class TestRecords:
             ("echo x${TOKEN}x >&2; exit 7", ": x***x"),
         ],
     )
-    async def test_the_last_line_of_what_was_said_is_in_the_message(
+    async def test_the_error_ends_with_the_last_line_of_stderr(
         self, harness: Harness, performer: CommandPerformer, script: str, told: str
     ) -> None:
         """The error message ends with the last line of standard error, cut short and masked."""
@@ -162,7 +162,9 @@ class TestRecords:
         assert (result.error.code, result.error.detail) == ("timeout", {"timeout_seconds": modes.BEGUN_SECONDS})
         assert result.output["stdout"] == "begun\n"
 
-    async def test_leftovers_are_told(self, harness: Harness, performer: CommandPerformer) -> None:
+    async def test_leftover_processes_are_ended_and_counted(
+        self, harness: Harness, performer: CommandPerformer
+    ) -> None:
         """A process that the command leaves behind is ended with the step, and counted."""
         result = await performer.perform(harness.call(shell("sleep 60 & exit 0")))
 
@@ -214,7 +216,7 @@ class TestPlaces:
 
         assert failed.value.code == "workspace_not_allowed"
 
-    async def test_a_missing_folder_is_told(self, harness: Harness, performer: CommandPerformer) -> None:
+    async def test_a_missing_folder_fails_the_step(self, harness: Harness, performer: CommandPerformer) -> None:
         """A missing folder, or a file in its place, fails the step with `cwd_missing`."""
         (harness.working_dir / "file").write_text("x")
         for cwd in ("none", "file"):
@@ -369,7 +371,9 @@ class TestOutputs:
         assert harness.logs == {}
         assert result.summary == "exit code 0"
 
-    async def test_a_large_output_is_cut_and_told(self, harness: Harness, performer: CommandPerformer) -> None:
+    async def test_a_large_output_is_cut_and_the_rest_counted(
+        self, harness: Harness, performer: CommandPerformer
+    ) -> None:
         """An output beyond the memory limit is cut, and the log reports how many bytes are missing."""
         size = processes.HELD_BYTES + 5
         script = f"import sys; sys.stdout.write('x' * {size})"

@@ -51,7 +51,7 @@ def test_what_only_seems_to_contradict_is_left_alone(tmp_path, kind, name, card,
     assert check(tmp_path, card, *told)["conflicts"] == []
 
 
-def test_the_summary_counts_what_was_compared_and_names_what_could_not_be_read(tmp_path):
+def test_the_summary_counts_comparisons_and_names_unread_cards(tmp_path):
     """The summary counts comparisons and facts, and names cards and scenes without readable facts."""
     card = "# Edda Marsh\n\n- Eyes: blue\n"
     files = {

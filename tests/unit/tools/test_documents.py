@@ -187,7 +187,7 @@ def test_a_field_is_a_name_a_colon_and_a_value(line, name, value):
 
 
 @pytest.mark.parametrize("line", ["no colon", ": value", "http://example.org/x", "10:30", "a" * 60 + ": long", ""])
-def test_other_lines_are_no_fields(line):
+def test_other_lines_are_not_fields(line):
     """An address, a time of day and a sentence are not fields."""
     assert documents.field_of(line, 1) is None
 

@@ -151,7 +151,7 @@ async def test_large_files(root: Path) -> None:
     assert (await rejection(root, quote="the", path="huge")).code == "file_too_large"
 
 
-async def test_a_workspace_that_is_not_allowed_is_no_evidence_failure(root: Path) -> None:
+async def test_a_forbidden_workspace_is_not_an_evidence_failure(root: Path) -> None:
     """A run in a workspace that is not allowed fails with `workspace_not_allowed`, not with an evidence failure."""
     call = Harness(working_dir=Path("/")).call(operations.CheckEvidence(quote="x", path="etc/passwd"))
     with pytest.raises(errors.ToolFailed) as failed:

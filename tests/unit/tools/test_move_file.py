@@ -105,7 +105,7 @@ class TestMoves:
         assert (root / "done/link").is_symlink()
         assert content(root) == {"done/link": "a", "inbox/a.task": "a"}
 
-    async def test_what_is_no_file_is_moved_too(self, root: Path) -> None:
+    async def test_a_named_pipe_is_moved_without_blocking(self, root: Path) -> None:
         """A named pipe is moved without blocking."""
         os.mkfifo(root / "inbox/pipe")
         await move(root, "inbox/pipe", "done")

@@ -135,7 +135,7 @@ class TestWhole:
 class TestExcerpts:
     """Files that are read as excerpts."""
 
-    async def test_what_is_no_file_has_no_text(self, root: Path) -> None:
+    async def test_a_path_that_is_not_a_file_has_no_text(self, root: Path) -> None:
         """Folders, pipes, broken links and missing files have no text in an excerpt and do not fail the step."""
         (root / "folder").mkdir()
         (root / "broken").symlink_to("nowhere")
@@ -165,7 +165,7 @@ class TestExcerpts:
         assert text.startswith(shown)
         assert len(shown.encode()) >= min(limit, len(content)) - 3
 
-    async def test_what_is_no_text_is_replaced(self, root: Path) -> None:
+    async def test_bytes_that_are_not_utf8_are_replaced(self, root: Path) -> None:
         """Bytes of an excerpt that are not UTF-8 are replaced, in the middle and at the end."""
         (root / "a").write_bytes(b"a\xffb\xc3")
 

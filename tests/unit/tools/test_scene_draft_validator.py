@@ -35,7 +35,7 @@ def results(payload: dict) -> dict[str, bool]:
     return {check["check"]: check["pass"] for check in payload["checks"]}
 
 
-def test_a_draft_that_tells_its_beats_passes(tmp_path):
+def test_a_draft_with_all_its_beats_passes(tmp_path):
     """A draft with all its beats passes, in other forms of the words and with other words between."""
     payload = validate(tmp_path)
 
@@ -50,7 +50,7 @@ def test_a_draft_that_tells_its_beats_passes(tmp_path):
     assert payload["words"] == 11
 
 
-def test_a_beat_that_is_not_told_fails(tmp_path):
+def test_a_missing_beat_fails_the_draft(tmp_path):
     """A missing beat fails the draft, and the finding names it."""
     payload = validate(tmp_path, "---\nscene: 1\n---\nMira boarded the ferry.")
 

@@ -93,7 +93,7 @@ def test_a_step_that_runs_is_shown_until_it_ends() -> None:
     assert found[1]["sentence"] == "It works on a."
 
 
-def test_a_run_that_is_done_in_part_says_what_is_missing() -> None:
+def test_a_partial_run_names_its_failed_steps_and_cut_replies() -> None:
     """The sentence of a run done in part names failed steps and cut replies, or else the reason."""
     endings: list[dict[str, Any]] = [
         {"failed_steps": ["a"], "cut_off_steps": ["b", "c"], "reason": "x"},
@@ -111,7 +111,7 @@ def test_a_run_that_is_done_in_part_says_what_is_missing() -> None:
     ]
 
 
-def test_a_run_says_which_other_run_it_waits_for_or_gave_way_to() -> None:
+def test_a_run_names_the_run_that_it_waits_for_or_yielded_to() -> None:
     """A run's sentence distinguishes a held workspace, a held concurrency key and a newer run of the same key."""
     newer = {"superseded_by": {"run_id": "r2", "key": "book"}}
     end = {"type": "run.ended", "at": "2026-02-10T14:30:09.000Z", "key": None}

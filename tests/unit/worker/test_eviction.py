@@ -266,7 +266,7 @@ async def test_the_end_of_a_child_wakes_its_parent() -> None:
     await there.close()
 
 
-async def test_a_cancel_reaches_what_goes_on() -> None:
+async def test_a_cancel_interrupts_the_step_of_an_evicted_run() -> None:
     """A cancel cuts off the step of an evicted run, which ends as cancelled and leaves no task."""
     there = await bench().open()
     there.toolbox.hold("slow")
@@ -387,7 +387,7 @@ async def test_a_folder_that_is_gone_ends_the_wait() -> None:
     await there.close()
 
 
-async def test_what_is_shown_cannot_be_written_now() -> None:
+async def test_a_run_with_unwritable_snapshots_is_not_evicted() -> None:
     """A run whose snapshots cannot be written is not evicted."""
     there = bench()
     disk = failing.FullDisk()
@@ -464,7 +464,7 @@ async def test_an_order_in_the_moment_of_eviction(order: str, turns: int) -> Non
 
 
 @pytest.mark.parametrize("turns", range(12))
-async def test_a_pause_in_the_moment_of_eviction_cuts_off_what_is_performed(turns: int) -> None:
+async def test_a_pause_during_an_eviction_interrupts_the_step(turns: int) -> None:
     """A pause cuts off the step that it interrupts, even if it reaches a runner that was released."""
     there = await bench().open()
     there.toolbox.hold("slow")

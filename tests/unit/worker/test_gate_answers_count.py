@@ -100,7 +100,7 @@ async def test_no_resume_goes_past_a_denial(from_key: str | None, by_default: bo
     await bench.close()
 
 
-async def test_a_denial_that_its_recipe_goes_on_from_stays() -> None:
+async def test_a_denial_is_kept_when_its_later_steps_resume() -> None:
     """The steps that follow a denial can be resumed; the denial is not asked for again."""
     bench = await Bench().open()
     bench.toolbox.fail("two")
@@ -173,7 +173,7 @@ async def test_a_run_that_was_left_behind_asks_the_same() -> None:
     await bench.close()
 
 
-async def test_the_folder_alone_tells_what_a_run_asks() -> None:
+async def test_open_gates_are_found_from_the_folder_alone() -> None:
     """Without an engine the same open gates are found, and none after an answer or the run's end."""
     bench = await Bench().open()
     program = ({"tool": "one"}, {"gather": {"a": [{"gate": "ask"}, {"tool": "two"}], "b": [{"gate": "too"}]}})

@@ -109,7 +109,7 @@ async def test_a_cancel_ends_it() -> None:
     await bench.close()
 
 
-async def test_a_question_whose_event_is_lost_is_told_again() -> None:
+async def test_a_lost_question_event_is_written_again() -> None:
     """If a power cut has taken the event of an open gate, the run is loaded and writes the event again."""
     bench, run_id = await killed()
     path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
