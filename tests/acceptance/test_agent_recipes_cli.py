@@ -29,7 +29,7 @@ LOOP = {
 }
 """Replies with a corrected slip, a reminder and costs."""
 
-TOLD = """\
+STDOUT = """\
 One slip.
 
 {"outcome": "issues-found"}
@@ -106,7 +106,7 @@ def test_replies_and_reason_are_printed(project: Project):
     project.script(recipe_harness.STRAIGHT)
     free = agent_recipes("small", *SAID, project=project)
 
-    assert told.stdout == TOLD
+    assert told.stdout == STDOUT
     assert told.stderr == "Total cost: $0.7500 (review $0.2500, fix $0.5000)\n"
     assert free.stderr == ""
     assert free.stdout.splitlines()[-1] == "changes-committed"
@@ -118,7 +118,7 @@ def test_verbose_output_has_a_fixed_form(project: Project):
     told = agent_recipes("small", *SAID, "--verbose", project=project)
 
     assert told.stderr == VERBOSE
-    assert told.stdout == TOLD
+    assert told.stdout == STDOUT
 
 
 def test_events_output_has_a_fixed_form(project: Project):
@@ -128,7 +128,7 @@ def test_events_output_has_a_fixed_form(project: Project):
     session = shown(project.run_ids()[-1], project)["machine"]["sessionId"]
 
     assert told.stderr == EVENTS.format(session=session)
-    assert told.stdout == TOLD
+    assert told.stdout == STDOUT
 
 
 def test_output_continues_after_a_restart(project: Project):

@@ -185,7 +185,7 @@ def test_a_secret_is_in_no_log_and_no_line(workspace: Workspace):
     told = orchestrate("run", FLOW, "--json", "--verbose", "--debug", workspace=workspace, code=1)
     kept = "".join(path.read_text() for path in latest(workspace).rglob("*") if path.is_file())
 
-    assert "sk-very-secret" not in told.told + kept
+    assert "sk-very-secret" not in told.output + kept
     assert "***" in told.stdout
 
 

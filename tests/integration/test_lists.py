@@ -95,7 +95,7 @@ async def test_every_get_has_a_head(project: Project) -> None:
             got, head = await service.http.get(path), await service.http.head(path)
 
             assert (head.status_code, head.content) == (got.status_code, b""), path
-            assert _told(head) == _told(got), path
+            assert _compared_headers(head) == _compared_headers(got), path
         stream = await service.http.head(f"/api/runs/{run_id}/events")
         other = await service.http.head(f"/api/runs/{run_id}/cancel")
         await service.http.post(f"/api/runs/{run_id}/cancel")
@@ -116,7 +116,7 @@ async def test_a_head_needs_no_server_to_drop_the_body() -> None:
         assert ((await http.head("/")).content, (await http.get("/")).content) == (b"", b"GET")
 
 
-def _told(answer: httpx.Response) -> dict[str, str]:
+def _compared_headers(answer: httpx.Response) -> dict[str, str]:
     return {name: value for name, value in answer.headers.items() if name not in ("date", "transfer-encoding")}
 
 

@@ -126,13 +126,13 @@ async def test_questions_of_plans_are_notified(tmp_path: Path) -> None:
         async with served.in_process(project, **allowed) as service:
             # The next message comes after those that the start would repeat.
             run = await service.run("quick")
-            await _told(receiver, 2)
+            await _messages(receiver, 2)
             path = f"/api/sessions/{session_id}/tasks"
             answered = await service.http.post(f"{path}/1/answer", json={"answer": "Blue."})
             other = {"description": "quick", "recipe_id": "quick", "scoping_question": "Which size?"}
             added = await service.http.post(path, json=other)
             assert (answered.status_code, added.status_code) == (200, 201), (answered.text, added.text)
-            posts = await _told(receiver, 3)
+            posts = await _messages(receiver, 3)
 
     told, (second, third) = first.content["data"], list(posts.values())[1:]
     assert (told["kind"], told["session_id"], told["task_id"]) == ("waits", session_id, 1)
@@ -142,7 +142,7 @@ async def test_questions_of_plans_are_notified(tmp_path: Path) -> None:
     assert failed.posts == []
 
 
-async def _told(receiver: endpoints.Receiver, count: int) -> dict[str, endpoints.Post]:
+async def _messages(receiver: endpoints.Receiver, count: int) -> dict[str, endpoints.Post]:
     """Wait until this number of different messages has arrived, and return them by their ids, in order."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while len(found := {post.headers["webhook-id"]: post for post in receiver.posts}) < count:

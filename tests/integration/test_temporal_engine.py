@@ -500,10 +500,10 @@ async def test_heartbeats_carry_the_time_of_the_last_output(scene: Scene):
     """A service sees the time of the last output of a program on a worker, and the history does not contain it."""
     run_id = await scene.start("talking")
 
-    async def is_told() -> bool:
+    async def is_explained() -> bool:
         return "with output" in (await scene.service.explanations.why(run_id)).sentence
 
-    await temporal_server.until(is_told)
+    await temporal_server.until(is_explained)
     scene.project.write("go", "")
     assert await scene.ended(run_id) is states.RunState.DONE
 

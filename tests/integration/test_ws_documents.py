@@ -38,7 +38,7 @@ AGENT_RECIPES = {
 """Messages with their fields as in the table of section 16.2."""
 
 OTHER = '{"outcome": "other", "otherDescription": "there is no repository"}'
-Told = list[dict[str, Any]]
+Messages = list[dict[str, Any]]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def _rows(heading: str) -> list[list[list[str]]]:
     return [[re.findall(r"`([a-z_]+)`", cell) for cell in line.split("|")[1:-1]] for line in table.splitlines()[1:]]
 
 
-def _story(told: Told) -> list[tuple[Any, ...]]:
+def _story(told: Messages) -> list[tuple[Any, ...]]:
     """Return each message as its type and its distinguishing fields."""
     facts = ("step", "from_step", "to_step", "reason", "code")
     return [(message["type"], *(message[name] for name in facts if message.get(name) is not None)) for message in told]
@@ -63,7 +63,7 @@ def _step(name: str) -> list[tuple[str, str]]:
     return [("recipe_step_started", name), ("response", name)]
 
 
-async def _play(service: listening.Listening, recipe_id: str, replies: dict[str, str], **fields: Any) -> Told:
+async def _play(service: listening.Listening, recipe_id: str, replies: dict[str, str], **fields: Any) -> Messages:
     for key, text in replies.items():
         service.project.say(key, text=text)
     async with service.client() as client:

@@ -64,7 +64,7 @@ def test_validate_reports_every_flaw_with_its_line(project: programs.Project) ->
         (16, "$.steps[1].parallel"),
     }
 
-    assert {(line, path) for line, path in found if not _is_told(told, line, path)} == set(), told
+    assert {(line, path) for line, path in found if not _is_reported(told, line, path)} == set(), told
     assert "did you mean prompt?" in told
     assert 'needs schema: "1.7"' in told
 
@@ -136,5 +136,5 @@ def test_no_conflicting_sessions(project: programs.Project) -> None:
     assert (refused.status_code, taken.status_code) == (409, 201)
 
 
-def _is_told(told: str, line: int, path: str) -> bool:
+def _is_reported(told: str, line: int, path: str) -> bool:
     return any(path in one and str(line) in one.replace(path, "") for one in told.splitlines())

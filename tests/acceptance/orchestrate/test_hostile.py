@@ -26,7 +26,7 @@ def test_the_program_refuses_it(workspace: workspaces.Workspace, name: str) -> N
     workspace.write(FLOW, hostile_texts.TEXTS[name])
     finished = orchestrate("run", FLOW, workspace=workspace, code=2)
 
-    assert 0 < len(finished.told) < 5_000
+    assert 0 < len(finished.output) < 5_000
     assert finished.root is None
     assert not (workspace.path / "never").exists()
 
@@ -187,8 +187,8 @@ def test_no_output_reveals_a_secret(workspace: workspaces.Workspace, door: works
     assert finished.root is not None
     told = {path.name: path.read_bytes() for path in finished.root.rglob("*") if path.is_file()}
     if isinstance(door, workspaces.Serving):
-        told["what was answered"] = "\n".join(door.told(finished.run_id)).encode()
-    told["what was printed"] = finished.told.encode(errors="surrogateescape")
+        told["what was answered"] = "\n".join(door.answers(finished.run_id)).encode()
+    told["what was printed"] = finished.output.encode(errors="surrogateescape")
     forms = {
         ODD_SECRET,
         json.dumps(ODD_SECRET)[1:-1],
@@ -220,6 +220,6 @@ def test_no_flag_reveals_a_secret(workspace: workspaces.Workspace) -> None:
         escaped = json.dumps(ODD_SECRET)[1:-1]
 
         assert [path for path in files if ODD_SECRET in (text := path.read_text()) or escaped in text] == []
-        assert ODD_SECRET not in finished.told
-        assert escaped not in finished.told
+        assert ODD_SECRET not in finished.output
+        assert escaped not in finished.output
         assert "The secret is ***." in finished.log("Ask.prompt.txt")
