@@ -91,7 +91,7 @@ def test_the_cracked_bell_is_the_only_foreshadowing_without_payoff():
         "open_promise": 2,
         "open_question": 4,
     }
-    bell = stories.told(payload["unpaid"], "open_foreshadowing")[0]
+    bell = stories.findings_of_kind(payload["unpaid"], "open_foreshadowing")[0]
     assert (bell["path"], bell["line"]) == (SCENES[18], 21)
     assert not payload["pass"]
 
@@ -165,8 +165,8 @@ def test_the_stakes_rise_and_one_scene_risks_nothing():
     payload = run("stakes_mapper", scene_paths=["Story/Scenes"])
 
     assert payload["escalation"]["trend"] == "rising"
-    assert [found["path"] for found in stories.told(payload["findings"], "no_risk")] == [SCENES[18]]
-    assert stories.told(payload["findings"], "no_goal") == []
+    assert [found["path"] for found in stories.findings_of_kind(payload["findings"], "no_risk")] == [SCENES[18]]
+    assert stories.findings_of_kind(payload["findings"], "no_goal") == []
 
 
 def test_the_readme_names_lines_that_exist():

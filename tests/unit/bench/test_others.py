@@ -192,9 +192,9 @@ def test_other_lines_are_passed_over(line: str, tmp_path: Path) -> None:
     log.write_text("something\n\nis odd\n")
     told = json.dumps({"workload": "W1", "figure": "latency_ms", "value": 2})
 
-    assert product.heard(0, f"{line}\n{told}\n".encode(), log) == {"latency_ms": 2.0}
+    assert product.printed_figures(0, f"{line}\n{told}\n".encode(), log) == {"latency_ms": 2.0}
     with pytest.raises(workload.Absent, match=r"^it failed \(0\): is odd$"):
-        product.heard(0, line.encode(), log)
+        product.printed_figures(0, line.encode(), log)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ class _Secretive:
         return runs.Ending()
 
 
-class _Telling:
+class _LoggingPerformer:
     async def perform(self, call: Any) -> records.Result:
         await call.write_log("log.txt", "token hunter22")
         return records.Result(output={"hunter22": ["hunter22 and from-recipe", "42"]}, summary="hunter22")
@@ -38,7 +38,7 @@ class _Telling:
 
 def _equipment(**environ: str) -> Equipment:
     return Equipment(
-        performers={"tool_call": _Telling()},
+        performers={"tool_call": _LoggingPerformer()},
         clock=clock.FakeClock(),
         masker=plain.Masker(),
         probes=probes.NoProbes(),

@@ -17,14 +17,14 @@ def nodes(*tasks: tuple[int, list[int]]) -> list[Node]:
     return [Node(id=task_id, deps=deps, path=f"$.tasks[{at}]") for at, (task_id, deps) in enumerate(tasks)]
 
 
-def told(*tasks: tuple[int, list[int]]) -> list[tuple[str, str]]:
+def places_and_codes(*tasks: tuple[int, list[int]]) -> list[tuple[str, str]]:
     """Return places and codes of the flaws."""
     return [(flaw.path, flaw.code) for flaw in task_graphs.flaws(nodes(*tasks))]
 
 
 def test_each_flaw_has_its_place() -> None:
     """Repeated numbers, and unknown, own and repeated dependencies, are reported with their places."""
-    assert told((1, []), (1, [4]), (2, [2, 1, 1])) == [
+    assert places_and_codes((1, []), (1, [4]), (2, [2, 1, 1])) == [
         ("$.tasks[1].id", "duplicate_task"),
         ("$.tasks[1].deps[0]", "unknown_dependency"),
         ("$.tasks[2].deps[0]", "self_dependency"),
@@ -55,7 +55,7 @@ def test_a_cycle_is_reported_at_the_given_task() -> None:
 
 def test_a_cycle_through_a_number_that_is_given_twice() -> None:
     """Of two tasks with one number, a cycle is reported at the one that has the dependency."""
-    assert told((1, []), (2, [1]), (1, [2])) == [
+    assert places_and_codes((1, []), (2, [1]), (1, [2])) == [
         ("$.tasks[2].id", "duplicate_task"),
         ("$.tasks[2].deps[0]", "dependency_cycle"),
     ]
@@ -73,7 +73,7 @@ def test_a_chain_of_five_hundred_tasks_is_sorted() -> None:
     chain = [(number, [number + 1]) for number in range(1, 500)]
 
     assert task_graphs.in_order(nodes(*chain, (500, []))) == list(range(500, 0, -1))
-    assert [path for path, _ in told(*chain, (500, [1]))] == ["$.tasks[0].deps[0]"]
+    assert [path for path, _ in places_and_codes(*chain, (500, [1]))] == ["$.tasks[0].deps[0]"]
 
 
 @given(any_graph)

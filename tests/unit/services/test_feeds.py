@@ -266,10 +266,10 @@ def test_a_reader_at_any_position_gets_each_event_once(
     told: list[list[int]], position: int, kept: int, portion: int
 ) -> None:
     """A reader at any position gets all later events once, with any batches and any number of kept events."""
-    asyncio.run(_tell_each_once(told, position, kept, portion))
+    asyncio.run(_read_each_once(told, position, kept, portion))
 
 
-async def _tell_each_once(told: list[list[int]], position: int, kept: int, portion: int) -> None:
+async def _read_each_once(told: list[list[int]], position: int, kept: int, portion: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(event_streams, "KEPT_EVENTS", kept)
         patch.setattr(event_streams, "BATCH_EVENTS", portion)

@@ -15,7 +15,7 @@ from tests.unit.storage.committing import Writing
 STEPS = f"{layout.run_folder('a')}/{layout.STEPS}"
 
 
-def told(writing: Writing) -> dict[str, list[str]]:
+def segment_lines(writing: Writing) -> dict[str, list[str]]:
     """Return the content of each segment on the disk, line by line."""
     found = {}
     for name in writing.segments:
@@ -51,7 +51,7 @@ def test_what_comes_in_while_a_sync_is_under_way_shares_the_next() -> None:
     assert set(writing.answers.values()) == {None}
     assert len(writing.answers) == 100
     assert writing.disk.syncs == ["1.log"]
-    assert told(writing) == {"1.log": [f"line {number}" for number in range(100)]}
+    assert segment_lines(writing) == {"1.log": [f"line {number}" for number in range(100)]}
 
 
 async def test_commits_of_the_same_turn_share_a_sync(caplog: pytest.LogCaptureFixture) -> None:
@@ -117,7 +117,7 @@ def test_where_the_log_fails_each_file_is_synced_by_itself(refused: str) -> None
 
     assert (first, second, third) == (None, None, None)
     assert writing.disk.syncs == ["1.log", layout.STEPS, "2.log"]
-    assert told(writing) == {"2.log": ["third"]}
+    assert segment_lines(writing) == {"2.log": ["third"]}
 
 
 def test_a_commit_that_can_be_made_durable_nowhere_fails_and_leaves_nothing() -> None:
@@ -128,7 +128,7 @@ def test_a_commit_that_can_be_made_durable_nowhere_fails_and_leaves_nothing() ->
     failed = writing.commit("second")
 
     assert isinstance(failed, OSError)
-    assert told(writing) == {"1.kept.log": ["first"]}
+    assert segment_lines(writing) == {"1.kept.log": ["first"]}
 
 
 async def test_what_cannot_be_cut_off_at_once_is_cut_off_before_its_file_is_healed() -> None:
@@ -137,14 +137,14 @@ async def test_what_cannot_be_cut_off_at_once_is_cut_off_before_its_file_is_heal
     writing.commit("first")
     writing.disk.refused = {"sync", "settle", "cut"}
     writing.commit("second")
-    before = told(writing)
+    before = segment_lines(writing)
     with pytest.raises(OSError, match="Input/output error"):
         await writing.log.mend()
     writing.disk.refused = {"settle"}
     await writing.log.mend()
 
     assert before == {"1.kept.log": ["first", "second"]}
-    assert told(writing) == {"1.kept.log": ["first"]}
+    assert segment_lines(writing) == {"1.kept.log": ["first"]}
 
 
 def test_without_a_segment_files_are_synced_one_by_one() -> None:
@@ -156,7 +156,7 @@ def test_without_a_segment_files_are_synced_one_by_one() -> None:
     second = writing.commit("second")
 
     assert (first, second) == (None, None)
-    assert list(told(writing).values()) == [["second"]]
+    assert list(segment_lines(writing).values()) == [["second"]]
 
 
 # -- segments
@@ -225,7 +225,7 @@ async def test_a_segment_whose_files_failed_once_is_kept_for_the_next_start() ->
     assert writing.disk.syncs[-1] == layout.STEPS
     assert not writing.log.holds("b")
     assert caught.value.errno == errno.EIO
-    assert told(writing) == {"1.kept.log": ["one"]}
+    assert segment_lines(writing) == {"1.kept.log": ["one"]}
 
 
 async def test_a_segment_that_could_not_be_removed_is_removed_later() -> None:
@@ -250,7 +250,7 @@ def test_a_new_segment_takes_no_existing_number() -> None:
     writing = Writing(disk)
     writing.commit("one")
 
-    assert told(writing)["13.log"] == ["one"]
+    assert segment_lines(writing)["13.log"] == ["one"]
 
 
 async def test_a_closed_log_takes_nothing_more() -> None:

@@ -24,7 +24,7 @@ SCHEMA = {
 }
 
 
-def told(args) -> dict[str, str]:
+def codes_by_path(args) -> dict[str, str]:
     """Return the codes of all flaws by their path."""
     return {flaw.path: flaw.code for flaw in arguments.flaws(SCHEMA, args)}
 
@@ -51,7 +51,7 @@ def test_every_flaw_of_arguments_has_its_path():
     """All flaws are reported at once: missing, unknown, wrong type, out of range, not in the list."""
     args = {"paths": ["a", 3], "mode": "slow", "limit": 12, "quiet": "yes", "pth": "a"}
 
-    assert told(args) == {
+    assert codes_by_path(args) == {
         "$.path": "required",
         "$.pth": "unknown",
         "$.paths[1]": "type",
@@ -95,12 +95,12 @@ def test_a_huge_wrong_value_does_not_fill_the_message():
 )
 def test_wrong_paths_are_refused_before_any_file_is_touched(args):
     """Empty paths, overlong paths, paths of a wrong type and empty lists of paths have flaws."""
-    assert told(args)
+    assert codes_by_path(args)
 
 
 def test_arguments_that_are_not_an_object_are_refused():
     """A list in place of the arguments object is a type error."""
-    assert told([]) == {"$": "type"}
+    assert codes_by_path([]) == {"$": "type"}
 
 
 @settings(deadline=None)

@@ -156,7 +156,7 @@ def test_gaps_of_the_outline_are_found(tmp_path):
         ("number_gap", 25),
         ("unpaid_plant", 6),
     }
-    assert "the cracked bell" in stories.told(found, "unpaid_plant")[0]["message"]
+    assert "the cracked bell" in stories.findings_of_kind(found, "unpaid_plant")[0]["message"]
 
 
 def test_doubled_numbers_and_dates_that_go_back_are_found(tmp_path):

@@ -124,8 +124,8 @@ def test_slow_paragraphs_and_long_sentences_are_findings(tmp_path):
     endless = "he went on and " * 15 + "slept."
     found = analyze(tmp_path, f"{SLOW}\n\n{SLOW}\n\n{SLOW}\n\nStop.\n\n{endless}")["findings"]
 
-    assert [finding["line"] for finding in stories.told(found, "slow_passage")] == [1]
-    assert [finding["line"] for finding in stories.told(found, "long_sentence")] == [9]
+    assert [finding["line"] for finding in stories.findings_of_kind(found, "slow_passage")] == [1]
+    assert [finding["line"] for finding in stories.findings_of_kind(found, "long_sentence")] == [9]
 
 
 def test_adverbs_and_passive_voice_are_findings(tmp_path):

@@ -55,7 +55,7 @@ def test_a_missing_beat_fails_the_draft(tmp_path):
     payload = validate(tmp_path, "---\nscene: 1\n---\nMira boarded the ferry.")
 
     assert not payload["pass"]
-    assert [finding["message"] for finding in stories.told(payload["findings"], "missing_beat")] == [
+    assert [finding["message"] for finding in stories.findings_of_kind(payload["findings"], "missing_beat")] == [
         "The beat “The bell strikes.” is not told."
     ]
     assert [beat["covered"] for beat in payload["beats"]] == [True, False]
@@ -107,7 +107,7 @@ def test_length_of_the_outline_is_checked(tmp_path):
     """A draft longer than the outline allows is a finding."""
     payload = validate(tmp_path, DRAFT + "Rain fell on and on. " * 20)
 
-    assert "more than 50" in stories.told(payload["findings"], "length")[0]["message"]
+    assert "more than 50" in stories.findings_of_kind(payload["findings"], "length")[0]["message"]
 
 
 @pytest.mark.parametrize(

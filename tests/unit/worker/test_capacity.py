@@ -18,9 +18,9 @@ class Line:
     """Capacity that records which runs got it."""
 
     def __init__(self, limit: int, *, known: bool = True) -> None:
-        self.told: list[tuple[str, capacity.Obstacle | None]] = []
+        self.reported: list[tuple[str, capacity.Obstacle | None]] = []
         self.capacity = capacity.WorkerCapacity(
-            limit, lambda run_id: self.told.append((run_id, self.capacity.obstacle(run_id)))
+            limit, lambda run_id: self.reported.append((run_id, self.capacity.obstacle(run_id)))
         )
         self.granted: list[str] = []
         if known:
@@ -179,16 +179,16 @@ def test_each_change_of_a_waiting_runs_obstacle_is_reported() -> None:
 
     assert line.granted == ["other", "first"]
     busy = [capacity.Obstacle(reason="workspace_busy", holder=holder) for holder in ("found", "first")]
-    assert _without_repetition(told for run_id, told in line.told if run_id == "waiting") == [
+    assert _without_repetition(told for run_id, told in line.reported if run_id == "waiting") == [
         capacity.Obstacle(reason="recovering"),
         *busy,
     ]
 
-    line.told.clear()
+    line.reported.clear()
     line.join("sharing")
     line.end("sharing")
 
-    assert line.told == []
+    assert line.reported == []
 
 
 @given(
@@ -210,7 +210,7 @@ def test_the_last_reported_obstacle_is_the_present_one(
     deeds = [lambda: line.capacity.know_workspaces(), lambda: outside.busy.clear(), lambda: line.capacity.look_again()]
     for number in range(2 * len(wishes) + 4):
         before = len(line.granted)
-        line.told.clear()
+        line.reported.clear()
         leaving = chance.choice(holding) if holding else None  # type: ignore[attr-defined]
         if number % 2 == 0 or leaving is None:
             deeds[number // 2 % 3]()
@@ -218,7 +218,7 @@ def test_the_last_reported_obstacle_is_the_present_one(
             line.end(leaving)
             holding.remove(leaving)
         holding += line.granted[before:]
-        shown |= dict(line.told)
+        shown |= dict(line.reported)
 
         waiting = [run_id for run_id in shown if line.capacity.is_queued(run_id)]
         assert {run_id: shown[run_id] for run_id in waiting} == {

@@ -51,7 +51,7 @@ async def journal(there: Bench, run_id: str) -> list[dict[str, plain.Json]]:
     return timeless([record.line for record in (await there.store.read(run_id)).records])
 
 
-async def told(there: Bench, run_id: str) -> list[tuple[int, str, str | None]]:
+async def events_of(there: Bench, run_id: str) -> list[tuple[int, str, str | None]]:
     """Return number, type and key of a run's events."""
     return [(event.seq, event.type, event.key) for event in await there.store.read_events(run_id)]
 
@@ -159,14 +159,14 @@ async def test_nothing_is_seen_of_it() -> None:
     await there.shown(run_id, RunState.WAITING)
     reader = run_reader.RunReader(store=there.store, engine=there.pool, drivers={"toy": toys.TOY}, clock=there.clock)
     number, before = there.pool.change_number(run_id), await reader.ready(run_id)
-    events = await told(there, run_id)
+    events = await events_of(there, run_id)
     await there.evicted(run_id)
     reader.forget(run_id)
     after = await reader.ready(run_id)
 
     assert (await reader.status(run_id), there.pool.change_number(run_id)) == (RunState.WAITING, number)
     assert after.body == before.body
-    assert await told(there, run_id) == events
+    assert await events_of(there, run_id) == events
     with pytest.raises(errors.RequestInvalid):
         await there.pool.deliver(run_id, "ask", gates.Answer(decision="perhaps"))
     with pytest.raises(errors.NotFound):
@@ -565,7 +565,7 @@ async def lived(program: Sequence[toys.Step], *, sleeps: bool) -> tuple[Any, ...
             break
         await _move_on(there, sleeps=sleeps)
     await there.ended(run_id)
-    found = await journal(there, run_id), await told(there, run_id), there.toolbox.executed
+    found = await journal(there, run_id), await events_of(there, run_id), there.toolbox.executed
     slept = there.probes.count("pool.asleep")
     await there.close()
 

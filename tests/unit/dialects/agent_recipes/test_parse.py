@@ -173,11 +173,11 @@ def test_an_argument_of_a_prompt_is_always_there(rule, required, told):
 def test_a_fault_names_the_missing_part_and_the_nearest_name():
     """The message names the missing thing and suggests the nearest name."""
     document = recipe(initialStep="revue", model="opsu")
-    messages = {flaw.path: flaw.message for flaw in recipe_harness.told(document)}
+    messages = {flaw.path: flaw.message for flaw in recipe_harness.all_flaws(document)}
 
     assert messages["$.initialStep"] == "Initial step not found in steps: revue; did you mean review?"
     assert messages["$.model"] == "'opsu' is not allowed; did you mean opus?"
-    next_step = recipe_harness.told(_on(no_issues={"nextStep": "comit"}))
+    next_step = recipe_harness.all_flaws(_on(no_issues={"nextStep": "comit"}))
     assert [flaw.message for flaw in next_step] == ["Next step not found in steps: comit; did you mean commit?"]
 
 

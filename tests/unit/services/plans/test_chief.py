@@ -139,7 +139,7 @@ async def test_without_a_chief_an_intent_is_refused(tmp_path: Path) -> None:
     with pytest.raises(errors.RequestInvalid) as refused:
         await harness.application.plans.create(plan_harness.intended("tidy up"))
 
-    assert (refused.value.code, given.told(refused.value)) == ("no_chief", [("$.intent", "no_chief")])
+    assert (refused.value.code, given.places_and_codes(refused.value)) == ("no_chief", [("$.intent", "no_chief")])
     assert (await harness.application.plans.page(plans.PlanQuery()))[0] == []
 
     await harness.close()

@@ -11,7 +11,7 @@ from app import errors
 from app.domain.plans import Plan, PlanState, Scoping, TaskState
 from app.flows.session_plan import rules, transitions
 from app.services.plans import edits, requests
-from tests.unit.services.plans.given import LATER, asking, done, failed, plan, running, states, task, told
+from tests.unit.services.plans.given import LATER, asking, done, failed, places_and_codes, plan, running, states, task
 
 DRAFT = PlanState.DRAFT
 
@@ -44,7 +44,7 @@ class TestOrder:
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.reordered(before, [2, 1, 9, 4, 2], LATER)
 
-        assert told(refused.value) == [
+        assert places_and_codes(refused.value) == [
             ("$.order", "order_incomplete"),
             ("$.order[0]", "order_breaks_dependency"),
             ("$.order[2]", "order_unknown_task"),
@@ -76,7 +76,7 @@ class TestNewTasks:
         for number in (7, 3, 1):
             with pytest.raises(errors.RequestInvalid) as refused:
                 edits.with_new_task(after, task(number), LATER)
-            assert told(refused.value) == [("$.id", "duplicate_task")]
+            assert places_and_codes(refused.value) == [("$.id", "duplicate_task")]
         assert ids(edits.with_new_task(after, task(8, 1), LATER)) == [1, 8]
 
     def test_numbers_come_to_an_end(self) -> None:
@@ -84,7 +84,7 @@ class TestNewTasks:
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.with_new_task(plan(task(999_999)), task(1_000_000), LATER)
 
-        assert told(refused.value) == [("$.id", "invalid")]
+        assert places_and_codes(refused.value) == [("$.id", "invalid")]
 
     def test_all_flaws_of_a_new_task_are_reported(self) -> None:
         """A wrong number and wrong dependencies of a new task are reported together, with places in the task."""
@@ -92,7 +92,7 @@ class TestNewTasks:
             edits.with_new_task(plan(task(1), task(2)), task(2, 2, 9, 1, 1), LATER)
 
         assert refused.value.code == "tasks_invalid"
-        assert told(refused.value) == [
+        assert places_and_codes(refused.value) == [
             ("$.id", "duplicate_task"),
             ("$.deps[0]", "self_dependency"),
             ("$.deps[1]", "unknown_dependency"),
@@ -222,7 +222,7 @@ def test_all_flaws_of_a_new_plan_are_reported() -> None:
         edits.check_graph(tasks)
 
     assert refused.value.code == "tasks_invalid"
-    assert told(refused.value) == [
+    assert places_and_codes(refused.value) == [
         ("$.tasks[2].id", "duplicate_task"),
         ("$.tasks[2].deps[0]", "unknown_dependency"),
         ("$.tasks[3].deps[0]", "self_dependency"),

@@ -552,7 +552,7 @@ async def test_a_review_comes_out_the_same_wherever_the_process_dies(
         return harness, session_id
 
     async def act(harness: plan_harness.Harness, session_id: str) -> None:
-        await plan_harness.go_on(harness, session_id)
+        await plan_harness.start_and_rest(harness, session_id)
         while (await harness.task(session_id, 1)).status is plans.TaskState.RUNNING:
             for gate in (await harness.application.gates.page(GateQuery(session_id=session_id)))[0]:
                 # The run may already be executing with an earlier answer.

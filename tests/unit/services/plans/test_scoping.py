@@ -131,7 +131,7 @@ async def test_what_a_person_gives_must_be(harness: plan_harness.Harness) -> Non
     with pytest.raises(errors.RequestInvalid) as refused:
         await harness.create(*wrong)
 
-    assert given.told(refused.value) == [
+    assert given.places_and_codes(refused.value) == [
         ("$.tasks[0].recipe_id", "unknown_recipe"),
         ("$.tasks[1].args.wheels", "undeclared_arg"),
         ("$.tasks[1].args.what", "args_type"),
@@ -241,7 +241,7 @@ async def test_an_empty_edit_is_refused(harness: plan_harness.Harness) -> None:
     ):
         with pytest.raises(errors.RequestInvalid) as refused:
             await harness.application.plans.edit_task(session_id, 1, edit)
-        told += given.told(refused.value)
+        told += given.places_and_codes(refused.value)
 
     assert told == [
         ("$", "missing"),
@@ -266,7 +266,7 @@ async def test_a_plan_as_a_whole_must_be(harness: plan_harness.Harness) -> None:
     for new in wrong:
         with pytest.raises(errors.RequestInvalid) as refused:
             await harness.application.plans.create(new)
-        told.append(given.told(refused.value))
+        told.append(given.places_and_codes(refused.value))
 
     assert told == [
         [("$.intent", "missing")],

@@ -80,7 +80,10 @@ class TestForm:
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.with_edit(before, given.task(2), given.LATER)
 
-        assert (refused.value.code, given.told(refused.value)) == ("tasks_invalid", [("$.deps", "not_a_dependency")])
+        assert (refused.value.code, given.places_and_codes(refused.value)) == (
+            "tasks_invalid",
+            [("$.deps", "not_a_dependency")],
+        )
 
         broken = given.plan(given.task(1), given.task(2), given.task(3, 2, args={"a": SAID}))
         assert edits.with_edit(broken, given.task(2, dod="soon"), given.LATER).tasks[1].dod == "soon"
