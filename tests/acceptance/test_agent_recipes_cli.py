@@ -284,7 +284,7 @@ def test_a_broken_recipe_is_exit_code_1(project: Project):
         (("small", *SAID, "--working-dir", ".control-room"), "is in a reserved folder"),
     ],
 )
-def test_what_cannot_begin_is_exit_code_5(project: Project, arguments: tuple[str, ...], told: str):
+def test_a_run_that_cannot_begin_ends_with_exit_code_5(project: Project, arguments: tuple[str, ...], told: str):
     """Usage errors, unknown recipes and backends, and unfit arguments end with 5, and no run is created."""
     project.write("recipes/quick.json", {"recipe_id": "quick", "label": "Another language", "phase_b": []})
     (project.path / "file").touch()
@@ -305,7 +305,7 @@ def test_what_cannot_begin_is_exit_code_5(project: Project, arguments: tuple[str
         {"CONTROL_ROOM_PROJECT": "/nowhere"},
     ],
 )
-def test_what_the_surroundings_forbid_is_one_line(project: Project, given: dict[str, Any]):
+def test_a_forbidden_environment_is_reported_in_one_line(project: Project, given: dict[str, Any]):
     """Wrong settings, an unknown parent and too deep a nesting are reported in one line."""
     refused = agent_recipes("small", *SAID, project=project, code=5, **given)
 

@@ -110,7 +110,7 @@ def test_a_copy_keeps_user_folders_of_any_name(tmp_path: Path) -> None:
     assert not (copy.data_directory / "sessions").exists()
 
 
-def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
+def test_an_uncopiable_project_is_refused_with_its_place(tmp_path: Path) -> None:
     """A project that cannot be copied is refused with the place and the reason."""
     project = tmp_path / "p"
     names = ["d" * 200] * ((4050 - len(str(project))) // 201)
@@ -329,7 +329,7 @@ def test_a_life_that_gets_stuck_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_without_a_tracer_probes_stand_in(bench: process_sweeps.Bench) -> None:
+def test_probes_replace_a_missing_tracer(bench: process_sweeps.Bench) -> None:
     """Without a tracer, the process is killed at the probes of the storage instead."""
     expected, _ = disk_sweeps.undisturbed(bench)
     swept = process_sweeps.by_probes(bench, "kill", _lived(bench))
@@ -351,7 +351,7 @@ def test_every_power_loss_of_a_sample_ends_the_same(bench: process_sweeps.Bench)
         assert swept.broken == [], trouble
 
 
-def test_what_goes_wrong_is_seen(bench: process_sweeps.Bench) -> None:
+def test_every_kind_of_loss_is_a_broken_promise(bench: process_sweeps.Bench) -> None:
     """A lost step, a repeated execution, another result, and a lost run each count as a broken promise."""
     seen = _lived(bench)
     run, key, attempt = seen.told.executed[3]

@@ -355,7 +355,7 @@ def test_a_damaged_journal_is_repaired_when_asked(workspace: Workspace):
     assert repaired.state["status"] == "completed"
 
 
-def test_what_cannot_be_repaired_can_be_begun_anew(workspace: Workspace):
+def test_an_irreparable_run_can_be_restarted_by_force(workspace: Workspace):
     """With an unreadable start.json a repair is refused, and a forced restart begins anew from the state file."""
     root = fail_late(workspace)
     (root / "start.json").write_text("damage")
@@ -556,7 +556,7 @@ def test_an_impossible_archive_does_not_fail_the_run(workspace: Workspace, tmp_p
     ],
     ids=" ".join,
 )
-def test_what_cannot_be_meant_is_refused(workspace: Workspace, arguments: tuple[str, ...]):
+def test_a_wrong_command_line_is_refused(workspace: Workspace, arguments: tuple[str, ...]):
     """A wrong command line is refused with a short message, and creates no file."""
     workspace.flow(shell("A", "true"))
     told = orchestrate(*arguments, workspace=workspace, code=2)
@@ -576,7 +576,7 @@ def test_the_same_runs_are_shown_by_the_other_program(workspace: Workspace):
     assert [(run["run_id"], run["status"]) for run in json.loads(told.stdout)] == [(latest(workspace).name, "done")]
 
 
-def test_it_can_be_called_as_a_module_too(workspace: Workspace):
+def test_the_program_can_be_called_as_a_module(workspace: Workspace):
     """The program can be called as a module."""
     told = subprocess.run(
         [sys.executable, "-m", "app.cli.orchestrate", "--version"],

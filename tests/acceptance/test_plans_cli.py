@@ -63,7 +63,7 @@ def made(tmp_path: Path, place: tuple[str, ...], *tasks: dict[str, Any]) -> str:
     return str(asked("create", "--file", file, *place)["session_id"])
 
 
-def test_what_can_be_typed_next_leads_to_the_same_place(tmp_path: Path, place: tuple[str, ...]) -> None:
+def test_suggested_commands_name_the_same_folder_or_service(tmp_path: Path, place: tuple[str, ...]) -> None:
     """Suggested commands name the same folder or service, and a draft's refusal names the missing approval."""
     session_id = made(tmp_path, place)
     shown = plan("show", session_id, *place)

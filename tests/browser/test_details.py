@@ -577,7 +577,7 @@ def test_a_failing_endpoint_shows_its_reason_and_next_try(project: Project, chro
         assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_run_at_a_gate_and_one_that_gave_way_say_so(project: Project, page: Page) -> None:
+def test_a_page_shows_an_open_gate_and_a_replaced_run(project: Project, page: Page) -> None:
     """A run at its only gate is not shown as complete; a run that a newer one cancelled links to the newer one."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     key: dict[str, Any] = {"key": "book", "limit": 1}

@@ -414,7 +414,7 @@ async def test_equal_turns_take_the_same(harness: AgentHarness) -> None:
 
 
 @needs(lambda able: able.acts and able.remembers and able.sums and able.adds_up)
-async def test_what_a_failed_turn_took_is_counted_once(harness: AgentHarness) -> None:
+async def test_usage_of_a_failed_turn_is_counted_once(harness: AgentHarness) -> None:
     """The usage before a failed turn's error is reported by that turn or by the next one, never by both."""
     session = new_session()
     act = Reply(text="I act.", tool=Shell(command="echo made > made.txt"))

@@ -151,7 +151,9 @@ async def test_a_deleted_run_leaves_no_object(kept: ObjectStoreHarness, server: 
     assert not [name for name in server.objects if "/runs/" in name]
 
 
-async def test_what_no_line_names_is_collected(kept: ObjectStoreHarness, server: object_server.ObjectServer) -> None:
+async def test_only_unnamed_old_objects_are_collected(
+    kept: ObjectStoreHarness, server: object_server.ObjectServer
+) -> None:
     """Collection removes only old objects of ended or deleted runs, and none that a journal line names."""
     log, blob = await named(kept)
     lost = await log.put_blob(CONTENT + b"!", text=True)

@@ -265,7 +265,7 @@ async def test_a_process_beside_the_service_leaves_its_log_alone(neighbours: Any
     assert sorted(run.run_id for run in await service.store.list_runs(RunQuery())) == [RUN, "other"]
 
 
-async def test_what_a_process_beside_the_service_deletes_stays_deleted(neighbours: Any) -> None:
+async def test_a_run_deleted_by_another_process_does_not_return(neighbours: Any) -> None:
     """A run that another process deleted does not return from the service's log after a power cut."""
     service, beside = neighbours
     await service.store.create(store_harness.start())

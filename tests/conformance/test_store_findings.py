@@ -36,7 +36,7 @@ async def test_a_refused_run_is_not_there_later(harness: StoreHarness) -> None:
     assert [run.run_id for run in await store.list_runs(RunQuery())] == ["second"]
 
 
-async def test_what_a_finished_run_shows_outlives_a_power_cut(harness: StoreHarness) -> None:
+async def test_a_finished_runs_files_survive_a_power_cut(harness: StoreHarness) -> None:
     """The snapshots, events and receipts of a finished run of a process survive a power cut without another opening."""
     await harness.store.start(serve=False)
     log = await store_harness.begun(harness)
@@ -58,7 +58,7 @@ async def test_what_a_finished_run_shows_outlives_a_power_cut(harness: StoreHarn
     ]
 
 
-async def test_what_a_finished_run_may_have_lost_is_made_anew(harness: StoreHarness) -> None:
+async def test_the_service_completes_finished_runs_after_a_power_cut(harness: StoreHarness) -> None:
     """After a power cut the service opens the runs of its commit log again, finished ones too, and completes them."""
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))

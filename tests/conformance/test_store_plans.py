@@ -157,7 +157,7 @@ class TestRemoval:
         assert await store.plans.was_removed("sp_1")
         assert harness.files().names("sessions/sp_1") == []
 
-    async def test_what_a_person_put_beside_stays(self, harness: StoreHarness) -> None:
+    async def test_a_removal_deletes_only_the_plans_file(self, harness: StoreHarness) -> None:
         """A removal deletes only the plan's file, and a new plan in its place is listed as usual."""
         store = await harness.open()
         await store.plans.put(made())

@@ -76,7 +76,7 @@ async def test_usage_is_added_up(harness: StoreHarness) -> None:
     assert [total.calls for _, (_, total) in found] == [sum(one[1] for one in each.values()) for _, each in ADDED_UP]
 
 
-async def test_what_executes_now_counts_once(harness: StoreHarness) -> None:
+async def test_sums_in_memory_replace_those_of_the_row(harness: StoreHarness) -> None:
     """Sums in memory replace those of the run's row, and the filters of the run apply to them."""
     await paid(harness)
     live = UsageSum(

@@ -194,7 +194,7 @@ async def test_a_resume_changes_nothing(service: served.Served) -> None:
     assert shown["status"] == "failed"
 
 
-async def test_who_is_asked(service: served.Served) -> None:
+async def test_a_request_without_names_asks_all_conferring_agents(service: served.Served) -> None:
     """The request names agents by id or archetype, in order; without names, all agents that confer are asked."""
     named = await held(service, agents=["writer", "critic-1"], allowed_tools=[])
     everybody = await held(service, allowed_tools=[])
@@ -256,7 +256,9 @@ async def test_without_a_chief(project: Project) -> None:
         ({"parent_run_id": "nobody"}, "unknown_parent"),
     ],
 )
-async def test_what_holds_for_every_run(service: served.Served, body: dict[str, Any], code: str) -> None:
+async def test_a_conference_follows_the_rules_of_all_runs(
+    service: served.Served, body: dict[str, Any], code: str
+) -> None:
     """The rules of all runs for workspace and parent apply to conferences."""
     answer = await post(service, **body)
 
@@ -331,7 +333,7 @@ async def test_a_conference_can_be_cancelled(service: served.Served, key: str, l
     assert {name: line["attempt"] for name, line in after.items() if name in before} == dict.fromkeys(before, 1)
 
 
-async def test_it_can_be_paused_between_the_phases(service: served.Served, held: Held) -> None:
+async def test_a_conference_pauses_between_its_phases(service: served.Served, held: Held) -> None:
     """A conference pauses between two steps, and continues from there."""
     service.project.say("chief", text=LOOK, delay_seconds=DELAY_SECONDS)
     run_id = (await post(service)).json()["run_id"]

@@ -345,7 +345,7 @@ async def test_a_refusal_is_one_warning(service: listening.Listening, caplog: py
     ]
 
 
-async def test_a_refusal_does_not_stand_inside_of_an_earlier_answer(service: listening.Listening) -> None:
+async def test_a_refusal_is_sent_after_the_earlier_answer(service: listening.Listening) -> None:
     """Broken bytes after a request that is still being answered close the connection after that answer."""
     async with raw(service) as (reader, writer):
         writer.write(GET + b"\r\n\x00 broken")

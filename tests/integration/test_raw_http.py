@@ -106,7 +106,7 @@ async def test_every_kind_of_junk_is_refused(service: listening.Listening, byte_
 
 
 @pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
-async def test_what_breaks_off_is_not_waited_for(service: listening.Listening, step: int) -> None:
+async def test_a_cut_off_request_ends_at_its_time_limit(service: listening.Listening, step: int) -> None:
     """A request that is cut off at any place ends at its time limit."""
     cut = [
         sent[:place]

@@ -118,7 +118,7 @@ async def test_a_start_without_its_backend_is_refused(
     assert (await service.http.get("/api/runs")).json() == []
 
 
-async def test_recipes_say_whether_they_are_ready(service: served.Served) -> None:
+async def test_a_recipe_lists_its_missing_backends(service: served.Served) -> None:
     """Lists, details and checks of texts name the missing backends, and report that the recipe itself is valid."""
     listed = {entry["recipe_id"]: entry for entry in (await service.http.get("/api/recipes")).json()}
     body = {"dialect": "amplifier", "recipe": PROMPTS.replace("late-prompt", "another")}

@@ -81,7 +81,7 @@ async def test_a_check_that_does_not_hold_has_failed(service: served.Served) -> 
     assert {node["id"] for node in graph["nodes"] if node["status"] == "failed"} == {"dod[0]"}
 
 
-async def test_what_has_no_graph_is_refused(service: served.Served) -> None:
+async def test_an_unknown_graph_is_refused(service: served.Served) -> None:
     """Unknown runs and recipes are 404, and a recipe that cannot be parsed is refused with its flaws."""
     (service.project.root / ".control-room" / "recipes" / "broken.json").write_text("{", encoding="utf-8")
     unknown = await service.http.get("/api/runs/20260101T000000Z-abcdef/graph")

@@ -83,7 +83,7 @@ def test_a_log_line_is_one_line_wherever_it_is_read():
     assert lines(stream)[0]["path"] == value
 
 
-def test_what_libraries_repeat_is_counted():
+def test_repeated_library_warnings_are_counted():
     """Repeated warnings of one place in a library are dropped after a few, and counted a minute later."""
     now = 0.0
     repeats = telemetry.Repeats(lambda: now, most=2)

@@ -238,7 +238,7 @@ def test_the_bundled_batch(project: programs.Project) -> None:
         ),
     ],
 )
-def test_what_a_batch_can_find(
+def test_a_batch_without_a_valid_list_fails_the_run(
     project: programs.Project, said: str, code: int, lines: list[tuple[str, str]], error: str | None
 ) -> None:
     """An empty list is not a failure; a reply that is not a list, or is too long, fails the run before an iteration."""

@@ -98,9 +98,7 @@ def test_no_spelling_of_a_secret_is_kept(workspace: workspaces.Workspace, door: 
     assert "MIIEvQ" not in finished.output
 
 
-def test_what_the_environment_keeps_secret_needs_no_name(
-    workspace: workspaces.Workspace, door: workspaces.Door
-) -> None:
+def test_environment_secrets_are_masked_undeclared(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
     """A variable named like a secret, and a password in a URL, are masked in a step that declares neither."""
     workspace.flow(shell("Show", "echo $ACCEPTANCE_TOKEN; echo $ACCEPTANCE_DATABASE >&2; exit 3"))
     finished = door(workspace, code=1)

@@ -126,7 +126,7 @@ class TestTurns:
         assert reply.usage is not None
         assert (reply.usage.input_tokens, reply.usage.output_tokens) == (16, 4)
 
-    async def test_what_it_asks_for_is_allowed_for_once(
+    async def test_an_allowed_tool_request_is_allowed_once(
         self, make: Make, say: Any, store: Path, tmp_path: Path
     ) -> None:
         """An agent that may use its tools is allowed each request once, not permanently."""
@@ -337,7 +337,7 @@ class TestConversations:
         assert other is None
 
     @pytest.mark.slow
-    async def test_what_does_not_name_by_the_minute_waits_for_none(self, make: Make, say: Any) -> None:
+    async def test_only_gemini_waits_before_it_continues_a_conversation(self, make: Make, say: Any) -> None:
         """Other agents continue a conversation within its first minute, and Gemini without waiting in a later one."""
         fake = clock.FakeClock(datetime(2026, 2, 10, 14, 30, 59, tzinfo=UTC))
         for name, ours, seconds in (("other", OURS, 0), ("gemini-cli", "ours-too", 1)):
@@ -366,7 +366,9 @@ class TestTools:
         assert error.code == "tools_cannot_be_turned_off"
         assert names(store) == []
 
-    async def test_what_it_asks_for_is_denied(self, make: Make, say: Any, store: Path, tmp_path: Path) -> None:
+    async def test_a_tool_request_without_tools_is_denied(
+        self, make: Make, say: Any, store: Path, tmp_path: Path
+    ) -> None:
         """An agent without tools that asks for permission is denied once, and its turn continues."""
         reply = await make("--name", "copilot").prompt(say("write made.txt", tools=False))
 

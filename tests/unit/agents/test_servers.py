@@ -508,7 +508,7 @@ class TestConversations:
 
         assert [text for role, text in last if role == "user"] == ["x?", "again?", "c?"]
 
-    async def test_blank_replies_are_not_said_again(self, dialect: Dialect, speak: Any) -> None:
+    async def test_a_blank_reply_is_not_sent_again(self, dialect: Dialect, speak: Any) -> None:
         """A blank reply is not sent again, and the prompts around it are sent as one message."""
         async with http_service.service(dialect.says("  "), dialect.says("Yes.")) as running:
             backend = speak(running)

@@ -222,7 +222,7 @@ def test_every_package_of_a_product_is_pinned() -> None:
         assert all("@" in package[1:] for package in each.pins.node)
 
 
-def test_what_runs_inside_knows_only_the_standard_library() -> None:
+def test_the_measuring_code_needs_only_the_standard_library() -> None:
     """The measuring code can be imported by an interpreter without packages."""
     words = [sys.executable, "-S", "-c", "import bench.others.inside.meter, bench.others.inside.servers"]
 

@@ -97,7 +97,7 @@ def test_an_unmeasured_workload_has_its_reason() -> None:
     assert "- W5.gate: ended with exit code 1" in lines
 
 
-def test_products_stand_side_by_side() -> None:
+def test_each_product_has_a_column_with_its_version() -> None:
     """Each product has a column with its version; figures of time and rate are compared with bare appends."""
     theirs = rounds.ProductFound(label="Theirs", version="3.4", workloads={"W1": _repetitions(80.0)})
     lines = _report_lines(workloads={"W1": _repetitions(20.0)}, products=[theirs])

@@ -69,7 +69,7 @@ async def _taken(locks: workspace_locks.WorkspaceLocks, *rows: stores.RunSummary
 
 
 @pytest.mark.parametrize("status", ["running", "waiting", "paused"])
-async def test_what_the_service_has_begun_keeps_others_out(data: Path, status: str):
+async def test_a_begun_run_of_the_service_holds_its_workspace(data: Path, status: str):
     """A begun run of the service holds its workspace, even while the service is stopped."""
     assert await taken(data, row("r1", owner="service", status=status)) == "r1"
 

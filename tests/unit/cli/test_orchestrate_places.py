@@ -65,7 +65,7 @@ def test_a_command_names_what_the_environment_does_not(workspace: Path, monkeypa
 
 
 @pytest.mark.parametrize("named", ["file", "a\0b", "loop", "loop/below"])
-def test_what_can_be_no_folder_is_refused(workspace: Path, named: str):
+def test_an_impossible_state_directory_is_refused(workspace: Path, named: str):
     """A state directory that is a file or cannot exist is refused with its own code."""
     (workspace / "file").touch()
     (workspace / "loop").symlink_to("loop")

@@ -84,7 +84,7 @@ def test_a_folder_outside_the_workspace_is_refused(place: places.Place):
 
 
 @pytest.mark.parametrize("named", ["flows", ".orchestrate", ".orchestrate/runs", "kept"])
-def test_what_holds_runs_or_the_workflow_is_refused(place: places.Place, named: str):
+def test_a_folder_with_runs_or_the_workflow_is_refused(place: places.Place, named: str):
     """A folder that contains the runs or the workflow is refused."""
     kept = places.of(Path("kept/state")) if named == "kept" else place
     with pytest.raises(errors.RequestInvalid, match="is the folder of the"):

@@ -107,7 +107,7 @@ def test_faults_of_several_files_have_path_and_line(place: places.Place, capsys:
     assert {flaw["line"] for flaw in shown["flaws"]} == {3, 4}
 
 
-def test_a_plan_shows_the_steps_as_they_stand(place: places.Place, capsys: pytest.CaptureFixture[str]):
+def test_a_plan_lists_the_steps_in_order(place: places.Place, capsys: pytest.CaptureFixture[str]):
     """A plan lists the steps in order with loop steps below their loop, and starts no run."""
     showing.plan(write(place), {}, as_json=False)
     told = capsys.readouterr().out

@@ -114,7 +114,7 @@ def test_a_partial_run_lists_its_failed_steps() -> None:
     assert formats.partial(None) is None
 
 
-async def test_what_a_silent_run_waits_for_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_childs_gate_is_printed_once_while_a_run_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     """While a run is silent, a gate of its child is printed once with the command that answers it."""
     calls: list[str] = []
     link = {"run_id": "r2", "kind": "gate", "text": "Step ship asks: Go on?"}

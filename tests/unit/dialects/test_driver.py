@@ -22,7 +22,7 @@ async def test_tools_then_agents_then_the_end():
     assert pipeline.asked("read").args == {"path": "a.md"}
 
 
-async def test_lines_say_phase_index_slots_and_sources():
+async def test_a_line_has_phase_index_slots_and_sources():
     """Journal lines contain the fields that an audit needs (execution-modes, appendix A)."""
     pipeline = bench.Pipeline(bench.recipe())
     await pipeline.run()

@@ -108,7 +108,7 @@ async def test_each_finding_becomes_an_issue():
     assert pipeline.lines()[4]["input_slot_refs"] == ["found"]
 
 
-async def test_findings_may_stand_in_an_agents_json():
+async def test_findings_are_read_from_an_agents_json():
     """A reference into an artifact reads the artifact's text as JSON."""
     pipeline = bench.Pipeline(bench.recipe(findings={"$ref": "prose.issues"}))
     pipeline.tables.replies["draft"] = '{"issues": ["one", "two"]}'

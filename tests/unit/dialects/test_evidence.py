@@ -170,7 +170,7 @@ class TestReading:
         assert code(f"{QUOTED}\n{QUOTED}") == "evidence_repeated"
         assert code(f"{NAMED}\ntext\n> **evidence**: {QUOTED}") == "evidence_repeated"
 
-    def test_what_roles_must_bring(self) -> None:
+    def test_a_role_accepts_only_its_own_kind_of_evidence(self) -> None:
         """A role accepts its own kind only; a role without a duty may omit the line, but not write a faulty one."""
         assert code(NAMED, "file") == "evidence_kind"
         assert code(QUOTED, "receipt") == "evidence_kind"
@@ -314,7 +314,7 @@ class TestPipelines:
         assert made.disk.recorded()[-1] == "brief.evidence"
         assert list(made.slots) == ["found", "text"]
 
-    async def test_what_the_check_rejects_fails_the_run_alike(self) -> None:
+    async def test_evidence_that_the_check_rejects_fails_the_run(self) -> None:
         """The run fails with the performer's code and facts; a resume asks the agent again."""
         made = pipeline("any", QUOTED)
         made.performers["check_evidence"] = Rejecting()

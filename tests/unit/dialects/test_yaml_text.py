@@ -179,7 +179,7 @@ def test_every_flaw_is_reported_with_path_and_line():
         ("\ufeffa: 1".encode("utf-32-be"), ("$", "not_utf8", 1)),
     ],
 )
-def test_what_ends_reading(text, told):
+def test_the_fault_that_ends_the_reading_has_its_line(text, told):
     """The fault that ends the reading of a text is reported with its line."""
     assert _flaws(text)[-1] == told
 

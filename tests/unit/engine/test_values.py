@@ -42,7 +42,7 @@ def test_the_hashed_form_is_that_of_pythons_json(value):
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, {1: "x"}, {1, 2}, b"bytes", object(), [object()]])
-def test_what_has_no_json_form_is_refused(value):
+def test_a_value_without_a_json_form_is_refused(value):
     """A value without a JSON form is refused before it is written."""
     with pytest.raises(errors.InputRefused) as caught:
         plain.plain(value)
@@ -62,7 +62,7 @@ def test_a_preview_is_one_short_line():
     assert plain.preview({"a": 1}) == '{"a":1}'
 
 
-def test_secrets_are_masked_wherever_they_stand():
+def test_secrets_at_any_place_are_masked():
     """Secrets are masked in nested values, keys and longer texts, the longest first; very short ones are not."""
     masker = plain.Masker(["hunter2", "hunter2000", "abc"])
 

@@ -113,7 +113,9 @@ class TestResults:
         assert (ended.exit_code, ended.signal, ended.cause, ended.leftovers) == (exit_code, number, "", 0)
         assert (ended.survivors, ended.containment) == (0, mode)
 
-    async def test_what_it_is_given_arrives(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
+    async def test_the_program_gets_its_folder_input_and_environment(
+        self, running: supervisor.Supervisor, tmp_path: Path
+    ) -> None:
         """The program gets the requested folder descriptor, standard input, output file and complete environment."""
         (tmp_path / "work").mkdir()
         file = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT | os.O_APPEND)
@@ -134,13 +136,13 @@ class TestResults:
         assert (tmp_path / "work" / "here").stat().st_uid == os.geteuid()
         assert (tmp_path / "work" / "here").stat().st_gid == os.getegid()
 
-    async def test_it_is_who_the_service_is(self, running: supervisor.Supervisor) -> None:
+    async def test_the_program_runs_as_the_services_user(self, running: supervisor.Supervisor) -> None:
         """The program runs as the service's user and group, who own the files that it makes."""
         ended = await running.run(shell("id -u; id -g"))
 
         assert ended.stdout.content.decode().split() == [str(os.geteuid()), str(os.getegid())]
 
-    async def test_it_can_be_talked_to(self, running: supervisor.Supervisor) -> None:
+    async def test_the_caller_exchanges_text_with_the_program(self, running: supervisor.Supervisor) -> None:
         """The caller exchanges text with the program through a socket, and notices the program's end."""
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_connection(sock=ours)
@@ -156,7 +158,7 @@ class TestResults:
 
         assert (first, rest, ended.exit_code) == (b"heard one\n", b"", 0)
 
-    async def test_it_notices_nothing_of_its_launcher(self, running: supervisor.Supervisor) -> None:
+    async def test_the_program_has_usual_signals_and_files(self, running: supervisor.Supervisor) -> None:
         """Signals have their usual meaning, the program leads a session, and only the three standard files are open."""
         script = (
             "import os, signal\n"
@@ -413,7 +415,7 @@ class TestNamespaces:
 
         assert (ended.exit_code, ended.containment) == (0, namespace_init.GUARD)
 
-    async def test_it_bears_a_mark(self, alone: supervisor.Supervisor, traces: Path) -> None:
+    async def test_a_namespace_keeps_the_launchers_mark(self, alone: supervisor.Supervisor, traces: Path) -> None:
         """A namespace does not replace the mark: init and program have the mark of their launcher."""
         work = asyncio.ensure_future(alone.run(request(*process_families.argv(traces, "child"))))
         pids = await process_families.born(traces, "parent", "child")

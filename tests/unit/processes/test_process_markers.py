@@ -80,7 +80,7 @@ class TestMarks:
 
         assert told == found
 
-    def test_who_is_gone_has_no_mark(self) -> None:
+    def test_a_missing_process_has_no_mark(self) -> None:
         """A process that does not exist has no mark and causes no error."""
         assert process_markers.read(2**22 + 1) is None
 
@@ -136,7 +136,7 @@ class TestProcessTree:
         assert spared
         assert process.wait() == -signal.SIGKILL
 
-    def test_who_is_gone_is_not_struck(self) -> None:
+    def test_a_signal_to_a_missing_process_is_not_an_error(self) -> None:
         """A signal to a process that does not exist causes no error."""
         process_tree.send_signal(2**22 + 1, 5, signal.SIGKILL)
         process_tree.signal_group(2**22 + 1, signal.SIGKILL)
@@ -151,7 +151,7 @@ class TestRegisters:
     def written(self, tmp_path: Path) -> command_register.Register:
         return command_register.Register(str(tmp_path), 0xABC, command_register.current(os.getppid()))
 
-    def test_what_runs_is_written_down(self, tmp_path: Path, written: command_register.Register) -> None:
+    def test_a_register_contains_each_running_command(self, tmp_path: Path, written: command_register.Register) -> None:
         """A register contains a command before it starts, then its process, and neither of them afterwards."""
         path = str(tmp_path / "00000abc")
         place = written.announce(7, "run-1")
@@ -191,7 +191,7 @@ class TestRegisters:
 
         assert command_register.read(str(tmp_path / "00000abc"))[0] == owner
 
-    def test_it_grows_and_is_used_again(self, tmp_path: Path, written: command_register.Register) -> None:
+    def test_a_register_grows_and_reuses_its_room(self, tmp_path: Path, written: command_register.Register) -> None:
         """Hundreds of commands at a time make a register grow, and as many later ones reuse its room."""
         path = tmp_path / "00000abc"
         for _ in range(3):
@@ -229,7 +229,7 @@ class TestOutlets:
 
             assert seen == ([], b"secret", 6, False)
 
-    def test_much_is_not_said_at_once(self, tmp_path: Path) -> None:
+    def test_only_content_up_to_a_limit_is_returned_at_once(self, tmp_path: Path) -> None:
         """Content up to a limit is returned with the result; larger content is not."""
         output = output_files.create(str(tmp_path))
         os.write(output.file, b"x" * output_files.INLINE_BYTES)

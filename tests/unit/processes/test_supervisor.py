@@ -78,7 +78,7 @@ class TestWhatItIsGiven:
         assert ended.stdout.content == b"found\n"
 
     @pytest.mark.parametrize("by_descriptor", [False, True])
-    async def test_it_runs_in_its_folder(
+    async def test_a_command_runs_in_its_folder(
         self, running: supervisor.Supervisor, tmp_path: Path, by_descriptor: bool
     ) -> None:
         """The folder is a path or an open folder, and a program with a slash in its name is searched from there."""
@@ -127,7 +127,7 @@ class TestWhatItIsGiven:
 
         assert int(ended.stdout.content) == len(text)
 
-    async def test_it_may_open_as_many_files_as_is_usual(self, tmp_path: Path) -> None:
+    async def test_a_command_gets_the_usual_limit_of_open_files(self, tmp_path: Path) -> None:
         """A command gets the usual limit of open files although the service has raised its own, which it keeps."""
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         with environments.raised_descriptor_limit() as usual:
@@ -443,7 +443,7 @@ class TestEnding:
         assert _count_of_processes(running) == 1
 
     @pytest.mark.parametrize("kind", [*process_families.ALL, "hidden"])
-    async def test_what_a_command_leaves_behind_is_ended(
+    async def test_leftover_processes_of_a_command_are_ended(
         self, running: supervisor.Supervisor, tmp_path: Path, kind: str
     ) -> None:
         """Processes that a command leaves behind are ended after it."""
@@ -585,7 +585,9 @@ class TestElsewhere:
 
         await process_families.until(lambda: not process_families.living(pids))
 
-    async def test_what_stays_in_the_group_is_ended(self, elsewhere: supervisor.Supervisor, tmp_path: Path) -> None:
+    async def test_a_command_ends_with_its_process_group(
+        self, elsewhere: supervisor.Supervisor, tmp_path: Path
+    ) -> None:
         """A command has ended when its process group has."""
         ended = await elsewhere.run(request(*process_families.argv(tmp_path, "child", "leave")))
         pids = await process_families.born(tmp_path, "child")

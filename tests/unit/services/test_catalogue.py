@@ -173,7 +173,7 @@ def test_a_collision_is_a_fault_of_both(project: Project) -> None:
         project.catalogue.get("draft")
 
 
-def test_what_a_recipe_refers_to_must_exist(project: Project) -> None:
+def test_a_recipe_with_a_removed_tool_has_a_flaw(project: Project) -> None:
     """A recipe that uses a removed tool is listed with the flaw."""
     project.add("draft")
     before = project.shown()
@@ -198,7 +198,7 @@ def test_files_are_read_again_when_they_change(project: Project) -> None:
     assert project.catalogue.get("stays") is kept
 
 
-def test_what_runs_have_in_common_is_made_once(project: Project) -> None:
+def test_runs_of_an_unchanged_recipe_share_its_version(project: Project) -> None:
     """Runs of an unchanged recipe share one recipe version, and get their own copies of its values."""
     project.add("draft")
     recipe_version = project.catalogue.get("draft")

@@ -102,7 +102,7 @@ async def test_all_followers_get_the_same_bytes(bench: pools.Bench) -> None:
     assert abs(counts[1] - counts[0]) <= 4
 
 
-async def test_who_comes_late_misses_nothing(bench: pools.Bench) -> None:
+async def test_a_late_follower_misses_no_event(bench: pools.Bench) -> None:
     """Followers who join late, from the first event or from a later one, miss no event."""
     held = [bench.toolbox.hold(key) for key in ("two", "three")]
     run_id = await bench.submit(*toys.tools("one", "two", "three"))
@@ -168,7 +168,7 @@ async def test_events_come_page_by_page(bench: pools.Bench, monkeypatch: pytest.
     assert store(bench).largest == page
 
 
-async def test_who_asks_from_a_number_to_come_leaves_the_others_alone(bench: pools.Bench) -> None:
+async def test_a_follower_from_a_future_number_affects_no_other(bench: pools.Bench) -> None:
     """A first follower from a future number does not affect others, who get all events."""
     held = bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))

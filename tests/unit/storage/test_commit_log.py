@@ -41,7 +41,7 @@ def test_a_commit_between_a_jobs_end_and_its_report_is_made() -> None:
     assert writing.answers == {"one": None, "two": None, "three": None}
 
 
-def test_what_comes_in_while_a_sync_is_under_way_shares_the_next() -> None:
+def test_commits_during_a_sync_share_the_next_one() -> None:
     """A hundred commits of as many runs cost two syncs of the log, and none of the runs' own files."""
     writing = Writing()
     for number in range(100):
@@ -131,7 +131,7 @@ def test_a_commit_that_can_be_made_durable_nowhere_fails_and_leaves_nothing() ->
     assert segment_lines(writing) == {"1.kept.log": ["first"]}
 
 
-async def test_what_cannot_be_cut_off_at_once_is_cut_off_before_its_file_is_healed() -> None:
+async def test_a_failed_line_is_removed_before_its_file_is_mended() -> None:
     """While a failed line may be in the log, `mend` refuses; later it removes the line."""
     writing = Writing()
     writing.commit("first")

@@ -101,7 +101,7 @@ def test_lines_that_a_file_lost_are_put_back(kept: int) -> None:
 
 
 @pytest.mark.parametrize("rest", [b'{"half', b"\0" * 40, b""])
-def test_what_a_file_kept_of_a_line_is_completed(rest: bytes) -> None:
+def test_a_torn_line_of_a_file_is_completed_from_the_log(rest: bytes) -> None:
     """A torn end, be it half a line or zeros, is replaced by the line of the log."""
     lines = sealed(3)
     disk = with_run(*lines[:2], rest)

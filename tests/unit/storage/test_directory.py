@@ -133,7 +133,7 @@ def test_a_file_system_that_cannot_lock_is_named(tmp_path: Path, monkeypatch: py
     assert it.value.code == "data_directory_unusable"
 
 
-def test_what_runs_leave_behind_stays_out_of_git(tmp_path: Path) -> None:
+def test_git_sees_only_the_projects_own_files(tmp_path: Path) -> None:
     """git sees only the project's own recipes, prompts and agents."""
     if shutil.which("git") is None:
         pytest.skip("git is not installed")

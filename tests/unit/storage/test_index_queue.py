@@ -97,7 +97,7 @@ async def listed(queue: Queue) -> list[str]:
 # -- together, and in order
 
 
-async def test_what_comes_within_a_moment_is_written_together(queue: Queue) -> None:
+async def test_rows_of_the_same_moment_share_a_transaction(queue: Queue) -> None:
     """A hundred runs that come, move and leave a receipt need one transaction."""
     for number in range(100):
         await queue.index.put_run(row(f"r{number}"))
@@ -111,7 +111,7 @@ async def test_what_comes_within_a_moment_is_written_together(queue: Queue) -> N
     assert (await queue.database.count_by_status()) == {"running": 100}
 
 
-async def test_what_waits_is_written_without_being_asked_for(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_waiting_row_is_written_without_a_request(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other processes see a row a moment after it came, without a request for it."""
     monkeypatch.setattr(index_queue, "PAUSE_SECONDS", 0)
     await queue.index.put_run(row())

@@ -127,7 +127,7 @@ async def test_journals_of_all_runs_can_share_a_sync() -> None:
         assert len(chain.read(disk.read(f"j{number}"), ANCHOR).lines) == 3
 
 
-async def test_what_breaks_a_commit_without_the_disk_reaches_its_caller() -> None:
+async def test_a_commit_error_outside_the_disk_reaches_its_caller() -> None:
     """An error of a commit that is not a refusal of the disk reaches the caller unchanged."""
 
     class Broken(SharedLog):

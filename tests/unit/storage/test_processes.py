@@ -162,7 +162,7 @@ async def test_processes_make_one_run_for_one_key(tmp_path: Path) -> None:
     assert sorted(json.loads(line)["key"] for line in receipts) == sorted(run.run_id for run in listed)
 
 
-async def test_what_a_living_process_builds_is_not_swept(tmp_path: Path) -> None:
+async def test_a_living_processs_half_built_run_is_not_swept(tmp_path: Path) -> None:
     """The start of a service removes only the half-built runs of dead processes."""
     store = writer_processes.store_in(tmp_path)
     await store.start()

@@ -187,7 +187,7 @@ class TestRecords:
 class TestPlaces:
     """Folders and files of a command."""
 
-    async def test_it_runs_in_the_workspace(self, harness: Harness, performer: CommandPerformer) -> None:
+    async def test_a_command_runs_in_the_workspace(self, harness: Harness, performer: CommandPerformer) -> None:
         """A command runs in the run's working folder, or in a folder below it."""
         (harness.working_dir / "a" / "b").mkdir(parents=True)
         (harness.working_dir / "link").symlink_to("a")
@@ -339,7 +339,7 @@ class TestEnvironmentAndInput:
             (operations.Command(argv=("/etc/passwd",)), "program_not_executable"),
         ],
     )
-    async def test_what_cannot_be_run_is_refused(
+    async def test_an_invalid_command_fails_with_its_reason(
         self, harness: Harness, performer: CommandPerformer, operation: operations.Command, code: str
     ) -> None:
         """A command that cannot be run fails with the code of its reason."""
@@ -418,9 +418,7 @@ class TestOutputs:
         assert "SECRET" not in told
         assert "456789" not in told
 
-    async def test_what_the_service_keeps_secret_is_masked_too(
-        self, harness: Harness, performer: CommandPerformer
-    ) -> None:
+    async def test_the_services_own_secrets_are_masked(self, harness: Harness, performer: CommandPerformer) -> None:
         """The record masks the service's own secrets in the output of a command."""
         call = dataclasses.replace(
             harness.call(shell("echo the service-wide secret")), masker=plain.Masker(["service-wide secret"])

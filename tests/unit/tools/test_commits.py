@@ -172,7 +172,7 @@ def test_a_file_made_at_the_last_moment_is_not_replaced(tmp_path, monkeypatch):
     assert names(tmp_path) == ["a.md"]
 
 
-def test_what_a_crash_left_behind_is_removed_by_the_next_write(tmp_path):
+def test_the_next_write_removes_a_dead_processs_file(tmp_path):
     """The next write removes the temporary file of a dead process."""
     (tmp_path / ".control-room-commit.tmp").write_text("half")
 

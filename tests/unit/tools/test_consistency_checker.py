@@ -60,7 +60,7 @@ def test_versions_are_compared_each_with_each(tmp_path):
     assert [conflict["kind"] for conflict in payload["conflicts"]] == ["eye_colour"]
 
 
-def test_what_may_change_in_a_story_is_a_warning(tmp_path):
+def test_a_changeable_value_gives_only_a_warning(tmp_path):
     """A value that may change in a story, such as an age, gives only a warning."""
     payload = check(
         tmp_path,
@@ -145,7 +145,7 @@ def test_an_event_with_two_dates_is_a_conflict(tmp_path):
     assert [(c["kind"], c["subject"]) for c in payload["conflicts"]] == [("date", "Long Storm")]
 
 
-def test_what_characters_say_is_not_held_against_the_story(tmp_path):
+def test_direct_speech_gives_no_conflict(tmp_path):
     """Direct speech that contradicts the narration gives no conflict."""
     payload = check(
         tmp_path,

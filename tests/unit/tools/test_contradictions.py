@@ -46,7 +46,7 @@ def test_a_contradiction_is_found_and_nothing_else(tmp_path, kind, name, card, t
 
 
 @pytest.mark.parametrize(("kind", "name", "card", "told"), contradictions.INNOCENT)
-def test_what_only_seems_to_contradict_is_left_alone(tmp_path, kind, name, card, told):
+def test_an_apparent_contradiction_gives_no_conflict(tmp_path, kind, name, card, told):
     """Memories, guesses, other people, narrated changes and other readings give no conflict."""
     assert check(tmp_path, card, *told)["conflicts"] == []
 

@@ -200,7 +200,7 @@ def test_lists_are_split_at_commas_and_semicolons():
 
 @settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab:-#*>`~ \n\r\t1.[]'\"—"), max_size=200))
-def test_any_text_is_a_document_whose_places_lie_in_it(text):
+def test_every_line_of_a_document_exists_in_its_text(text):
     """Any text can be read, and every line that the document names exists."""
     document = documents.parse(text, path="x.md")
     lines = len(document.lines)

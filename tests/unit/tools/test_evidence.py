@@ -64,7 +64,7 @@ async def rejection(root: Path, **claim: Any) -> errors.EvidenceRejected:
         TEXT,
     ],
 )
-async def test_words_that_stand_there(root: Path, quote: str) -> None:
+async def test_a_quote_is_found_regardless_of_white_space(root: Path, quote: str) -> None:
     """A quote is found word for word; white space and line ends do not matter."""
     found = await look(root, quote=quote, path="./Story/a.md")
 

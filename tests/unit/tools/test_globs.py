@@ -83,7 +83,7 @@ class TestNames:
             ("A*", ["Ab"], ["ab"]),
         ],
     )
-    def test_what_fits(self, pattern: str, fit: list[str], unfit: list[str]) -> None:
+    def test_patterns_follow_posix(self, pattern: str, fit: list[str], unfit: list[str]) -> None:
         """Wildcards, sets, classes and backslashes follow POSIX; a leading dot must be matched explicitly."""
         read = name_patterns.parse(pattern)
 
@@ -94,7 +94,7 @@ class TestNames:
         assert [name for name in unfit if fits(name)] == []
 
     @given(pattern=st.text("ab*?é.", min_size=1, max_size=12), name=NAMES)
-    def test_it_agrees_with_the_standard_library(self, pattern: str, name: str) -> None:
+    def test_patterns_agree_with_fnmatch(self, pattern: str, name: str) -> None:
         """Without sets and hidden names, a pattern fits the same names as `fnmatch`."""
         read = name_patterns.parse(pattern)
         hidden = name.startswith(".") and not pattern.startswith(".")

@@ -173,7 +173,7 @@ class TestMoves:
             (".git/config", "done", "path_outside_workspace"),
         ],
     )
-    async def test_what_cannot_be_moved_stays(
+    async def test_an_immovable_path_is_not_moved(
         self, root: Path, source: str, folder: str, code: str, attempt: int
     ) -> None:
         """A path that cannot be moved fails with the code of its reason, and no folder is created."""
@@ -220,7 +220,7 @@ class TestCrashes:
             assert os.path.lexists(root / move.target)
         assert reached > 5
 
-    async def test_it_finishes_only_its_own(self, root: Path) -> None:
+    async def test_a_hard_link_of_another_program_is_refused(self, root: Path) -> None:
         """A first try refuses a hard link to the same file at the new place, because another program made it."""
         (root / "done").mkdir()
         (root / "done/a.task").hardlink_to(root / "inbox/a.task")

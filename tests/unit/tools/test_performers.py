@@ -208,7 +208,7 @@ class TestChecks:
             ("file_exists", "../a", "path_outside_workspace"),
         ],
     )
-    async def test_what_cannot_be_checked_fails(
+    async def test_an_impossible_check_fails_the_step(
         self, harness: Harness, workspaces: Workspaces, check: str, subject: Any, code: str
     ) -> None:
         """A check that cannot be made fails the step instead of returning that it does not hold."""
@@ -298,7 +298,7 @@ class TestCommits:
             ("a.md", None, "not_text"),
         ],
     )
-    async def test_what_must_not_be_written_is_not(
+    async def test_a_forbidden_write_is_refused(
         self, harness: Harness, commits: CommitFilePerformer, path: str, text: Any, code: str
     ) -> None:
         """Paths outside the workspace and values that are not text are refused, at a retry as well."""

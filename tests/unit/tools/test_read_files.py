@@ -75,7 +75,7 @@ class TestWhole:
             (".git/config", "path_outside_workspace"),
         ],
     )
-    async def test_what_cannot_be_read_fails(self, root: Path, path: str, code: str) -> None:
+    async def test_an_unreadable_path_fails_with_its_reason(self, root: Path, path: str, code: str) -> None:
         """A path that cannot be read fails with the code of its reason and the path; a named pipe does not block."""
         (root / "a.md").touch()
         (root / "folder").mkdir()

@@ -168,7 +168,7 @@ def test_either_a_file_or_a_text_must_be_given(tmp_path, args):
     assert caught.value.code == "invalid_args"
 
 
-def test_the_summary_and_the_report_say_what_failed(tmp_path):
+def test_the_summary_and_the_report_name_failed_checks(tmp_path):
     """The summary is one line with the result, and the report lists each check."""
     workspace = stories.write(tmp_path, {"s.md": DRAFT, "o.md": OUTLINE})
     output = stories.run(TOOL, workspace, scene_path="s.md", outline_path="o.md", forbidden_words=["ferry"])

@@ -114,7 +114,7 @@ def test_different_words_keep_different_stems(one, other):
     assert matching.stem(one) != matching.stem(other)
 
 
-def test_terms_are_the_words_that_say_something_once_each():
+def test_terms_are_distinct_words_without_stop_words():
     """Terms are folded words in order, without stop words and repetitions."""
     assert matching.terms("The Ärger of the árger: Kael's KEY, the key!") == ["arger", "kael", "key"]
 

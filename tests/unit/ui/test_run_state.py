@@ -132,7 +132,7 @@ def test_a_run_names_the_run_that_it_waits_for_or_yielded_to() -> None:
     ]
 
 
-def test_the_time_in_steps_is_shown_where_a_run_stood_still() -> None:
+def test_the_time_in_steps_is_shown_for_an_idle_run() -> None:
     """The time in steps counts overlaps once and adds attempts; it is shown only for an ended run that was idle."""
 
     def spent(*spans: tuple[str, str], **others: Any) -> dict[str, Any]:

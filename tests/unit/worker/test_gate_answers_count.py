@@ -211,7 +211,7 @@ async def test_a_large_question_is_kept_whole() -> None:
     await bench.close()
 
 
-async def test_what_only_looks_like_an_answer_is_none() -> None:
+async def test_an_output_like_a_denial_does_not_prevent_a_resume() -> None:
     """A tool whose output looks like a denial does not keep its run from being resumed."""
     bench = await Bench().open()
     bench.toolbox.fail("two")

@@ -283,7 +283,7 @@ async def test_recovery_returns_the_number_of_runs() -> None:
     await bench.close()
 
 
-async def test_who_waits_for_an_end_waits_through_pauses() -> None:
+async def test_a_waiting_caller_waits_through_pauses() -> None:
     """A caller that waits for the end of a run waits through its pause and unpause."""
     bench = await Bench().open()
     run_id = await _paused(bench)

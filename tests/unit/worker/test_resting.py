@@ -39,7 +39,7 @@ def written(bench: Bench, run_id: str) -> dict[str, bytes]:
     return {name: bench.store.disk.read(f"{layout.run_folder(run_id)}/{name}") for name in names}
 
 
-async def test_it_waits_again_without_being_loaded() -> None:
+async def test_a_run_at_a_gate_waits_again_without_being_loaded() -> None:
     """The run opens no folder, executes no step and writes no line, and its gate is in the inbox with the same id."""
     bench, run_id = await killed()
     before = written(bench, run_id)
@@ -133,7 +133,7 @@ async def test_a_lost_question_event_is_written_again() -> None:
     ],
     ids=["a time", "a timer beside it"],
 )
-async def test_what_has_a_time_is_loaded(program: tuple[toys.Step, ...]) -> None:
+async def test_a_run_with_a_due_time_is_loaded(program: tuple[toys.Step, ...]) -> None:
     """A run with a due time is loaded after a restart."""
     bench, run_id = await restarted(program)
     await bench.until(lambda: bench.pool.view(run_id) is not None)

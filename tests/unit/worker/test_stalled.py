@@ -86,7 +86,7 @@ async def test_an_evicted_run_is_loaded_for_its_silence_event() -> None:
     await bench.close()
 
 
-async def test_what_only_waits_is_never_stalled() -> None:
+async def test_a_waiting_step_is_never_stalled() -> None:
     """A gate, a timer and a tool are silent by nature and never stalled."""
     bench = await Bench(stalled_after_seconds=60).open()
     run_id = await bench.submit({"gate": "go"})

@@ -207,7 +207,7 @@ def _open(bench: Bench, run_id: str) -> list[str]:
     return [] if view is None else [step.key for step in view.open]
 
 
-async def test_what_a_run_waits_for_is_parked_before_it() -> None:
+async def test_a_working_child_is_parked_before_its_parent() -> None:
     """A working child is parked with its parent, under the parent's limit, and does not continue alone."""
     bench = await Bench().open()
     bench.toolbox.hold("write")

@@ -233,7 +233,7 @@ def test_prompts_follow_the_conventions():
         assert prompt.splitlines()[-1].startswith("Report "), name
 
 
-def test_prompts_say_when_to_report_what():
+def test_a_prompt_names_each_outcome_except_other():
     """The prompt of a step names each of its outcomes except `other`, which every step has."""
     for recipe_id in ALL:
         for name, step in _steps(recipe_id).items():

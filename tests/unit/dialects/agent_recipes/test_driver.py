@@ -29,7 +29,7 @@ async def test_a_run_from_its_first_prompt_to_its_exit(tmp_path):
     assert (play.manifest["current_step_index"], play.manifest["total_steps"]) == (4, None)
 
 
-async def test_lines_say_step_visit_and_slot(tmp_path):
+async def test_a_line_names_step_visit_and_slot(tmp_path):
     """A line names the step, its index in the recipe, the visit, and the slot that it fills."""
     play = Play(tmp_path, recipe_harness.RECIPE, {**ONE_LOOP, "review#2": "Hm.", "review#2.reminder": OTHER_SAID})
     await play.run()
@@ -43,7 +43,7 @@ async def test_lines_say_step_visit_and_slot(tmp_path):
     ]
 
 
-async def test_what_a_step_sends(tmp_path):
+async def test_a_prompt_contains_only_the_steps_text_and_the_block(tmp_path):
     """The prompt contains only the step's text and the block, and agents use their own tools."""
     play = Play(tmp_path, recipe_harness.RECIPE, STRAIGHT)
     await play.run()
@@ -232,7 +232,7 @@ async def test_a_system_prompt_reaches_every_prompt(tmp_path):
     assert [prompt.system for prompt in play.prompts] == ["Answer in Latin."] * 2
 
 
-async def test_arguments_stand_in_prompts(tmp_path):
+async def test_defaults_replace_missing_arguments_in_prompts(tmp_path):
     """The recipe's defaults replace missing arguments in prompts."""
     schema = {"properties": {"branch": {"type": "string", "default": "main"}, "what": {}}, "required": ["what"]}
     document = with_step("review", prompt="On {{args.branch}}: {{args.what}}.") | {"args_schema": schema}

@@ -12,7 +12,10 @@ _VALIDATION = "../../../acceptance/amplifier/test_validation"
 
 ROWS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "top-level fields": {
-        "name, description, version, steps are required": (_PARSE, "test_what_a_recipe_must_have"),
+        "name, description, version, steps are required": (
+            _PARSE,
+            "test_a_recipe_needs_name_description_version_and_steps",
+        ),
         "name: characters and length": (_FIELDS, "test_a_recipes_field_takes"),
         "name: unique in the library": (_VALIDATION, "test_names_are_unique_in_the_library"),
         "description: length": (_FIELDS, "test_a_recipes_field_takes"),
@@ -27,10 +30,10 @@ ROWS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "steps: in order": (_DRIVER, "test_steps_in_order"),
     },
     "step fields": {
-        "id, agent, prompt are required": (_PARSE, "test_what_a_step_must_have"),
+        "id, agent, prompt are required": (_PARSE, "test_a_step_needs_an_id_an_agent_and_a_prompt"),
         "id: characters and length": (_FIELDS, "test_a_steps_field_takes"),
         "agent: checked before the first step": (_DIALECT, "test_agents_are_there_before_the_first_step"),
-        "agent: namespaced": (_AGENTS, "test_who_is_meant"),
+        "agent: namespaced": (_AGENTS, "test_a_step_finds_its_agent_by_id_or_role"),
         "mode: passed to the agent": (_DRIVER, "test_how_an_agent_is_asked"),
         "prompt: context, outputs, metadata": (_RUNS, "test_variable_sources"),
         "prompt: undefined variable fails the step": (_DRIVER, "test_an_undefined_variable_fails_the_step"),
@@ -56,7 +59,10 @@ ROWS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "priority: no variable is called as metadata is": (_PARSE, "test_reserved_names_in_the_context"),
         "reserved: recipe, session, step": (_DRIVER, "test_reserved_variables"),
         "reserved: index from 0": (_RUNS, "test_step_index_counts_every_step"),
-        "undefined: names the variable and what there is": (_TEMPLATES, "test_names_that_stand_for_nothing"),
+        "undefined: names the variable and what there is": (
+            _TEMPLATES,
+            "test_an_undefined_variable_is_named_with_the_known_ones",
+        ),
         "undefined: can be fixed and resumed": (_DRIVER, "test_an_undefined_variable_fails_the_step"),
     },
     "conditions": {
@@ -64,7 +70,7 @@ ROWS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "the document's conditions": (_FIELDS, "test_conditions_of_the_document"),
         "from left to right": (_CONDITIONS, "test_precedence"),
         "strings in either quotes": (_CONDITIONS, "test_operators"),
-        "values are compared as text": (_RUNS, "test_what_a_condition_compares"),
+        "values are compared as text": (_RUNS, "test_values_are_compared_as_text_or_json"),
         "true: execute": (_DRIVER, "test_conditions_that_hold_and_do_not"),
         "false: skip": (_DRIVER, "test_conditions_that_hold_and_do_not"),
         "undefined variable: fail recipe": (_DRIVER, "test_an_undefined_variable_in_a_condition_fails_the_run"),
@@ -97,9 +103,9 @@ ROWS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "deferred fields": (_FIELDS, "test_deferred_fields_of_loops"),
     },
     "validation rules": {
-        "recipe: name, description, version, steps": (_PARSE, "test_what_a_recipe_must_have"),
+        "recipe: name, description, version, steps": (_PARSE, "test_a_recipe_needs_name_description_version_and_steps"),
         "recipe: unique ids": (_PARSE, "test_ids_are_unique"),
-        "step: id, agent, prompt": (_PARSE, "test_what_a_step_must_have"),
+        "step: id, agent, prompt": (_PARSE, "test_a_step_needs_an_id_an_agent_and_a_prompt"),
         "step: condition contains a variable": (_CONDITIONS, "test_a_faulty_condition_names_the_text_at_its_fault"),
         "step: timeout, retry.max_attempts, on_error": (_PARSE, "test_forms_of_a_steps_fields"),
         "step: depends_on": (_PARSE, "test_dependencies_on_earlier_steps"),

@@ -27,7 +27,7 @@ CREW = (_agent("zen-architect"), _agent("reviewer-001"), _agent("foundation:expl
         ("nobody", None),
     ],
 )
-def test_who_is_meant(name, meant):
+def test_a_step_finds_its_agent_by_id_or_role(name, meant):
     """A step finds an agent by its id, by the id without its namespace, or by its role."""
     found = agents.find(name, CREW)
 

@@ -87,7 +87,7 @@ def test_precedence(text, first, later):
         ("{{big}} > 9007199254740992.0", True),
     ],
 )
-def test_what_later_versions_have(text, expected):
+def test_the_later_version_has_more_conditions(text, expected):
     """The later version has comparisons of numbers, `not`, parentheses, and variables that are true or false."""
     assert _holds(text, "1.7") is expected
     with pytest.raises(conditions.ConditionInvalid):
@@ -135,7 +135,7 @@ def test_a_malformed_compound_condition_is_refused(text):
 
 
 @pytest.mark.parametrize("text", ["{{word}} > 9", "{{n}} < {{a}}", "not {{a}}", "{{n}} and {{yes}}"])
-def test_what_cannot_be_decided(text):
+def test_an_undecidable_condition_is_refused(text):
     """Words have no order, and only true and false are conditions by themselves."""
     with pytest.raises(conditions.Undecidable):
         _holds(text, "1.7")

@@ -26,7 +26,7 @@ def _flaws(document, *recipes):
     return {(flaw.path, flaw.code) for flaw in recipe_harness.DIALECT.check(parsed(document), _library(*recipes))}
 
 
-def test_it_is_registered():
+def test_the_dialect_is_registered_for_yaml_files():
     """Recipes of the language are YAML files that contain their ids."""
     dialect = DIALECTS["amplifier"]
 

@@ -86,7 +86,7 @@ async def test_results_outlast_a_restart() -> None:
         pytest.param({"true": "true"}, False, id="object"),
     ],
 )
-async def test_what_a_condition_compares(held: Any, taken: bool) -> None:
+async def test_values_are_compared_as_text_or_json(held: Any, taken: bool) -> None:
     """Values are compared as text, and others as JSON, without any conversion."""
     run = await ran(recipe(step("a", condition="{{x}} == 'true'"), step("b"), context={"x": held}))
 

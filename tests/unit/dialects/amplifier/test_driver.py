@@ -476,7 +476,7 @@ async def test_a_denial_is_final(by_default):
     assert [key for key, _ in run.stub.asked] == ["a", "approval:look"]
 
 
-async def test_where_approvals_stand():
+async def test_an_approval_can_precede_its_stage_or_be_off():
     """An approval may come before its stage, wait for ever, approve by default, or be switched off."""
     run = await ran(
         staged(

@@ -61,7 +61,7 @@ def test_the_parsed_document_parses_again():
 
 
 @pytest.mark.parametrize("name", ["name", "description", "version", "steps"])
-def test_what_a_recipe_must_have(name):
+def test_a_recipe_needs_name_description_version_and_steps(name):
     """A recipe has a name, a description, a version and steps."""
     document = recipe(step())
     del document[name]
@@ -122,7 +122,7 @@ def test_ids_are_unique():
 
 
 @pytest.mark.parametrize("name", ["id", "agent", "prompt"])
-def test_what_a_step_must_have(name):
+def test_a_step_needs_an_id_an_agent_and_a_prompt(name):
     """A step has an id, an agent and a prompt."""
     made = step()
     del made[name]
@@ -286,7 +286,7 @@ def test_loop_variables_end_with_the_loop():
     }
 
 
-def test_what_a_condition_names():
+def test_a_condition_names_only_variables_set_before():
     """Variables in conditions must be set before."""
     assert flaws(recipe(step(condition="{{nothing}} == 'x'"))) == {("$.steps[0].condition", "undefined_variable")}
 
@@ -515,14 +515,14 @@ def test_types_of_steps():
         ),
     ],
 )
-def test_what_does_not_go_together(made, expected):
+def test_incompatible_fields_are_faults_at_their_places(made, expected):
     """Each field that has no meaning beside another one is a fault, at its place."""
     found = flaws(later(made, context={"x": "a", "l": []}))
 
     assert found == {(f"$.steps[0].{name}".rstrip("."), code) for name, code in expected}
 
 
-def test_what_loops_can_name():
+def test_inner_loops_see_the_items_of_outer_ones():
     """Inner loops see the items of outer ones; a condition after an iteration sees its result."""
     nested = {"foreach": "{{row.cells}}", "as": "cell", "index_as": "n"}
     made = later(

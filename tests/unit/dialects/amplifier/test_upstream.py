@@ -296,7 +296,7 @@ async def test_a_declared_value_that_is_left_out() -> None:
 # -- failures
 
 
-async def test_what_a_failed_step_leaves() -> None:
+async def test_a_failed_steps_variables_are_null() -> None:
     """After `on_error: continue` a step's variables are null, and a command's output is what it printed."""
     run = await ran(
         later(

@@ -55,7 +55,7 @@ def test_files_of_patterns():
         ({"inject": {"mode": "list", "instruction": "Read:"}}, Injection(mode="list", instruction="Read:")),
     ],
 )
-def test_what_steps_say(depends_on, injection):
+def test_true_inserts_the_list_before_the_prompt(depends_on, injection):
     """`true` inserts a list before the prompt; without a mode no list is inserted."""
     assert dependencies.injection(depends_on) == injection
 

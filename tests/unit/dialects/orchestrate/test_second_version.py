@@ -86,7 +86,7 @@ def over_names(items: list[str], **facts: Any) -> Play:
     )
 
 
-async def test_names_with_wildcards_stand_for_themselves() -> None:
+async def test_wildcards_in_an_items_name_match_that_file_alone() -> None:
     """Brackets, stars and question marks in an item's name match that file alone, also in conditions."""
     play = over_names(list(NAMES), driver_version=2)
     play.stub.files = NAMES | DECOYS

@@ -46,7 +46,7 @@ def _filled(template, at=FULL):
         ("", ""),
     ],
 )
-def test_what_names_stand_for(template, text):
+def test_a_name_is_replaced_once_by_text_or_json(template, text):
     """Values are inserted once, as text or as JSON; escapes give the characters themselves."""
     assert _filled(template) == (text, [])
 

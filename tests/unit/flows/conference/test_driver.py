@@ -136,7 +136,7 @@ class TestGathering:
     @pytest.mark.parametrize(
         "said", [FIND, f"```json\n{FIND}\n```", f"I look first.\n\n```\n{FIND}\n```\nSo.", f" {FIND}\n"]
     )
-    async def test_a_turn_may_stand_in_a_fenced_block(self, said: str) -> None:
+    async def test_json_in_a_fenced_block_is_accepted(self, said: str) -> None:
         """JSON is accepted alone or in the only fenced block of a text."""
         held = Held()
         held.replies["chief"] = said
@@ -152,7 +152,7 @@ class TestGathering:
 
         assert held.asked("tool").args == {}
 
-    async def test_the_correction_is_said_once_in_all(self) -> None:
+    async def test_only_one_unusable_reply_is_corrected(self) -> None:
         """Only one unusable reply is reported back, even if calls are between two of them."""
         held = Held()
         held.replies |= {"chief": "What?", "chief#2": FIND, "chief#3": "What?", "chief#4": FIND}

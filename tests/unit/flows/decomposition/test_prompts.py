@@ -92,7 +92,7 @@ def test_the_frozen_kinds_are_bounded():
     assert len(json.dumps(kinds.frozen(many))) < 2_000_000
 
 
-def test_what_the_intent_names_comes_first():
+def test_kinds_named_in_the_intent_come_first():
     """Kinds and phrases with words of the intent come before the others, the longest first."""
     fitting = kinds.fitting(bundled(), INTENT)
 
@@ -139,7 +139,7 @@ def test_an_intent_is_inserted_once_and_unchanged(intent):
 
 
 @pytest.mark.parametrize("tier", ["t3", "t5"])
-def test_what_fits_the_form_is_accepted(tier):
+def test_a_reply_that_fits_the_form_has_no_flaw(tier):
     """A backend that binds the chief to the form cannot return a reply with a flaw of form."""
     size = schema.SIZES[tier]
     form = schema.form(size, kinds.arguments(bundled()))

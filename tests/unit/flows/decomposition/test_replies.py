@@ -87,7 +87,7 @@ def test_each_flaw_of_a_reply_has_its_path(said, found):
     assert flaws(said) == found
 
 
-def test_tasks_stand_behind_what_they_depend_on():
+def test_tasks_come_after_their_dependencies():
     """Tasks keep the chief's order and numbers, except that dependencies come first and repeated ones count once."""
     drafts = replies.read(reply(task(4), task(7, 2, 2), task(2, 4), task(1)), 20)
 

@@ -48,7 +48,7 @@ async def test_an_intent_becomes_tasks(harness: plan_harness.Harness) -> None:
     assert [each.recipe_id for each in plan.tasks] == ["sweep", "carry", None]
 
 
-async def test_what_the_chief_gets_wrong_is_asked(harness: plan_harness.Harness) -> None:
+async def test_invalid_arguments_of_the_chief_become_a_question(harness: plan_harness.Harness) -> None:
     """Wrong arguments of the chief become a question of the system; the chief's own questions remain its own."""
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
     plan = await harness.rested(created.plan.session_id)
@@ -163,7 +163,7 @@ async def test_tasks_taken_away_do_not_come_back(harness: plan_harness.Harness) 
     assert [each.id for each in added.plan.tasks] == [4]
 
 
-async def test_an_intent_may_stand_above_tasks(harness: plan_harness.Harness) -> None:
+async def test_tasks_with_an_intent_need_no_chief(harness: plan_harness.Harness) -> None:
     """A request with an intent and tasks stores the intent, and the chief is not asked."""
     created = await harness.application.plans.create(requests.NewPlan(intent="Tidy", tasks=(task("sweep it"),)))
 

@@ -119,7 +119,7 @@ class TestEdits:
     """Edits of tasks."""
 
     @pytest.mark.parametrize("begun", [running(1), done(1), running(1, run_id=None)])
-    def test_what_has_begun_stays(self, begun: Any) -> None:
+    def test_a_begun_task_cannot_be_edited(self, begun: Any) -> None:
         """A running or done task cannot be edited."""
         with pytest.raises(errors.Conflict) as refused:
             edits.editable(plan(begun, task(2)), 1)
@@ -185,7 +185,7 @@ class TestEdits:
 class TestRemovals:
     """Removal of tasks."""
 
-    def test_what_others_need_stays(self) -> None:
+    def test_a_task_that_others_need_is_not_removed(self) -> None:
         """A task that others depend on is not removed, and the refusal names them."""
         with pytest.raises(errors.Conflict) as refused:
             edits.without_task(plan(failed(1), task(2, 1), task(3, 1)), 1, LATER)

@@ -93,7 +93,7 @@ async def test_nothing_is_begun_before_the_start(harness: plan_harness.Harness) 
     await harness.rested(session_id)
 
 
-async def test_what_a_plan_lacks_is_found_beside_the_loop(
+async def test_recipes_of_a_plan_are_checked_beside_the_loop(
     harness: plan_harness.Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Approve, start and resume check recipes in a thread, so that they do not block the loop."""
@@ -144,7 +144,7 @@ async def test_independent_tasks_run_together_up_to_the_limit(place: plan_harnes
     await harness.close()
 
 
-async def test_who_waits_for_a_person_takes_no_room(tmp_path: Path) -> None:
+async def test_a_task_waiting_for_a_person_takes_no_capacity(tmp_path: Path) -> None:
     """Tasks whose runs wait at a gate or are paused take no capacity, and continue after the answers."""
     place = plan_harness.Place(tmp_path)
     place.add_recipe(chores.recipe("ask", asks=True))
@@ -337,7 +337,7 @@ async def test_a_task_added_to_a_done_plan_waits_for_a_person(harness: plan_harn
     assert len(await harness.runs()) == 2
 
 
-async def test_what_runs_or_is_done_is_not_changed(harness: plan_harness.Harness) -> None:
+async def test_a_running_or_done_task_is_not_changed(harness: plan_harness.Harness) -> None:
     """An edit of a running or done task, and the removal of a running or needed one, are refused."""
     harness.toolbox.hold(2)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))

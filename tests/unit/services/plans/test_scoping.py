@@ -121,7 +121,7 @@ async def test_a_persons_question_comes_first(harness: plan_harness.Harness) -> 
         await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="later"))
 
 
-async def test_what_a_person_gives_must_be(harness: plan_harness.Harness) -> None:
+async def test_an_invalid_task_of_a_person_is_refused(harness: plan_harness.Harness) -> None:
     """Unknown recipes and wrong arguments are all refused with their places, and no plan is created."""
     wrong = [
         task("sweep it", recipe_id="swepe"),
