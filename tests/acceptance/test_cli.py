@@ -341,7 +341,7 @@ def test_parts_of_a_run_can_be_read(project: programs.Project):
         assert programs.control_room("runs", verb, run_id, project=project).stdout.strip()
 
 
-def test_follow_shows_what_has_happened(project: programs.Project):
+def test_following_an_ended_run_prints_its_events(project: programs.Project):
     """Following an ended run prints its events and ends with the run's exit code; as JSON, one event a line."""
     project.say(draft={"error": {"code": "model_crashed", "message": "the model broke"}})
     run_id = str(run_small(project, code=1)["run_id"])

@@ -176,7 +176,7 @@ def test_the_person_at_the_terminal_is_asked(project: programs.Project) -> None:
     assert (answer["decision"], answer["message"]) == ("approve", "well done")
 
 
-def test_a_person_who_leaves_leaves_the_question(project: programs.Project) -> None:
+def test_ctrl_d_leaves_the_run_waiting_for_its_answer(project: programs.Project) -> None:
     """Ctrl-D leaves the run waiting with exit code 1, Ctrl-C interrupts it with 130, and a later answer still works."""
     with at_a_terminal(project, "run", "ship") as terminal:
         terminal.until("[approve / deny]")

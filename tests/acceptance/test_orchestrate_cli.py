@@ -96,7 +96,7 @@ def test_help_needs_nothing_heavy():
     assert told.stdout.splitlines()[-1] == "[]"
 
 
-def test_nothing_is_made_outside_of_its_folder(workspace: Workspace):
+def test_a_run_creates_only_its_own_folder(workspace: Workspace):
     """A run creates only `.orchestrate`, which git ignores, and a refused command creates no file."""
     workspace.flow(shell("A", "true"))
     workspace.write("bad.yaml", "steps: 1")

@@ -345,7 +345,7 @@ def test_folder_of_a_service_is_only_looked_at(project: programs.Project, tmp_pa
     assert listed[0] == listed[1]
 
 
-def test_nothing_is_there_in_a_fresh_folder(tmp_path: Path):
+def test_a_fresh_folder_has_no_plans(tmp_path: Path):
     """A folder without a data directory has no plans, and listing them creates no files."""
     (tmp_path / "fresh").mkdir()
     place = ("--project", str(tmp_path / "fresh"))

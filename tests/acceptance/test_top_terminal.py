@@ -88,7 +88,7 @@ def test_without_a_service_top_names_the_start_command(project: programs.Project
     assert LEFT not in seen
 
 
-def test_without_a_terminal_it_names_what_prints(project: programs.Project) -> None:
+def test_without_a_terminal_top_names_the_printing_commands(project: programs.Project) -> None:
     """Without a terminal the command is refused, and names the commands that print."""
     ended = programs.control_room("top", project=project, code=2)
 

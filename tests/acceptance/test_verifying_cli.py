@@ -19,7 +19,7 @@ def project(tmp_path: Path) -> programs.Project:
     return programs.make_project(tmp_path / "project")
 
 
-def test_everything_is_verified_beside_a_service_and_towards_it(project: programs.Project) -> None:
+def test_verify_reports_the_same_damage_beside_a_service(project: programs.Project) -> None:
     """`verify` reports the same damage in the folder and by the service, and `repair` first shows its changes."""
     with programs.service(project) as service:
         sound, damaged = service.start_run(), service.start_run()

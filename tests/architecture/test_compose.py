@@ -102,7 +102,7 @@ def test_the_profile_scale_is_started_by_name_only() -> None:
     assert scaled["worker"]["ports"] == []
 
 
-def test_members_of_the_profile_start_what_the_program_takes() -> None:
+def test_the_program_accepts_the_command_lines_of_the_profile() -> None:
     """The program accepts the command lines and settings of the profile, and the file contains no secrets."""
     filled = yaml.safe_load(_filled_in(COMPOSE, TOKEN | {"CONTROL_ROOM_DATABASE_PASSWORD": "from-outside"}))
     for name in ("service-1", "service-2", "worker"):

@@ -133,7 +133,7 @@ def test_a_wrong_manifest_is_seen(right: str, wrong: str) -> None:
     assert [flaw for one in documents for flaw in flaws(one, KINDS[one["apiVersion"], one["kind"]])]
 
 
-def test_pods_start_what_the_program_takes() -> None:
+def test_the_program_accepts_the_command_lines_of_the_pods() -> None:
     """The program accepts the command lines and settings of the pods, and their probes ask paths that it answers."""
     shared = {one["metadata"]["name"]: one["data"] for one in manifests() if one["kind"] == "ConfigMap"}
     for name, pod in workloads().items():

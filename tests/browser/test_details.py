@@ -61,7 +61,7 @@ def follow(page: Page, name: re.Pattern[str]) -> str:
     return label
 
 
-def test_one_of_several_fitting_recipes_is_chosen(project: Project, page: Page) -> None:
+def test_a_person_chooses_among_the_fitting_recipes(project: Project, page: Page) -> None:
     """The page offers each recipe that fits a description; the choice opens its form with the description."""
     project.add_recipe({**quick("other"), "task_patterns": ["look"]})
     page.open("/start")

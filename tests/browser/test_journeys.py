@@ -150,7 +150,7 @@ def test_a_gate_is_denied(project: Project, page: Page) -> None:
     expect(section).to_contain_text("File not found")
 
 
-def test_everything_can_be_done_by_keyboard(project: Project, page: Page) -> None:
+def test_approval_search_run_and_step_are_reached_by_keyboard(project: Project, page: Page) -> None:
     """A person reaches an approval, a search, a run and a step from the home page without a pointer."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     for number in range(3):

@@ -95,7 +95,7 @@ def session(talk: str = TALK, **facts: Any) -> AgentSession:
     return AgentSession(**({"agent_session_id": talk, "backend": "codex", "working_dir": "/work"} | facts))
 
 
-async def test_nothing_is_known_at_first(cabin: Cabin) -> None:
+async def test_a_conversation_without_prompts_is_unknown(cabin: Cabin) -> None:
     """A conversation without prompts is unknown and has neither turns nor a run; looking it up writes no files."""
     assert await cabin.sessions.find(TALK) is None
     assert await cabin.sessions.turns(TALK) == []
@@ -278,7 +278,7 @@ async def test_a_full_disk_is_a_fault_and_changes_nothing(cabin: Cabin, operatio
     assert await cabin.crash().turns(TALK) == [SAID, ANSWERED]
 
 
-async def test_one_holds_a_conversation(cabin: Cabin) -> None:
+async def test_a_held_conversation_refuses_a_second_holder(cabin: Cabin) -> None:
     """A conversation refuses a second holder and names the first, which may hold it again until its last block ends."""
     async with cabin.sessions.hold(TALK, "run-a"):
         async with cabin.sessions.hold(TALK, "run-a"):

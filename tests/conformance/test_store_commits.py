@@ -62,7 +62,7 @@ async def test_a_run_that_cannot_get_its_name_is_refused_for_good(harness: Store
 # -- in the middle of a run
 
 
-async def test_everything_answered_in_a_new_run_outlives_a_power_cut(harness: StoreHarness) -> None:
+async def test_confirmed_lines_of_a_new_run_survive_a_power_cut(harness: StoreHarness) -> None:
     """Steps, decisions, a large output and receipts of a run without a sync of its own survive a power cut."""
     log = await store_harness.begun(harness)
     blob = await log.put_blob(b"y" * 70_000, text=True)
@@ -167,7 +167,7 @@ async def test_a_new_run_that_was_changed_by_hand_is_read_anew(harness: StoreHar
     assert keys(await store.read(RUN)) == ["a"]
 
 
-async def test_a_new_run_whose_folder_was_removed_is_not_there(harness: StoreHarness) -> None:
+async def test_a_new_run_whose_folder_was_removed_is_not_found(harness: StoreHarness) -> None:
     """A run whose folder a person removed before its opening is not found, and leaves the store's memory."""
     store = await harness.open()
     await store.create(store_harness.start())

@@ -74,7 +74,7 @@ async def test_each_line_of_a_run_that_grows_is_read_once(
     assert found.decisions.highest_attempt == {f"s{number}": 1 for number in range(34)}
 
 
-async def test_a_reading_after_any_decision_finds_what_a_whole_one_does(harness: StoreHarness) -> None:
+async def test_an_incremental_reading_equals_a_whole_one(harness: StoreHarness) -> None:
     """After every kind of decision, an incremental reading equals a whole one."""
     log = await store_harness.begun(harness)
     acts: list[tuple[DecisionKind, dict[str, Any]]] = [

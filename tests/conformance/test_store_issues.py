@@ -223,7 +223,7 @@ class TestFoundAgain:
         assert (shown["title"], shown["facts"]) == ("Mine", {"n": 1})
 
 
-async def test_sessions_are_known_by_what_they_have(harness: StoreHarness) -> None:
+async def test_a_session_with_a_run_or_a_plan_is_known(harness: StoreHarness) -> None:
     """A session with a run or a plan is known."""
     store = await harness.open()
     assert not await store.issues.knows_session(store_harness.SESSION)

@@ -343,7 +343,7 @@ def test_every_state_is_finished_or_not() -> None:
     assert {state for state in RunState if state.finished} == {RunState.DONE, RunState.FAILED, RunState.CANCELLED}
 
 
-async def test_rows_show_what_journals_add_up_to(harness: StoreHarness) -> None:
+async def test_a_rebuilt_row_has_the_sums_of_its_run(harness: StoreHarness) -> None:
     """A row rebuilt from the folder has the start, reason and summed usage of its run."""
     store = await harness.open()
     await store.create(store_harness.start(labels={"book": "one"}))
@@ -361,7 +361,7 @@ async def test_rows_show_what_journals_add_up_to(harness: StoreHarness) -> None:
     assert (row.reason, row.usage) == ("paused_by_person", Usage(input_tokens=20, output_tokens=10, cost_usd=0.5))
 
 
-async def test_a_move_brings_what_the_row_shows(harness: StoreHarness) -> None:
+async def test_a_move_writes_its_facts_to_the_row(harness: StoreHarness) -> None:
     """A move writes its facts to the row; a move without facts keeps them and clears the reason."""
     store = await harness.open()
     await store.create(store_harness.start())

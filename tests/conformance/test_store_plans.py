@@ -204,7 +204,7 @@ class TestRemoval:
 class TestLoss:
     """Plans that vanish without a removal."""
 
-    async def test_a_plan_whose_file_is_gone_is_missed_until_it_is_removed(
+    async def test_a_vanished_plan_is_logged_until_it_is_removed(
         self, harness: StoreHarness, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Each start logs a plan whose file or folder has vanished, until the plan is removed."""

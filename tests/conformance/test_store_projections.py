@@ -401,7 +401,7 @@ async def test_an_unknown_log_is_refused_with_the_existing_names(harness: StoreH
         assert caught.value.detail["logs"] == ["a.txt"]
 
 
-async def test_nothing_can_be_read_of_no_run(harness: StoreHarness) -> None:
+async def test_every_call_for_an_unknown_run_raises(harness: StoreHarness) -> None:
     """Every call for an unknown run raises `NotFound`, except that of a blob, which raises `JournalCorrupt`."""
     store = await harness.open()
     blob = BlobRef(sha256="0" * 64, size_bytes=1, text=True)

@@ -142,7 +142,7 @@ async def test_not_starter_refuses_the_key_that_started_the_run(shipping: Projec
     assert other.json()["decided_by"]["name"] == "bob"
 
 
-async def test_one_denial_decides(shipping: Project) -> None:
+async def test_a_denial_needs_no_second_key(shipping: Project) -> None:
     """A denial needs no second key, and names the earlier votes."""
     async with asking.in_process(shipping, api_token=TOKEN) as service:
         ada, bob = await people(service, "ada", "bob")

@@ -265,7 +265,9 @@ async def test_a_trickling_client_is_refused_like_a_silent_one(project: Project)
 
 
 @pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_address"])
-async def test_one_connection_too_many(project: Project, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_beyond_the_limit_is_refused(
+    project: Project, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A connection beyond the limit is answered with 503; WebSockets count, and closed connections make room."""
     lost: asyncio.Queue[None] = asyncio.Queue()
     leave = connections.Connections.leave

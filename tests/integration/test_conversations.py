@@ -180,7 +180,7 @@ async def test_a_restart_of_the_recipe_leaves_the_conversation(service: served.S
     _locked(await _post(service, second), holder)
 
 
-async def test_a_restarted_service_knows_who_has_a_conversation(project: Project) -> None:
+async def test_an_unfinished_run_owns_its_conversation_after_a_restart(project: Project) -> None:
     """An unfinished run still owns its conversation after a restart of the service."""
     async with served.in_process(project) as service:
         holder = await service.start("small", **SAID)

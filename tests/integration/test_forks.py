@@ -127,7 +127,7 @@ async def test_a_resumed_run_replaces_its_own_file_alone(project: Project, is_ch
     assert (project.root / "Drafts" / "it.md").read_text() == kept
 
 
-async def test_changed_arguments_take_over_what_they_leave_alike(project: Project) -> None:
+async def test_changed_arguments_repeat_only_steps_that_differ(project: Project) -> None:
     """With changed arguments, the driver performs the first step that differs and all later ones."""
     async with served.in_process(project) as service:
         source = await service.run("draft", args=ARRIVAL)

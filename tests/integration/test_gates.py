@@ -229,7 +229,7 @@ async def test_a_paused_run_does_not_ask(asked: asking.Asked) -> None:
     assert await asked.gates() == [gate]
 
 
-async def test_an_answer_lapses_with_what_came_before(asked: asking.Asked) -> None:
+async def test_a_resume_from_an_earlier_step_asks_again(asked: asking.Asked) -> None:
     """A resume from an earlier step asks again; the old gate shows its answer and refuses further ones."""
     asking.add(asked.project, "late", *SHIP[:2], {"check": "x", "path": "X"})
     run_id = await asked.start("late")

@@ -345,7 +345,7 @@ async def test_cancelled_run_fails_its_task(service: Planned) -> None:
     assert issues == []
 
 
-async def test_a_failed_task_stops_what_depends_on_it_and_nothing_else(service: Planned) -> None:
+async def test_a_failed_task_blocks_only_its_dependents(service: Planned) -> None:
     """Tasks that depend on a failed task, directly or not, remain blocked; all others run to their end."""
     service.toolbox.fail(1)
     plan = await service.started(

@@ -73,7 +73,7 @@ async def test_twenty_clients_lose_nothing(service: Planned) -> None:
     assert shown["revision"] == CLIENTS + 1
 
 
-async def test_one_answer_counts(service: Planned) -> None:
+async def test_only_one_of_two_answers_is_accepted(service: Planned) -> None:
     """One of two answers to a question is accepted, and the run of the task receives it."""
     plan = await service.started(task("sweep it", scoping_question="Which room?"))
     answers = await asyncio.gather(
@@ -90,7 +90,7 @@ async def test_one_answer_counts(service: Planned) -> None:
 
 
 @pytest.mark.parametrize("verb", ["retry", "force-start"])
-async def test_one_order_begins_a_task_once(service: Planned, verb: str) -> None:
+async def test_twenty_orders_start_a_task_once(service: Planned, verb: str) -> None:
     """Twenty orders to start a task start it once."""
     service.toolbox.fail(1)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
@@ -107,7 +107,7 @@ async def test_one_order_begins_a_task_once(service: Planned, verb: str) -> None
     assert len(service.toolbox.tries(number)) == (2 if verb == "retry" else 1)
 
 
-async def test_one_key_makes_one_plan_under_twenty_clients(service: Planned) -> None:
+async def test_twenty_requests_under_one_key_create_one_plan(service: Planned) -> None:
     """Twenty concurrent requests under one key create one plan."""
     answers = await asyncio.gather(*(service.ask(*sweeping(3), key="house") for _ in range(CLIENTS)))
 

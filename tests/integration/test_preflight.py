@@ -176,7 +176,7 @@ async def test_the_report_bounds_the_cost_or_names_the_agent(service: served.Ser
     assert (quick["cost_at_most_usd"], quick["unbounded"]) == (0.0, [])
 
 
-async def test_calls_and_what_each_may_cost_bound_the_cost(project: Project) -> None:
+async def test_max_cost_per_call_bounds_the_cost_of_a_run(project: Project) -> None:
     """With `max_cost_per_call` of each backend, the worst case is the cost of all calls."""
     path = project.data / "agents.json"
     document = json.loads(path.read_text())

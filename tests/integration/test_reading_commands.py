@@ -101,7 +101,7 @@ async def test_a_stopped_service_is_reported_with_its_start_command() -> None:
                 await client.call(use_cases.show_run, "x")
 
 
-def test_reading_use_cases_ask_for_what_reading_offers() -> None:
+def test_a_reading_use_case_uses_no_part_of_a_service() -> None:
     """A use case that only reads a folder uses no part that only a service has."""
     lacking = [
         (path.name, function.name, name)

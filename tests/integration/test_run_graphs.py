@@ -54,7 +54,7 @@ async def test_a_graph_is_that_of_the_frozen_recipe(service: served.Served) -> N
     assert (await service.http.get("/api/recipes/quick")).json()["graph"] == of_recipe
 
 
-async def test_a_resume_withdraws_what_it_declares_dead(service: served.Served) -> None:
+async def test_the_graph_of_a_resumed_run_has_only_valid_steps(service: served.Served) -> None:
     """After a resume the nodes show only the valid steps, as in a run without the others."""
     run_id = (await service.run("picky", args={"scene_path": "a.md", "other_path": "b.md"}))["run_id"]
     failed = (await service.http.get(f"/api/runs/{run_id}/graph")).json()

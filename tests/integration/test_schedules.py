@@ -35,7 +35,7 @@ async def test_an_occurrence_starts_one_run(tmp_path: Path) -> None:
     assert [run["labels"] for run in runs] == [{"by": "clock"}] * 2
 
 
-async def test_nothing_wakes_up_where_there_is_nothing_to_do(tmp_path: Path) -> None:
+async def test_the_scheduler_sleeps_without_an_active_schedule(tmp_path: Path) -> None:
     """With a webhook and a paused schedule the scheduler sleeps while time passes; a schedule wakes it up."""
     async with scheduled.in_process(Project(tmp_path)) as service:
         await service.add(webhook={})

@@ -67,7 +67,7 @@ async def answer(service: served.Served, run_id: str) -> None:
     assert answered.status_code == 200, answered.text
 
 
-async def test_each_service_shows_what_others_do(pair: tuple[listening.Listening, listening.Listening]):
+async def test_each_service_shows_the_runs_of_the_others(pair: tuple[listening.Listening, listening.Listening]):
     """Streams and long polls of one service show a run that another one started and a worker executes."""
     one, two = pair
     async with following(two) as everything:

@@ -35,7 +35,7 @@ async def test_a_run_is_accepted(service: served.Served) -> None:
     assert (service.project.data / "runs" / accepted["run_id"] / "start.json").is_file()
 
 
-async def test_everything_asked_for_is_kept(service: served.Served, tmp_path: Path) -> None:
+async def test_the_answer_of_a_start_has_every_given_field(service: served.Served, tmp_path: Path) -> None:
     """The answer of the run contains its description, arguments, session, labels, priority and workspace."""
     body = {
         "recipe_id": "draft",

@@ -605,7 +605,7 @@ async def test_a_server_without_search_attributes_is_named(
         ("backend:gone", "capability_missing", "this machine cannot serve backend:gone"),
     ],
 )
-async def test_a_worker_that_cannot_serve_what_it_is_to_is_refused(
+async def test_a_worker_that_lacks_a_needed_part_is_refused(
     project: projects.Project, temporal: temporal_server.DevServer, wanted: str, code: str, words: str
 ):
     """The message names the missing part."""

@@ -58,7 +58,7 @@ async def left_running(project: projects.Project) -> str:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE, errno.EACCES, errno.ESTALE])
-async def test_an_ended_run_that_cannot_be_read_stays_what_it_was(
+async def test_an_unreadable_ended_run_keeps_its_last_status(
     project: projects.Project, faults: ReadFaults, code: int
 ) -> None:
     """List and detail show the last known status and the file; no file is written, and every order is put off."""

@@ -194,7 +194,7 @@ async def test_the_menu_shows_the_first_prompt(service: listening.Listening) -> 
     assert 0 < len(listed["rebase"]["first_prompt"]) <= 200
 
 
-def test_the_page_lists_what_a_client_may_send() -> None:
+def test_the_page_lists_every_client_message() -> None:
     """The page names every accepted type and field."""
     found: dict[str, set[str]] = {}
     kind = ""

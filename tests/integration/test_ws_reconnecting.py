@@ -47,7 +47,7 @@ async def test_a_returning_client_receives_the_same_messages(service: listening.
         assert await _whole(service, **session, after_seq=message["seq"]) == live[place + 1 :]
 
 
-async def test_nothing_was_missed(service: listening.Listening) -> None:
+async def test_a_client_that_missed_no_message_receives_idle_again(service: listening.Listening) -> None:
     """A client that has missed no message receives once more that the conversation is idle."""
     service.project.say("*", text=recipe_harness.OTHER_SAID)
     async with service.client() as client:

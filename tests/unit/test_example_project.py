@@ -116,7 +116,7 @@ def test_a_scenes_path_means_its_scene_of_the_outline(scene, path):
     assert (matched["number"], matched["score"]) == (scene, 1.0)
 
 
-def test_drafting_scene_21_finds_what_a_writer_needs():
+def test_drafting_scene_21_finds_scene_outline_and_cards():
     """The tools find the scene, its outline, and the cards of the people who appear in it."""
     payload = run("file_locator", search_criteria="Draft scene 21", scan_mode="FAST_SCAN", max_results=12)
 

@@ -265,7 +265,7 @@ class TestConversations:
         assert json.loads(reply.text)["history"] == ["hang", "facts"]
 
     @pytest.mark.slow
-    async def test_one_that_came_to_nothing_is_begun_anew(self, make: Make, say: Any, store: Path) -> None:
+    async def test_a_retry_begins_a_lost_conversation_anew(self, make: Make, say: Any, store: Path) -> None:
         """If the agent has lost the conversation of a first prompt that was cut off, the retry begins another."""
         backend = make()
         await backend.prompt(say("stop cancelled", agent_session_id=OURS))
@@ -297,7 +297,7 @@ class TestConversations:
         assert [error.code for error in (ours, named, unable, other, gemini)] == ["unknown_agent_session"] * 5
         assert ["sessionRetention" in error.message for error in (ours, gemini)] == [False, True]
 
-    async def test_one_that_was_begun_elsewhere_can_be_named(self, make: Make, say: Any, store: Path) -> None:
+    async def test_a_foreign_conversation_continues_by_the_agents_name(self, make: Make, say: Any, store: Path) -> None:
         """A conversation that was begun elsewhere can be continued by the agent's own name for it."""
         (store / "its-own").write_text('["before"]')
         reply = await make().prompt(say("facts", agent_session_id="its-own", session_created=True))
@@ -326,7 +326,7 @@ class TestConversations:
         assert json.loads(reply.text)["history"] == ["facts", "facts"]
 
     @pytest.mark.slow
-    async def test_gemini_keeps_what_it_loaded_before(self, make: Make, say: Any) -> None:
+    async def test_the_clean_up_of_gemini_is_off_by_default(self, make: Make, say: Any) -> None:
         """Gemini's clean-up of loaded conversations is off by default; other agents get no such setting."""
         said = [await make("--name", name).prompt(say("facts")) for name in ("gemini-cli", "other")]
         gemini, other = (json.loads(reply.text)["env"].get("GEMINI_CLI_SYSTEM_DEFAULTS_PATH") for reply in said)
@@ -594,7 +594,7 @@ class TestEnds:
             os.close(handle)
         assert len(os.listdir("/proc/self/fd")) <= len(before) + 4
 
-    async def test_one_that_is_cut_off_can_be_begun_again(
+    async def test_an_agent_that_dies_with_the_launcher_is_launcher_lost(
         self, make: Make, say: Any, running: supervisor.Supervisor, hanging: Any
     ) -> None:
         """A prompt whose agent dies with the launcher ends as `LauncherLost`, not as a failure of the agent."""

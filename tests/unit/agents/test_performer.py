@@ -130,7 +130,7 @@ async def test_a_reply_is_the_output(backing: Backing) -> None:
     }
 
 
-async def test_everything_of_the_call_reaches_the_backend(backing: Backing) -> None:
+async def test_every_part_of_a_call_reaches_the_backend(backing: Backing) -> None:
     """Instruction, tier, schema, limits and identity reach the backend; the prompt's parts are joined, blobs read."""
     harness, backends = Harness(working_dir=Path("/work")), backing("ok")
     operation = speech(

@@ -494,7 +494,7 @@ class TestConversations:
         assert told[2] == [("user", "a?"), ("assistant", "A."), ("user", "b?")]
         assert told[3] == [*told[2], ("assistant", "B."), ("user", "c?")]
 
-    async def test_steps_that_are_repeated_take_what_followed_with_them(self, dialect: Dialect, speak: Any) -> None:
+    async def test_a_repeated_step_replaces_the_later_turns_of_its_run(self, dialect: Dialect, speak: Any) -> None:
         """A repeated step replaces its own turn and the later ones of its run; turns of other runs remain."""
         other = "20260210T143000Z-other1"
         async with http_service.service(dialect.says("Yes.")) as running:

@@ -65,7 +65,7 @@ def test_a_ratio_is_made_within_each_repetition() -> None:
         (figures.Bar(kind="at most", limit=2, of="figure"), False),
     ],
 )
-def test_the_bar_is_held_against_what_it_names(bar, reached) -> None:
+def test_a_bar_judges_the_figure_that_it_names(bar, reached) -> None:
     """A bar judges the median of the ratio or of the figure, as it names."""
     line = figures.Line(says="x", value="x_ms", unit="ms", beside="append_ms", bar=bar)
     result = figures.Repetitions(raws=({"x_ms": 6.0, "append_ms": 4.0},)).result(line)

@@ -138,7 +138,7 @@ async def test_a_failed_product_reports_its_last_complaint(context: workload.Con
         await broken.measure("W1", context)
 
 
-async def test_nothing_is_left_after_a_failure(context: workload.Context) -> None:
+async def test_the_server_of_a_failed_product_has_ended(context: workload.Context) -> None:
     """The server of a failed product has ended when the failure is reported."""
     failing = tiny("fail")
     await failing.prepare(context.cache)
@@ -149,7 +149,7 @@ async def test_nothing_is_left_after_a_failure(context: workload.Context) -> Non
     assert _gone(context.place)
 
 
-async def test_nothing_is_left_after_a_product_that_hangs(context: workload.Context) -> None:
+async def test_a_hanging_product_is_ended_with_its_server(context: workload.Context) -> None:
     """A product that takes too long is ended, with its server."""
     hanging = dataclasses.replace(tiny("hang"), start_seconds=1.0, work_seconds=1.0)
     await hanging.prepare(context.cache)
@@ -160,7 +160,7 @@ async def test_nothing_is_left_after_a_product_that_hangs(context: workload.Cont
     assert _gone(context.place)
 
 
-async def test_nothing_is_left_when_the_benchmark_is_killed(context: workload.Context) -> None:
+async def test_a_product_ends_when_the_benchmark_is_killed(context: workload.Context) -> None:
     """A product and its server end when the measuring process is killed."""
     await tiny("hang").prepare(context.cache)
     words = [sys.executable, "-c", _START, str(context.place), str(context.cache)]

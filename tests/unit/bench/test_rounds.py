@@ -73,7 +73,7 @@ async def test_failures_are_kept_once(tmp_path) -> None:
     assert not found.whole
 
 
-async def test_nothing_is_left_behind(tmp_path) -> None:
+async def test_the_folders_of_all_repetitions_are_removed(tmp_path) -> None:
     """The folders of all repetitions are removed afterwards."""
     await rounds.measure(_extent(tmp_path, "W1", repetitions=1), print, _Repetitions().attempt)
 

@@ -37,7 +37,7 @@ def asked(*arguments: str) -> tuple[Asked, dict[str, Any]]:
     return found[0]
 
 
-def test_nothing_given_leaves_all_to_the_workflow():
+def test_a_run_gets_only_the_options_that_are_given():
     """A run gets no options that the command line does not have."""
     what, context = asked()
 

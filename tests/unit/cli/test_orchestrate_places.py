@@ -56,7 +56,7 @@ def test_the_runs_of_a_data_directory_are_a_state_directory(workspace: Path):
     assert (place.data, place.shown) == (workspace / ".orchestrate", None)
 
 
-def test_a_command_names_what_the_environment_does_not(workspace: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_command_omits_a_state_directory_of_the_environment(workspace: Path, monkeypatch: pytest.MonkeyPatch):
     """A printed command names the state directory only if the environment does not."""
     monkeypatch.setenv("ORCHESTRATE_STATE_DIR", "usual")
 

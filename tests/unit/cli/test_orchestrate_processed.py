@@ -132,7 +132,7 @@ def test_an_archive_of_nothing_is_an_empty_one(place: places.Place):
 
 
 @pytest.mark.parametrize("asked", ["processed/done.zip", "processed", "in/done.zip", "folder"])
-def test_an_archive_inside_of_what_it_is_made_of_is_refused(place: places.Place, asked: str):
+def test_an_archive_inside_its_own_folder_is_refused(place: places.Place, asked: str):
     """An archive inside the folder that it archives is refused before the run starts, also behind a link."""
     for name in ("processed", "folder"):
         (place.workspace / name).mkdir()
@@ -143,7 +143,7 @@ def test_an_archive_inside_of_what_it_is_made_of_is_refused(place: places.Place,
     assert refused.value.code == "archive_refused"
 
 
-def test_nothing_is_looked_at_unless_it_is_asked_for(place: places.Place):
+def test_an_uncleanable_folder_matters_only_when_used(place: places.Place):
     """A folder that could not be cleaned does not matter unless cleaning or an archive is requested."""
     assert running.Queue().plan(workflow(place, "."), place) == (None, None)
 

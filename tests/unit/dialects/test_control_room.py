@@ -81,7 +81,7 @@ def test_literal_arguments_are_held_against_the_tool(args, told):
     assert _with_strict_reader(args) == told
 
 
-def test_an_optional_argument_cannot_feed_what_a_tool_needs():
+def test_an_optional_argument_cannot_fill_a_required_one():
     """An omitted optional argument would make the tool fail."""
     args = {"path": {"$ref": "task.args.where"}}
     optional = {"properties": {"where": {"type": "string"}}}

@@ -163,7 +163,7 @@ async def test_a_broken_reference_fails_its_step(ref, segment):
     ]
 
 
-async def test_a_resume_repeats_what_filled_the_broken_slot():
+async def test_a_resume_repeats_the_step_of_the_broken_slot():
     """The step that wrote the slot is a cause of the failure, since only its repetition can repair the reference."""
     pipeline = bench.Pipeline(bench.recipe())
     pipeline.tables.payloads["finder"] = {"files": []}

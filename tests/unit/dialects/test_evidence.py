@@ -153,7 +153,7 @@ class TestReading:
             "rcpt_1f",
         ],
     )
-    def test_one_form_and_nothing_else(self, claim: str) -> None:
+    def test_an_addition_to_a_form_is_malformed(self, claim: str) -> None:
         """An addition to a form, or other text in its place, makes the line malformed."""
         assert code(f"Evidence: {claim}") == "evidence_malformed"
 

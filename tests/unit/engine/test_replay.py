@@ -149,7 +149,7 @@ def _positions(lines, *, causes=(), from_key=None, dead=()):
     return step_decisions.dead_positions(loaded, from_key)
 
 
-def test_a_resume_kills_the_cause_and_what_came_after():
+def test_a_resume_repeats_the_cause_and_the_later_steps():
     """A resume without a named step repeats the step that caused the failure and the later ones."""
     lines = [_line(name, position) for position, name in enumerate("abcd")]
 

@@ -60,7 +60,7 @@ async def test_the_folder_is_current_before_it_is_looked_at(operation: operation
 
 
 @pytest.mark.parametrize("operation", [_agent("Go on."), samples.tool("second", folder=FOLDER)])
-async def test_nothing_is_written_unasked(operation: operations.Operation) -> None:
+async def test_an_operation_without_a_mention_writes_no_snapshot(operation: operations.Operation) -> None:
     """An operation that does not mention the run, or stays inside, does not write snapshots."""
     bench, seen = _bench(operation)
     await bench.run()

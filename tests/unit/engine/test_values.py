@@ -121,7 +121,7 @@ def test_the_state_is_derived_from_decisions_alone(lines, status):
     assert _fold(*lines).status is status
 
 
-def test_a_resume_forgets_what_led_to_the_ending():
+def test_a_resume_resets_tries_due_times_and_the_cancel():
     """A resume resets tries, due times and the cancel, and keeps dead lines and overrides."""
     begun = {"kind": "started", "key": "a", "attempt": 1, "operation": "h", "due_at": samples.AT}
     folded = _fold(

@@ -531,7 +531,7 @@ class TestChoosing:
 class TestActive:
     """The list of active programs."""
 
-    async def test_they_are_known_by_run_and_conversation(self, running: supervisor.Supervisor) -> None:
+    async def test_active_programs_are_found_by_run_and_session(self, running: supervisor.Supervisor) -> None:
         """Active programs are found by run and by agent session until they have ended."""
         works = [
             asyncio.ensure_future(running.run(request("/bin/sleep", "60", run_id=run_id, agent_session_id=session)))

@@ -215,7 +215,7 @@ class TestRegisters:
 class TestOutlets:
     """Private output files."""
 
-    def test_they_have_no_name(self, tmp_path: Path) -> None:
+    def test_an_output_file_has_no_name_in_the_folder(self, tmp_path: Path) -> None:
         """An output file has no name in the folder, even on a system without nameless files."""
         for nameless in (output_files._O_TMPFILE, 0):
             output_files._O_TMPFILE, kept = nameless, output_files._O_TMPFILE

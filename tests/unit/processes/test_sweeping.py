@@ -76,7 +76,7 @@ async def owner(folder: Path, mode: str, *kinds: str) -> AsyncIterator[Owner]:
         process.communicate()
 
 
-async def test_nothing_outlives_a_killed_service(tmp_path: Path, mode: str) -> None:
+async def test_no_process_survives_a_killed_service(tmp_path: Path, mode: str) -> None:
     """After kill -9 of the service its commands are gone, whatever they do to survive; so are launcher and register."""
     async with owner(tmp_path, mode, "stubborn", *process_families.ALL) as owned:
         owned.kill()
@@ -94,7 +94,7 @@ async def test_a_sweep_waits_for_a_launcher_that_is_alone(tmp_path: Path, mode: 
         assert process_families.living(owned.family | {"launcher": owned.launcher}) == set()
 
 
-async def test_a_sweep_kills_what_the_launcher_cannot_any_more(tmp_path: Path) -> None:
+async def test_a_sweep_ends_processes_of_a_killed_launcher(tmp_path: Path) -> None:
     """After kill -9 of service and launcher, processes under the guard run until a sweep ends them."""
     async with owner(tmp_path, namespace_init.GUARD, "stubborn", *process_families.ALL) as owned:
         os.kill(owned.process.pid, signal.SIGSTOP)

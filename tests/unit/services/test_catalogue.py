@@ -359,7 +359,7 @@ def test_a_text_is_examined_without_being_kept(project: Project) -> None:
     assert caught.value.code == "unknown_dialect"
 
 
-def test_the_router_gets_what_can_be_parsed(project: Project) -> None:
+def test_the_router_gets_every_parsed_recipe(project: Project) -> None:
     """The router gets all recipes that can be parsed, also those that cannot be started."""
     project.add("draft")
     small_recipes.write(project.own, "broken.json", "{")
@@ -417,7 +417,9 @@ async def test_a_settled_catalogue_sees_every_change(
     assert (before, _started(project)) == ("First", expected)
 
 
-async def test_nothing_is_listed_again_while_nothing_changes(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refresh_lists_no_folder_while_listings_are_trusted(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While listings are still trusted, a refresh does not list folders again."""
     project.add("one")
     for _ in range(3):

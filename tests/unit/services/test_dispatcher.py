@@ -144,7 +144,7 @@ async def test_tries_that_a_person_ends_are_not_begun_again() -> None:
     assert (endpoint.tried, endpoint.given_up) == ({}, ())
 
 
-async def test_a_restart_ends_what_a_broken_delivery_began() -> None:
+async def test_a_restart_sends_the_message_of_a_broken_delivery() -> None:
     """An unexpected error makes the service unready; after a restart it is ready, and the message is sent."""
     sender = _Sender()
     tested = _dispatcher(await _endpoint_with_a_message(), sender)

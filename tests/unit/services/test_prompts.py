@@ -59,7 +59,7 @@ def test_missing_layers_are_empty(tmp_path):
     assert (registry.templates, registry.flaws) == ({}, ())
 
 
-def test_one_layer(layers):
+def test_a_template_has_its_type_label_and_text(layers):
     """A template has its type, label and text."""
     template = layers.load().templates["plan"]
 

@@ -44,7 +44,7 @@ def bundled():
     )
 
 
-def test_one_recipe_that_fits_is_taken():
+def test_a_phrase_matches_regardless_of_case():
     """A phrase matches regardless of case."""
     found = _route("Please DRAFT scene 21", _recipe("a", "draft scene"), _recipe("b", "check canon"))
 

@@ -168,7 +168,7 @@ def test_a_torn_record_hides_no_other() -> None:
 
 @given(size=st.integers(min_value=0), seed=st.integers(min_value=0))
 @settings(max_examples=examples(30))
-def test_any_beginning_of_a_log_gives_back_what_it_holds(size: int, seed: int) -> None:
+def test_a_cut_off_log_returns_each_record_before_the_cut(size: int, seed: int) -> None:
     """A log cut off anywhere returns each record before the cut, and no part of another."""
     lines, chance = sealed(12), random.Random(seed)
     disk = with_run(*lines[: chance.randint(0, 3)])
@@ -254,7 +254,7 @@ def test_an_unreadable_segment_is_kept_and_reported(caplog: pytest.LogCaptureFix
     assert "commits/3.log.unread" in caplog.text
 
 
-async def test_a_store_does_not_start_without_what_its_log_holds() -> None:
+async def test_a_store_with_unrestored_lines_does_not_start() -> None:
     """If lines cannot be restored, the start is refused so that no run is read without them; the next may succeed."""
     lines = sealed(1)
     disk = with_run()

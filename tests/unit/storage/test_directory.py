@@ -49,7 +49,7 @@ def service(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_everything_is_its_owners_alone(tmp_path: Path) -> None:
+def test_every_folder_is_accessible_to_its_owner_only(tmp_path: Path) -> None:
     """Folders are 0700, even the first one if a checkout made it for all users."""
     (tmp_path / "d").mkdir(mode=0o755)
     directory_in(tmp_path / "d").prepare()

@@ -401,7 +401,7 @@ async def test_a_queue_ends_where_single_writes_would(story: list[tuple[str, str
     queue.index.abandon()
 
 
-async def test_lists_show_what_cannot_be_written_now(queue: Queue) -> None:
+async def test_lists_include_rows_that_cannot_be_written_now(queue: Queue) -> None:
     """While rows cannot be written, lists show them as they would be: filtered, in order, and page by page."""
     for name in ("a", "c"):
         await queue.index.put_run(row(name))

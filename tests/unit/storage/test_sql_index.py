@@ -68,7 +68,7 @@ def migrated(path: Path) -> sqlalchemy.Engine:
     return engine
 
 
-def test_models_are_what_migrations_make(tmp_path: Path) -> None:
+def test_models_equal_a_migrated_database(tmp_path: Path) -> None:
     """Tables, columns, constraints and indexes of the models equal those of a migrated database."""
     engine, twin = migrated(tmp_path / "a.db"), sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'b.db'}")
     models.METADATA.create_all(twin)
@@ -86,7 +86,7 @@ def test_models_are_what_migrations_make(tmp_path: Path) -> None:
     assert len(checks[0]) == 4
 
 
-def test_a_new_index_is_what_migrations_make(tmp_path: Path) -> None:
+def test_the_published_statements_equal_the_migrations(tmp_path: Path) -> None:
     """The statements that `scripts/publish_index.py` wrote for a new file are those of the migrations."""
     engine = sessions.connect(f"sqlite:///{tmp_path / 'a.db'}")
     with sessions.writing(engine) as session:
@@ -124,7 +124,7 @@ def test_migrations_can_be_repeated_and_taken_back(tmp_path: Path) -> None:
     assert left == ["alembic_version"]
 
 
-def test_nothing_is_sqlites_alone() -> None:
+def test_every_table_and_index_can_be_made_in_postgres() -> None:
     """Every table and index can be made in Postgres, with the conditions of partial indexes."""
     dialect = postgresql.dialect()
     for table in models.METADATA.tables.values():

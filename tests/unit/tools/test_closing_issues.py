@@ -107,7 +107,7 @@ async def test_a_run_closes_only_issues_of_its_own_scene(check: Check) -> None:
     assert sorted(await check.run(looked_at=("Story", "Cards"))) == sorted(everything[1:])
 
 
-async def test_others_are_left_alone(check: Check) -> None:
+async def test_a_run_closes_no_issues_of_others(check: Check) -> None:
     """A run does not close findings of another recipe or workspace, or issues written by people."""
     await check.run("Story/a.md: one", recipe_id="other")
     await check.run("Story/a.md: two", working_dir=str(ROOT / "book"))

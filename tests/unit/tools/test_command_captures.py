@@ -125,9 +125,7 @@ class TestModes:
         assert lines.output["stderr_tail"] == ["sorry"]
         assert harness.logs["Step.stderr"] == "sorry\n"
 
-    async def test_a_program_whose_time_ran_out_is_read_too(
-        self, harness: Harness, performer: CommandPerformer
-    ) -> None:
+    async def test_output_before_a_time_out_is_captured(self, harness: Harness, performer: CommandPerformer) -> None:
         """A program that times out fails with `timeout`, and its output up to then is captured."""
         result = await performer.perform(
             harness.call(shell("echo begun; sleep 60", "lines", timeout_seconds=modes.BEGUN_SECONDS))

@@ -431,7 +431,7 @@ class TestOutputs:
 class TestLostLaunchers:
     """Commands whose launcher is killed."""
 
-    async def test_nothing_is_left(
+    async def test_a_killed_launcher_leaves_no_process(
         self, harness: Harness, performer: CommandPerformer, running: supervisor.Supervisor
     ) -> None:
         """A command whose launcher is killed is interrupted, and none of its processes is left."""

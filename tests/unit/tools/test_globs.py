@@ -348,7 +348,7 @@ class TestPerformer:
         assert result.output == {"found": {"*.md": ["a.md", "b.md"], "a.*": ["a.md"], "*.txt": []}}
         assert result.summary == "3 paths"
 
-    async def test_one_pattern_that_fails_fails_the_step(self, root: Path) -> None:
+    async def test_a_failing_pattern_fails_the_step(self, root: Path) -> None:
         """One failing pattern fails the step, and the failure names the path."""
         plant(root, "a.md")
         (root / "out.md").symlink_to("/etc/passwd")

@@ -115,7 +115,7 @@ class TestMoves:
     @pytest.mark.parametrize("attempt", [1, 2])
     @pytest.mark.parametrize("taken", ["file", "folder", "full folder", "link", "broken link", "hard link of another"])
     @pytest.mark.parametrize("moved", ["a.task", "box"])
-    async def test_nothing_is_overwritten(self, root: Path, attempt: int, taken: str, moved: str) -> None:
+    async def test_no_existing_path_is_overwritten(self, root: Path, attempt: int, taken: str, moved: str) -> None:
         """A file, folder or link at the new place is never overwritten, and the moved file stays, also at a retry."""
         (root / "inbox/box").mkdir()
         (root / "inbox/box/x").write_text("x")
@@ -298,7 +298,7 @@ class TestCrashes:
 class TestOthers:
     """Other programs that move files at the same time."""
 
-    async def test_one_of_two_wins(self, root: Path) -> None:
+    async def test_only_one_of_two_moves_succeeds(self, root: Path) -> None:
         """Of two runs that move a file to different folders, one succeeds and the other gets `file_not_found`."""
         for number in range(30):
             (root / f"inbox/{number}").write_text("x")

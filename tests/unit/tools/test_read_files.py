@@ -178,7 +178,7 @@ class TestExcerpts:
         assert (await read(root, "a", excerpts=("a",), excerpt_bytes=5))["a"]["text"] == "x" * 20
 
     @pytest.mark.parametrize("path", ["out", "../a", ".git/config"])
-    async def test_nothing_outside_is_quoted(self, root: Path, path: str) -> None:
+    async def test_an_excerpt_from_outside_fails_the_step(self, root: Path, path: str) -> None:
         """An excerpt of a path outside the workspace fails the step, also behind a link."""
         (root / "out").symlink_to("/etc/hosts")
 

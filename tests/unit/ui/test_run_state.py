@@ -46,7 +46,7 @@ def living(name: str) -> list[records.Record]:
 
 
 @pytest.mark.parametrize("dialect", sorted({name.partition("/")[0] for name in golden.names()}))
-def test_events_lead_to_what_the_answer_shows(dialect: str) -> None:
+def test_events_lead_to_the_steps_of_the_answer(dialect: str) -> None:
     """From any moment of a recorded run, its events lead to the steps of the run's final answer."""
     names = [name for name in golden.names() if name.startswith(f"{dialect}/")]
     cases, wanted = [], []
@@ -168,7 +168,7 @@ def test_the_ticks_of_a_timeline_are_round() -> None:
     ]
 
 
-def test_a_resumed_run_forgets_what_no_longer_counts() -> None:
+def test_a_resumed_run_hides_its_discarded_steps() -> None:
     """After a resume the page does not show the steps that were discarded."""
     name = max(golden.names(), key=lambda each: len(living(each)))
     counted = living(name)

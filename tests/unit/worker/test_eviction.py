@@ -151,7 +151,7 @@ async def test_a_crowd_at_gates_is_evicted_without_a_wait() -> None:
     await there.close()
 
 
-async def test_nothing_is_seen_of_it() -> None:
+async def test_an_eviction_is_invisible_to_clients() -> None:
     """A client sees no difference: polls get the same bytes, no change is counted, and a wrong answer is refused."""
     there = await bench().open()
     run_id = await there.submit({"tool": "one"}, {"gather": {"a": [{"gate": "ask"}], "b": [{"gate": "too"}]}})

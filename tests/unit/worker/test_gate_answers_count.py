@@ -35,7 +35,7 @@ async def gate_of(bench: Bench, run_id: str) -> gates.OpenGate:
     return bench.pool.open_gates(run_id)[0]
 
 
-async def test_an_approval_lapses_with_what_it_was_given_for() -> None:
+async def test_a_resume_before_a_gate_voids_its_approval() -> None:
     """Resumed from an earlier step, the run opens another gate; the old answer and its attempt are no longer valid."""
     bench = await Bench().open()
     bench.toolbox.fail("two")

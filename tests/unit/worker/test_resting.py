@@ -170,7 +170,7 @@ async def test_an_order_that_comes_before_it_is_read_does_not_lose_it() -> None:
     await bench.close()
 
 
-async def test_one_whose_output_cannot_be_read_stops_nothing() -> None:
+async def test_a_run_with_an_unreadable_output_waits_again_later() -> None:
     """A run whose question depends on an output that cannot be read now waits again once it can."""
     bench, run_id, store, let = await held_back(({"tool": "big", "reads": True}, {"gate": "ask"}))
     store.bad = True

@@ -436,7 +436,7 @@ REQUIRED = {
 
 
 @pytest.mark.parametrize("name", sorted(REQUIRED))
-def test_a_prompt_holds_what_its_section_demands(name):
+def test_a_prompt_has_the_required_commands_and_files(name):
     """The prompt contains the required commands, criteria, files and constraints."""
     prompt = dict(_prompts())[name]
 

@@ -126,7 +126,7 @@ def test_a_recipe_is_drawn():
     assert agent_recipes.render(parsed(RECIPE)) == recipe_harness.DRAWN
 
 
-def test_a_drawing_shows_what_would_hold():
+def test_a_drawing_shows_arguments_and_model_of_a_run():
     """The drawing shows arguments, the recipe's model, restarts and a followed `other` as a run would use them."""
     puzzled = recipe_harness.REVIEW["onOutcome"] | {"other": {"nextStep": "fix", "reason": "puzzled"}}
     steps = {
@@ -152,7 +152,7 @@ def test_every_object_of_the_schema_is_strict():
     assert all(part["additionalProperties"] is False for part in parts)
 
 
-def test_the_schema_takes_what_the_catalogue_holds():
+def test_the_recipes_of_the_catalogue_fit_the_schema():
     """The recipes fit the schema as they are in their files, with references."""
     from app.domain import json_schemas
 

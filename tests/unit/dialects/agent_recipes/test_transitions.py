@@ -68,7 +68,7 @@ def test_keys_are_made_of_step_visit_and_restart():
         ("other", transitions.Exit(reason="user-provided-other")),
     ],
 )
-def test_the_outcome_chooses_what_follows(outcome, follows):
+def test_the_outcome_decides_the_transition(outcome, follows):
     """The transition of the present step decides alone."""
     assert _decide(outcome) == follows
 

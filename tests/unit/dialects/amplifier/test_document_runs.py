@@ -345,7 +345,7 @@ async def test_parallel_failures_replay_alike() -> None:
         assert again.slots == whole.slots
 
 
-async def test_a_resume_asks_only_for_what_failed_the_run() -> None:
+async def test_a_resume_repeats_only_the_step_that_ended_the_run() -> None:
     """After parallel failures that were passed over, a resume repeats only the step that ended the run."""
     run = recipe_harness.Run(FAILING)
     run.replies.update(FAILURES)

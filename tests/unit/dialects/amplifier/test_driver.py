@@ -396,7 +396,7 @@ def _ended(slots, status="done", partial=False):
     return {"run_id": "r", "status": status, "ending": ending, "error": None, "slots": shown}
 
 
-async def test_recipes_get_what_they_are_given_and_nothing_else():
+async def test_a_sub_recipe_gets_only_its_context():
     """A sub-recipe gets only its `context`; its variables, or its `final_output`, are the step's result."""
     document = later(CHILD, step("b", prompt="{{x}}"), context={"file": "f.py", "files": ["a", "b"], "secret": "s"})
     run = await ran(document, {"a": _ended({"report": "fine", "data": '{"n": 1}'})})

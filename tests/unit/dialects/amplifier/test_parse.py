@@ -294,7 +294,7 @@ def test_a_condition_names_only_variables_set_before():
 # -- arguments
 
 
-def test_the_context_is_what_a_run_is_given():
+def test_values_of_the_context_are_defaults():
     """Values of the context are defaults, empty ones must be given, and arguments may also set steps' variables."""
     made = parsed(recipe(step(output="found"), context={"file": "", "none": None, "limit": 3, "flag": False, "l": []}))
 

@@ -100,7 +100,7 @@ def test_long_texts_stay_where_they_are():
     assert templates.filled({"all": "{{long}}"}, scope) == {"all": "long text"}
 
 
-def test_values_are_filled_as_what_they_are():
+def test_a_single_variable_keeps_its_type():
     """A text of a single variable becomes its value; among words the value becomes text."""
     scope = _scope(files=["a", "b"], n=2)
 

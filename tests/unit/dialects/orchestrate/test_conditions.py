@@ -51,7 +51,7 @@ def test_files(fitting, holds):
     assert condition.holds(dict(zip(condition.patterns, fitting, strict=True))) is holds
 
 
-def test_nothing_is_looked_up_in_vain():
+def test_no_file_is_searched_if_the_texts_differ():
     """If the texts differ, no file is searched."""
     condition, _ = _condition(equals={"left": "a", "right": "b"}, exists="x")
     other, _ = _condition(equals={"left": "a", "right": "a"}, exists="x", not_exists="x")

@@ -44,7 +44,7 @@ def performed(play: driver_harness.Play) -> list[tuple[str, int]]:
     return tries[:: max(len(tries) // CUTS, 1)][:CUTS]
 
 
-async def test_they_end_as_they_must() -> None:
+async def test_every_valid_workflow_ends() -> None:
     """Every valid workflow ends as done, or as failed by a step or an endless flow; after a cut it ends the same."""
     judged = 0
     for seed in SEEDS:

@@ -45,7 +45,7 @@ TITLES = {
         step(for_each={"steps": [step("B")]}),
     ],
 )
-def test_editors_see_what_excludes_what(given):
+def test_the_schema_has_the_exclusions_of_the_parser(given):
     """The schema has the same exclusive forms of a step and of a loop's items as the parser."""
     document = workflow(given)
 

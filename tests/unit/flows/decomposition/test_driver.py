@@ -223,7 +223,7 @@ def test_a_missing_chief_is_a_flaw():
     assert refused.value.code == "no_chief"
 
 
-def test_the_chief_is_the_first_who_takes_part():
+def test_an_agent_reserved_for_conferences_is_not_the_chief():
     """An agent that is reserved for conferences is not chosen as the chief."""
     chiefs = [dataclasses.replace(splitting.chief(), id=f"chief-{n}", modes=modes) for n, modes in enumerate(MODES)]
 

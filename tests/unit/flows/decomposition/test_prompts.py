@@ -38,7 +38,7 @@ def asked(tier: library.Tier, intent: str = INTENT, known: Any = None) -> str:
     return prompts.request(size, intent, FILES[: size.files], fitting)
 
 
-def test_kinds_are_what_can_be_routed_to():
+def test_each_routable_recipe_gives_a_kind():
     """Each recipe with task patterns gives its label, plain phrases, and arguments, needed ones first."""
     check, write = kinds.frozen(RECIPES)
 
@@ -186,7 +186,7 @@ async def test_the_size_goes_by_the_tier(tier, tmp_path):
     assert split.keys[-1] == "chief.correction"
 
 
-def test_a_correction_counts_what_it_leaves_out():
+def test_a_correction_counts_the_omitted_flaws():
     """A correction lists as many flaws as fit, and the number of the others."""
     flaws = [errors.Flaw(path=f"$.tasks[{n}]", message="is wrong") for n in range(9)]
     told = prompts.correction("ASKED", schema.SIZES["t1"], "REPLY", flaws)

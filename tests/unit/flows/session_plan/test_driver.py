@@ -104,7 +104,7 @@ async def test_a_plan_from_its_start_to_its_end() -> None:
     await bench.close()
 
 
-async def test_nothing_begins_without_capacity_and_a_refused_run_fails_its_task() -> None:
+async def test_a_refused_run_fails_its_task() -> None:
     """With a limit of zero a look only records endings; a run that cannot be made fails its task with the reason."""
     bench, performer = await opened()
     performer.refuses = True

@@ -56,7 +56,7 @@ def describe(content: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_persons_change_builds_on_what_another_one_wrote(harness: plan_harness.Harness, point: str) -> None:
+async def test_a_request_is_made_again_on_an_edited_plan(harness: plan_harness.Harness, point: str) -> None:
     """A request whose plan is edited by hand meanwhile is made again on the edited plan."""
     session_id = await harness.create(task("sweep room 1"), task("sweep room 2"))
     at_next(harness, point, meddle(harness, session_id, describe))

@@ -73,7 +73,7 @@ async def test_an_order_that_another_input_overtook_is_made_again(harness: plan_
     assert await plan_harness.soon(overtaken) == approved
 
 
-async def test_nothing_is_begun_before_the_start(harness: plan_harness.Harness) -> None:
+async def test_a_plan_begins_no_task_before_its_start(harness: plan_harness.Harness) -> None:
     """A draft and an approved plan begin no task, and a start of a running plan changes no state."""
     session_id = await harness.create(task("sweep room 1"))
     with pytest.raises(errors.WrongState):
@@ -193,7 +193,7 @@ async def test_waiting_runs_are_looked_up_only_without_capacity(
     await harness.until(session_id, lambda plan: plan.status is plans.PlanState.DONE)
 
 
-async def test_a_failure_stops_only_what_depends_on_it(harness: plan_harness.Harness) -> None:
+async def test_a_failed_task_blocks_only_its_dependents(harness: plan_harness.Harness) -> None:
     """A failed task blocks only its dependents; then the plan fails with one issue."""
     harness.toolbox.fail(1)
     session_id = await harness.started(

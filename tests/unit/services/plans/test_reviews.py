@@ -414,7 +414,7 @@ class TestProposals:
         await harness.comes_to(session_id, t1="done")
         return session_id
 
-    async def test_nothing_happens_before_a_person_accepts(
+    async def test_a_proposal_changes_the_plan_only_when_accepted(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
         """Accepting a proposal makes its edit once; before that, and after a dismissal, the plan is unchanged."""

@@ -33,7 +33,7 @@ class TestRuns:
         assert found.partial
         assert not transitions.without_run(found).partial
 
-    def test_a_run_that_fails_blocks_only_what_needs_it(self) -> None:
+    def test_a_failed_run_blocks_only_the_tasks_that_need_it(self) -> None:
         """A task fails with its run's error, its dependents remain blocked, and other tasks are pending."""
         found = rules.reconciled(plan(running(1), task(2, 1), task(3)), {"run-1": fact(RunState.FAILED, error=ERROR)})
 

@@ -97,7 +97,7 @@ async def test_a_failed_check_fails_the_task_until_a_retry_meets_it(harness: pla
     assert [issue.status for issue in await harness.issues()] == ["closed"]
 
 
-async def test_a_check_of_what_no_run_leaves_fails(harness: plan_harness.Harness) -> None:
+async def test_a_check_of_an_unknown_slot_fails(harness: plan_harness.Harness) -> None:
     """A check of a slot or argument that does not exist fails and names the slots of the run."""
     checks = [
         {"check": "slot_not_null", "slot": "draft"},

@@ -62,7 +62,7 @@ class TestForm:
 
         assert flaws(given.task(1), wrong) == [("$.tasks[1].args.a[1].b", "invalid")]
 
-    def test_only_what_comes_before_can_be_named(self) -> None:
+    def test_a_task_may_use_only_outputs_of_its_dependencies(self) -> None:
         """A task may use outputs of its direct and indirect dependencies, and no others."""
         chain = (given.task(1), given.task(2, 1), given.task(3, 2, args={"a": SAID}))
         assert flaws(*chain) == []
@@ -89,7 +89,7 @@ class TestForm:
         assert edits.with_edit(broken, given.task(2, dod="soon"), given.LATER).tasks[1].dod == "soon"
 
 
-async def test_a_task_gets_what_an_earlier_one_left(harness: plan_harness.Harness) -> None:
+async def test_a_task_gets_the_output_of_an_earlier_one(harness: plan_harness.Harness) -> None:
     """The run of a task gets the value of the output, and the plan keeps the reference."""
     wanted = task("carry it", 1, recipe_id="carry", args={"what": SAID})
     session_id = await harness.started(task("sweep room 1"), wanted)
