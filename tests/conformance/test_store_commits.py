@@ -178,7 +178,7 @@ async def test_a_new_run_whose_folder_was_removed_is_not_found(harness: StoreHar
     assert store._parts.opener.new_runs._held == {}
 
 
-async def test_an_unopened_run_can_be_deleted_and_repaired(harness: StoreHarness) -> None:
+async def test_deletion_and_repair_treat_an_unopened_run_as_usual(harness: StoreHarness) -> None:
     """Deleting and repairing a run that waits for its opening works as for any other run."""
     store = await harness.open()
     await store.create(store_harness.start())

@@ -94,7 +94,7 @@ async def test_each_service_shows_the_runs_of_the_others(pair: tuple[listening.L
 
 
 @pytest.mark.slow
-async def test_streams_continue_at_other_services_without_repetition(
+async def test_reopened_streams_repeat_no_event(
     pair: tuple[listening.Listening, listening.Listening],
 ):
     """Missed events come once: of a run at any service, of all runs at the service that gave the id."""

@@ -98,7 +98,7 @@ async def test_a_lost_index_leaves_the_run_unfinished() -> None:
     await bench.close()
 
 
-async def test_a_full_disk_at_the_start_delays_unfinished_runs(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_pool_with_a_lost_index_recovers_old_runs_later(caplog: pytest.LogCaptureFixture) -> None:
     """A pool that cannot list unfinished runs at its start executes new runs, and continues the others later."""
     bench = Bench(limit=2)
     index = failing.LostIndex()

@@ -51,7 +51,7 @@ async def test_a_timer_waits_only_for_its_remaining_time(due_in: float | None, l
     assert (await waits).status is states.StepState.DONE
 
 
-async def test_a_stop_ends_once_its_runs_rest() -> None:
+async def test_a_finished_wait_does_not_use_up_the_grace_period() -> None:
     """A stop whose runs come to rest does not use up its grace period."""
     time = clock.FakeClock()
     grace = aio.GracePeriod(time)

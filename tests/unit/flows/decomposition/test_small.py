@@ -168,7 +168,7 @@ def test_a_phrase_with_odd_signs_is_not_in_the_grammar():
     assert made["$defs"]["task1"]["properties"]["description"] == {"type": "string", "minLength": 1, "maxLength": 100}
 
 
-def test_the_form_does_not_count_as_a_strict_one():
+def test_the_form_does_not_set_additional_properties():
     """Services that support only closed forms without tuples must not mistake this form for a closed one."""
     assert "additionalProperties" not in form(INTENT)
 
