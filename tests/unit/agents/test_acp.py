@@ -337,7 +337,7 @@ class TestConversations:
         assert other is None
 
     @pytest.mark.slow
-    async def test_only_gemini_waits_before_it_continues_a_conversation(self, make: Make, say: Any) -> None:
+    async def test_a_conversation_continues_without_a_wait(self, make: Make, say: Any) -> None:
         """Other agents continue a conversation within its first minute, and Gemini without waiting in a later one."""
         fake = clock.FakeClock(datetime(2026, 2, 10, 14, 30, 59, tzinfo=UTC))
         for name, ours, seconds in (("other", OURS, 0), ("gemini-cli", "ours-too", 1)):

@@ -467,7 +467,7 @@ class TestChoosing:
         """The settings allow exactly the modes that exist."""
         assert settings.CONTAINMENTS == namespace_init.WANTED
 
-    def test_diagnostics_try_the_mode_in_a_separate_process(self, mode: str) -> None:
+    def test_diagnostics_report_the_containment_mode(self, mode: str) -> None:
         """Diagnostics try the mode out in a separate process."""
         modes.need(mode)
         found = containment.examine(mode)
