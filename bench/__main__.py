@@ -34,14 +34,14 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             found = runner.run(
-                stopping.until_signal(rounds.measure(extent, _say, keep=lambda found: _tell(given, extent, found)))
+                stopping.until_signal(rounds.measure(extent, _say, keep=lambda found: _report(given, extent, found)))
             )
     except asyncio.CancelledError:
         return stopping.EXIT_CODE
     return 0 if found.whole else 1
 
 
-def _tell(given: argparse.Namespace, extent: rounds.Extent, found: rounds.Found) -> None:
+def _report(given: argparse.Namespace, extent: rounds.Extent, found: rounds.Found) -> None:
     around = surroundings.look(given.place)
     drawn = charts.drawn(found, extent.workloads, report.OURS) if given.output is not None else {}
     names = {name: f"{given.output.stem}-{name}.svg" for name in drawn}

@@ -22,7 +22,7 @@ class Bar:
     """Label of the bar."""
     value: float
     """Length of the bar."""
-    told: str
+    caption: str
     """Text at the end of the bar."""
     colour: str
     """Colour of the bar."""
@@ -47,7 +47,7 @@ def _reached(found: rounds.Found, measured: Sequence[workload.Workload]) -> Iter
             value = result.judged.median
             share = line.bar.limit / max(value, _LEAST) if line.bar.kind == "at least" else value / line.bar.limit
             says = f"{each.name} {each.part} {line.says}".replace("  ", " ")
-            yield Bar(says=says, value=share, told=f"{share:.2f}", colour=_GOOD if result.reached else _BAD)
+            yield Bar(says=says, value=share, caption=f"{share:.2f}", colour=_GOOD if result.reached else _BAD)
 
 
 def _compared(found: rounds.Found, key: str, line: figures.Line, own_label: str) -> Iterator[Bar]:
@@ -55,9 +55,9 @@ def _compared(found: rounds.Found, key: str, line: figures.Line, own_label: str)
     for product in (own, *found.products):
         result = product.workloads.get(key, figures.Repetitions()).result(line)
         if result is not None:
-            told = f"{result.figure.median:,.3g} {line.unit}".replace(" /", "/")
+            caption = f"{result.figure.median:,.3g} {line.unit}".replace(" /", "/")
             colour = _OURS if product is own else _THEIRS
-            yield Bar(says=product.label, value=result.figure.median, told=told, colour=colour)
+            yield Bar(says=product.label, value=result.figure.median, caption=caption, colour=colour)
 
 
 def _svg(title: str, bars: Sequence[Bar]) -> str:
@@ -85,7 +85,7 @@ def _svg(title: str, bars: Sequence[Bar]) -> str:
         lines += [
             f'<text x="{_LEFT - 8}" y="{y + 16}" text-anchor="end">{escape(_short(bar.says))}</text>',
             f'<rect x="{_LEFT}" y="{y + 4}" width="{max(end, 1.0)}" height="16" rx="2" fill="{bar.colour}"/>',
-            f'<text x="{_LEFT + end + 6}" y="{y + 16}">{escape(bar.told)}</text>',
+            f'<text x="{_LEFT + end + 6}" y="{y + 16}">{escape(bar.caption)}</text>',
         ]
     return "\n".join([*lines, "</svg>", ""])
 

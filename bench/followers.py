@@ -19,7 +19,7 @@ _CLOCK = clock.SystemClock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class StreamEvent:
     """One event of a stream."""
 
     end: int
@@ -93,11 +93,11 @@ async def follow(served: children.Served, target: str, *, keeps: bool = False) -
     return follower
 
 
-def events(stream: bytes) -> Iterator[Told]:
+def events(stream: bytes) -> Iterator[StreamEvent]:
     """Yield the events of a stream."""
     end = 0
     for part in stream.split(b"\n\n")[:-1]:
         end += len(part) + 2
         data = next(line for line in part.split(b"\n") if line.startswith(b"data: "))
         event = json.loads(data.removeprefix(b"data: "))
-        yield Told(end=end, at=clock.instant(event["at"]).timestamp(), type=event["type"])
+        yield StreamEvent(end=end, at=clock.instant(event["at"]).timestamp(), type=event["type"])

@@ -42,7 +42,7 @@ async def attempt(key: str, context: workload.Context, product: str = PROGRAM) -
     words = ["-m", "bench.trial", key, "--place", str(context.place), "--kept", str(context.kept)]
     words += ["--product", product, "--cache", str(context.cache)] if product else []
     words += ["--quick"] if context.quick else []
-    found = await _told(words)
+    found = await _printed_figures(words)
     if "absent" in found:
         raise workload.Absent(found["absent"])
     return found
@@ -61,7 +61,7 @@ async def live(key: str, context: workload.Context, product: str = PROGRAM) -> f
     return {**machine.append_rates((before + after) / 2), **found}
 
 
-async def _told(words: Sequence[str]) -> dict[str, Any]:
+async def _printed_figures(words: Sequence[str]) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, *words, cwd=children.ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
     )

@@ -129,10 +129,10 @@ class Other:
             raise Absent(f"it took longer than {seconds:g} s") from fault
         except OSError as fault:
             raise Absent(f"it does not start: {fault.strerror or fault}") from fault
-        return heard(code, answer, log)
+        return printed_figures(code, answer, log)
 
 
-def heard(code: int, answer: bytes, log: Path) -> figures.Raw:
+def printed_figures(code: int, answer: bytes, log: Path) -> figures.Raw:
     """Return the figures among the JSON lines that a program printed; other lines are ignored.
 
     Args:

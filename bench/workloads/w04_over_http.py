@@ -18,7 +18,7 @@ async def _measure(context: workload.Context) -> figures.Raw:
         await latencies(served, clients=2, runs=context.size(10, 1))
         alone = await latencies(served, clients=1, runs=context.size(100, 2))
         together = await latencies(served, clients=_CLIENTS, runs=context.size(20, 1))
-    return {**_told(alone, "1"), **_told(together, str(_CLIENTS))}
+    return {**_latency_figures(alone, "1"), **_latency_figures(together, str(_CLIENTS))}
 
 
 async def latencies(served: children.Served, *, clients: int, runs: int) -> list[float]:
@@ -52,7 +52,7 @@ async def _run(connection: client.Connection) -> None:
             raise RuntimeError(f"a run is {status}")
 
 
-def _told(latencies: list[float], clients: str) -> figures.Raw:
+def _latency_figures(latencies: list[float], clients: str) -> figures.Raw:
     shown = {"p50": statistics.median(latencies), "p95": figures.quantile(latencies, 0.95)}
     return {f"{name}_{clients}_ms": value * 1000 for name, value in shown.items()}
 

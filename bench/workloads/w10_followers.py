@@ -29,7 +29,7 @@ async def _measure(context: workload.Context) -> figures.Raw:
         await (await client.connect(served.host, served.port)).post(f"/api/runs/{holder}/cancel", {})
         await asyncio.gather(*(follower.over for follower in following))
     written = project / ".control-room" / "runs" / run_id / "events.jsonl"
-    return _told(following, written)
+    return _following_figures(following, written)
 
 
 async def _start(connection: client.Connection, recipe_id: str) -> str:
@@ -45,7 +45,7 @@ async def _following(served: children.Served, target: str, count: int) -> list[f
     return following
 
 
-def _told(following: Sequence[followers.Follower], written: Path) -> figures.Raw:
+def _following_figures(following: Sequence[followers.Follower], written: Path) -> figures.Raw:
     reference = following[0]
     told = list(followers.events(b"".join(reference.parts)))
     # The first event existed before any follower connected.
@@ -62,7 +62,7 @@ def _told(following: Sequence[followers.Follower], written: Path) -> figures.Raw
     }
 
 
-def _delays(follower: followers.Follower, lived: Sequence[followers.Told]) -> Iterator[float]:
+def _delays(follower: followers.Follower, lived: Sequence[followers.StreamEvent]) -> Iterator[float]:
     position = 0
     for length, arrived in follower.arrivals:
         while position < len(lived) and lived[position].end <= length:

@@ -82,20 +82,20 @@ class CodingAgent:
     """Play a part in each step: the acts of a step in order, the last one repeatedly."""
 
     acts: Mapping[str, list[Act]]
-    told: list[tuple[str, str]] = field(default_factory=list)
+    outcomes: list[tuple[str, str]] = field(default_factory=list)
     """Step and outcome of each finished turn."""
 
     def __call__(self, asked: Asked) -> Answer:
         """Call the tool first, and report the outcome once its result has arrived."""
         step = step_of(asked)
         acts = self.acts[step]
-        done = sum(one == step for one, _ in self.told)
+        done = sum(one == step for one, _ in self.outcomes)
         act = acts[min(done, len(acts) - 1)]
         result = asked.after_tool
         if result is None:
             return Reply(text=f"I do what {step} asks for.", tool=Shell(command=act.command))
         outcome = self._outcome(act, result)
-        self.told.append((step, outcome))
+        self.outcomes.append((step, outcome))
         report = {"outcome": outcome} | ({"otherDescription": result[:500]} if outcome == "other" else {})
         return Reply(text=f"The result of {step} is known.\n\n{json.dumps(report)}")
 

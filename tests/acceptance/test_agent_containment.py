@@ -167,7 +167,7 @@ def test_a_stopped_service(project: programs.Project, traces: Path, mode: str) -
 
 
 @pytest.mark.parametrize(("wanted", "code"), [("auto", 0), ("namespace", 1), ("guard", 0), ("cage", 1)])
-def test_what_is_to_be_had_is_told(
+def test_the_check_reports_missing_namespaces(
     project: programs.Project, monkeypatch: pytest.MonkeyPatch, wanted: str, code: int
 ) -> None:
     """Without namespaces the check of the configuration reports that, and fails if the setting requires them."""

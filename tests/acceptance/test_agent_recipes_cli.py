@@ -29,7 +29,7 @@ LOOP = {
 }
 """Replies with a corrected slip, a reminder and costs."""
 
-TOLD = """\
+STDOUT = """\
 One slip.
 
 {"outcome": "issues-found"}
@@ -106,32 +106,32 @@ def test_replies_and_reason_are_printed(project: Project):
     project.script(recipe_harness.STRAIGHT)
     free = agent_recipes("small", *SAID, project=project)
 
-    assert told.stdout == TOLD
+    assert told.stdout == STDOUT
     assert told.stderr == "Total cost: $0.7500 (review $0.2500, fix $0.5000)\n"
     assert free.stderr == ""
     assert free.stdout.splitlines()[-1] == "changes-committed"
 
 
-def test_verbose_is_told_letter_by_letter(project: Project):
+def test_verbose_output_has_a_fixed_form(project: Project):
     """`--verbose` prints steps, prompts, outcomes and transitions on stderr in a fixed form; stdout is unchanged."""
     project.script(LOOP)
     told = agent_recipes("small", *SAID, "--verbose", project=project)
 
     assert told.stderr == VERBOSE
-    assert told.stdout == TOLD
+    assert told.stdout == STDOUT
 
 
-def test_events_are_told_letter_by_letter(project: Project):
+def test_events_output_has_a_fixed_form(project: Project):
     """`--events` prints the same facts as structured lines."""
     project.script(LOOP)
     told = agent_recipes("small", *SAID, "--events", project=project)
     session = shown(project.run_ids()[-1], project)["machine"]["sessionId"]
 
     assert told.stderr == EVENTS.format(session=session)
-    assert told.stdout == TOLD
+    assert told.stdout == STDOUT
 
 
-def test_a_restart_goes_on_being_told(project: Project):
+def test_output_continues_after_a_restart(project: Project):
     """After a restart the output continues with a new conversation, and with the other reply of the same step."""
     project.recipe(recipe(initialStep="commit", steps={"commit": recipe_harness.AGAIN}))
     project.script({"commit": says("committed", "First."), "restart1/commit": OTHER_SAID})
@@ -225,7 +225,7 @@ def test_a_dry_run_needs_no_arguments_but_refuses_wrong_ones(project: Project):
         ({"review": {"error": {"code": "agent_missing", "message": "Install it."}}}, (), 5, "backend-error", "Install"),
     ],
 )
-def test_the_exit_code_tells_how_it_ended(
+def test_the_exit_code_shows_how_the_run_ended(
     project: Project, replies: dict[str, object], flags: tuple[str, ...], code: int, reason: str, told: str
 ):
     """Each ending has its exit code; stdout ends with the reason, stderr has the error and the command to continue."""
@@ -284,7 +284,7 @@ def test_a_broken_recipe_is_exit_code_1(project: Project):
         (("small", *SAID, "--working-dir", ".control-room"), "is in a reserved folder"),
     ],
 )
-def test_what_cannot_begin_is_exit_code_5(project: Project, arguments: tuple[str, ...], told: str):
+def test_a_run_that_cannot_begin_ends_with_exit_code_5(project: Project, arguments: tuple[str, ...], told: str):
     """Usage errors, unknown recipes and backends, and unfit arguments end with 5, and no run is created."""
     project.write("recipes/quick.json", {"recipe_id": "quick", "label": "Another language", "phase_b": []})
     (project.path / "file").touch()
@@ -305,7 +305,7 @@ def test_what_cannot_begin_is_exit_code_5(project: Project, arguments: tuple[str
         {"CONTROL_ROOM_PROJECT": "/nowhere"},
     ],
 )
-def test_what_the_surroundings_forbid_is_one_line(project: Project, given: dict[str, Any]):
+def test_a_forbidden_environment_is_reported_in_one_line(project: Project, given: dict[str, Any]):
     """Wrong settings, an unknown parent and too deep a nesting are reported in one line."""
     refused = agent_recipes("small", *SAID, project=project, code=5, **given)
 
@@ -313,7 +313,7 @@ def test_what_the_surroundings_forbid_is_one_line(project: Project, given: dict[
     assert refused.stderr.startswith("agent-recipes: ")
 
 
-def test_a_missing_program_is_told_with_what_to_install(project: Project):
+def test_a_missing_program_is_reported_with_its_remedy(project: Project):
     """A default backend without its program is refused before any run is created, and the message names the path."""
     refused = agent_recipes("small", project=project, code=5, CLAUDE_CLI_PATH="/nowhere/claude")
 
@@ -322,14 +322,14 @@ def test_a_missing_program_is_told_with_what_to_install(project: Project):
     assert not (project.data / "runs").exists()
 
 
-def test_a_broken_agents_file_is_told(project: Project):
+def test_a_broken_agents_file_is_reported(project: Project):
     """An invalid configuration ends with 5 and is named in the error."""
     project.write("agents.json", {"backends": {"said": {"type": "scripted", "file": 7}}})
 
     assert "agents.json cannot be used" in agent_recipes("small", *SAID, project=project, code=5).stderr
 
 
-def test_a_guardrail_tells_how_to_go_on(project: Project):
+def test_a_guardrail_names_the_command_that_continues(project: Project):
     """After a guardrail ends a run, the output names the command that raises the limit, and that command works."""
     ended = agent_recipes("small", *SAID, "--max-steps", "1", project=project, code=3)
     run_id = project.run_ids()[0]

@@ -103,8 +103,8 @@ def test_changes_are_reviewed_mended_and_committed(stage: Stage) -> None:
     with stage.service() as service:
         run = service.wait(stage.start(service, "review-and-commit"))
 
-    assert (run["status"], run["ending"]["reason"]) == ("done", "changes-committed"), (run, agent.told)
-    assert [step for step, _ in agent.told] == ["code-review", "fix", "code-review", "commit"]
+    assert (run["status"], run["ending"]["reason"]) == ("done", "changes-committed"), (run, agent.outcomes)
+    assert [step for step, _ in agent.outcomes] == ["code-review", "fix", "code-review", "commit"]
     assert stage.repository.commits() == ["Begin", "Greet the world"]
     assert stage.repository.pushed() == ["Begin", "Greet the world"]
     assert (stage.repository.path / "greeting.txt").read_text() == "Hello, world\n"
@@ -133,8 +133,8 @@ def test_all_tasks_are_implemented_each_in_a_conversation_of_its_own(stage: Stag
     with stage.service() as service:
         run = service.wait(stage.start(service, "implement-and-review-all"))
 
-    assert (run["status"], run["ending"]["reason"]) == ("done", "no-tasks"), (run, agent.told)
-    assert [outcome for _, outcome in agent.told] == [*["complete", "no-issues", "committed"] * 2, "no-tasks"]
+    assert (run["status"], run["ending"]["reason"]) == ("done", "no-tasks"), (run, agent.outcomes)
+    assert [outcome for _, outcome in agent.outcomes] == [*["complete", "no-issues", "committed"] * 2, "no-tasks"]
     assert stage.repository.pushed() == ["Begin", "Plan", "Do 1", "Do 2"]
     assert (path / "done.txt").read_text() == "first task\nsecond task\n"
     assert len(_sessions(stage, run)) == 3
@@ -147,7 +147,7 @@ def test_all_tasks_are_implemented_each_in_a_conversation_of_its_own(stage: Stag
 
 @pytest.mark.parametrize("containment", ["auto", "guard"])
 @pytest.mark.parametrize("interrupted", ["code-review", "fix"])
-def test_a_killed_service_goes_on_in_the_same_conversation(stage: Stage, interrupted: str, containment: str) -> None:
+def test_a_killed_service_continues_in_the_same_conversation(stage: Stage, interrupted: str, containment: str) -> None:
     """After kill -9 during a tool, no old agent writes to the workspace, and the conversation continues."""
     path = stage.repository.path
     (path / "greeting.txt").write_text("Helo, world\n")
@@ -171,7 +171,7 @@ def test_a_killed_service_goes_on_in_the_same_conversation(stage: Stage, interru
         written = writer.stat().st_size
         run = service.wait(run_id)
 
-    assert (run["status"], run["ending"]["reason"]) == ("done", "changes-committed"), (run, agent.told)
+    assert (run["status"], run["ending"]["reason"]) == ("done", "changes-committed"), (run, agent.outcomes)
     assert writer.stat().st_size == written
     assert len(list(writer.parent.iterdir())) == 1
     assert stage.repository.commits() == ["Begin", "Greet the world"]

@@ -27,7 +27,7 @@ def project(tmp_path: Path) -> Project:
     return make_project(tmp_path / "project")
 
 
-def test_an_interrupted_run_is_told_so_far_and_goes_on(project: Project):
+def test_an_interrupted_run_prints_its_replies_and_continues(project: Project):
     """Replies are printed as they come; Ctrl-C ends the program with 130, after a line with the command to continue."""
     project.script(HANGING)
     grace: dict[str, Any] = {"CONTROL_ROOM_STOP_GRACE_SECONDS": "0.2"}
@@ -141,7 +141,7 @@ def test_a_workspace_is_held_by_one_process(project: Project):
     assert elsewhere.stdout.splitlines()[-1] == again.stdout.splitlines()[-1] == "changes-committed"
 
 
-def test_a_run_that_was_left_holds_nothing_until_it_goes_on(project: Project):
+def test_an_unfinished_run_of_a_dead_process_holds_nothing(project: Project):
     """An unfinished run of a dead process does not block its folder, and cannot be resumed beside another run there."""
     project.script(HANGING)
     with going(*SAID, project=project) as process:

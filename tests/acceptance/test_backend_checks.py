@@ -27,7 +27,7 @@ def test_a_backend_that_does_not_exist_is_refused(project: programs.Project) -> 
     assert programs.asked("runs", "list", project=project) == []
 
 
-def test_a_backend_without_its_program_is_told(project: programs.Project, tmp_path: Path) -> None:
+def test_the_check_reports_a_backend_without_its_program(project: programs.Project, tmp_path: Path) -> None:
     """The check of the agents reports each backend, names what to install for a missing program, and ends with 0."""
     absent = tmp_path / "absent"
     checked = programs.control_room("agents", "check", project=project, CODEX_CLI_PATH=str(absent))

@@ -194,7 +194,7 @@ NO_BACKUPS = {
 
 
 @pytest.mark.parametrize("content", NO_BACKUPS.values(), ids=NO_BACKUPS)
-def test_what_is_no_backup_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_backup_is_refused(tmp_path: Path, content: bytes) -> None:
     """A truncated, hostile or incompatible file is refused by its name, and no file remains."""
     (tmp_path / "project").mkdir()
     file = tmp_path / "backup.tar.gz"

@@ -134,7 +134,7 @@ def test_unknown_recipe_is_exit_code_4_with_the_nearest(project: programs.Projec
     assert f"the project is {project.path}; --project DIR names another" in refused.stderr
 
 
-def test_arguments_that_do_not_fit_are_all_told(project: programs.Project):
+def test_all_unfitting_arguments_are_reported(project: programs.Project):
     """Missing and undeclared arguments are both reported, with their paths."""
     refused = programs.control_room("run", "small", "--arg", "wrods=gate", project=project, code=2)
 
@@ -142,7 +142,7 @@ def test_arguments_that_do_not_fit_are_all_told(project: programs.Project):
     assert "$.args.wrods" in refused.stderr
 
 
-def test_text_in_place_of_a_list_is_told_how_a_list_is_given(project: programs.Project):
+def test_text_for_a_list_is_refused_with_the_list_notation(project: programs.Project):
     """An argument of the wrong type is refused with the notation for other types on the command line."""
     refused = programs.control_room(
         "run", "analytical_consistency", "--arg", "scene_paths=Story", "--dry-run", project=project, code=2
@@ -189,7 +189,7 @@ def test_run_counts_the_runs_above_it_in_another_project(project: programs.Proje
     assert "[depth_exceeded]" in refused.stderr
 
 
-def test_interrupted_run_says_how_to_go_on_and_goes_on(project: programs.Project):
+def test_an_interrupted_run_names_its_resume_command(project: programs.Project):
     """Ctrl-C stops a run with exit code 130, and `runs resume` finishes the run."""
     project.say(draft=[{"hang": True}, "later"])
     process = subprocess.Popen(
@@ -261,7 +261,7 @@ def test_run_beside_a_service_is_listed_by_it(project: programs.Project):
     assert shown["status"] == "done"
 
 
-def test_output_that_nobody_reads_ends_the_command_quietly(project: programs.Project):
+def test_a_closed_output_pipe_ends_the_command_quietly(project: programs.Project):
     """When the reader of a pipe disappears, the command ends without output."""
     run_small(project)
     process = subprocess.Popen(
@@ -341,7 +341,7 @@ def test_parts_of_a_run_can_be_read(project: programs.Project):
         assert programs.control_room("runs", verb, run_id, project=project).stdout.strip()
 
 
-def test_follow_shows_what_has_happened(project: programs.Project):
+def test_following_an_ended_run_prints_its_events(project: programs.Project):
     """Following an ended run prints its events and ends with the run's exit code; as JSON, one event a line."""
     project.say(draft={"error": {"code": "model_crashed", "message": "the model broke"}})
     run_id = str(run_small(project, code=1)["run_id"])
@@ -378,7 +378,7 @@ def test_follow_shows_what_has_happened(project: programs.Project):
         ["recipes", "validate", "absent.json"],
     ],
 )
-def test_what_is_not_there_is_exit_code_4(project: programs.Project, arguments: list[str]):
+def test_a_missing_object_ends_with_exit_code_4(project: programs.Project, arguments: list[str]):
     """A run, recipe or file that does not exist ends a command with 4 and a short error."""
     refused = programs.control_room(*arguments, project=project, code=4)
 
@@ -447,7 +447,7 @@ def test_interrupted_run_can_be_cancelled(project: programs.Project):
     assert programs.asked("runs", "show", run_id, project=project)["status"] == "cancelled"
 
 
-def test_a_run_says_whether_a_command_executes_it(project: programs.Project):
+def test_show_warns_of_a_run_that_no_command_executes(project: programs.Project):
     """While a command executes a run, `show` prints no warning; after the command is killed, `show` and `why` do."""
     project.say(draft={"hang": True})
     environ = programs.environment(project)
@@ -694,7 +694,7 @@ def test_init_adds_an_example_that_runs(tmp_path: Path):
     assert not (tmp_path / "inventory" / "stock.py").exists()
 
 
-def test_checks_of_recipes_say_what_is_missing(tmp_path: Path):
+def test_validate_names_a_backend_that_cannot_work(tmp_path: Path):
     """`recipes validate`, by id and by file, and `run --dry-run` end with 5 if a needed backend cannot work here."""
     backends = {"gone": {"type": "template", "command": ["no-such-agent-program"], "resume": ["no-such-agent-program"]}}
     programs.control_room("init", "--project", tmp_path)
@@ -710,14 +710,14 @@ def test_checks_of_recipes_say_what_is_missing(tmp_path: Path):
     assert "no-such" in programs.control_room("recipes", "validate", "--project", tmp_path).stdout
 
 
-def test_project_that_is_no_folder_is_exit_code_5(tmp_path: Path):
+def test_a_project_that_is_not_a_folder_ends_with_exit_code_5(tmp_path: Path):
     """A project folder that does not exist is a configuration error."""
     refused = programs.control_room("runs", "list", "--project", tmp_path / "absent", code=5)
 
     assert "--project" in refused.stderr
 
 
-def test_config_check_tells_errors_and_warnings_apart(project: programs.Project):
+def test_config_check_distinguishes_errors_and_warnings(project: programs.Project):
     """Errors of the configuration end with 5; warnings alone do not."""
     project.write("recipes/broken.json", "{")
     warned = programs.asked("config", "check", project=project)
@@ -732,7 +732,7 @@ def test_config_check_tells_errors_and_warnings_apart(project: programs.Project)
     assert not (project.data / "runs").exists()
 
 
-def test_config_check_tells_of_a_data_directory_that_cannot_be(tmp_path: Path):
+def test_config_check_reports_an_impossible_data_directory(tmp_path: Path):
     """The check reports a data directory that cannot be created, and creates none itself."""
     checked = ("config", "check", "--project", str(tmp_path))
     sound = programs.control_room(*checked, code=0)
@@ -788,7 +788,7 @@ def test_openapi_document_is_printed_and_written(tmp_path: Path):
     assert (tmp_path / "openapi.json").read_text() == printed
 
 
-def test_unreadable_data_directory_is_told(project: programs.Project):
+def test_an_unreadable_data_directory_is_reported(project: programs.Project):
     """A data directory that is a file is a configuration error, not a crash."""
     folder = project.path.parent / "odd"
     folder.mkdir()

@@ -84,7 +84,7 @@ def test_events_are_the_same_over_http_and_in_process(project: programs.Project,
     assert [json.loads(line) for line in there.splitlines()] == [json.loads(line) for line in here.splitlines()]
 
 
-def test_service_is_told_to_cancel_pause_and_resume(project: programs.Project, service: programs.Service):
+def test_orders_reach_the_runs_of_a_service(project: programs.Project, service: programs.Service):
     """Orders to a service's runs go over HTTP, with the same exit codes as in process."""
     project.say(draft=[{"hang": True}, "later"])
     run_id = service.start_run()
@@ -101,7 +101,7 @@ def test_service_is_told_to_cancel_pause_and_resume(project: programs.Project, s
     programs.control_room("runs", "show", run_id, *server, code=4)
 
 
-def test_paused_run_ends_the_following_and_goes_on_when_told(project: programs.Project, service: programs.Service):
+def test_a_paused_run_ends_the_following_and_can_be_resumed(project: programs.Project, service: programs.Service):
     """A pause takes effect after the current step, and following a paused run ends with 1."""
     project.write("recipes/amplifier/held.yaml", HELD)
     run_id = service.start_run(recipe_id="held", args={})
@@ -222,7 +222,7 @@ def test_server_of_another_kind_is_exit_code_5():
     assert "500" in broken.stderr
 
 
-def test_runs_above_in_another_project_are_told(project: programs.Project, service: programs.Service):
+def test_runs_above_in_another_project_count_for_the_depth(project: programs.Project, service: programs.Service):
     """A command inside a run of another project starts a run by a service, within the same depth limit."""
     words = ("run", "small", "--arg", "words=gate", "--server", service.url)
     above: dict[str, Any] = {"CONTROL_ROOM_RUN_ID": "20260210T143000Z-abc123"}

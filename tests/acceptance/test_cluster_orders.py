@@ -109,7 +109,7 @@ def write_project(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["ada", "grace"])
-def test_every_run_ends_as_its_orders_say(laboratory: Laboratory, name: str) -> None:
+def test_every_run_ends_according_to_its_orders(laboratory: Laboratory, name: str) -> None:
     """No order is lost, every run ends, and list, detail and journal of a run agree."""
     clients = [Client(laboratory, f"{name}-{number}") for number in range(CLIENTS)]
     with ThreadPoolExecutor(CLIENTS) as threads:

@@ -86,7 +86,7 @@ def test_a_run_of_commands(project: programs.Project, tmp_path: Path) -> None:
     assert os.listdir(project.data / "processes") == [".gitignore"]
 
 
-def test_after_a_kill_nothing_goes_on(project: programs.Project, traces: Path) -> None:
+def test_a_killed_service_leaves_no_process(project: programs.Project, traces: Path) -> None:
     """After kill -9 of the service no process of its commands is left, even one in its own session or forked twice."""
     commanding.write(project, "stay", {"stay": brood(traces)})
     with commanding.service(project) as service:

@@ -78,7 +78,7 @@ def project(tmp_path: Path) -> programs.Project:
 
 
 @pytest.mark.parametrize("when", smoke.only("first prompt, after it", CUT_OFF))
-def test_the_conversation_goes_on_after_a_kill(project: programs.Project, tmp_path: Path, when: str) -> None:
+def test_the_conversation_continues_after_a_kill(project: programs.Project, tmp_path: Path, when: str) -> None:
     """No earlier agent is left, and the run continues in its own conversation, as the record of the session shows."""
     plan, before_and_again, lines, after = CUT_OFF[when]
     agent = Agent(tmp_path / "agent")

@@ -83,7 +83,7 @@ def extent(**given: object) -> crashtest.Extent:
     return crashtest.Extent(**given)  # type: ignore[arg-type]
 
 
-def test_pipes_and_sockets_of_a_project_are_no_part_of_its_copy(tmp_path: Path) -> None:
+def test_a_copy_of_a_project_omits_pipes_and_sockets(tmp_path: Path) -> None:
     """A copy of a project omits pipes and sockets, and contains the other files."""
     project = tmp_path / "project"
     (project / "Story").mkdir(parents=True)
@@ -97,7 +97,7 @@ def test_pipes_and_sockets_of_a_project_are_no_part_of_its_copy(tmp_path: Path) 
     assert {path.name for path in (copy.place / "project" / "Story").iterdir()} == {"scene.md", "link"}
 
 
-def test_folders_of_a_user_are_copied_whatever_their_names(tmp_path: Path) -> None:
+def test_a_copy_keeps_user_folders_of_any_name(tmp_path: Path) -> None:
     """A copy omits the sessions of the data directory, but keeps a user's folder of the same name elsewhere."""
     project = tmp_path / "project"
     for folder in (project / "Story" / "sessions", project / ".control-room" / "sessions"):
@@ -110,7 +110,7 @@ def test_folders_of_a_user_are_copied_whatever_their_names(tmp_path: Path) -> No
     assert not (copy.data_directory / "sessions").exists()
 
 
-def test_what_cannot_be_copied_is_named(tmp_path: Path) -> None:
+def test_an_uncopiable_project_is_refused_with_its_place(tmp_path: Path) -> None:
     """A project that cannot be copied is refused with the place and the reason."""
     project = tmp_path / "p"
     names = ["d" * 200] * ((4050 - len(str(project))) // 201)
@@ -329,7 +329,7 @@ def test_a_life_that_gets_stuck_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_without_a_tracer_probes_stand_in(bench: process_sweeps.Bench) -> None:
+def test_probes_replace_a_missing_tracer(bench: process_sweeps.Bench) -> None:
     """Without a tracer, the process is killed at the probes of the storage instead."""
     expected, _ = disk_sweeps.undisturbed(bench)
     swept = process_sweeps.by_probes(bench, "kill", _lived(bench))
@@ -351,7 +351,7 @@ def test_every_power_loss_of_a_sample_ends_the_same(bench: process_sweeps.Bench)
         assert swept.broken == [], trouble
 
 
-def test_what_goes_wrong_is_seen(bench: process_sweeps.Bench) -> None:
+def test_every_kind_of_loss_is_a_broken_promise(bench: process_sweeps.Bench) -> None:
     """A lost step, a repeated execution, another result, and a lost run each count as a broken promise."""
     seen = _lived(bench)
     run, key, attempt = seen.told.executed[3]
@@ -423,7 +423,7 @@ def test_the_command_takes_a_conference_too(tmp_path: Path) -> None:
     assert (json.loads(held.stdout)["recipe_id"], json.loads(held.stdout)["holds"]) == ("conference", True)
 
 
-def test_the_command_tells_what_is_broken() -> None:
+def test_the_command_reports_a_broken_promise() -> None:
     """A broken promise is reported with its sweep and its point."""
     row = dict.fromkeys(crashing.COLUMNS, 1) | {"sweep": "kill"}
     trial = {"sweep": "kill", "point": "fsync x 1", "note": "status: a in place of b", "lost": ["s/1"]}
@@ -435,7 +435,7 @@ def test_the_command_tells_what_is_broken() -> None:
     assert crashing.table(told).endswith("What was logged, kill at fsync x 1:\n\n    Stack\n      at x")
 
 
-def test_a_life_that_ends_badly_is_told_with_its_log(bench: process_sweeps.Bench) -> None:
+def test_a_failed_process_is_reported_with_its_log(bench: process_sweeps.Bench) -> None:
     """The reason is the error of the last process, not of an earlier one, and the end of its log is kept."""
     expected = _lived(bench)
     lived = bench.experiment("spoilt")
@@ -450,7 +450,7 @@ def test_a_life_that_ends_badly_is_told_with_its_log(bench: process_sweeps.Bench
     assert trial.log == fork_server.log_file(lived).read_text()
 
 
-def test_an_unknown_recipe_is_told(tmp_path: Path) -> None:
+def test_an_unknown_recipe_is_reported_in_one_line(tmp_path: Path) -> None:
     """A recipe that cannot be started is reported in one line."""
     project = programs.make_project(tmp_path / "project")
     done = programs.control_room("crashtest", "nothing", "--sample", "1", project=project, code=1)
@@ -487,7 +487,7 @@ def _replaced(seen: trials.Seen, **changes: object) -> trials.Seen:
     return dataclasses.replace(seen, **changes)  # type: ignore[arg-type]
 
 
-def test_another_id_of_a_run_is_no_difference(tmp_path: Path) -> None:
+def test_another_run_id_does_not_count_as_a_difference(tmp_path: Path) -> None:
     """A file named for its run counts as the same file if a repeated run has another id."""
     told, left = [], []
     for run_id in ("20260210T143000Z-crash1", "20260210T143000Z-crash2"):

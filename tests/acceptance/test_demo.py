@@ -124,7 +124,7 @@ def test_demo_overwrites_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["SCN-outline.md", "Story"]
 
 
-def test_demo_takes_from_a_used_example_what_belongs_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_copies_no_runs_or_keys_of_a_used_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The demo does not copy runs, keys, triggers and agents from an example that a person has used."""
     example, folder = tmp_path / "example", tmp_path / "demo"
     mine = ("agents.json", "replies.json", "keys.json", "triggers/t.json", "runs/r/start.json", "outbox/e.json")

@@ -116,7 +116,7 @@ def test_a_cluster_executes_runs_and_leaves_no_process(folder: Path, store: str,
     assert (folder / ".dev-cluster" / "blobs" / "control-room.json").is_file()
 
 
-def test_what_is_not_installed_is_named(folder: Path, tmp_path: Path) -> None:
+def test_a_missing_package_is_reported_with_its_install_command(folder: Path, tmp_path: Path) -> None:
     """A missing package prevents the start, and the message contains the command that installs it."""
     (tmp_path / "temporalio.py").touch()
     hidden = (

@@ -41,7 +41,7 @@ def control_room(*arguments: str, project: programs.Project, code: int = 0) -> p
     return programs.program(*arguments, project=project, code=code, module=PROGRAM)
 
 
-def told(*arguments: str, project: programs.Project, code: int = 0) -> Any:
+def parsed_output(*arguments: str, project: programs.Project, code: int = 0) -> Any:
     """Run a command with `--json` and return its parsed output."""
     return json.loads(control_room(*arguments, "--json", project=project, code=code).stdout)
 
@@ -102,25 +102,25 @@ def at_a_terminal(project: programs.Project, *arguments: str) -> Iterator[Termin
         terminal.close()
 
 
-def test_without_a_person_a_run_tells_how_it_is_answered(project: programs.Project) -> None:
+def test_without_a_terminal_a_run_names_the_answer_command(project: programs.Project) -> None:
     """Without a terminal the command leaves the run waiting, ends with 1, and names a command that answers the gate."""
     left = control_room("run", "ship", project=project, code=1)
     (answer,) = re.findall(r"control-room (gates answer \S+) approve\|deny", left.stderr)
-    (gate,) = told("gates", project=project)
+    (gate,) = parsed_output("gates", project=project)
 
     assert "Ship it?" in left.stderr
     assert gate["gate_id"] in answer
     assert gate["gate_id"] in control_room("gates", project=project).stdout
-    assert told("gates", "--recipe", "other", project=project) == []
-    detail = told("gates", "show", gate["gate_id"], project=project)
+    assert parsed_output("gates", "--recipe", "other", project=project) == []
+    detail = parsed_output("gates", "show", gate["gate_id"], project=project)
     assert detail == {**detail, **gate}
 
     done = control_room(*answer.split(), "approve", "--message", "well done", project=project)
 
     assert "ship decided" in done.stdout
     assert "done" in done.stdout
-    assert told("runs", "show", gate["run_id"], project=project)["status"] == "done"
-    shown = told("gates", "show", gate["gate_id"], project=project)
+    assert parsed_output("runs", "show", gate["run_id"], project=project)["status"] == "done"
+    shown = parsed_output("gates", "show", gate["gate_id"], project=project)
     assert (shown["decision"], shown["message"]) == ("approve", "well done")
     control_room(*answer.split(), "approve", project=project, code=1)
     control_room("gates", "answer", "nobody.000000000000", "approve", project=project, code=4)
@@ -129,10 +129,10 @@ def test_without_a_person_a_run_tells_how_it_is_answered(project: programs.Proje
 
 def test_a_denied_run_stays_denied(project: programs.Project) -> None:
     """A denial fails the run with exit code 1, `runs resume` is refused, and an unknown decision is a usage error."""
-    left = told("run", "ship", project=project, code=1)
-    (gate,) = told("gates", "--run", left["run_id"], project=project)
+    left = parsed_output("run", "ship", project=project, code=1)
+    (gate,) = parsed_output("gates", "--run", left["run_id"], project=project)
     unknown = control_room("gates", "answer", gate["gate_id"], "perhaps", project=project, code=2)
-    decided = told("gates", "answer", gate["gate_id"], "deny", project=project, code=1)
+    decided = parsed_output("gates", "answer", gate["gate_id"], "deny", project=project, code=1)
     refused = control_room("runs", "resume", left["run_id"], project=project, code=1)
 
     assert left["status"] == "waiting"
@@ -143,11 +143,11 @@ def test_a_denied_run_stays_denied(project: programs.Project) -> None:
 
 def test_a_run_that_waits_can_be_resumed(project: programs.Project) -> None:
     """`runs resume` takes up a run that was left at its gate, and the same gate stays open."""
-    left = told("run", "ship", project=project, code=1)
-    (before,) = told("gates", project=project)
+    left = parsed_output("run", "ship", project=project, code=1)
+    (before,) = parsed_output("gates", project=project)
     control_room("runs", "resume", left["run_id"], project=project, code=1)
 
-    assert told("gates", project=project) == [before]
+    assert parsed_output("gates", project=project) == [before]
 
 
 def test_without_a_person_a_default_is_waited_for(project: programs.Project) -> None:
@@ -171,12 +171,12 @@ def test_the_person_at_the_terminal_is_asked(project: programs.Project) -> None:
 
         assert terminal.ended() == 0
 
-    (run,) = told("runs", "list", project=project)
-    answer = told("runs", "steps", run["run_id"], project=project)[1]["output"]
+    (run,) = parsed_output("runs", "list", project=project)
+    answer = parsed_output("runs", "steps", run["run_id"], project=project)[1]["output"]
     assert (answer["decision"], answer["message"]) == ("approve", "well done")
 
 
-def test_a_person_who_leaves_leaves_the_question(project: programs.Project) -> None:
+def test_ctrl_d_leaves_the_run_waiting_for_its_answer(project: programs.Project) -> None:
     """Ctrl-D leaves the run waiting with exit code 1, Ctrl-C interrupts it with 130, and a later answer still works."""
     with at_a_terminal(project, "run", "ship") as terminal:
         terminal.until("[approve / deny]")
@@ -184,14 +184,14 @@ def test_a_person_who_leaves_leaves_the_question(project: programs.Project) -> N
 
         assert terminal.ended() == 1
 
-    (gate,) = told("gates", project=project)
+    (gate,) = parsed_output("gates", project=project)
     with at_a_terminal(project, "runs", "resume", gate["run_id"]) as terminal:
         terminal.until("[approve / deny]")
         terminal.process.send_signal(signal.SIGINT)
 
         assert terminal.ended() == 130
 
-    assert told("gates", project=project) == [gate]
+    assert parsed_output("gates", project=project) == [gate]
     with at_a_terminal(project, "runs", "resume", gate["run_id"]) as terminal:
         terminal.until("[approve / deny]")
         terminal.write("deny\n")
@@ -215,10 +215,10 @@ def test_gates_of_a_service_are_answered_through_it(project: programs.Project) -
         run_id = service.start_run(recipe_id="ship", args={}, labels={"book": "one"})
         service.wait(run_id, "waiting")
         server = ("--server", service.url)
-        (gate,) = told("gates", "--label", "book=one", *server, project=programs.Project(project.path))
-        beside = told("gates", project=project)
+        (gate,) = parsed_output("gates", "--label", "book=one", *server, project=programs.Project(project.path))
+        beside = parsed_output("gates", project=project)
         change = control_room("gates", "answer", gate["gate_id"], "approve", project=project, code=5)
-        decided = told("gates", "answer", gate["gate_id"], "approve", *server, project=project)
+        decided = parsed_output("gates", "answer", gate["gate_id"], "approve", *server, project=project)
         late = control_room("gates", "answer", gate["gate_id"], "deny", *server, project=project, code=1)
         control_room("gates", "answer", gate["gate_id"], "perhaps", *server, project=project, code=1)
         control_room("gates", "show", "nobody.000000000000", *server, project=project, code=4)
@@ -259,7 +259,7 @@ def test_a_kill_while_a_gate_waits_changes_nothing(project: programs.Project) ->
         assert answer.status_code == 200
         assert service.wait(run_id)["status"] == "done"
 
-    lines = told("runs", "steps", run_id, project=project)
+    lines = parsed_output("runs", "steps", run_id, project=project)
     assert [(line["key"], line["attempt"]) for line in lines] == [("look", 1), ("ship", 1), ("after", 1)]
 
 
@@ -287,7 +287,7 @@ def test_a_kill_while_an_answer_is_written(project: programs.Project, point: str
         assert (again.status_code, again.json()["decision"]) == (200, "approve")
         assert service.wait(run_id)["status"] == "done"
 
-    lines = told("runs", "steps", run_id, project=project)
+    lines = parsed_output("runs", "steps", run_id, project=project)
     assert [line["key"] for line in lines] == ["look", "ship", "after"]
 
 
@@ -298,7 +298,7 @@ def test_a_kill_while_an_answer_is_written(project: programs.Project, point: str
 def test_a_kill_while_a_vote_is_written(project: programs.Project, point: str) -> None:
     """After a kill during the write of a vote, the same key can vote again and counts once; the other key decides."""
     people = (("ada", "admin"), ("bob", "approver"))
-    secrets = [told("keys", "add", name, "--role", role, project=project)["secret"] for name, role in people]
+    secrets = [parsed_output("keys", "add", name, "--role", role, project=project)["secret"] for name, role in people]
     ada, bob = ({"Authorization": f"Bearer {secret}"} for secret in secrets)
 
     def voted(service: programs.Service, header: dict[str, str]) -> httpx.Response | None:

@@ -96,7 +96,7 @@ def test_help_needs_nothing_heavy():
     assert told.stdout.splitlines()[-1] == "[]"
 
 
-def test_nothing_is_made_outside_of_its_folder(workspace: Workspace):
+def test_a_run_creates_only_its_own_folder(workspace: Workspace):
     """A run creates only `.orchestrate`, which git ignores, and a refused command creates no file."""
     workspace.flow(shell("A", "true"))
     workspace.write("bad.yaml", "steps: 1")
@@ -112,7 +112,7 @@ def test_nothing_is_made_outside_of_its_folder(workspace: Workspace):
     assert "/runs/" in (workspace.path / ".orchestrate" / ".gitignore").read_text().splitlines()
 
 
-def test_a_run_is_told_step_by_step(workspace: Workspace):
+def test_each_step_prints_a_line_with_its_result(workspace: Workspace):
     """Each step prints a line with its number and result, and a failure prints the command to continue."""
     steps = [
         shell("Say", "true"),
@@ -149,7 +149,7 @@ def test_output_can_be_less_or_json(workspace: Workspace):
     assert told["run_root"] == f".orchestrate/runs/{told['run_id']}"
 
 
-def test_a_failure_that_was_passed_by_is_told(workspace: Workspace):
+def test_the_last_line_names_the_failed_steps_of_a_done_run(workspace: Workspace):
     """A run that continued past failures is completed, and its last line names the failed steps."""
     workspace.flow(shell("A", "exit 1"), shell("B", "true"))
     told = orchestrate("run", FLOW, "--on-error", "continue", workspace=workspace)
@@ -185,7 +185,7 @@ def test_a_secret_is_in_no_log_and_no_line(workspace: Workspace):
     told = orchestrate("run", FLOW, "--json", "--verbose", "--debug", workspace=workspace, code=1)
     kept = "".join(path.read_text() for path in latest(workspace).rglob("*") if path.is_file())
 
-    assert "sk-very-secret" not in told.told + kept
+    assert "sk-very-secret" not in told.output + kept
     assert "***" in told.stdout
 
 
@@ -221,7 +221,7 @@ def test_ctrl_c_ends_the_programs_and_leaves_a_run_to_resume(workspace: Workspac
     assert resumed.state["status"] == "completed"
 
 
-def test_a_run_can_be_interrupted_again_and_told_anew(workspace: Workspace):
+def test_a_resumed_run_can_be_interrupted_and_resumed_again(workspace: Workspace):
     """A resumed run can be interrupted again, and then be resumed with other options."""
     interrupted(workspace, by=signal.SIGTERM)
     with going("resume", "latest", workspace=workspace) as process:
@@ -236,7 +236,7 @@ def test_a_run_can_be_interrupted_again_and_told_anew(workspace: Workspace):
     assert workspace.read("trace").split() == ["first", "begun", "begun", "begun", "over", "third"]
 
 
-def test_a_killed_run_goes_on(workspace: Workspace):
+def test_a_killed_run_continues_after_its_last_step(workspace: Workspace):
     """After SIGKILL the run is resumed after its last finished step."""
     code, _, _ = interrupted(workspace, by=signal.SIGKILL)
     before = state(workspace)
@@ -355,7 +355,7 @@ def test_a_damaged_journal_is_repaired_when_asked(workspace: Workspace):
     assert repaired.state["status"] == "completed"
 
 
-def test_what_cannot_be_repaired_can_be_begun_anew(workspace: Workspace):
+def test_an_irreparable_run_can_be_restarted_by_force(workspace: Workspace):
     """With an unreadable start.json a repair is refused, and a forced restart begins anew from the state file."""
     root = fail_late(workspace)
     (root / "start.json").write_text("damage")
@@ -472,7 +472,7 @@ def test_a_run_is_resumed_where_it_works(workspace: Workspace, tmp_path: Path):
         assert f"works in {workspace.path}" in refused.stderr
 
 
-def test_waits_and_processes_left_behind_are_told(workspace: Workspace):
+def test_waits_and_leftover_processes_are_reported(workspace: Workspace):
     """The file that a wait awaits, and processes that a command left, are on stdout, in the state and in the log."""
     wait = {"name": "Wait", "wait_for": {"glob": "go", "timeout_sec": 60, "poll_ms": 20}}
     workspace.flow(shell("Leave", "sleep 600 & echo left"), wait)
@@ -493,7 +493,7 @@ def test_waits_and_processes_left_behind_are_told(workspace: Workspace):
     assert [told[key]["level"] for key in ("Wait.waiting", "Leave.left_behind")] == ["info", "warning"]
 
 
-def test_a_wait_is_not_over_because_nobody_looked(workspace: Workspace):
+def test_a_resumed_wait_has_its_whole_time_limit_again(workspace: Workspace):
     """Time without a process does not count for a wait: a resumed wait has its whole time limit again."""
     wait = {"name": "Wait", "wait_for": {"glob": "go", "timeout_sec": 4, "poll_ms": 20}}
     workspace.flow(wait)
@@ -525,7 +525,7 @@ def test_an_archive_is_made_of_what_a_run_leaves(workspace: Workspace):
     assert not (workspace.path / "out.zip").exists()
 
 
-def test_an_archive_that_cannot_be_made_is_told(workspace: Workspace, tmp_path: Path):
+def test_an_impossible_archive_does_not_fail_the_run(workspace: Workspace, tmp_path: Path):
     """If a step replaces the folder by a link out of the workspace, no archive is written, and the run completes."""
     workspace.write("processed/a.task", "x")
     workspace.flow(shell("A", f"rm -r processed; ln -s {tmp_path} processed"))
@@ -556,7 +556,7 @@ def test_an_archive_that_cannot_be_made_is_told(workspace: Workspace, tmp_path: 
     ],
     ids=" ".join,
 )
-def test_what_cannot_be_meant_is_refused(workspace: Workspace, arguments: tuple[str, ...]):
+def test_a_wrong_command_line_is_refused(workspace: Workspace, arguments: tuple[str, ...]):
     """A wrong command line is refused with a short message, and creates no file."""
     workspace.flow(shell("A", "true"))
     told = orchestrate(*arguments, workspace=workspace, code=2)
@@ -576,7 +576,7 @@ def test_the_same_runs_are_shown_by_the_other_program(workspace: Workspace):
     assert [(run["run_id"], run["status"]) for run in json.loads(told.stdout)] == [(latest(workspace).name, "done")]
 
 
-def test_it_can_be_called_as_a_module_too(workspace: Workspace):
+def test_the_program_can_be_called_as_a_module(workspace: Workspace):
     """The program can be called as a module."""
     told = subprocess.run(
         [sys.executable, "-m", "app.cli.orchestrate", "--version"],

@@ -63,7 +63,7 @@ def made(tmp_path: Path, place: tuple[str, ...], *tasks: dict[str, Any]) -> str:
     return str(asked("create", "--file", file, *place)["session_id"])
 
 
-def test_what_can_be_typed_next_leads_to_the_same_place(tmp_path: Path, place: tuple[str, ...]) -> None:
+def test_suggested_commands_name_the_same_folder_or_service(tmp_path: Path, place: tuple[str, ...]) -> None:
     """Suggested commands name the same folder or service, and a draft's refusal names the missing approval."""
     session_id = made(tmp_path, place)
     shown = plan("show", session_id, *place)
@@ -134,7 +134,7 @@ def test_tasks_on_the_command_line(place: tuple[str, ...]):
     ]
 
 
-def test_open_question_ends_the_following_and_an_answer_goes_on(tmp_path: Path, place: tuple[str, ...]):
+def test_an_open_question_ends_the_following_until_the_answer(tmp_path: Path, place: tuple[str, ...]):
     """A plan that only waits for an answer ends the command with 1 and names the next command, which ends with 0."""
     session = made(tmp_path, place, GATE, {"description": "a small task"})
     plan("approve", session, *place)
@@ -277,13 +277,13 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
 """Wrong commands, their exit codes, and a word of their errors."""
 
 
-def test_what_cannot_be_meant_is_told(place: tuple[str, ...]):
+def test_invalid_commands_and_values_have_their_exit_codes(place: tuple[str, ...]):
     """Wrong commands, wrong values and unknown plans have their exit codes, and the error names the place."""
     for arguments, code, told in WRONG:
         assert told in plan(*arguments, *place, code=code).stderr, arguments
 
 
-def test_changes_name_what_was_seen(tmp_path: Path, place: tuple[str, ...]):
+def test_an_outdated_revision_refuses_a_change(tmp_path: Path, place: tuple[str, ...]):
     """With `--revision` a change that missed another change is refused with 1."""
     session = made(tmp_path, place)
     for arguments in (("approve",), ("remove", "1"), ("order", "1"), ("edit", "1", "--dod", "x"), ("add", "x")):
@@ -304,7 +304,7 @@ def test_key_makes_one_plan(place: tuple[str, ...]):
     assert "idempotency_conflict" in other.stderr
 
 
-def test_interrupted_chief_goes_on_under_its_key(project: programs.Project):
+def test_an_interrupted_creation_resumes_under_its_key(project: programs.Project):
     """A creation interrupted while the chief works can be repeated under its key, and waits for the same chief."""
     project.say(**{"chief*": [{"hang": True}]})
     place = ("--project", str(project.path))
@@ -345,7 +345,7 @@ def test_folder_of_a_service_is_only_looked_at(project: programs.Project, tmp_pa
     assert listed[0] == listed[1]
 
 
-def test_nothing_is_there_in_a_fresh_folder(tmp_path: Path):
+def test_a_fresh_folder_has_no_plans(tmp_path: Path):
     """A folder without a data directory has no plans, and listing them creates no files."""
     (tmp_path / "fresh").mkdir()
     place = ("--project", str(tmp_path / "fresh"))
@@ -355,7 +355,7 @@ def test_nothing_is_there_in_a_fresh_folder(tmp_path: Path):
     assert list((tmp_path / "fresh").iterdir()) == []
 
 
-def test_interrupted_plan_goes_on_where_it_was(project: programs.Project, tmp_path: Path):
+def test_an_interrupted_plan_continues_in_the_same_run(project: programs.Project, tmp_path: Path):
     """Ctrl-C ends a plan in process with 130 and names the command that continues it, in the same run."""
     project.say(draft=[{"hang": True}])
     place = ("--project", str(project.path))
@@ -376,7 +376,9 @@ def test_interrupted_plan_goes_on_where_it_was(project: programs.Project, tmp_pa
     assert shown["tasks"][0]["run_id"] == left["tasks"][0]["run_id"]
 
 
-def test_planner_that_breaks_down_is_told(project: programs.Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_planner_fault_ends_the_following_command(
+    project: programs.Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """An internal error of the planner ends the command that follows the plan, instead of leaving it waiting."""
     place = ("--project", str(project.path))
     session = made(tmp_path, place)
@@ -393,7 +395,7 @@ def test_planner_that_breaks_down_is_told(project: programs.Project, tmp_path: P
     assert plan("follow", session, *place).stdout.splitlines()[-1] == f"plan {session} done: 1 done"
 
 
-def test_killed_service_goes_on_with_its_plan(project: programs.Project, tmp_path: Path):
+def test_the_next_service_finishes_a_killed_services_plan(project: programs.Project, tmp_path: Path):
     """A following command ends with 5 when its service is killed, and the next service finishes the plan."""
     project.say(draft=[{"hang": True}])
     with programs.service(project) as service:

@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> programs.Project:
 
 
 @pytest.mark.slow
-def test_runs_go_on_where_the_replica_was_promoted(project: programs.Project, pair: tuple[Postgres, Postgres]) -> None:
+def test_runs_continue_on_the_promoted_replica(project: programs.Project, pair: tuple[Postgres, Postgres]) -> None:
     """Every accepted run ends on the replica without a restart of the service, with each step executed once."""
     primary, replica = pair
     primary.execute("CREATE DATABASE moved")

@@ -80,7 +80,7 @@ def post(http: httpx.Client, key: str) -> str:
 
 
 @pytest.mark.parametrize(("point", "nth"), smoke.only(("storage.commit.after_sync", 12), POINTS))
-def test_nothing_is_lost_and_nothing_is_done_twice(
+def test_a_kill_loses_no_run_and_repeats_no_recorded_step(
     project: programs.Project, postgres: Postgres, point: str, nth: int
 ) -> None:
     """After a kill at a point every accepted run ends, and recorded steps stay and are not executed again."""

@@ -37,7 +37,7 @@ def test_the_browser_opens_when_the_service_answers(project: programs.Project, t
     assert (found.status_code, found.headers["content-type"].split(";")[0]) == (200, "text/html")
 
 
-def test_a_machine_without_a_display_is_told_in_one_line(project: programs.Project):
+def test_without_a_display_the_service_prints_its_address(project: programs.Project):
     """Without display and browser the service prints the address of its pages, and executes a recipe as usual."""
     given: dict[str, Any] = dict.fromkeys(DISPLAYS, "")
     with programs.service(project, "--open", **given) as service:
@@ -50,7 +50,7 @@ def test_a_machine_without_a_display_is_told_in_one_line(project: programs.Proje
     ]
 
 
-def test_a_browser_that_fails_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_a_browser_the_service_prints_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """If the browser is missing, one line with the address is printed."""
     for name in DISPLAYS:
         monkeypatch.delenv(name, raising=False)

@@ -24,7 +24,7 @@ def project(tmp_path: Path) -> programs.Project:
     return programs.make_project(tmp_path / "project")
 
 
-def test_service_tells_where_it_is_and_runs_a_recipe(project: programs.Project):
+def test_the_service_prints_its_paths_and_runs_a_recipe(project: programs.Project):
     """The first lines name project, data directory and recovered runs, and a posted run is executed to done."""
     with programs.service(project, **processes.COLD) as service:
         run_id = service.start_run()
@@ -249,7 +249,7 @@ def test_second_service_of_a_data_directory_is_refused(project: programs.Project
         assert service.wait(service.start_run())["status"] == "done"
 
 
-def test_taken_port_is_told_clearly(project: programs.Project):
+def test_a_taken_port_is_a_configuration_error(project: programs.Project):
     """A port that another program uses is a configuration error, and no runs folder is created."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
@@ -261,7 +261,7 @@ def test_taken_port_is_told_clearly(project: programs.Project):
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "203.0.113.1"])
-def test_address_that_is_not_ours_is_told_clearly(project: programs.Project, host: str):
+def test_an_unusable_host_is_a_configuration_error(project: programs.Project, host: str):
     """A host that the service cannot listen on is a configuration error."""
     given: dict[str, Any] = {"CONTROL_ROOM_API_TOKEN": "a-token-long-enough"}
     refused = programs.program("serve", "--host", host, "--port", "0", project=project, code=5, **given)

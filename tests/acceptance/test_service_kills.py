@@ -163,7 +163,7 @@ def test_killed_while_an_agent_is_speaking(tmp_path: Path, undisturbed: Left) ->
 
 
 @pytest.mark.slow
-def test_two_hundred_unfinished_runs_go_on(tmp_path: Path) -> None:
+def test_two_hundred_unfinished_runs_continue_after_a_restart(tmp_path: Path) -> None:
     """After a restart the service is ready at once, and finishes every unfinished run."""
     project = drafting.make_project(tmp_path / "project", brief={"hang": True})
     service = Service(project)
@@ -216,7 +216,7 @@ def test_a_copied_folder_is_listed_and_left_alone(tmp_path: Path) -> None:
     assert service.stop() == 0
 
 
-def test_a_folder_written_by_hand_goes_on(tmp_path: Path, undisturbed: Left) -> None:
+def test_a_handwritten_run_folder_is_adopted_and_finished(tmp_path: Path, undisturbed: Left) -> None:
     """A run folder with only the specified files, and two steps done, is adopted and finished."""
     project = drafting.make_project(tmp_path / "project")
     through(project)

@@ -75,7 +75,7 @@ def test_a_signal_gives_the_terminal_back(project: programs.Project) -> None:
         assert top.wait(programs.STOP_SECONDS) == 0
 
 
-def test_without_a_service_it_says_what_to_start(project: programs.Project) -> None:
+def test_without_a_service_top_names_the_start_command(project: programs.Project) -> None:
     """Without a service, one line names the command that starts one; an unreachable service has its own code."""
     with _terminal(project) as (top, terminal):
         seen = _read_until(terminal, b"[no_service]")
@@ -88,7 +88,7 @@ def test_without_a_service_it_says_what_to_start(project: programs.Project) -> N
     assert LEFT not in seen
 
 
-def test_without_a_terminal_it_names_what_prints(project: programs.Project) -> None:
+def test_without_a_terminal_top_names_the_printing_commands(project: programs.Project) -> None:
     """Without a terminal the command is refused, and names the commands that print."""
     ended = programs.control_room("top", project=project, code=2)
 

@@ -79,7 +79,7 @@ def test_a_message_is_delivered_though_the_service_dies_over_it(tmp_path: Path, 
     assert len(set(known)) == 2
 
 
-def test_a_message_that_was_not_taken_is_told_after_a_kill(tmp_path: Path) -> None:
+def test_a_refused_message_is_delivered_after_a_kill(tmp_path: Path) -> None:
     """A refused message of an ended run is delivered by the next service after a kill."""
     Project(tmp_path)
     received: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()

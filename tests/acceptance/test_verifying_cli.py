@@ -19,7 +19,7 @@ def project(tmp_path: Path) -> programs.Project:
     return programs.make_project(tmp_path / "project")
 
 
-def test_everything_is_verified_beside_a_service_and_towards_it(project: programs.Project) -> None:
+def test_verify_reports_the_same_damage_beside_a_service(project: programs.Project) -> None:
     """`verify` reports the same damage in the folder and by the service, and `repair` first shows its changes."""
     with programs.service(project) as service:
         sound, damaged = service.start_run(), service.start_run()
@@ -49,7 +49,9 @@ def test_everything_is_verified_beside_a_service_and_towards_it(project: program
         assert programs.asked("runs", "verify", "--all", project=project)["ok"]
 
 
-def test_what_cannot_be_read_is_no_damage(project: programs.Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_distinguished_from_damage(
+    project: programs.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Exit code 5 distinguishes unreadable files from damaged ones, and damage takes precedence."""
     with programs.service(project) as service:
         run_ids = [service.start_run(), service.start_run()]
@@ -82,7 +84,7 @@ def test_progress_is_drawn_for_a_person(project: programs.Project, monkeypatch: 
     assert silent.stdout == drawn.stdout
 
 
-def test_a_pause_at_once_cuts_off_what_is_in_flight(project: programs.Project) -> None:
+def test_a_pause_at_once_interrupts_the_open_step(project: programs.Project) -> None:
     """`runs pause --now` returns once the run is paused, with and without a service."""
     project.say(draft={"hang": True})
     with programs.service(project) as service:

@@ -24,7 +24,7 @@ SHELL_SCHEMA = {
 
 
 @dataclass(frozen=True)
-class Heard:
+class ClientAnswer:
     """A client's view of an answer."""
 
     text: str
@@ -32,7 +32,7 @@ class Heard:
     tokens: tuple[int, int]
 
 
-Ask = Callable[..., Heard]
+Ask = Callable[..., ClientAnswer]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def model() -> Iterator[FakeModel]:
         yield served
 
 
-def _anthropic(model: FakeModel, text: str, *, stream: bool, tool: str | None = None, system: str = "") -> Heard:
+def _anthropic(model: FakeModel, text: str, *, stream: bool, tool: str | None = None, system: str = "") -> ClientAnswer:
     # Loading the vendors' clients takes seconds, which the mere collection of tests should not cost.
     import anthropic
 
@@ -57,10 +57,10 @@ def _anthropic(model: FakeModel, text: str, *, stream: bool, tool: str | None = 
         reply = client.messages.create(**asked)
     calls = [(block.name, block.input) for block in reply.content if block.type == "tool_use"]
     said = "".join(block.text for block in reply.content if block.type == "text")
-    return Heard(said, calls[0] if calls else None, (reply.usage.input_tokens, reply.usage.output_tokens))
+    return ClientAnswer(said, calls[0] if calls else None, (reply.usage.input_tokens, reply.usage.output_tokens))
 
 
-def _responses(model: FakeModel, text: str, *, stream: bool, tool: str | None = None, system: str = "") -> Heard:
+def _responses(model: FakeModel, text: str, *, stream: bool, tool: str | None = None, system: str = "") -> ClientAnswer:
     import openai
 
     client = openai.OpenAI(base_url=f"{model.address}/v1", api_key="dummy", max_retries=0)
@@ -74,10 +74,12 @@ def _responses(model: FakeModel, text: str, *, stream: bool, tool: str | None = 
         reply = client.responses.create(**asked)
     calls = [(item.name, json.loads(item.arguments)) for item in reply.output if item.type == "function_call"]
     assert reply.usage is not None
-    return Heard(reply.output_text, calls[0] if calls else None, (reply.usage.input_tokens, reply.usage.output_tokens))
+    return ClientAnswer(
+        reply.output_text, calls[0] if calls else None, (reply.usage.input_tokens, reply.usage.output_tokens)
+    )
 
 
-def _chat(model: FakeModel, text: str, *, stream: bool, tool: str | None = None, system: str = "") -> Heard:
+def _chat(model: FakeModel, text: str, *, stream: bool, tool: str | None = None, system: str = "") -> ClientAnswer:
     import openai
 
     client = openai.OpenAI(base_url=f"{model.address}/v1", api_key="dummy", max_retries=0)
@@ -92,14 +94,14 @@ def _chat(model: FakeModel, text: str, *, stream: bool, tool: str | None = None,
         reply = client.chat.completions.create(**asked)
     message = reply.choices[0].message
     calls = [(call.function.name, json.loads(call.function.arguments)) for call in message.tool_calls or ()]
-    return Heard(
+    return ClientAnswer(
         message.content or "",
         calls[0] if calls else None,
         (reply.usage.prompt_tokens, reply.usage.completion_tokens),
     )
 
 
-def _gemini(model: FakeModel, text: str, *, stream: bool, tool: str | None = None, system: str = "") -> Heard:
+def _gemini(model: FakeModel, text: str, *, stream: bool, tool: str | None = None, system: str = "") -> ClientAnswer:
     asked: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": text}]}]}
     asked["systemInstruction"] = {"parts": [{"text": system}]}
     if tool:
@@ -112,7 +114,7 @@ def _gemini(model: FakeModel, text: str, *, stream: bool, tool: str | None = Non
     parts = [part for piece in pieces for part in piece["candidates"][0]["content"]["parts"]]
     calls = [(part["functionCall"]["name"], part["functionCall"]["args"]) for part in parts if "functionCall" in part]
     usage = pieces[-1]["usageMetadata"]
-    return Heard(
+    return ClientAnswer(
         "".join(part.get("text", "") for part in parts),
         calls[0] if calls else None,
         (usage["promptTokenCount"], usage["candidatesTokenCount"]),
@@ -132,7 +134,7 @@ def test_a_reply_is_understood(ask: Ask, model: FakeModel, stream: bool) -> None
 
     heard = ask(model, "hello", stream=stream)
 
-    assert heard == Heard("Kael wakes. é 雨", None, (replies.INPUT_TOKENS, replies.OUTPUT_TOKENS))
+    assert heard == ClientAnswer("Kael wakes. é 雨", None, (replies.INPUT_TOKENS, replies.OUTPUT_TOKENS))
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -224,7 +226,7 @@ def test_a_hanging_request_ends_with_its_client_or_its_server(model: FakeModel, 
     hanging.close()
 
 
-def test_what_is_not_there_is_told(model: FakeModel) -> None:
+def test_the_fake_model_records_unexpected_requests(model: FakeModel) -> None:
     """The fake model also answers other requests, and records them separately."""
     with httpx.Client(base_url=model.address, timeout=60, trust_env=False) as http:
         assert http.get("/v1/models").json()["data"][0]["id"] == "fake-model"

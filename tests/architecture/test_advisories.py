@@ -72,7 +72,7 @@ def test_no_advisory_passes() -> None:
 
 
 @pytest.mark.parametrize(("status", "text"), [(500, "{}"), (200, "<html>"), (200, "{}"), (200, '{"results": [{}]}')])
-def test_an_answer_of_another_form_is_no_answer(status: int, text: str) -> None:
+def test_a_malformed_answer_counts_as_a_missing_source(status: int, text: str) -> None:
     """An answer of another form counts as a missing source of advisories: the script passes and reports it."""
     with answering(status, text) as (source, _):
         code, told = asked(source)
@@ -81,7 +81,7 @@ def test_an_answer_of_another_form_is_no_answer(status: int, text: str) -> None:
     assert told.startswith("not checked: there is no source of advisories here (")
 
 
-def test_where_nobody_answers_it_says_so() -> None:
+def test_without_an_answer_the_script_reports_no_check() -> None:
     """With a closed port or a silent source, the script passes and reports that it did not check."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         found = [asked(f"http://127.0.0.1:{port}/") for port in (silent.getsockname()[1], _closed_port())]

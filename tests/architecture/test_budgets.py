@@ -113,7 +113,7 @@ def test_attributes_of_values_are_explained() -> None:
     assert unexplained == []
 
 
-def test_every_test_says_what_behaviour_it_shows() -> None:
+def test_every_test_has_a_docstring_that_is_a_sentence() -> None:
     """Each test function has a docstring that is a sentence."""
     silent = [
         function.name
@@ -153,7 +153,7 @@ def test_length_counts_code_only(source: str, lines: int, tmp_path: Path) -> Non
         ("pass", False),
     ],
 )
-def test_the_shape_of_a_docstring_is_told(docstring: str, fits: bool) -> None:
+def test_the_check_accepts_only_one_docstring_shape(docstring: str, fits: bool) -> None:
     """The check accepts only docstrings of the one shape."""
     function = ast.parse(f"def f():\n    {docstring}\n").body[0]
 

@@ -81,7 +81,7 @@ def test_documents_name_commands_that_there_are(name: str) -> None:
     assert sorted({problem for call in named(text) if (problem := lacks(*call))}) == []
 
 
-def test_what_is_missing_is_seen() -> None:
+def test_the_comparison_finds_missing_commands_and_options() -> None:
     """The comparison finds a missing command and a missing option."""
     assert [lacks(*call) for call in named("try orchestrate repair x, or control-room runs list --sorted")] == [
         "orchestrate has no command repair",

@@ -102,7 +102,7 @@ def test_the_profile_scale_is_started_by_name_only() -> None:
     assert scaled["worker"]["ports"] == []
 
 
-def test_members_of_the_profile_start_what_the_program_takes() -> None:
+def test_the_program_accepts_the_command_lines_of_the_profile() -> None:
     """The program accepts the command lines and settings of the profile, and the file contains no secrets."""
     filled = yaml.safe_load(_filled_in(COMPOSE, TOKEN | {"CONTROL_ROOM_DATABASE_PASSWORD": "from-outside"}))
     for name in ("service-1", "service-2", "worker"):
@@ -179,7 +179,7 @@ def test_image_drops_root_before_it_serves() -> None:
     assert all("--require-hashes" in line for line in DOCKERFILE.splitlines() if " -r " in line)
 
 
-def test_image_is_built_from_what_is_there() -> None:
+def test_the_image_copies_exactly_the_allowed_paths() -> None:
     """The image copies exactly the paths that .dockerignore allows, and each of them exists."""
     copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, flags=re.MULTILINE)
     paths = {path for line in copied for path in line.split()}

@@ -66,7 +66,7 @@ def test_documents_name_what_exists() -> None:
     assert absent == []
 
 
-def test_what_a_newcomer_reads_is_short() -> None:
+def test_the_files_for_newcomers_are_short() -> None:
     """The dozen files that app/__init__.py names have at most 2,000 lines together."""
     first = re.findall(r"^- `(app/\S+\.py)`", (sources.APP / "__init__.py").read_text("utf-8"), flags=re.MULTILINE)
     lines = sum(len((sources.ROOT / path).read_text("utf-8").splitlines()) for path in first)

@@ -133,7 +133,7 @@ def test_a_wrong_manifest_is_seen(right: str, wrong: str) -> None:
     assert [flaw for one in documents for flaw in flaws(one, KINDS[one["apiVersion"], one["kind"]])]
 
 
-def test_pods_start_what_the_program_takes() -> None:
+def test_the_program_accepts_the_command_lines_of_the_pods() -> None:
     """The program accepts the command lines and settings of the pods, and their probes ask paths that it answers."""
     shared = {one["metadata"]["name"]: one["data"] for one in manifests() if one["kind"] == "ConfigMap"}
     for name, pod in workloads().items():
@@ -186,7 +186,7 @@ def test_ports_and_hosts_fit() -> None:
     assert "ports" not in workloads()["control-room-worker"]["containers"][0]
 
 
-def test_what_is_written_lies_on_a_volume() -> None:
+def test_every_written_path_is_on_a_volume() -> None:
     """The image's project and home, and temporary files, are on volumes of each pod."""
     image = (sources.ROOT / "Dockerfile").read_text(encoding="utf-8")
     project, home = (re.findall(rf"\b{name}=(\S+)", image)[0] for name in ("CONTROL_ROOM_PROJECT", "HOME"))

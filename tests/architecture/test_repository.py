@@ -44,7 +44,7 @@ def test_no_foreign_words() -> None:
     assert _matches(FOREIGN_WORDS) == []
 
 
-def test_nothing_is_left_over() -> None:
+def test_the_code_has_no_unfinished_work_or_swallowed_errors() -> None:
     """Neither program nor tests contain notes of unfinished work, swallowed errors or `time.sleep`."""
     found = [line for line in _matches(LEFT_OVER) if line.startswith(("app/", "tests/"))]
 

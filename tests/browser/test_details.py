@@ -61,7 +61,7 @@ def follow(page: Page, name: re.Pattern[str]) -> str:
     return label
 
 
-def test_one_of_several_fitting_recipes_is_chosen(project: Project, page: Page) -> None:
+def test_a_person_chooses_among_the_fitting_recipes(project: Project, page: Page) -> None:
     """The page offers each recipe that fits a description; the choice opens its form with the description."""
     project.add_recipe({**quick("other"), "task_patterns": ["look"]})
     page.open("/start")
@@ -198,7 +198,7 @@ def test_the_engine_of_a_service_on_temporal_is_named(page: Page) -> None:
     page.open(f"/runs/{run['run_id']}").shows("Enginetemporal")
 
 
-def test_a_run_that_cannot_be_read_says_so(
+def test_an_unreadable_run_is_shown_with_its_fault(
     chromium: Browser, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """List and page show an unreadable run's last state, file, error and next try, and later the run itself."""
@@ -225,7 +225,7 @@ def test_a_run_that_cannot_be_read_says_so(
         page.shows("It is done.")
 
 
-def test_who_ordered_what_is_reached_from_runs_and_plans(project: Project, page: Page) -> None:
+def test_orders_and_their_runs_link_to_each_other(project: Project, page: Page) -> None:
     """The page of a run or a plan links to the orders that concern only it, and these link back to the run."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "look"})
@@ -303,7 +303,7 @@ REACH = """() => [...document.querySelectorAll('a, button, input, select, textar
 
 
 @pytest.mark.parametrize(("width", "height"), [(400, 900), (1280, 900), (1280, 600)])
-def test_what_is_pressed_has_room_for_a_finger(project: Project, page: Page, width: int, height: int) -> None:
+def test_every_control_has_a_touch_target_of_44_pixels(project: Project, page: Page, width: int, height: int) -> None:
     """In every window, low ones too, buttons, fields and rows react on 44 pixels, even if they are drawn smaller."""
     page.tab.set_viewport_size({"width": width, "height": height})
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
@@ -554,7 +554,7 @@ def test_text_of_twice_the_size_is_not_cut(page: Page) -> None:
         assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
-def test_an_endpoint_that_fails_says_why_and_when_it_is_tried_again(project: Project, chromium: Browser) -> None:
+def test_a_failing_endpoint_shows_its_reason_and_next_try(project: Project, chromium: Browser) -> None:
     """The page reports that a test of an unreachable webhook failed, and shows a message's tries and its next try."""
     with (
         served.in_a_thread(project, notify_allowed=("127.0.0.1",)) as address,
@@ -577,7 +577,7 @@ def test_an_endpoint_that_fails_says_why_and_when_it_is_tried_again(project: Pro
         assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_run_at_a_gate_and_one_that_gave_way_say_so(project: Project, page: Page) -> None:
+def test_a_page_shows_an_open_gate_and_a_replaced_run(project: Project, page: Page) -> None:
     """A run at its only gate is not shown as complete; a run that a newer one cancelled links to the newer one."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     key: dict[str, Any] = {"key": "book", "limit": 1}
@@ -683,7 +683,7 @@ def test_a_viewer_is_offered_no_orders(project: Project, chromium: Browser) -> N
         expect(page.button("Make a plan")).to_have_count(0)
 
 
-def test_a_form_changes_only_what_was_changed_in_it(project: Project, page: Page) -> None:
+def test_a_form_changes_only_the_edited_fields(project: Project, page: Page) -> None:
     """Arguments in the form of a task answer the service's question about them; the form shows the dod and keeps it."""
     task = {"description": "draft it", "recipe_id": "draft", "dod": "It is there."}
     plan = page.api("POST", "/api/sessions", {"tasks": [task]})

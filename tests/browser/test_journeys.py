@@ -91,7 +91,7 @@ def test_a_page_opened_while_the_service_is_away_comes_with_it(chromium: Browser
         expect(page.tab.locator(".banner")).to_have_count(0)
 
 
-def test_a_run_that_met_another_limit_says_whose(project: Project, page: Page) -> None:
+def test_a_parked_run_names_the_limit_that_it_met(project: Project, page: Page) -> None:
     """A person raises a time limit on the run's page; the page of a run that a budget parked names the budget."""
     project.write(".control-room/recipes/amplifier/held.yaml", HELD)
     late = page.api("POST", "/api/runs", {"recipe_id": "held", "limits": {"wall_seconds": 1}})
@@ -150,7 +150,7 @@ def test_a_gate_is_denied(project: Project, page: Page) -> None:
     expect(section).to_contain_text("File not found")
 
 
-def test_everything_can_be_done_by_keyboard(project: Project, page: Page) -> None:
+def test_approval_search_run_and_step_are_reached_by_keyboard(project: Project, page: Page) -> None:
     """A person reaches an approval, a search, a run and a step from the home page without a pointer."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     for number in range(3):

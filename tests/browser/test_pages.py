@@ -50,7 +50,7 @@ PAGES = {
 """Heading of each page."""
 
 
-def test_a_question_shows_exactly_what_is_decided_on(project: Project, page: Page) -> None:
+def test_a_question_shows_its_subject_in_its_own_form(project: Project, page: Page) -> None:
     """A question shows text, table, diff and JSON differently, all as plain text, and later who decided."""
     change = "```diff\n-<b>dark</b>\n+bright\n```\n"
     asked = f'Publish?\n\n| a | b |\n| 1 | <i>2</i> |\n\n{change}\n```json\n{{"a": 1}}\n```\n' + "long " * 5000 + "end"
@@ -96,7 +96,7 @@ def test_older_runs_are_read_when_one_comes_near(page: Page) -> None:
     assert rows.count() < 80
 
 
-def test_a_wrong_form_says_what_is_wrong_beside_the_field(page: Page) -> None:
+def test_a_refused_form_shows_faults_beside_their_fields(page: Page) -> None:
     """Missing and refused values are reported beside their fields, and no run starts."""
     page.open("/start?recipe=analytical_prose")
     page.tab.locator("#start").click()
@@ -124,7 +124,7 @@ def test_files_are_offered_where_an_argument_names_one(project: Project, page: P
     expect(page.tab.locator("#arg-canon_paths")).to_have_value("Story/Scenes\nStory/Scenes/SCN-the-arrival.md")
 
 
-def test_a_form_keeps_what_was_entered(project: Project, page: Page) -> None:
+def test_a_form_keeps_its_entries(project: Project, page: Page) -> None:
     """Entries survive a start, the way back and a reload; unlisted paths are reported, a wrong field gets the focus."""
     page.open("/start?recipe=draft")
     page.tab.locator("#start").click()
@@ -316,7 +316,7 @@ def test_a_runner_is_offered_no_settings(chromium: Browser, site: str, page: Pag
     page.complaints.clear()  # The browser reports refusals as errors.
 
 
-def test_whoever_is_told_is_listed(project: Project, page: Page) -> None:
+def test_an_endpoint_can_be_added_and_removed(project: Project, page: Page) -> None:
     """An endpoint is added, with its secret shown once, and removed."""
     page.open("/notifications")
     page.tab.get_by_label("Address").fill("https://example.org/hook")
@@ -394,7 +394,7 @@ def test_prices_are_edited(page: Page) -> None:
     assert changed["version"] != first["version"]
 
 
-def test_a_run_that_met_its_limit_goes_on_once_it_is_raised(project: Project, page: Page) -> None:
+def test_a_run_at_its_limit_ends_once_the_limit_is_raised(project: Project, page: Page) -> None:
     """A run parks at the limit from its form, as its page reports; once the limit is raised, the run ends as `done`."""
     page.open("/start?recipe=draft")
     page.tab.locator("#arg-scene_path").fill("Story/Scenes/SCN-the-arrival.md")
@@ -450,7 +450,7 @@ def test_runs_are_labelled(project: Project, page: Page) -> None:
     assert [row["labels"] for row in page.api("GET", "/api/runs")] == [{"shelf": "a b"}] * 2
 
 
-def test_a_run_that_waits_for_another_says_for_what(project: Project, page: Page) -> None:
+def test_a_waiting_run_shows_the_chain_to_the_question(project: Project, page: Page) -> None:
     """A run whose child waits at a gate shows the chain down to the question, with a link to answer it."""
     recipes = project.data / "recipes" / "amplifier"
     recipes.mkdir(parents=True, exist_ok=True)
@@ -475,7 +475,7 @@ def test_a_run_that_waits_for_another_says_for_what(project: Project, page: Page
     expect(page.tab.locator("main")).not_to_contain_text("Why it does not move")
 
 
-def test_what_a_start_will_do_is_told_before(project: Project, page: Page) -> None:
+def test_the_form_previews_steps_agents_and_problems(project: Project, page: Page) -> None:
     """The form shows steps, agents with readiness, maximum of calls and problems while a person fills it in."""
     told = page.tab.get_by_role("region", name="Before it starts")
     page.open("/start?recipe=staged-review")
@@ -526,7 +526,7 @@ def test_a_log_is_followed_while_it_grows(project: Project, page: Page) -> None:
     expect(page.tab.locator(".log")).to_contain_text("second")
 
 
-def test_attempts_and_the_age_of_the_last_output_are_told(project: Project, page: Page) -> None:
+def test_a_step_shows_its_attempts_and_the_age_of_its_output(project: Project, page: Page) -> None:
     """The row and the drawer of a step show its two attempts; a running step shows the age of its last output."""
     project.write(
         ".control-room/recipes/amplifier/retrying.yaml",

@@ -66,7 +66,7 @@ def test_a_conference_shows_evidence_and_opinions_side_by_side(chromium: Browser
         assert page.complaints == []
 
 
-def test_faults_of_recipes_and_agents_say_where_and_what_to_install(project: Project, page: Page) -> None:
+def test_a_broken_recipe_shows_its_line_and_missing_programs(project: Project, page: Page) -> None:
     """The list shows file and line of a broken recipe, and how to install a missing program."""
     project.write(".control-room/recipes/amplifier/broken.yaml", 'name: broken\nversion: "1.0.0"\nsteps: 3\n')
     page.open("/recipes")

@@ -71,7 +71,7 @@ def test_a_gate_is_answered_in_one_tab_and_seen_in_another(page: Page) -> None:
     assert other.complaints == []
 
 
-def test_a_failed_run_says_why_and_is_sent_on(project: Project, page: Page) -> None:
+def test_a_failed_run_shows_its_reason_and_can_be_resumed(project: Project, page: Page) -> None:
     """The page of a failed run names the reason; once the reason is removed, a confirmed resume completes the run."""
     scene = "Story/Scenes/SCN-the-arrival.md"
     run = page.api("POST", "/api/runs", {"recipe_id": "picky", "args": {"scene_path": scene, "other_path": scene}})

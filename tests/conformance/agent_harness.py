@@ -33,7 +33,7 @@ class Abilities:
 
     is_program: bool = True
     """Whether it is a program, which can be killed."""
-    is_told: bool = True
+    is_scripted: bool = True
     """Whether a test can choose its answers."""
     is_asked: bool = True
     """Whether it asks a model, which records its requests."""
@@ -414,7 +414,7 @@ PLANS: Mapping[str, Plan] = {
     ),
     "local": Plan(
         abilities=Abilities(
-            is_program=False, is_told=False, is_asked=False, remembers=False, tells_session=False, acts=False,
+            is_program=False, is_scripted=False, is_asked=False, remembers=False, tells_session=False, acts=False,
             refuses_model="unknown_model", input_tokens=None, too_long="prompt_too_long",
         ),
         build=_local,

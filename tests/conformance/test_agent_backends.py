@@ -27,7 +27,7 @@ from tests.agent_programs.fake_model.replies import OUTPUT_TOKENS, Fault, Hang, 
 from tests.conformance import agent_harness
 from tests.conformance.agent_harness import AgentHarness
 
-LOCAL_SMOKES = ("test_a_new_conversation_is_begun", "test_tokens_and_price_are_told")
+LOCAL_SMOKES = ("test_a_new_conversation_is_begun", "test_a_reply_reports_tokens_and_price")
 """Tests that always run on the local model, which takes a second each time."""
 
 CANCEL_SECONDS = 30.0
@@ -83,7 +83,7 @@ class Outcome:
     session: str | None
     usage: Any
     seconds: float
-    told: str
+    fault: str
 
 
 async def ask(harness: AgentHarness, text: str = "Say PONG.", **given: Any) -> Outcome:
@@ -105,15 +105,15 @@ def new_session() -> dict[str, Any]:
 
 async def test_a_new_conversation_is_begun(harness: AgentHarness) -> None:
     """The first prompt of a conversation reaches the model once, and the reply names the conversation."""
-    if harness.abilities.is_told:
+    if harness.abilities.is_scripted:
         harness.say(Reply(text="PONG-ONE"))
     session = new_session()
 
     outcome = await ask(harness, "Say the word QUINCE.", **session, max_tokens=12)
 
-    assert outcome.code is None, outcome.told
+    assert outcome.code is None, outcome.fault
     assert outcome.text.strip()
-    if harness.abilities.is_told:
+    if harness.abilities.is_scripted:
         assert outcome.text.strip() == "PONG-ONE"
     if harness.model.asked:
         assert len(harness.model.asked) == 1
@@ -124,17 +124,17 @@ async def test_a_new_conversation_is_begun(harness: AgentHarness) -> None:
 
 async def test_a_prompt_without_a_past_needs_no_conversation(harness: AgentHarness) -> None:
     """The backend answers a prompt without a session."""
-    if harness.abilities.is_told:
+    if harness.abilities.is_scripted:
         harness.say(Reply(text="PONG-ONE"))
 
     outcome = await ask(harness, max_tokens=12)
 
-    assert outcome.code is None, outcome.told
+    assert outcome.code is None, outcome.fault
     assert outcome.text.strip()
 
 
 @needs(lambda able: able.remembers)
-async def test_a_conversation_goes_on_after_a_restart(harness: AgentHarness) -> None:
+async def test_a_conversation_continues_after_a_restart(harness: AgentHarness) -> None:
     """After a restart of the service, a resumed conversation still contains its earlier turns."""
     harness.say(Reply(text="NOTED-ONE"), Reply(text="NOTED-TWO"), Reply(text="NOTED-THREE"))
     session = new_session()
@@ -144,7 +144,7 @@ async def test_a_conversation_goes_on_after_a_restart(harness: AgentHarness) -> 
     second = await ask(harness, "My other word is MEDLAR.", **session, key="review")
     third = await ask(harness, "Which words are mine?", **session, key="commit")
 
-    assert [one.code for one in (first, second, third)] == [None] * 3, (first.told, second.told, third.told)
+    assert [one.code for one in (first, second, third)] == [None] * 3, (first.fault, second.fault, third.fault)
     assert first.session == second.session == third.session
     if harness.model.asked:
         assert [one.text.strip() for one in (first, second, third)] == ["NOTED-ONE", "NOTED-TWO", "NOTED-THREE"]
@@ -152,18 +152,18 @@ async def test_a_conversation_goes_on_after_a_restart(harness: AgentHarness) -> 
         assert all(word in heard for word in ("QUINCE", "NOTED-ONE", "MEDLAR", "NOTED-TWO", "Which words"))
 
 
-@needs(lambda able: able.remembers and able.is_told)
+@needs(lambda able: able.remembers and able.is_scripted)
 async def test_two_conversations_are_kept_apart(harness: AgentHarness) -> None:
     """Two conversations in the same folder do not see each other's turns."""
     harness.say(Reply(text="NOTED-ONE"), Reply(text="NOTED-TWO"))
     await ask(harness, "My word is QUINCE.", **new_session())
     outcome = await ask(harness, "Which word is mine?", **new_session())
 
-    assert outcome.code is None, outcome.told
+    assert outcome.code is None, outcome.fault
     assert all("QUINCE" not in one.everything for one in harness.model.asked[1:])
 
 
-@needs(lambda able: able.remembers and able.is_told)
+@needs(lambda able: able.remembers and able.is_scripted)
 async def test_a_first_prompt_that_was_cut_off_is_sent_again(harness: AgentHarness) -> None:
     """A conversation whose first prompt was cancelled can begin again under the same id."""
     session = new_session()
@@ -178,11 +178,11 @@ async def test_a_first_prompt_that_was_cut_off_is_sent_again(harness: AgentHarne
 
     outcome = await ask(harness, "My word is QUINCE.", **session, attempt=2)
 
-    assert outcome.code is None, outcome.told
+    assert outcome.code is None, outcome.fault
     assert outcome.text.strip() == "NOTED-ONE"
 
 
-@needs(lambda able: able.remembers and able.is_told)
+@needs(lambda able: able.remembers and able.is_scripted)
 async def test_a_first_prompt_that_was_answered_unrecorded_is_sent_again(harness: AgentHarness) -> None:
     """A first prompt that was answered, but not recorded, can be sent again under the same id."""
     session = new_session()
@@ -192,13 +192,13 @@ async def test_a_first_prompt_that_was_answered_unrecorded_is_sent_again(harness
 
     outcome = await ask(harness, "My word is QUINCE.", **session, attempt=2)
 
-    assert first.code is None, first.told
-    assert outcome.code is None, outcome.told
+    assert first.code is None, first.fault
+    assert outcome.code is None, outcome.fault
     assert outcome.text.strip() in ("NOTED-TWO", "NOTED-ONE")
 
 
 @pytest.mark.parametrize("failing", [1, 2])
-@needs(lambda able: able.remembers and able.is_told)
+@needs(lambda able: able.remembers and able.is_scripted)
 async def test_a_prompt_that_failed_is_sent_again(harness: AgentHarness, failing: int) -> None:
     """After its first or second prompt fails, a conversation continues with all its earlier turns."""
     session = new_session()
@@ -212,7 +212,7 @@ async def test_a_prompt_that_failed_is_sent_again(harness: AgentHarness, failing
         harness.say(Reply(text=f"NOTED-{word}"))
         again = {"attempt": attempt, "line_attempt": attempt, "recorded": tuple(range(1, attempt))}
         outcome = await ask(harness, f"My word is {word}.", **session, key=key, **again)
-        assert outcome.code is None, outcome.told
+        assert outcome.code is None, outcome.fault
         assert outcome.text.strip() == f"NOTED-{word}"
         session["session_created"] = True
 
@@ -232,8 +232,8 @@ async def test_a_turn_that_a_program_broke_off_has_failed(harness: AgentHarness)
     again = await ask(harness, "My word is QUINCE.", **session, attempt=2)
 
     assert (broken.code, broken.text) == ("agent_error", "")
-    assert "loop" in broken.told.lower()
-    assert (again.code, again.text.strip()) == (None, "NOTED"), again.told
+    assert "loop" in broken.fault.lower()
+    assert (again.code, again.text.strip()) == (None, "NOTED"), again.fault
 
 
 @needs(lambda able: able.remembers and able.is_program)
@@ -255,14 +255,14 @@ async def test_a_conversation_outlives_a_kill(harness: AgentHarness) -> None:
     harness.say(Reply(text="NOTED-TWO"))
     again = await ask(harness, "My other word is MEDLAR.", **session, key="review", attempt=2)
 
-    assert first.code is None, first.told
+    assert first.code is None, first.fault
     assert killed.code is not None
-    assert (again.code, again.text.strip()) == (None, "NOTED-TWO"), again.told
+    assert (again.code, again.text.strip()) == (None, "NOTED-TWO"), again.fault
     assert all(word in harness.model.asked[-1].everything for word in ("QUINCE", "NOTED-ONE", "MEDLAR"))
 
 
 @needs(lambda able: able.remembers and able.is_asked)
-async def test_an_unknown_conversation_is_told(harness: AgentHarness) -> None:
+async def test_an_unknown_conversation_is_an_error(harness: AgentHarness) -> None:
     """Resuming an unknown conversation returns an error with a code of its own, and does not ask the model."""
     harness.say(Reply(text="PONG"))
 
@@ -279,7 +279,7 @@ async def test_a_tool_really_acts_in_the_working_folder(harness: AgentHarness) -
 
     outcome = await ask(harness, "Make the file.", **new_session())
 
-    assert outcome.code is None, outcome.told
+    assert outcome.code is None, outcome.fault
     assert (harness.workspace / "made.txt").read_text() == "made\n"
     assert outcome.text.strip().endswith("It is done.")
     results = [turn.text for turn in harness.model.asked[-1].turns if turn.role == "tool"]
@@ -289,7 +289,7 @@ async def test_a_tool_really_acts_in_the_working_folder(harness: AgentHarness) -
 
 async def test_with_tools_off_an_agent_speaks(harness: AgentHarness) -> None:
     """With its tools off an agent still answers; a backend that cannot turn them off refuses, and names itself."""
-    if harness.abilities.is_told:
+    if harness.abilities.is_scripted:
         harness.say(Reply(text="PONG"))
 
     outcome = await ask(harness, **new_session(), tools=False, max_tokens=12)
@@ -298,7 +298,7 @@ async def test_with_tools_off_an_agent_speaks(harness: AgentHarness) -> None:
     if outcome.code is None:
         assert outcome.text.strip()
     else:
-        assert harness.config.name in outcome.told
+        assert harness.config.name in outcome.fault
         assert harness.model.asked == []
 
 
@@ -338,7 +338,7 @@ async def test_the_chosen_model_is_asked(harness: AgentHarness) -> None:
     outcome = await ask(harness, model=model)
 
     assert model == wanted
-    assert outcome.code is None, outcome.told
+    assert outcome.code is None, outcome.fault
     assert asked in harness.model.asked[0].model
 
 
@@ -349,12 +349,12 @@ async def test_the_standing_instruction_reaches_the_model(harness: AgentHarness)
 
     outcome = await ask(harness, system="Speak like MARLOWE.", **new_session())
 
-    assert outcome.code is None, outcome.told
+    assert outcome.code is None, outcome.fault
     assert "Speak like MARLOWE." in harness.model.asked[0].everything
 
 
 @needs(lambda abilities: abilities.cut_off)
-async def test_a_reply_at_its_longest_is_told(harness: AgentHarness) -> None:
+async def test_a_reply_at_its_length_limit_has_its_reason(harness: AgentHarness) -> None:
     """A reply at its length limit has a reason and its partial text, or an error if the text is lost."""
     harness.say(Reply(text="The rain falls on the", cut=True))
     reply = await harness.backend.prompt(harness.prompt("Tell it."))
@@ -374,9 +374,9 @@ async def test_a_limit_reaches_the_model(harness: AgentHarness) -> None:
     assert limits - {None} == {777}
 
 
-async def test_tokens_and_price_are_told(harness: AgentHarness) -> None:
+async def test_a_reply_reports_tokens_and_price(harness: AgentHarness) -> None:
     """A reply reports the tokens of all its requests, and the price if the backend knows one."""
-    if not harness.abilities.is_told:
+    if not harness.abilities.is_scripted:
         outcome = await ask(harness, max_tokens=12)
 
         assert outcome.usage.input_tokens > 0
@@ -386,7 +386,7 @@ async def test_tokens_and_price_are_told(harness: AgentHarness) -> None:
     outcome = await ask(harness, "Make the file.")
     requests = max(len(harness.model.asked), 1) if harness.abilities.adds_up else 1
 
-    assert outcome.code is None, outcome.told
+    assert outcome.code is None, outcome.fault
     if harness.abilities.input_tokens is None:
         assert outcome.usage is None
     else:
@@ -397,7 +397,7 @@ async def test_tokens_and_price_are_told(harness: AgentHarness) -> None:
         assert (outcome.usage.cost_usd is not None) == harness.abilities.tells_cost
 
 
-@needs(lambda able: able.remembers and able.is_told and able.input_tokens is not None)
+@needs(lambda able: able.remembers and able.is_scripted and able.input_tokens is not None)
 async def test_equal_turns_take_the_same(harness: AgentHarness) -> None:
     """Three equal turns of a conversation report the same usage, across restarts, and it equals the model's count."""
     harness.say(Reply(text="PONG"))
@@ -414,7 +414,7 @@ async def test_equal_turns_take_the_same(harness: AgentHarness) -> None:
 
 
 @needs(lambda able: able.acts and able.remembers and able.sums and able.adds_up)
-async def test_what_a_failed_turn_took_is_counted_once(harness: AgentHarness) -> None:
+async def test_usage_of_a_failed_turn_is_counted_once(harness: AgentHarness) -> None:
     """The usage before a failed turn's error is reported by that turn or by the next one, never by both."""
     session = new_session()
     act = Reply(text="I act.", tool=Shell(command="echo made > made.txt"))
@@ -431,8 +431,8 @@ async def test_what_a_failed_turn_took_is_counted_once(harness: AgentHarness) ->
     assert sum(usage.output_tokens for usage in spent) == 3 * OUTPUT_TOKENS
 
 
-@needs(lambda able: able.is_told)
-async def test_a_key_that_is_not_taken_is_told(harness: AgentHarness) -> None:
+@needs(lambda able: able.is_scripted)
+async def test_a_refused_key_is_an_error(harness: AgentHarness) -> None:
     """A service that refuses the key leads to an error within the time limit, never to a reply."""
     harness.say(Fault(status=401, message="the key is not taken"))
 
@@ -445,7 +445,7 @@ async def test_a_key_that_is_not_taken_is_told(harness: AgentHarness) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500])
-@needs(lambda able: able.is_told)
+@needs(lambda able: able.is_scripted)
 async def test_endless_trouble_ends_at_a_limit(harness: AgentHarness, status: int) -> None:
     """A service that is always too busy or broken leads to an error, at the prompt's time limit at the latest."""
     # Services are retried after the delay that they ask for; programs choose the delay themselves.
@@ -460,7 +460,7 @@ async def test_endless_trouble_ends_at_a_limit(harness: AgentHarness, status: in
     assert harness.workers() == {}
 
 
-@needs(lambda able: able.is_told)
+@needs(lambda able: able.is_scripted)
 async def test_an_empty_reply_is_not_made_up(harness: AgentHarness) -> None:
     """An empty reply of the model leads to an empty text, or to an error for empty replies."""
     harness.say(Reply(text=""))
@@ -472,20 +472,20 @@ async def test_an_empty_reply_is_not_made_up(harness: AgentHarness) -> None:
 
 
 @needs(lambda able: able.is_asked)
-async def test_a_megabyte_is_told_whole(harness: AgentHarness) -> None:
+async def test_a_megabyte_reply_arrives_unchanged(harness: AgentHarness) -> None:
     """A reply of a megabyte arrives unchanged."""
     harness.say(Reply(text=f"{MEGABYTE}END"))
 
     outcome = await ask(harness)
 
-    assert outcome.code is None, outcome.told
+    assert outcome.code is None, outcome.fault
     assert outcome.text.strip() == f"{MEGABYTE}END"
 
 
 async def test_a_long_prompt_arrives_whole(harness: AgentHarness) -> None:
     """A prompt of three hundred thousand bytes reaches the model whole, and no shell interprets it."""
     words = f"FIRST {'plain words of a long prompt, ' * 10_000} 'quoted' $HOME `date` \\n LAST"
-    if harness.abilities.is_told:
+    if harness.abilities.is_scripted:
         harness.say(Reply(text="PONG"))
 
     outcome = await ask(harness, words, max_tokens=12)
@@ -505,13 +505,13 @@ async def test_a_prompt_is_words_and_nothing_else(harness: AgentHarness, text: s
 
     outcome = await ask(harness, text)
 
-    assert outcome.code is None, outcome.told
+    assert outcome.code is None, outcome.fault
     assert outcome.text.strip() == "PONG"
     assert text in harness.model.asked[0].said
 
 
 @needs(lambda able: able.is_program)
-async def test_a_program_that_is_killed_is_told(harness: AgentHarness) -> None:
+async def test_a_killed_program_is_an_error(harness: AgentHarness) -> None:
     """A program that is terminated during a call returns an error, not a reply."""
     harness.say(Hang())
     asking = asyncio.ensure_future(ask(harness))
@@ -540,7 +540,7 @@ async def test_a_limit_of_time_is_kept(harness: AgentHarness) -> None:
     assert harness.workers() == {}
 
 
-@needs(lambda able: able.is_told)
+@needs(lambda able: able.is_scripted)
 async def test_a_cancellation_while_the_model_thinks_leaves_nothing(harness: AgentHarness) -> None:
     """A cancelled prompt ends soon and leaves no process, and the backend answers the next prompt."""
     harness.say(Hang())
@@ -588,7 +588,7 @@ async def test_a_backend_that_works_lacks_nothing(harness: AgentHarness) -> None
 
 
 @needs(lambda able: able.is_program)
-async def test_a_missing_program_is_told(harness: AgentHarness) -> None:
+async def test_a_missing_program_is_an_error_and_found_by_the_check(harness: AgentHarness) -> None:
     """A missing program leads to the error `agent_missing`, and the check of the configuration finds it as well."""
     harness.config = dataclasses.replace(
         harness.config, command=(str(harness.folder / "nowhere"), *harness.config.command[1:])

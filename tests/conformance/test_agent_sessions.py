@@ -95,7 +95,7 @@ def session(talk: str = TALK, **facts: Any) -> AgentSession:
     return AgentSession(**({"agent_session_id": talk, "backend": "codex", "working_dir": "/work"} | facts))
 
 
-async def test_nothing_is_known_at_first(cabin: Cabin) -> None:
+async def test_a_conversation_without_prompts_is_unknown(cabin: Cabin) -> None:
     """A conversation without prompts is unknown and has neither turns nor a run; looking it up writes no files."""
     assert await cabin.sessions.find(TALK) is None
     assert await cabin.sessions.turns(TALK) == []
@@ -103,7 +103,7 @@ async def test_nothing_is_known_at_first(cabin: Cabin) -> None:
     assert cabin.disk.names("") == []
 
 
-async def test_what_is_kept_outlives_a_crash(cabin: Cabin) -> None:
+async def test_a_kept_session_survives_a_crash(cabin: Cabin) -> None:
     """Once `keep` has returned, the next process finds the latest state of a session."""
     await cabin.sessions.keep(session())
     await cabin.sessions.keep(session(created=True, program_session_id="thread_1"))
@@ -180,7 +180,7 @@ async def test_a_torn_line_is_cut_off(cabin: Cabin, kept: int) -> None:
         ("claim.json", b'{"agent_session_id": "other", "run_id": "r"}'),
     ],
 )
-async def test_a_damaged_file_is_told(cabin: Cabin, name: str, content: bytes) -> None:
+async def test_a_damaged_session_file_is_an_error(cabin: Cabin, name: str, content: bytes) -> None:
     """Reading a damaged file raises an error that names the file, and leaves the file unchanged."""
     await cabin.sessions.keep(session())
     cabin.disk.write(cabin.path(name), content, sync=True)
@@ -278,7 +278,7 @@ async def test_a_full_disk_is_a_fault_and_changes_nothing(cabin: Cabin, operatio
     assert await cabin.crash().turns(TALK) == [SAID, ANSWERED]
 
 
-async def test_one_holds_a_conversation(cabin: Cabin) -> None:
+async def test_a_held_conversation_refuses_a_second_holder(cabin: Cabin) -> None:
     """A conversation refuses a second holder and names the first, which may hold it again until its last block ends."""
     async with cabin.sessions.hold(TALK, "run-a"):
         async with cabin.sessions.hold(TALK, "run-a"):
@@ -320,7 +320,7 @@ async def test_a_hold_ends_with_its_block(cabin: Cabin) -> None:
     assert cabin.disk.names(layout.agent_session_folder(TALK)) == []
 
 
-async def test_a_hold_that_cannot_be_told_is_none(cabin: Cabin) -> None:
+async def test_an_unrecorded_hold_leaves_the_conversation_free(cabin: Cabin) -> None:
     """If the disk refuses to record the holder, the conversation stays free."""
     cabin.faults.refuse("write", "holder")
     with pytest.raises(errors.StorageFault):

@@ -101,7 +101,7 @@ async def test_a_blob_that_cannot_be_read_is_not_missing(
 
 
 @pytest.mark.parametrize(("damage", "reason"), [("gone", "is missing"), ("changed", "is not what its name says")])
-async def test_a_blob_that_is_damaged_is_told(
+async def test_verification_distinguishes_missing_and_changed_objects(
     kept: ObjectStoreHarness, server: object_server.ObjectServer, damage: str, reason: str
 ) -> None:
     """Verification distinguishes a missing object from a changed one."""
@@ -151,7 +151,9 @@ async def test_a_deleted_run_leaves_no_object(kept: ObjectStoreHarness, server: 
     assert not [name for name in server.objects if "/runs/" in name]
 
 
-async def test_what_no_line_names_is_collected(kept: ObjectStoreHarness, server: object_server.ObjectServer) -> None:
+async def test_only_unnamed_old_objects_are_collected(
+    kept: ObjectStoreHarness, server: object_server.ObjectServer
+) -> None:
     """Collection removes only old objects of ended or deleted runs, and none that a journal line names."""
     log, blob = await named(kept)
     lost = await log.put_blob(CONTENT + b"!", text=True)
@@ -254,7 +256,7 @@ async def test_another_place_is_refused_by_name(
 @pytest.mark.parametrize(
     ("fault", "code"), [("denied", "blobs_unusable"), ("refused", "blobs_away"), ("no bucket", "blobs_unusable")]
 )
-async def test_a_bucket_that_cannot_be_used_is_told_at_the_start(
+async def test_an_unusable_bucket_is_reported_at_the_start(
     kept: ObjectStoreHarness,
     server: object_server.ObjectServer,
     caplog: pytest.LogCaptureFixture,
@@ -272,7 +274,7 @@ async def test_a_bucket_that_cannot_be_used_is_told_at_the_start(
     assert object_server.ACCESS not in told
 
 
-async def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_library_is_reported_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message contains the command that installs the missing library."""
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(errors.ConfigurationError, match=r'pip install "control-room\[objects\]"'):
@@ -280,7 +282,7 @@ async def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/sys").exists(), reason="no folder refuses root here")
-async def test_a_folder_that_cannot_be_written_is_told() -> None:
+async def test_an_unwritable_folder_is_refused_with_its_address() -> None:
     """A folder that the system does not let the store write is refused as unusable, with its address."""
     place = "file:///proc/sys/objects"
     with pytest.raises(errors.ConfigurationError, match=place) as caught:
@@ -311,7 +313,7 @@ def test_an_address_with_a_flaw_is_refused_without_being_repeated(url: str) -> N
     assert [remark.setting for remark in remarks] == ["CONTROL_ROOM_BLOBS_URL"]
 
 
-def test_the_mark_of_a_bucket_that_is_damaged_is_told(tmp_path: Path) -> None:
+def test_a_bucket_with_a_damaged_mark_is_refused(tmp_path: Path) -> None:
     """A store refuses a bucket whose mark is damaged."""
     (tmp_path / layout.BUCKET_MARK).write_text("[]")
     disk = store_harness.MemoryStoreHarness(lose_unsynced=False).files()

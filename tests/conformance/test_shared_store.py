@@ -170,7 +170,7 @@ async def test_engines_do_not_share_a_store(make: Make, first_shares: bool) -> N
 
 
 @pytest.mark.slow
-async def test_whoever_shared_the_store_before_an_owner_writes_no_more(make: Make, url: str) -> None:
+async def test_a_process_without_its_session_cannot_write(make: Make, url: str) -> None:
     """A process that has lost its session cannot write any more after an owner has opened the store."""
     sharing, owner = make(), make(shared=False)
     log = await store_harness.begun(sharing)
@@ -330,7 +330,7 @@ async def test_a_budget_is_given_away_once_by_processes_that_share_folders(
     assert left == [0.0, 0.0]
 
 
-async def test_a_notification_is_heard_once_until_it_is_read(
+async def test_waiting_notifications_wake_the_loop_once_each(
     make: Make, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Notifications that wait to be read together do not wake the event loop more than once each."""

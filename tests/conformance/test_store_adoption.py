@@ -105,7 +105,7 @@ def written(
     return journal
 
 
-async def test_a_folder_written_by_hand_goes_on(harness: StoreHarness) -> None:
+async def test_a_handwritten_folder_is_opened_with_its_steps(harness: StoreHarness) -> None:
     """A folder written by hand is listed as unfinished, and opening it finds both steps with their outputs."""
     store = await harness.open()
     journal = written(harness)
@@ -262,7 +262,7 @@ async def test_a_folder_under_another_name_is_foreign(harness: StoreHarness) -> 
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"run_id": "run_abc123", "recipe_id": 5}'])
-async def test_an_unreadable_manifest_is_told(harness: StoreHarness, content: bytes) -> None:
+async def test_an_unreadable_manifest_is_listed_as_damaged(harness: StoreHarness, content: bytes) -> None:
     """A folder with neither a start nor a readable manifest is listed as damaged."""
     store = await harness.open()
     written(harness)
@@ -274,7 +274,7 @@ async def test_an_unreadable_manifest_is_told(harness: StoreHarness, content: by
     assert (await store.summary(HAND)).error_code == "journal_corrupt"
 
 
-async def test_a_folder_that_nobody_can_adopt_is_told(harness: StoreHarness) -> None:
+async def test_a_refused_adoption_keeps_its_reason_and_the_folder(harness: StoreHarness) -> None:
     """A folder that the composition root refuses to adopt is refused for the same reason, and stays unchanged."""
 
     async def refuse(manifest: Any) -> Any:

@@ -62,7 +62,7 @@ async def test_a_run_that_cannot_get_its_name_is_refused_for_good(harness: Store
 # -- in the middle of a run
 
 
-async def test_everything_answered_in_a_new_run_outlives_a_power_cut(harness: StoreHarness) -> None:
+async def test_confirmed_lines_of_a_new_run_survive_a_power_cut(harness: StoreHarness) -> None:
     """Steps, decisions, a large output and receipts of a run without a sync of its own survive a power cut."""
     log = await store_harness.begun(harness)
     blob = await log.put_blob(b"y" * 70_000, text=True)
@@ -83,7 +83,7 @@ async def test_everything_answered_in_a_new_run_outlives_a_power_cut(harness: St
     assert (told.count(EventType.RUN_CREATED), told.count(EventType.STEP_FINISHED)) == (1, 2)
 
 
-async def test_a_run_goes_on_over_several_power_cuts(harness: StoreHarness) -> None:
+async def test_a_run_survives_several_power_cuts(harness: StoreHarness) -> None:
     """A run survives several power cuts in a row, each after a further step."""
     await (await harness.open()).create(store_harness.start())
     for number in range(4):
@@ -167,7 +167,7 @@ async def test_a_new_run_that_was_changed_by_hand_is_read_anew(harness: StoreHar
     assert keys(await store.read(RUN)) == ["a"]
 
 
-async def test_a_new_run_whose_folder_was_removed_is_not_there(harness: StoreHarness) -> None:
+async def test_a_new_run_whose_folder_was_removed_is_not_found(harness: StoreHarness) -> None:
     """A run whose folder a person removed before its opening is not found, and leaves the store's memory."""
     store = await harness.open()
     await store.create(store_harness.start())
@@ -178,7 +178,7 @@ async def test_a_new_run_whose_folder_was_removed_is_not_there(harness: StoreHar
     assert store._parts.opener.new_runs._held == {}
 
 
-async def test_a_new_run_is_no_hindrance_to_whoever_looks_after_it(harness: StoreHarness) -> None:
+async def test_deletion_and_repair_treat_an_unopened_run_as_usual(harness: StoreHarness) -> None:
     """Deleting and repairing a run that waits for its opening works as for any other run."""
     store = await harness.open()
     await store.create(store_harness.start())
@@ -265,7 +265,7 @@ async def test_a_process_beside_the_service_leaves_its_log_alone(neighbours: Any
     assert sorted(run.run_id for run in await service.store.list_runs(RunQuery())) == [RUN, "other"]
 
 
-async def test_what_a_process_beside_the_service_deletes_stays_deleted(neighbours: Any) -> None:
+async def test_a_run_deleted_by_another_process_does_not_return(neighbours: Any) -> None:
     """A run that another process deleted does not return from the service's log after a power cut."""
     service, beside = neighbours
     await service.store.create(store_harness.start())

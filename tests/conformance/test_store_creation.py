@@ -173,7 +173,7 @@ async def test_an_id_stays_in_its_folder(harness: StoreHarness, run_id: str) -> 
             await asked
 
 
-async def test_what_was_being_built_is_swept_at_start(harness: StoreHarness) -> None:
+async def test_a_half_built_run_is_removed_at_the_start(harness: StoreHarness) -> None:
     """A folder that a crash left half built is removed at the next start, and is never listed as a run."""
     await harness.open()
     harness.files().add_folder("runs/.new-half")
@@ -186,7 +186,7 @@ async def test_what_was_being_built_is_swept_at_start(harness: StoreHarness) -> 
     assert await store.list_runs(RunQuery()) == []
 
 
-async def test_start_json_is_what_its_run_began_with(harness: StoreHarness) -> None:
+async def test_start_json_has_the_facts_of_its_run(harness: StoreHarness) -> None:
     """start.json is one JSON object with the facts of the run."""
     store = await harness.open()
     await store.create(store_harness.start(args={"ö": [1, None]}))

@@ -122,7 +122,7 @@ async def test_a_lost_cancel_can_be_asked_for_again(harness: StoreHarness) -> No
     assert not await log.decide(DecisionKind.CANCEL_REQUESTED, {})
 
 
-async def test_nothing_follows_an_ending(harness: StoreHarness) -> None:
+async def test_an_ended_log_refuses_steps_until_a_resume(harness: StoreHarness) -> None:
     """After an ending the log refuses steps and decisions, until a resume."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))

@@ -36,7 +36,7 @@ async def test_a_refused_run_is_not_there_later(harness: StoreHarness) -> None:
     assert [run.run_id for run in await store.list_runs(RunQuery())] == ["second"]
 
 
-async def test_what_a_finished_run_shows_outlives_a_power_cut(harness: StoreHarness) -> None:
+async def test_a_finished_runs_files_survive_a_power_cut(harness: StoreHarness) -> None:
     """The snapshots, events and receipts of a finished run of a process survive a power cut without another opening."""
     await harness.store.start(serve=False)
     log = await store_harness.begun(harness)
@@ -58,7 +58,7 @@ async def test_what_a_finished_run_shows_outlives_a_power_cut(harness: StoreHarn
     ]
 
 
-async def test_what_a_finished_run_may_have_lost_is_made_anew(harness: StoreHarness) -> None:
+async def test_the_service_completes_finished_runs_after_a_power_cut(harness: StoreHarness) -> None:
     """After a power cut the service opens the runs of its commit log again, finished ones too, and completes them."""
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
@@ -93,7 +93,7 @@ async def test_a_row_stays_unfinished_while_its_files_cannot_be_synced(harness: 
     assert (await harness.store.summary(RUN)).status == "done"
 
 
-async def test_an_unfinished_run_that_vanished_is_told(harness: StoreHarness, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_vanished_unfinished_run_is_logged(harness: StoreHarness, caplog: pytest.LogCaptureFixture) -> None:
     """A row without a folder is removed, and the log names the run if it was unfinished."""
     await (await harness.open()).create(store_harness.start())
     await harness.settle()
@@ -122,7 +122,7 @@ async def test_a_receipt_that_its_file_did_not_keep_is_made_anew(harness: StoreH
     assert await harness.store.find_receipt("rcpt_a") == before
 
 
-async def test_events_that_a_finished_run_has_lost_are_told(
+async def test_a_missing_last_event_of_a_finished_run_is_logged(
     harness: StoreHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Reading the events of a finished run logs an error if its last event is missing."""
@@ -138,7 +138,7 @@ async def test_events_that_a_finished_run_has_lost_are_told(
 
 
 @pytest.mark.parametrize("lost", [True, False])
-async def test_a_page_tells_whether_the_end_is_there(
+async def test_a_page_of_events_logs_a_missing_end(
     harness: StoreHarness, lost: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Reading only the first events of a finished run logs an error exactly if the last events are missing."""
@@ -211,7 +211,7 @@ async def test_events_whose_folder_cannot_be_synced_are_not_written_twice(harnes
 
 
 @pytest.mark.parametrize("name", ["steps.jsonl", "control.jsonl"])
-async def test_a_sync_that_fails_at_opening_is_no_damage(harness: StoreHarness, name: str) -> None:
+async def test_a_failed_sync_at_the_opening_does_not_fail_the_run(harness: StoreHarness, name: str) -> None:
     """A failed sync of a journal at the opening is a passing fault, and does not fail the run."""
     await (await harness.open()).create(store_harness.start())
     store = await harness.crash()

@@ -74,7 +74,7 @@ async def test_each_line_of_a_run_that_grows_is_read_once(
     assert found.decisions.highest_attempt == {f"s{number}": 1 for number in range(34)}
 
 
-async def test_a_reading_after_any_decision_finds_what_a_whole_one_does(harness: StoreHarness) -> None:
+async def test_an_incremental_reading_equals_a_whole_one(harness: StoreHarness) -> None:
     """After every kind of decision, an incremental reading equals a whole one."""
     log = await store_harness.begun(harness)
     acts: list[tuple[DecisionKind, dict[str, Any]]] = [
@@ -121,7 +121,7 @@ def anew(content: bytes) -> bytes:
         ("start.json", lambda content: content + b" "),
     ],
 )
-async def test_a_change_of_what_was_read_is_found(
+async def test_a_rewritten_file_is_read_as_a_whole(
     harness: StoreHarness, file: str, change: Callable[[bytes], bytes]
 ) -> None:
     """A file that does not continue its earlier content is read as a whole."""

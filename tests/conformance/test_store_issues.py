@@ -107,7 +107,7 @@ async def test_an_issue_that_is_cut_off_is_whole_or_not_there(harness: StoreHarn
     assert await rows(harness) == [("iss_1", "open", 1)]
 
 
-async def test_what_is_acknowledged_survives(harness: StoreHarness) -> None:
+async def test_a_confirmed_issue_change_survives_a_crash(harness: StoreHarness) -> None:
     """A confirmed change is in file and list after a crash or a power cut."""
     store = await harness.open()
     for number in range(3):
@@ -223,7 +223,7 @@ class TestFoundAgain:
         assert (shown["title"], shown["facts"]) == ("Mine", {"n": 1})
 
 
-async def test_sessions_are_known_by_what_they_have(harness: StoreHarness) -> None:
+async def test_a_session_with_a_run_or_a_plan_is_known(harness: StoreHarness) -> None:
     """A session with a run or a plan is known."""
     store = await harness.open()
     assert not await store.issues.knows_session(store_harness.SESSION)
@@ -236,7 +236,9 @@ async def test_sessions_are_known_by_what_they_have(harness: StoreHarness) -> No
     assert not await store.issues.knows_session("agents")
 
 
-async def test_an_issue_whose_file_is_gone_is_told(harness: StoreHarness, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_issue_without_its_file_is_logged_once(
+    harness: StoreHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     """An issue whose file is gone is logged once as an error, with the run that it came from."""
     store = await harness.open()
     await store.issues.open(made())

@@ -201,7 +201,7 @@ async def test_a_blob_is_kept_once(harness: StoreHarness) -> None:
 
 @pytest.mark.blobs
 @pytest.mark.parametrize("damage", ["missing", "changed", "shorter"])
-async def test_a_lost_blob_is_told(harness: StoreHarness, damage: str) -> None:
+async def test_a_lost_blob_makes_its_run_unreadable(harness: StoreHarness, damage: str) -> None:
     """A missing or wrong blob makes its run unreadable; the error names the line, and the journal stays."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
@@ -318,7 +318,7 @@ async def test_a_failed_decision_is_not_folded_in(harness: StoreHarness) -> None
 
 
 @pytest.mark.blobs
-async def test_a_failed_blob_is_no_blob(harness: StoreHarness) -> None:
+async def test_a_blob_whose_write_failed_can_be_stored_later(harness: StoreHarness) -> None:
     """A blob that could not be written can be stored later."""
     log = await store_harness.begun(harness)
     harness.faults.refuse("write")
@@ -333,7 +333,7 @@ async def test_a_failed_blob_is_no_blob(harness: StoreHarness) -> None:
 # -- findings at the opening
 
 
-async def test_a_torn_end_is_cut_off_and_told(harness: StoreHarness) -> None:
+async def test_a_torn_last_line_is_cut_off_and_reported(harness: StoreHarness) -> None:
     """An incomplete last line is cut off and reported by an event, and the run continues after the line before."""
     log = await store_harness.begun(harness)
     await log.append_step(store_harness.step("a"))
@@ -367,7 +367,7 @@ async def test_reading_changes_nothing(harness: StoreHarness) -> None:
 
 
 @pytest.mark.parametrize("name", ["steps.jsonl", "control.jsonl"])
-async def test_damage_before_the_end_is_told_with_its_place(harness: StoreHarness, name: str) -> None:
+async def test_damage_before_the_end_parks_the_run_with_its_place(harness: StoreHarness, name: str) -> None:
     """A damaged line before the last batch parks the run as failed; the error names the place, and the file stays."""
     log = await store_harness.begun(harness)
     for key in "abc":
@@ -419,7 +419,7 @@ async def test_an_ending_vouches_for_its_lines(harness: StoreHarness) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"run_id": 1}', b"\xff"])
-async def test_an_unreadable_start_is_told(harness: StoreHarness, content: bytes) -> None:
+async def test_an_unreadable_start_is_named_in_the_error(harness: StoreHarness, content: bytes) -> None:
     """An unreadable start.json is named in the error, and the run is listed as corrupt."""
     await store_harness.begun(harness)
     await harness.crash()
@@ -431,7 +431,7 @@ async def test_an_unreadable_start_is_told(harness: StoreHarness, content: bytes
     assert (await harness.store.summary(RUN)).error_code == "journal_corrupt"
 
 
-async def test_a_changed_start_is_told(harness: StoreHarness) -> None:
+async def test_a_changed_start_is_refused(harness: StoreHarness) -> None:
     """A start.json that was changed after the first line does not match its journals."""
     await store_harness.begun(harness)
     await harness.crash()
@@ -468,7 +468,7 @@ async def test_a_run_has_one_writer(harness: StoreHarness) -> None:
     assert again.loaded.decisions.taken == 1
 
 
-async def test_an_opening_that_nobody_waits_for_is_undone(harness: StoreHarness) -> None:
+async def test_a_cancelled_opening_leaves_the_run_closed(harness: StoreHarness) -> None:
     """Cancelling the opening of a run leaves the run closed."""
     log = await store_harness.begun(harness)
     await log.close()

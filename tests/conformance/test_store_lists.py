@@ -91,7 +91,7 @@ ASKED: list[tuple[dict[str, Any], list[str]]] = [
 """Filters, and the runs that they select."""
 
 
-async def test_a_list_shows_what_was_asked_for(harness: StoreHarness) -> None:
+async def test_every_filter_works_alone_and_combined(harness: StoreHarness) -> None:
     """Every filter works, alone and with others, newest run first."""
     await filled(harness)
     shown = [(query, ids(await harness.store.list_runs(RunQuery(**query)))) for query, _ in ASKED]
@@ -113,7 +113,7 @@ async def test_runs_of_one_instant_are_paged_without_loss(
     assert seen == [f"r{number}" for number in reversed(range(7))]
 
 
-async def test_counts_are_told_by_state(harness: StoreHarness) -> None:
+async def test_the_store_counts_runs_by_state(harness: StoreHarness) -> None:
     """The store counts the runs in each state that occurs."""
     await filled(harness)
 
@@ -145,7 +145,7 @@ async def test_a_row_that_lags_errs_towards_unfinished(harness: StoreHarness) ->
     assert (await store.open(RUN)).loaded.decisions.status is RunState.DONE
 
 
-async def test_a_row_that_lags_and_is_nobodys_is_finished_at_start(harness: StoreHarness) -> None:
+async def test_a_stale_row_of_an_ended_run_is_finished_at_the_start(harness: StoreHarness) -> None:
     """The row of an ended run of another process follows its `ended` line after a start."""
     log = await store_harness.begun(harness, owner="process")
     await log.move(Transition.begin(RUN, "2026-02-10T14:31:00.000Z"))
@@ -193,7 +193,7 @@ async def test_a_row_without_its_folder_goes(harness: StoreHarness) -> None:
     assert "r2" not in ids(await store.list_runs(RunQuery()))
 
 
-async def test_what_is_no_run_is_not_listed(harness: StoreHarness) -> None:
+async def test_stray_files_among_runs_are_not_listed(harness: StoreHarness) -> None:
     """Stray files and folders among the runs are skipped."""
     await filled(harness)
     harness.files().add_folder("runs/empty")
@@ -248,7 +248,7 @@ async def test_a_copy_does_not_take_its_originals_key(harness: StoreHarness) -> 
 
 
 @pytest.mark.parametrize("status", ["waiting", "running", "done"])
-async def test_a_new_row_says_that_a_run_waits(harness: StoreHarness, status: str) -> None:
+async def test_a_rebuilt_row_has_the_state_waiting(harness: StoreHarness, status: str) -> None:
     """A rebuilt row has the state `waiting` of run.json, but takes no other state from it."""
     await copied(harness)
     manifest = {"run_id": RUN, "recipe_id": "x", "status": status}
@@ -327,7 +327,7 @@ async def test_an_issue_is_kept_by_its_id(harness: StoreHarness) -> None:
     assert len(harness.files().names("issues")) == 2
 
 
-async def test_an_issue_that_cannot_be_written_is_told(harness: StoreHarness) -> None:
+async def test_an_issue_on_a_full_disk_is_refused(harness: StoreHarness) -> None:
     """On a full disk an issue is refused, and the old one stays unchanged."""
     store = await harness.open()
     await store.issues.open({"issue_id": "iss_1", "title": "First"})
@@ -343,7 +343,7 @@ def test_every_state_is_finished_or_not() -> None:
     assert {state for state in RunState if state.finished} == {RunState.DONE, RunState.FAILED, RunState.CANCELLED}
 
 
-async def test_rows_show_what_journals_add_up_to(harness: StoreHarness) -> None:
+async def test_a_rebuilt_row_has_the_sums_of_its_run(harness: StoreHarness) -> None:
     """A row rebuilt from the folder has the start, reason and summed usage of its run."""
     store = await harness.open()
     await store.create(store_harness.start(labels={"book": "one"}))
@@ -361,7 +361,7 @@ async def test_rows_show_what_journals_add_up_to(harness: StoreHarness) -> None:
     assert (row.reason, row.usage) == ("paused_by_person", Usage(input_tokens=20, output_tokens=10, cost_usd=0.5))
 
 
-async def test_a_move_brings_what_the_row_shows(harness: StoreHarness) -> None:
+async def test_a_move_writes_its_facts_to_the_row(harness: StoreHarness) -> None:
     """A move writes its facts to the row; a move without facts keeps them and clears the reason."""
     store = await harness.open()
     await store.create(store_harness.start())

@@ -121,7 +121,7 @@ class TestCrashes:
         store = await harness.crash()
         assert await store.plans.get("sp_1") == made()
 
-    async def test_what_is_acknowledged_survives(self, harness: StoreHarness) -> None:
+    async def test_a_confirmed_plan_change_survives_a_crash(self, harness: StoreHarness) -> None:
         """A confirmed change survives a crash or power cut, even if a death interrupted the creation."""
         store = await harness.open()
         harness.passed.at["storage.plan.after_rename"] = store_harness.die
@@ -157,7 +157,7 @@ class TestRemoval:
         assert await store.plans.was_removed("sp_1")
         assert harness.files().names("sessions/sp_1") == []
 
-    async def test_what_a_person_put_beside_stays(self, harness: StoreHarness) -> None:
+    async def test_a_removal_deletes_only_the_plans_file(self, harness: StoreHarness) -> None:
         """A removal deletes only the plan's file, and a new plan in its place is listed as usual."""
         store = await harness.open()
         await store.plans.put(made())
@@ -188,7 +188,7 @@ class TestRemoval:
         assert await listed(harness) == []
 
     @pytest.mark.parametrize("name", [".removed", "sp_1"])
-    async def test_a_refused_removal_is_told(self, harness: StoreHarness, name: str) -> None:
+    async def test_a_refused_removal_is_an_error(self, harness: StoreHarness, name: str) -> None:
         """On a disk that refuses a removal, the plan is whole or gone, and the caller gets an error."""
         store = await harness.open()
         await store.plans.put(made())
@@ -204,7 +204,7 @@ class TestRemoval:
 class TestLoss:
     """Plans that vanish without a removal."""
 
-    async def test_a_plan_whose_file_is_gone_is_missed_until_it_is_removed(
+    async def test_a_vanished_plan_is_logged_until_it_is_removed(
         self, harness: StoreHarness, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Each start logs a plan whose file or folder has vanished, until the plan is removed."""
@@ -328,7 +328,7 @@ class TestFaults:
 class TestByHand:
     """Files written by a person."""
 
-    async def test_one_written_while_a_change_ends_is_what_is_shown(self, harness: StoreHarness) -> None:
+    async def test_a_file_written_during_a_change_is_shown(self, harness: StoreHarness) -> None:
         """A file that a person writes during a change is shown, not the change."""
         store = await harness.open()
         harness.passed.at["storage.plan.after_rename"] = lambda: by_hand(harness, json.dumps(BY_HAND).encode())
@@ -344,7 +344,7 @@ class TestByHand:
         ("content", "code"),
         [(json.dumps(BY_HAND).encode(), "plan_changed"), (b"{", "plan_damaged"), (None, "plan_changed")],
     )
-    async def test_what_nobody_has_read_is_not_written_over(
+    async def test_an_unread_edit_is_never_overwritten(
         self, harness: StoreHarness, moment: str | None, content: bytes | None, code: str
     ) -> None:
         """A change of a plan that was edited meanwhile is refused until its last moment, and leaves no file."""
@@ -368,7 +368,7 @@ class TestByHand:
         assert harness.files().names("sessions/sp_1") == ([] if content is None else ["plan.json"])
         assert content is None or harness.files().read(PATH) == content
 
-    async def test_one_that_says_the_same_may_be_written_over(self, harness: StoreHarness) -> None:
+    async def test_a_file_with_the_same_content_may_be_overwritten(self, harness: StoreHarness) -> None:
         """A file with the same content in another format can be overwritten, also after a restart."""
         store = await harness.open()
         known = made(tasks=(Task(id=1, description="First", recipe_id="draft", args={"b": [1.5, None], "a": {}}),))
@@ -412,7 +412,9 @@ class TestByHand:
             ),
         ],
     )
-    async def test_a_damaged_one_is_told_and_stays(self, harness: StoreHarness, content: bytes, path: str) -> None:
+    async def test_a_damaged_plan_is_refused_and_unchanged(
+        self, harness: StoreHarness, content: bytes, path: str
+    ) -> None:
         """A damaged plan is refused and listed with the place of its flaw, and its file stays unchanged."""
         store = await harness.open()
         await store.plans.put(made("sp_2"))
@@ -458,7 +460,7 @@ class TestByHand:
         assert await listed(harness) == [("sp_3", "running", 1)]
         assert await store.plans.get("sp_1") is None
 
-    async def test_what_lies_beside_plans_is_none(self, harness: StoreHarness) -> None:
+    async def test_plan_lists_skip_other_folders(self, harness: StoreHarness) -> None:
         """Lists skip folders without a plan, plans in a folder of another name, and the folder of conversations."""
         store = await harness.open()
         files = harness.files()

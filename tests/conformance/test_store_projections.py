@@ -283,7 +283,7 @@ async def test_a_session_stays_in_its_folder(harness: StoreHarness) -> None:
     assert len(harness.files().names("audit/sessions")) == 4
 
 
-async def test_an_unknown_receipt_is_told(harness: StoreHarness) -> None:
+async def test_an_unknown_receipt_is_not_found(harness: StoreHarness) -> None:
     """An unknown receipt is not found."""
     store = await harness.open()
     for receipt_id in ("rcpt_x", "", "../x", "x" * 1000):
@@ -316,7 +316,7 @@ async def test_snapshots_are_written_when_asked_for(harness: StoreHarness) -> No
     assert json.loads(harness.content("state.json")) == {"x": 1}
 
 
-async def test_closing_writes_what_is_left(harness: StoreHarness) -> None:
+async def test_closing_a_run_writes_its_remaining_files(harness: StoreHarness) -> None:
     """Closing a run writes its snapshots, events and receipts."""
     log = await store_harness.begun(harness)
     await log.add_receipt(await log.append_step(store_harness.proven("a")))
@@ -329,7 +329,7 @@ async def test_closing_writes_what_is_left(harness: StoreHarness) -> None:
     assert len(receipts(harness)) == 1
 
 
-async def test_snapshots_that_cannot_be_written_are_told_at_rest(harness: StoreHarness) -> None:
+async def test_a_flush_fails_while_snapshots_cannot_be_written(harness: StoreHarness) -> None:
     """A flush fails while the snapshots cannot be written, and later writes the last state."""
     log = await store_harness.begun(harness)
     harness.faults.refuse("write", "run.json")
@@ -344,7 +344,7 @@ async def test_snapshots_that_cannot_be_written_are_told_at_rest(harness: StoreH
     assert (await harness.store.read_snapshots(RUN))["run.json"] == {"x": 2}
 
 
-async def test_the_authority_is_no_snapshot(harness: StoreHarness) -> None:
+async def test_a_snapshot_cannot_be_named_like_an_authority_file(harness: StoreHarness) -> None:
     """A snapshot cannot have the name of an authority file, or a name outside of the folder."""
     log = await store_harness.begun(harness)
     for name in ("start.json", "../run.json", "a/b.json", "steps.jsonl", ".json"):
@@ -391,7 +391,7 @@ async def test_logs_are_kept_by_name(harness: StoreHarness) -> None:
 
 
 @pytest.mark.blobs
-async def test_an_unknown_log_is_told_with_those_there_are(harness: StoreHarness) -> None:
+async def test_an_unknown_log_is_refused_with_the_existing_names(harness: StoreHarness) -> None:
     """The error for an unknown log contains the names of the existing logs."""
     log = await store_harness.begun(harness)
     await log.write_log("a.txt", "x")
@@ -401,7 +401,7 @@ async def test_an_unknown_log_is_told_with_those_there_are(harness: StoreHarness
         assert caught.value.detail["logs"] == ["a.txt"]
 
 
-async def test_nothing_can_be_read_of_no_run(harness: StoreHarness) -> None:
+async def test_every_call_for_an_unknown_run_raises(harness: StoreHarness) -> None:
     """Every call for an unknown run raises `NotFound`, except that of a blob, which raises `JournalCorrupt`."""
     store = await harness.open()
     blob = BlobRef(sha256="0" * 64, size_bytes=1, text=True)

@@ -58,7 +58,7 @@ async def test_a_receipt_of_an_open_run_is_proven(harness: StoreHarness) -> None
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_a_changed_payload_is_told(harness: StoreHarness, deleted: bool) -> None:
+async def test_a_changed_payload_is_refused(harness: StoreHarness, deleted: bool) -> None:
     """A payload that does not match its hash is refused, with or without its run."""
     await proven(harness, deleted=deleted)
     payloads: tuple[Any, ...] = (

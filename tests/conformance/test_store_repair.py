@@ -41,7 +41,7 @@ def states(told: Verification) -> dict[str, str]:
     return {file["file"]: file["state"] for file in told["files"]}
 
 
-async def test_a_sound_run_is_told_to_be(harness: StoreHarness) -> None:
+async def test_an_undamaged_run_is_reported_as_sound(harness: StoreHarness) -> None:
     """An undamaged run is reported as sound, and a repair does not change it."""
     await three_steps(harness)
     before = harness.content("steps.jsonl"), harness.content("control.jsonl")
@@ -54,7 +54,7 @@ async def test_a_sound_run_is_told_to_be(harness: StoreHarness) -> None:
     assert (harness.content("steps.jsonl"), harness.content("control.jsonl")) == before
 
 
-async def test_a_torn_end_is_no_damage(harness: StoreHarness) -> None:
+async def test_a_torn_end_does_not_count_as_damage(harness: StoreHarness) -> None:
     """A torn end after the last confirmed line is reported as torn, and the run as sound."""
     await three_steps(harness)
     harness.change("steps.jsonl", lambda content: content + content[:20])
@@ -65,7 +65,7 @@ async def test_a_torn_end_is_no_damage(harness: StoreHarness) -> None:
     assert told["files"][1]["line"] == 4
 
 
-async def test_a_confirmed_line_that_is_torn_is_told(harness: StoreHarness) -> None:
+async def test_a_torn_confirmed_line_is_reported_as_damage(harness: StoreHarness) -> None:
     """If a confirmed line is torn, the run is shown as paused, reported as damaged, and can be repaired."""
     await three_steps(harness)
     harness.change("steps.jsonl", lambda content: content[:-5])
@@ -81,7 +81,7 @@ async def test_a_confirmed_line_that_is_torn_is_told(harness: StoreHarness) -> N
 
 
 @pytest.mark.parametrize(("name", "kept"), [("steps.jsonl", 1), ("control.jsonl", 1)])
-async def test_a_repair_keeps_what_is_before_the_damage(harness: StoreHarness, name: str, kept: int) -> None:
+async def test_a_repair_keeps_the_lines_before_the_damage(harness: StoreHarness, name: str, kept: int) -> None:
     """A repair sets the damaged journal aside, keeps its sound beginning, and leaves the run paused for a person."""
     await three_steps(harness)
     harness.change(name, line_changed(1))

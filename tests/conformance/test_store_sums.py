@@ -38,7 +38,7 @@ async def paid(harness: StoreHarness) -> None:
     await store.rebuild_index()
 
 
-def told(sums: run_sums.Sums) -> dict[str | None, tuple[int, int, float | None, int]]:
+def figures_by_name(sums: run_sums.Sums) -> dict[str | None, tuple[int, int, float | None, int]]:
     """Return runs, calls, price and calls without a price, by name."""
     return {name: (one.runs, one.calls, one.cost_usd, one.calls_without_price) for name, one in sums.items()}
 
@@ -72,11 +72,11 @@ async def test_usage_is_added_up(harness: StoreHarness) -> None:
     await paid(harness)
     found = [(query, await harness.store.sum_usage(UsageQuery(**query), {})) for query, _ in ADDED_UP]
 
-    assert [(query, told(sums)) for query, (sums, _) in found] == ADDED_UP
+    assert [(query, figures_by_name(sums)) for query, (sums, _) in found] == ADDED_UP
     assert [total.calls for _, (_, total) in found] == [sum(one[1] for one in each.values()) for _, each in ADDED_UP]
 
 
-async def test_what_executes_now_counts_once(harness: StoreHarness) -> None:
+async def test_sums_in_memory_replace_those_of_the_row(harness: StoreHarness) -> None:
     """Sums in memory replace those of the run's row, and the filters of the run apply to them."""
     await paid(harness)
     live = UsageSum(
@@ -94,9 +94,9 @@ async def test_what_executes_now_counts_once(harness: StoreHarness) -> None:
         UsageQuery(by="recipe", runs=RunQuery(label=("book", "one"))), {"r2": (live,)}
     )
 
-    assert told(sums)["draft"] == (2, 9, 0.5, 8)
+    assert figures_by_name(sums)["draft"] == (2, 9, 0.5, 8)
     assert (total.runs, total.input_tokens) == (3, 100)
-    assert told(others) == {"draft": (1, 2, 0.5, 1)}
+    assert figures_by_name(others) == {"draft": (1, 2, 0.5, 1)}
 
 
 async def test_runs_are_counted_since_an_instant(harness: StoreHarness) -> None:

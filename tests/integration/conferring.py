@@ -47,11 +47,11 @@ def prepare(project: Project, **evidence: str) -> Project:
     project.say("chief", text=LOOK)
     for turn in range(2, 7):
         project.say(f"chief#{turn}", text=DONE)
-    everybody(project, text=QUOTED)
+    same_answer(project, text=QUOTED)
     return project
 
 
-def everybody(project: Project, **entry: Any) -> None:
+def same_answer(project: Project, **entry: Any) -> None:
     """Let all participants give the same answer."""
     for name in TEAM:
         project.say(f"opinion.{name}-1", **entry)

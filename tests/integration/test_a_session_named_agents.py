@@ -15,7 +15,7 @@ def kept(project: Project) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-async def test_it_is_a_session_like_any_other(service: served.Served) -> None:
+async def test_a_session_named_agents_is_a_usual_session(service: served.Served) -> None:
     """A session named `agents` has runs, receipts and issues of its own, but not a plan."""
     before = kept(service.project)
     unknown = await service.http.post("/api/issues", json={"title": "x", "session_id": "agents"})

@@ -118,7 +118,7 @@ async def test_a_run_holds_its_workspace_alone(service: served.Served) -> None:
     assert done["ending"]["reason"] == "user-provided-other"
 
 
-async def test_a_failed_run_says_why(service: served.Served) -> None:
+async def test_a_run_without_an_outcome_fails_with_the_malformed_line(service: served.Served) -> None:
     """A run fails if its agent reports no outcome even when asked again; the error contains the malformed line."""
     service.project.say("*", text="{bad}")
     shown = await service.run("review-and-commit", **SAID)
@@ -139,7 +139,7 @@ async def test_a_resume_with_a_higher_limit(service: served.Served) -> None:
     assert [(step["key"], step["attempt"]) for step in done["steps"]] == [("code-review", 1), ("commit", 1)]
 
 
-async def test_a_restarted_service_goes_on_in_the_same_conversation(tmp_path: Path) -> None:
+async def test_a_restarted_service_continues_the_conversation(tmp_path: Path) -> None:
     """A run that a stopped service leaves continues in the next one after its last step, in the same conversation."""
     project = Project(tmp_path)
     project.say("code-review", text=says("no-issues"))
@@ -227,7 +227,7 @@ async def test_shared_files_are_files_of_the_folder(service: served.Served, kind
     assert "hunter2" not in json.dumps(entry)
 
 
-async def test_every_fault_of_a_composed_recipe_is_told(service: served.Served) -> None:
+async def test_every_fault_of_a_composed_recipe_is_reported_once(service: served.Served) -> None:
     """The faults of an include are reported together with the other faults, each once."""
     steps = {**recipe_harness.RECIPE["steps"], "fix": {"$ref": "shared/absent.json#/fix"}}
     _write(service.project, "ours.json", recipe(id="ours", steps=steps, model="huge", initialStep="start"))
@@ -252,7 +252,7 @@ async def test_a_text_is_validated_with_the_projects_shared_steps(service: serve
     assert [flaw["code"] for flaw in answers[1]["flaws"]] == ["unusable_file"]
 
 
-async def test_a_run_goes_on_to_another_recipe(service: served.Served, held: Held) -> None:
+async def test_a_restart_continues_with_the_frozen_target_recipe(service: served.Served, held: Held) -> None:
     """A restart uses the target recipe as it was at the start of the run, even if its file is removed later."""
     leading = json.loads(json.dumps(AGAIN).replace('"small"', '"second"'))
     first = recipe(id="first", initialStep="commit", steps={"commit": leading})

@@ -345,7 +345,7 @@ async def test_a_missing_variable_can_be_given(service: served.Served) -> None:
     assert keys.count("look") == 1
 
 
-async def test_one_run_at_a_time(service: served.Served) -> None:
+async def test_an_exclusive_recipe_refuses_a_second_run(service: served.Served) -> None:
     """With `exclusive`, a second run of a recipe is refused while the first is unfinished."""
     service.project.say("look", hang=True)
     _write(service.project, recipe(_asks("look"), name="own"))

@@ -129,7 +129,7 @@ async def test_votes_at_the_same_moment_decide(shipping: Project) -> None:
     assert len(set(names(decided))) == len(names(decided)) >= 3
 
 
-async def test_who_started_does_not_approve(shipping: Project) -> None:
+async def test_not_starter_refuses_the_key_that_started_the_run(shipping: Project) -> None:
     """With `not_starter` the key that started the run is refused, and any other key decides."""
     async with asking.in_process(shipping, api_token=TOKEN) as service:
         ada, bob = await people(service, "ada", "bob")
@@ -142,7 +142,7 @@ async def test_who_started_does_not_approve(shipping: Project) -> None:
     assert other.json()["decided_by"]["name"] == "bob"
 
 
-async def test_one_denial_decides(shipping: Project) -> None:
+async def test_a_denial_needs_no_second_key(shipping: Project) -> None:
     """A denial needs no second key, and names the earlier votes."""
     async with asking.in_process(shipping, api_token=TOKEN) as service:
         ada, bob = await people(service, "ada", "bob")

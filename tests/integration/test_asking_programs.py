@@ -98,7 +98,7 @@ for line in open("orders.txt"):
 """
 
 
-async def test_what_a_program_starts_is_below_its_run(project: Project) -> None:
+async def test_runs_of_a_program_are_below_its_run(project: Project) -> None:
     """A program's plan, trigger and webhook call lead to runs below the program's run."""
     async with served.on_a_port(project) as service:
         url = str(service.http.base_url)

@@ -113,7 +113,7 @@ async def test_orders_to_a_plan_name_their_authors(project: Project) -> None:
     assert live == kept == rebuilt
 
 
-async def test_lists_say_which_runs_are_pinned(project: Project) -> None:
+async def test_the_row_of_a_run_shows_its_pin(project: Project) -> None:
     """The row of a run shows its pin at once, after a restart, and in a rebuilt index."""
     async with served.in_process(project) as service:
         pinned, other = [await service.start("quick") for _ in range(2)]

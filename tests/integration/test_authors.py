@@ -23,7 +23,7 @@ def orders(project: Project, run_id: str) -> dict[str, Any]:
     return {line["kind"]: line.get("author") for line in map(json.loads, lines)}
 
 
-async def told(service: served.Served, run_id: str) -> dict[str, Any]:
+async def authors_by_type(service: served.Served, run_id: str) -> dict[str, Any]:
     """Return the author of the newest event of each type that has one."""
     answer = await service.http.get(f"/api/runs/{run_id}/events")
     found = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: ")]
@@ -55,13 +55,13 @@ async def test_orders_name_their_author(project: Project) -> None:
         await service.until(run_id, step="draft")
         await service.http.post(f"{path}/cancel")
         await service.until(run_id, "cancelled")
-        events = await told(service, run_id)
+        events = await authors_by_type(service, run_id)
         await service.http.post(f"{path}/resume", headers={HEADER: "Ada Lovelace"})
         await service.until(run_id, step="draft")
         bulk = {"action": "cancel", "run_ids": [run_id]}
         await service.http.post("/api/runs/bulk", json=bulk, headers={HEADER: "Bo"})
         await service.until(run_id, "cancelled")
-        later = await told(service, run_id)
+        later = await authors_by_type(service, run_id)
     written = orders(project, run_id)
 
     assert events == {"run.paused": ada, "run.unpaused": bob, "run.cancel_requested": nobody}
@@ -101,7 +101,7 @@ async def test_a_gate_shows_who_decided(project: Project) -> None:
         answer = await service.http.post(path, json=said, headers={"Idempotency-Key": "once", HEADER: "Ada"})
         again = await service.http.post(path, json=said, headers={"Idempotency-Key": "once", HEADER: "Bob"})
         await service.until(run_id, "done")
-        events = await told(service, run_id)
+        events = await authors_by_type(service, run_id)
 
     assert answer.json()["decided_by"] == {"name": "Ada", "claimed": True, "via": "local"}
     assert again.json() == answer.json()

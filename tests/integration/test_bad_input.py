@@ -17,7 +17,7 @@ from tests.integration import served
 JSON = {"Content-Type": "application/json"}
 
 
-def told(answer: httpx.Response) -> dict[str, Any]:
+def checked_problem(answer: httpx.Response) -> dict[str, Any]:
     """Check the form of a problem document and return it."""
     problem: dict[str, Any] = answer.json()
     assert answer.headers["content-type"] == "application/problem+json"
@@ -50,7 +50,7 @@ async def post(service: served.Served, content: bytes, **headers: str) -> httpx.
 )
 async def test_a_malformed_body_is_refused(service: served.Served, content: bytes) -> None:
     """A body that is not strict JSON is a 400 that names the place, and no run starts."""
-    problem = told(await post(service, content))
+    problem = checked_problem(await post(service, content))
     listed = (await service.http.get("/api/runs")).json()
 
     assert (problem["status"], problem["code"]) == (400, "malformed_body")
@@ -86,7 +86,7 @@ async def test_a_field_of_the_wrong_kind_is_refused(
     service: served.Served, body: bytes, path: str, code: str | None
 ) -> None:
     """Unknown fields, wrong types and wrong values are a 400 that names the field; never a 422."""
-    problem = told(await post(service, body))
+    problem = checked_problem(await post(service, body))
 
     assert problem["status"] == 400
     assert problem["flaws"][0]["path"] == path
@@ -94,9 +94,9 @@ async def test_a_field_of_the_wrong_kind_is_refused(
     assert body or problem["detail"] == "$: must be an object; the request has no body"
 
 
-async def test_every_wrong_field_is_told_at_once(service: served.Served) -> None:
+async def test_all_wrong_fields_are_reported_together(service: served.Served) -> None:
     """One answer reports all faults of a body, and a misspelt field with the nearest name."""
-    problem = told(await post(service, b'{"recipe": 1, "arguments": {}, "prioritty": 2, "labels": 3}'))
+    problem = checked_problem(await post(service, b'{"recipe": 1, "arguments": {}, "prioritty": 2, "labels": 3}'))
     messages = {flaw["path"]: flaw["message"] for flaw in problem["flaws"]}
 
     assert {"$.arguments", "$.prioritty", "$.labels"} <= set(messages)
@@ -109,7 +109,7 @@ async def test_a_body_of_ten_megabytes_is_refused(project: projects.Project) -> 
         answer = await post(service, b'{"description": "' + b"x" * 10_000_000 + b'"}')
         ended = await service.run("quick")
 
-    assert told(answer)["code"] == "too_large"
+    assert checked_problem(answer)["code"] == "too_large"
     assert answer.status_code == 413
     assert ended["status"] == "done"
 
@@ -121,7 +121,7 @@ async def test_another_media_type_is_refused(service: served.Served, content_typ
         "/api/runs", content=b'{"recipe_id": "quick"}', headers={"Content-Type": content_type}
     )
 
-    assert (answer.status_code, told(answer)["code"]) == (415, "unsupported_media_type")
+    assert (answer.status_code, checked_problem(answer)["code"]) == (415, "unsupported_media_type")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ async def test_another_method_is_not_allowed(service: served.Served, method: str
     """A method that an address does not have is a 405 that names the allowed methods."""
     answer = await service.http.request(method, path)
 
-    assert (answer.status_code, told(answer)["code"]) == (405, "method_not_allowed")
+    assert (answer.status_code, checked_problem(answer)["code"]) == (405, "method_not_allowed")
     assert {name.strip() for name in answer.headers["allow"].split(",")} == allowed
 
 
@@ -150,7 +150,7 @@ async def test_an_unknown_address_is_not_found(service: served.Served, path: str
     """An address that does not exist is a 404 problem document."""
     answer = await service.http.get(path)
 
-    assert (answer.status_code, told(answer)["code"]) == (404, "not_found")
+    assert (answer.status_code, checked_problem(answer)["code"]) == (404, "not_found")
 
 
 async def test_a_foreign_page_starts_nothing(service: served.Served) -> None:
@@ -160,8 +160,8 @@ async def test_a_foreign_page_starts_nothing(service: served.Served) -> None:
     own = await post(service, b'{"recipe_id": "quick"}', Origin=f"http://{served.HOST}")
     listed = (await service.http.get("/api/runs")).json()
 
-    assert (hosted.status_code, told(hosted)["code"]) == (400, "unknown_host")
-    assert (foreign.status_code, told(foreign)["code"]) == (403, "foreign_origin")
+    assert (hosted.status_code, checked_problem(hosted)["code"]) == (400, "unknown_host")
+    assert (foreign.status_code, checked_problem(foreign)["code"]) == (403, "foreign_origin")
     assert own.status_code == 201
     assert len(listed) == 1
 
@@ -174,7 +174,7 @@ async def test_a_token_is_asked_for(project: projects.Project) -> None:
         right = {"Authorization": "Bearer a-token-of-some-length"}
         answered = await service.http.get("/api/runs", headers=right)
 
-    assert (without.status_code, told(without)["code"]) == (401, "unauthorized")
+    assert (without.status_code, checked_problem(without)["code"]) == (401, "unauthorized")
     assert without.headers["www-authenticate"] == "Bearer"
     assert (healthy.status_code, answered.status_code) == (200, 200)
 
@@ -193,7 +193,7 @@ async def test_an_allowed_page_may_call(project: projects.Project) -> None:
     assert answer.headers["access-control-expose-headers"] == "ETag, Link, Location, Retry-After"
 
 
-async def test_a_failure_of_the_service_is_told_under_an_id(
+async def test_an_internal_error_is_reported_under_an_incident_id(
     service: served.Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unexpected error is a 500 with an incident id and without a traceback; the log has both."""
@@ -206,7 +206,7 @@ async def test_a_failure_of_the_service_is_told_under_an_id(
     monkeypatch.setattr(transport.app.state.services.inventory, "tools", broken)  # type: ignore[attr-defined]
     with caplog.at_level(logging.ERROR):
         answer = await service.http.get("/api/tools")
-    problem = told(answer)
+    problem = checked_problem(answer)
     record = next(record for record in caplog.records if record.name == "control_room.api")
 
     assert (answer.status_code, problem["code"]) == (500, "internal_error")
@@ -223,7 +223,7 @@ async def test_a_service_without_its_services_is_unavailable(project: projects.P
         answers = [await http.get(path) for path in ("/api/runs", "/readyz", "/healthz")]
 
     assert [answer.status_code for answer in answers] == [503, 503, 200]
-    assert told(answers[0])["code"] == "starting"
+    assert checked_problem(answers[0])["code"] == "starting"
 
 
 async def test_a_damaged_run_is_shown_as_failed(project: projects.Project) -> None:
@@ -241,8 +241,8 @@ async def test_a_damaged_run_is_shown_as_failed(project: projects.Project) -> No
 
     assert (shown["status"], shown["error"]["code"]) == ("failed", "journal_corrupt")
     assert shown["error"]["detail"]
-    assert (steps.status_code, told(steps)["code"]) == (409, "journal_corrupt")
-    assert (slot.status_code, told(slot)["code"]) == (409, "journal_corrupt")
+    assert (steps.status_code, checked_problem(steps)["code"]) == (409, "journal_corrupt")
+    assert (slot.status_code, checked_problem(slot)["code"]) == (409, "journal_corrupt")
     assert ended["status"] == "done"
     assert journal.read_text().startswith(lines[0])
 
@@ -292,7 +292,7 @@ async def test_an_unknown_name_is_answered_with_those_there_are(
 ) -> None:
     """An unknown name in a body or query is refused with the nearest valid name, or with all of them."""
     answer = await service.http.request(method, path, json=body)
-    flaws = {found["path"]: found["message"] for found in told(answer)["flaws"]}
+    flaws = {found["path"]: found["message"] for found in checked_problem(answer)["flaws"]}
 
     assert (answer.status_code, answer.json()["code"]) == (400, "request_invalid")
     assert message in flaws[flaw]

@@ -107,7 +107,7 @@ async def test_only_the_service_continues_unfinished_runs(project: programs.Proj
         assert await application.engine.ended(run_id) is states.RunState.DONE
 
 
-async def test_what_is_started_at_once_is_not_told_as_recovered(
+async def test_a_run_started_before_recovery_is_not_recovered(
     project: programs.Project, monkeypatch: pytest.MonkeyPatch
 ):
     """A run that is started before the application has looked for unfinished runs does not count as recovered."""
@@ -168,7 +168,7 @@ async def test_child_of_a_step_is_started_once(project: programs.Project):
     assert (child.start.parent_run_id, child.start.depth) == (call.run.run_id, 1)
 
 
-async def test_child_that_cannot_be_started_says_why(project: programs.Project):
+async def test_a_child_that_cannot_be_started_is_an_error_of_its_step(project: programs.Project):
     """An unknown recipe or invalid arguments of a child are an error of its step."""
     async with bootstrap.build(chosen(project), SERVE) as application:
         with pytest.raises(errors.UnknownRecipe):

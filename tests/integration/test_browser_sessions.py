@@ -61,7 +61,7 @@ async def test_the_cookie_of_a_page_with_tls_is_never_sent_without_it(project: P
     assert ["secure" in each for each in given] == [scheme == "https"] * 2
 
 
-async def test_a_wrong_token_signs_nobody_in(project: Project) -> None:
+async def test_a_refused_sign_in_sets_no_cookie(project: Project) -> None:
     """A refused sign-in sets no cookie."""
     async with served.in_process(project, api_token=TOKEN) as service:
         answers = [

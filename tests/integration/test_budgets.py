@@ -178,7 +178,7 @@ async def test_a_budget_of_the_project_parks_runs(paid: Project, service: served
     ]
 
 
-async def test_a_budget_counts_what_was_spent_before(paid: Project) -> None:
+async def test_a_new_budget_counts_earlier_usage_once(paid: Project) -> None:
     """A new budget after a restart counts earlier usage from the journals once."""
     async with served.in_process(paid) as service:
         await service.run("draft", args=ARGS)
@@ -244,7 +244,7 @@ async def test_runs_are_sent_on_although_they_cannot_be_listed_at_first(
     assert refused == ["paused"]
 
 
-async def test_a_removed_budget_lets_runs_go_on(paid: Project, service: served.Served) -> None:
+async def test_a_removed_budget_lets_waiting_runs_continue(paid: Project, service: served.Served) -> None:
     """A run that waits for a budget continues when the budget is removed."""
     await service.http.put("/api/budgets/none", json={"limits": {"calls": 0}})
     run_id = await service.start("draft", args=ARGS)
@@ -295,7 +295,7 @@ async def test_prices_are_estimated_apart(project: Project, service: served.Serv
     assert (usage["cost_usd"], usage["cost_estimated_usd"]) == (None, 0.0045)
 
 
-async def test_a_plan_parks_at_its_budget_and_goes_on(paid: Project, service: served.Served) -> None:
+async def test_a_plan_parks_at_its_budget_and_continues_after_a_raise(paid: Project, service: served.Served) -> None:
     """A plan that exceeds its budget parks with the reason and the rest; after a raise, it ends and pays once."""
     tasks = [
         {"description": "sketch scene", "recipe_id": "draft", "args": ARGS, "deps": []},
@@ -369,7 +369,7 @@ async def test_parallel_branches_pass_a_limit_by_one_call_at_most(
     assert done["budget"]["used"]["calls"] == 6
 
 
-async def test_a_call_that_waits_for_room_says_so(project: Project) -> None:
+async def test_why_names_a_call_that_waits_for_the_budget(project: Project) -> None:
     """During a call of unknown price, the next call of the budget waits, and `why` names the reason."""
     project.say("*", hang=True)
     async with served.in_process(project) as service:
@@ -389,7 +389,7 @@ async def test_a_call_that_waits_for_room_says_so(project: Project) -> None:
     assert f"waits until a call of run {first} has ended: within the limit of budget all" in why["sentence"]
 
 
-def test_a_budget_that_is_set_again_keeps_what_is_not_given(project: Project, cli: Any) -> None:
+def test_a_changed_budget_keeps_its_other_parts(project: Project, cli: Any) -> None:
     """The command that an error names changes only its limit; each part of a budget can be removed by name."""
 
     def put(*words: str) -> dict[str, Any]:

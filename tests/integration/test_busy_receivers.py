@@ -34,7 +34,7 @@ async def _settled() -> None:
 
 @pytest.mark.parametrize("retry_after", ["100", "Tue, 10 Feb 2026 14:31:40 GMT"])
 @pytest.mark.parametrize("status", [429, 503])
-async def test_nothing_is_sent_before_the_receiver_wants_it(tmp_path: Path, status: int, retry_after: str) -> None:
+async def test_messages_wait_until_the_receivers_retry_time(tmp_path: Path, status: int, retry_after: str) -> None:
     """The refused message and that of another run wait, also after a restart; then both are sent."""
     project, time = Project(tmp_path), clock.FakeClock(scheduled.BEGIN)
     async with endpoints.receiver() as receiver:
@@ -84,7 +84,7 @@ async def test_a_receiver_cannot_hold_messages_for_ever(tmp_path: Path, retry_af
     assert shown["next_try_at"] == clock.stamp(scheduled.BEGIN + timedelta(seconds=seconds))
 
 
-async def test_another_receiver_is_sent_what_waits(tmp_path: Path) -> None:
+async def test_a_changed_address_ends_the_long_wait(tmp_path: Path) -> None:
     """An endpoint with a changed address waits no longer than usual, and a give-up does not wait either."""
     project, time = Project(tmp_path), clock.FakeClock(scheduled.BEGIN)
     async with endpoints.receiver() as receiver, endpoints.receiver() as other:

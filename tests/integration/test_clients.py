@@ -110,7 +110,7 @@ def make_project(folder: Path) -> Project:
     return project
 
 
-async def tell_of_definitions(ask: Recorder) -> None:
+async def request_definitions(ask: Recorder) -> None:
     """Request recipes and agents."""
     await ask("list_recipes")
     await ask("show_recipe", "quick")
@@ -120,7 +120,7 @@ async def tell_of_definitions(ask: Recorder) -> None:
     await ask("plan_run", requests.StartRequest(recipe_id="quick"))
 
 
-async def tell_of_runs(ask: Recorder) -> None:
+async def request_runs(ask: Recorder) -> None:
     """Run, stop and resume runs, and request their stored data."""
     done = (await ask("start_run", requests.StartRequest(recipe_id="quick", idempotency_key="one")))["run_id"]
     await ask.until(done, "done")
@@ -157,7 +157,7 @@ async def tell_of_runs(ask: Recorder) -> None:
     ask.answers.append(("gone", gone.value.code))
 
 
-async def tell_of_people(ask: Recorder) -> None:
+async def request_answers_of_people(ask: Recorder) -> None:
     """Answer a gate, hold a conference, edit issues."""
     asking = (await ask("start_run", requests.StartRequest(recipe_id="asking")))["run_id"]
     await ask.until(asking, "waiting")
@@ -179,7 +179,7 @@ async def tell_of_people(ask: Recorder) -> None:
     await ask("list_issues", issues.IssueQuery(kind="note", status="closed"))
 
 
-async def tell_of_plans(ask: Recorder) -> None:
+async def request_plans(ask: Recorder) -> None:
     """Create a plan, change it, and run it."""
     tasks = [
         plan_requests.NewTask(
@@ -219,7 +219,7 @@ async def tell_of_plans(ask: Recorder) -> None:
     assert proposed["reviewer"]["tasks"] == [2]
 
 
-PARTS = (tell_of_definitions, tell_of_runs, tell_of_people, tell_of_plans)
+PARTS = (request_definitions, request_runs, request_answers_of_people, request_plans)
 
 
 def comparable(name: str, answer: Any) -> Any:

@@ -194,7 +194,7 @@ async def test_a_resume_changes_nothing(service: served.Served) -> None:
     assert shown["status"] == "failed"
 
 
-async def test_who_is_asked(service: served.Served) -> None:
+async def test_a_request_without_names_asks_all_conferring_agents(service: served.Served) -> None:
     """The request names agents by id or archetype, in order; without names, all agents that confer are asked."""
     named = await held(service, agents=["writer", "critic-1"], allowed_tools=[])
     everybody = await held(service, allowed_tools=[])
@@ -256,7 +256,9 @@ async def test_without_a_chief(project: Project) -> None:
         ({"parent_run_id": "nobody"}, "unknown_parent"),
     ],
 )
-async def test_what_holds_for_every_run(service: served.Served, body: dict[str, Any], code: str) -> None:
+async def test_a_conference_follows_the_rules_of_all_runs(
+    service: served.Served, body: dict[str, Any], code: str
+) -> None:
     """The rules of all runs for workspace and parent apply to conferences."""
     answer = await post(service, **body)
 
@@ -331,7 +333,7 @@ async def test_a_conference_can_be_cancelled(service: served.Served, key: str, l
     assert {name: line["attempt"] for name, line in after.items() if name in before} == dict.fromkeys(before, 1)
 
 
-async def test_it_can_be_paused_between_the_phases(service: served.Served, held: Held) -> None:
+async def test_a_conference_pauses_between_its_phases(service: served.Served, held: Held) -> None:
     """A conference pauses between two steps, and continues from there."""
     service.project.say("chief", text=LOOK, delay_seconds=DELAY_SECONDS)
     run_id = (await post(service)).json()["run_id"]
@@ -348,10 +350,10 @@ async def test_it_can_be_paused_between_the_phases(service: served.Served, held:
 
 async def test_only_those_without_an_answer_are_asked_again(service: served.Served) -> None:
     """Without a valid opinion the run fails and keeps its transcript; a resume repeats neither chief nor tool."""
-    conferring.everybody(service.project, text="I just know.")
+    conferring.same_answer(service.project, text="I just know.")
     run = await held(service)
     issues = (await service.http.get("/api/issues")).json()
-    conferring.everybody(service.project, text=QUOTED)
+    conferring.same_answer(service.project, text=QUOTED)
     service.project.say("opinion.writer-1", error={"code": "agent_error", "message": "no credit"})
     await service.http.post(f"/api/runs/{run['run_id']}/resume", json={})
     again = await service.until(run["run_id"], "done", "failed")
@@ -386,7 +388,7 @@ async def test_a_conference_works_in_its_folder(service: served.Served) -> None:
     """Tools read `working_dir`, and quotes are resolved in it."""
     service.project.write("Other/Scenes/a.md", "# Elsewhere\n\nThe bridge was empty at noon.\n")
     service.project.say("chief", text=call("prose_analyzer", scene_path="Scenes/a.md"))
-    conferring.everybody(service.project, text='Empty.\nEvidence: "The bridge was empty at noon." (Scenes/a.md)')
+    conferring.same_answer(service.project, text='Empty.\nEvidence: "The bridge was empty at noon." (Scenes/a.md)')
     run = await held(service, working_dir="Other")
 
     assert (run["status"], run["ending"]["partial"]) == ("done", False)
@@ -397,7 +399,7 @@ async def test_no_recipe_of_the_catalogue(service: served.Served) -> None:
     """A conference starts at its own address only, and a resume cannot give it another message or configuration."""
     started = await service.http.post("/api/runs", json={"recipe_id": "conference", "args": {"message": "x"}})
     run = await held(service, agents=["critic"], allowed_tools=[])
-    conferring.everybody(service.project, text="no")
+    conferring.same_answer(service.project, text="no")
     failed = await held(service, agents=["critic"], allowed_tools=[])
     resumed = [
         await service.http.post(f"/api/runs/{failed['run_id']}/resume", json=body)

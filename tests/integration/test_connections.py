@@ -63,7 +63,7 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
     return int(status.split()[1]), json.loads(body)
 
 
-async def told(service: listening.Listening, sent: bytes, times: int = 1) -> tuple[int, str]:
+async def status_and_code(service: listening.Listening, sent: bytes, times: int = 1) -> tuple[int, str]:
     """Send bytes so often, or until the service reads no more, and return the status and code of its answer."""
     async with raw(service) as (reader, writer):
         with contextlib.suppress(ConnectionError):
@@ -109,7 +109,7 @@ BOUNDS = [
 
 async def test_bounds_of_heads(service: listening.Listening) -> None:
     """Heads, headers, trailers and chunk extensions are bounded in every request, and each refusal names its reason."""
-    found = [await told(service, sent) for sent, _, _ in BOUNDS]
+    found = [await status_and_code(service, sent) for sent, _, _ in BOUNDS]
 
     assert found == [(status, code) for _, status, code in BOUNDS]
 
@@ -127,8 +127,8 @@ async def test_a_head_without_end_costs_no_more_than_its_bound(
         parse(self, data)
 
     monkeypatch.setattr(httptools_impl.HttpToolsProtocol, "data_received", counted)
-    found = await told(service, b"x" * MiB, 1)
-    began = await told(service, GET + b"X: " + b"x" * MiB, 40)
+    found = await status_and_code(service, b"x" * MiB, 1)
+    began = await status_and_code(service, GET + b"X: " + b"x" * MiB, 40)
 
     assert (found, began) == ((400, "malformed_request"), (431, "head_too_large"))
     assert fed <= http_protocol.SLICE_BYTES + KiB64
@@ -174,7 +174,7 @@ async def test_other_protocols_are_refused_however_they_come(service: listening.
             found.append([(await answer(reader))[1]["code"] for _ in range(2)])
 
     assert found == [["request_invalid", "malformed_request"]] * 5
-    assert (await told(service, GET.replace(b"HTTP/", b"  HTTP/") + b"\r\n"))[0] == 200
+    assert (await status_and_code(service, GET.replace(b"HTTP/", b"  HTTP/") + b"\r\n"))[0] == 200
 
 
 async def test_pipelined_requests_are_taken_a_few_at_a_time(
@@ -211,7 +211,7 @@ async def test_large_bodies_pass_in_portions(service: listening.Listening, monke
     body = json.dumps({"description": "é" * 9_000, "more": "x" * 900_000}).encode()
     whole = await service.http.post("/api/route", content=body, headers={"Content-Type": "application/json"})
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body[:100_000])
-    cut = await told(service, CHUNKED + chunks + b"0\r\n\r\n")
+    cut = await status_and_code(service, CHUNKED + chunks + b"0\r\n\r\n")
 
     assert (whole.status_code, whole.json()["flaws"][0]["path"]) == (400, "$.more")
     assert cut == (400, "malformed_body")
@@ -246,7 +246,7 @@ async def test_slow_clients(project: Project, sent: bytes, code: str) -> None:
     assert (before, found, rest) == ([200] if before else [], code, b"")
 
 
-async def test_a_trickle_is_no_progress(project: Project) -> None:
+async def test_a_trickling_client_is_refused_like_a_silent_one(project: Project) -> None:
     """A client that sends a byte now and then is refused like one that sends none."""
     async with listening.on_a_port(project, head_seconds=0.3) as service, raw(service) as (reader, writer):
 
@@ -265,7 +265,9 @@ async def test_a_trickle_is_no_progress(project: Project) -> None:
 
 
 @pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_address"])
-async def test_one_connection_too_many(project: Project, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_beyond_the_limit_is_refused(
+    project: Project, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A connection beyond the limit is answered with 503; WebSockets count, and closed connections make room."""
     lost: asyncio.Queue[None] = asyncio.Queue()
     leave = connections.Connections.leave
@@ -282,11 +284,11 @@ async def test_one_connection_too_many(project: Project, limit: str, monkeypatch
         async with raw(service) as (reader, writer):
             writer.write(GET + b"\r\n")
             assert (await answer(reader))[0] == 200
-            refused = await told(service, GET + b"\r\n")
+            refused = await status_and_code(service, GET + b"\r\n")
         await held.aclose()
         for _ in range(6):
             await lost.get()
-        again = await told(service, GET + b"\r\n")
+        again = await status_and_code(service, GET + b"\r\n")
 
     assert (refused, again) == ((503, "too_many_connections"), (200, ""))
 
@@ -338,14 +340,14 @@ def test_warnings_are_few(caplog: pytest.LogCaptureFixture) -> None:
 async def test_a_refusal_is_one_warning(service: listening.Listening, caplog: pytest.LogCaptureFixture) -> None:
     """A refusal writes one rate-limited warning of the service, and none of Uvicorn."""
     for _ in range(3):
-        await told(service, b"no HTTP at all\r\n\r\n")
+        await status_and_code(service, b"no HTTP at all\r\n\r\n")
 
     assert [vars(record).get("code") for record in caplog.records if record.levelno >= logging.WARNING] == [
         "malformed_request"
     ]
 
 
-async def test_a_refusal_does_not_stand_inside_of_an_earlier_answer(service: listening.Listening) -> None:
+async def test_a_refusal_is_sent_after_the_earlier_answer(service: listening.Listening) -> None:
     """Broken bytes after a request that is still being answered close the connection after that answer."""
     async with raw(service) as (reader, writer):
         writer.write(GET + b"\r\n\x00 broken")

@@ -180,7 +180,7 @@ async def test_a_restart_of_the_recipe_leaves_the_conversation(service: served.S
     _locked(await _post(service, second), holder)
 
 
-async def test_a_restarted_service_knows_who_has_a_conversation(project: Project) -> None:
+async def test_an_unfinished_run_owns_its_conversation_after_a_restart(project: Project) -> None:
     """An unfinished run still owns its conversation after a restart of the service."""
     async with served.in_process(project) as service:
         holder = await service.start("small", **SAID)
@@ -232,7 +232,7 @@ async def test_a_failed_run_is_not_sent_on_into_a_taken_conversation(service: se
     assert accepted.status_code == 200
 
 
-async def test_a_damaged_claim_is_told(service: served.Served) -> None:
+async def test_a_damaged_claim_blocks_its_conversation(service: served.Served) -> None:
     """A damaged claim blocks the conversation, is named in the refusal, and is not removed."""
     folder = service.project.data / layout.agent_session_folder(TALK)
     _put(folder / "claim.json", "nonsense")
@@ -348,7 +348,7 @@ async def test_a_service_forgets_when_it_starts(project: Project) -> None:
     assert remembered == "20200210T143000Z-abc123"
 
 
-async def test_a_conversation_that_somebody_speaks_in_is_not_forgotten(project: Project) -> None:
+async def test_a_conversation_in_use_is_not_forgotten(project: Project) -> None:
     """A conversation that is held, or that another run has claimed meanwhile, is kept."""
     ours, theirs = agent_sessions.in_folder(project.data), agent_sessions.in_folder(project.data)
     await ours.claim(TALK, "a-run")

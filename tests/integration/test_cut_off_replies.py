@@ -72,7 +72,7 @@ async def test_half_a_reply_that_is_kept_makes_the_ending_partial(service: serve
     )
 
 
-async def test_an_agent_says_what_becomes_of_its_replies(project: Project) -> None:
+async def test_a_step_overrides_its_agents_cut_off_setting(project: Project) -> None:
     """A setting of the step for cut-off replies overrides the agent's, and its output limit reaches the backend."""
     agents = json.loads((project.data / "agents.json").read_text(encoding="utf-8"))
     for agent in agents["agents"]:

@@ -65,7 +65,7 @@ async def following(service: served.Served, query: str = "", last_id: str | None
         yield stream
 
 
-async def test_all_runs_are_told(project: Project) -> None:
+async def test_a_client_receives_the_events_of_all_runs(project: Project) -> None:
     """A client receives every numbered event of every run; at a `run.ended`, the run's row already shows the end."""
     async with served.on_a_port(project) as service, following(service) as stream:
         first = await service.start("quick")
@@ -86,7 +86,7 @@ async def test_all_runs_are_told(project: Project) -> None:
     assert {data["run_id"] for _, data in more} != {first}
 
 
-async def test_a_stream_goes_on_where_it_was(project: Project) -> None:
+async def test_a_returning_client_receives_missed_events_once(project: Project) -> None:
     """A returning client receives each missed event once; a cursor of another process is answered by a reset."""
     async with served.on_a_port(project) as service:
         async with following(service) as stream:

@@ -79,7 +79,7 @@ async def test_a_failed_run_closes_no_finding_and_its_resume_does(service: serve
     assert await _issues(service, status="open") == []
 
 
-async def test_a_retried_task_closes_what_its_failure_left(tmp_path: Any) -> None:
+async def test_a_retried_task_closes_the_issues_of_its_failed_run(tmp_path: Any) -> None:
     """When a failed task of a plan succeeds in a fresh run, the issues of its first run are closed."""
     made = project.Project(tmp_path / "project")
     made.add_recipe(PROSE)

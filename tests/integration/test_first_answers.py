@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.integration import served
 
 
-async def test_a_run_that_was_told_to_run_is_never_pending_afterwards(service: served.Served) -> None:
+async def test_a_run_answered_as_running_is_never_pending_later(service: served.Served) -> None:
     """A run whose start was answered as `running` is never shown as `pending` afterwards."""
     await service.http.get("/readyz")
     told: list[tuple[str, str]] = []

@@ -120,7 +120,7 @@ async def test_an_unknown_run_has_one_code(service: served.Served) -> None:
     assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(404, "run_not_found")}
 
 
-async def test_list_and_detail_tell_the_same_end(service: served.Served) -> None:
+async def test_list_detail_and_manifest_show_the_same_end(service: served.Served) -> None:
     """The list, the detail and the manifest agree on the time when a run ended."""
     shown = await service.run("quick")
     listed = (await service.http.get("/api/runs")).json()[0]

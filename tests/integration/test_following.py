@@ -77,7 +77,7 @@ async def whole(service: served.Served, run_id: str, query: str = "", **headers:
             return await Stream(answer).until_the_end()
 
 
-async def test_a_stream_tells_everything_and_ends_with_the_run(service: served.Served) -> None:
+async def test_a_stream_has_every_event_and_ends_with_the_run(service: served.Served) -> None:
     """A stream that is opened during a run contains every event from the first on, in order, and ends with the run."""
     service.project.say("draft", text=projects.REPLY, delay_seconds=0.2)
     run_id = await service.start("draft", args=ARRIVAL)
@@ -109,7 +109,7 @@ async def test_events_come_while_the_run_lives(service: served.Served) -> None:
     assert rest[-1]["data"]["status"] == "cancelled"
 
 
-async def test_a_stream_goes_on_where_it_broke_off(service: served.Served) -> None:
+async def test_a_stream_continues_after_the_named_event(service: served.Served) -> None:
     """With `Last-Event-ID` or `after`, the stream contains later events only, and after the last one none."""
     run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
     events = await whole(service, run_id)
@@ -122,7 +122,7 @@ async def test_a_stream_goes_on_where_it_broke_off(service: served.Served) -> No
     assert await whole(service, run_id, Last_Event_ID=last) == []
 
 
-async def test_a_stream_of_a_resumed_run_goes_on(service: served.Served) -> None:
+async def test_a_stream_of_a_resumed_run_ends_with_its_last_ending(service: served.Served) -> None:
     """A stream that is opened after a resume contains the first ending too, and ends with the last one."""
     run_id = (await service.run("draft", args={"scene_path": "Story/late.md"}))["run_id"]
     service.project.write("Story/late.md", projects.SCENE)
@@ -170,7 +170,7 @@ async def test_a_deleted_run_ends_its_streams(service: served.Served) -> None:
     assert events[0]["type"] == "run.created"
 
 
-async def test_a_stopping_service_lets_nobody_wait(project: projects.Project) -> None:
+async def test_a_stopping_service_answers_streams_and_polls_at_once(project: projects.Project) -> None:
     """A stopping service answers streams and waiting polls at once, and the next start continues the run."""
     project.say("draft", hang=True)
     async with served.on_a_port(project, stop_grace_seconds=0) as service:
@@ -270,7 +270,7 @@ async def test_a_paused_run_is_shown_however_late_its_stream_begins(
     assert f"run {run_id} " in capsys.readouterr().out.splitlines()[0]
 
 
-async def test_a_command_tells_that_a_stream_is_none(project: projects.Project) -> None:
+async def test_a_command_reports_a_malformed_stream(project: projects.Project) -> None:
     """A command reports a malformed stream of events as an error of the server."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -127,7 +127,7 @@ async def test_a_resumed_run_replaces_its_own_file_alone(project: Project, is_ch
     assert (project.root / "Drafts" / "it.md").read_text() == kept
 
 
-async def test_changed_arguments_take_over_what_they_leave_alike(project: Project) -> None:
+async def test_changed_arguments_repeat_only_steps_that_differ(project: Project) -> None:
     """With changed arguments, the driver performs the first step that differs and all later ones."""
     async with served.in_process(project) as service:
         source = await service.run("draft", args=ARRIVAL)
@@ -145,7 +145,7 @@ async def test_changed_arguments_take_over_what_they_leave_alike(project: Projec
     assert again["shown"]["status"] == "done"
 
 
-async def test_a_preview_tells_what_will_happen_and_writes_nothing(project: Project) -> None:
+async def test_a_fork_preview_names_each_step_and_writes_no_file(project: Project) -> None:
     """A preview names each step with its reason, calls, cost and effect on files, and writes no file."""
     project.say("draft", error={"code": "agent_failed", "message": "No."})
     async with served.in_process(project) as service:

@@ -100,7 +100,7 @@ async def test_a_workflow_of_orchestrate(project: Project) -> None:
     assert state["run_id"] == fork["run_id"]
 
 
-async def test_what_continues_another_conversation_is_refused(project: Project) -> None:
+async def test_a_run_in_a_foreign_conversation_cannot_be_forked(project: Project) -> None:
     """A run in a conversation that other runs began cannot be forked, since the fork would not know its beginning."""
     project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(machines.recipe()))
     for name, outcome in (("review", "no-issues"), ("commit", "committed")):

@@ -122,7 +122,9 @@ async def test_an_order_that_cannot_be_written_changes_nothing(disk: SmallDisk) 
 
 
 @pytest.mark.parametrize("used", [True, False])
-def test_a_command_tells_what_is_full(disk: SmallDisk, capsys: pytest.CaptureFixture[str], used: bool) -> None:
+def test_a_command_names_the_full_folder_and_the_remedy(
+    disk: SmallDisk, capsys: pytest.CaptureFixture[str], used: bool
+) -> None:
     """A command on a full disk names the full folder and the remedy, before it changes a file."""
     project = projects.Project(disk.root / "project")
     place = ["--project", str(project.root)]

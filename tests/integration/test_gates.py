@@ -156,7 +156,7 @@ async def test_the_same_answer_may_come_twice(asked: asking.Asked) -> None:
         ({"decision": "approve", "message": "x" * 10_001}, 400, "request_invalid"),
     ],
 )
-async def test_what_is_no_answer_is_refused(asked: asking.Asked, body: Any, status: int, code: str) -> None:
+async def test_an_invalid_answer_is_refused(asked: asking.Asked, body: Any, status: int, code: str) -> None:
     """An invalid answer is refused with the reason, and the gate stays open."""
     gate = await asked.asks(await asked.start("ship"))
     answer = await asked.http.post(f"/api/gates/{gate['gate_id']}", json=body)
@@ -169,7 +169,7 @@ async def test_what_is_no_answer_is_refused(asked: asking.Asked, body: Any, stat
 
 
 @pytest.mark.parametrize("gate_id", ["x", "x.000000000000", "..000000000000", "20260210T143000Z-k3x9af.738619ff239d"])
-async def test_what_is_no_gate_is_not_found(asked: asking.Asked, gate_id: str) -> None:
+async def test_an_unknown_gate_is_not_found(asked: asking.Asked, gate_id: str) -> None:
     """An unknown gate id is a 404 in any form, for reading and for answering."""
     run_id = await asked.start("ship")
     await asked.until(run_id, "waiting")
@@ -229,7 +229,7 @@ async def test_a_paused_run_does_not_ask(asked: asking.Asked) -> None:
     assert await asked.gates() == [gate]
 
 
-async def test_an_answer_lapses_with_what_came_before(asked: asking.Asked) -> None:
+async def test_a_resume_from_an_earlier_step_asks_again(asked: asking.Asked) -> None:
     """A resume from an earlier step asks again; the old gate shows its answer and refuses further ones."""
     asking.add(asked.project, "late", *SHIP[:2], {"check": "x", "path": "X"})
     run_id = await asked.start("late")

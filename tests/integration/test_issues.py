@@ -121,7 +121,7 @@ async def test_an_issue_is_written_by_hand(service: served.Served) -> None:
         ({"kin": "dod"}, "request_invalid", "$.kin"),
     ],
 )
-async def test_what_is_no_issue_is_refused(service: served.Served, body: Any, code: str, path: str) -> None:
+async def test_an_invalid_issue_is_refused(service: served.Served, body: Any, code: str, path: str) -> None:
     """A wrong or unknown field, and a link without a target, is a 400 with its place, and creates no issue."""
     answer = await service.http.post("/api/issues", json={"title": "x"} | body)
     problem = answer.json()
@@ -182,7 +182,7 @@ async def test_an_issue_is_changed_and_closed(service: served.Served) -> None:
         ({"note": "x"}, {"If-Match": '"2"'}, 409, "issue_changed"),
     ],
 )
-async def test_what_is_no_change_is_refused(
+async def test_an_invalid_issue_change_is_refused(
     service: served.Served, body: Any, headers: dict[str, str], status: int, code: str
 ) -> None:
     """An invalid change, or one of an older revision, leaves the issue unchanged."""
@@ -247,7 +247,7 @@ async def test_a_key_survives_a_restart(project: Project) -> None:
 
 
 @pytest.mark.parametrize("key", ["", " ", "x" * 256, "a\tb", "\u00e4"])
-async def test_what_is_no_key_is_refused(service: served.Served, key: str) -> None:
+async def test_an_invalid_idempotency_key_is_refused(service: served.Served, key: str) -> None:
     """A key that is not a line of printable characters is a 400, and creates no issue."""
     answer = await service.http.post("/api/issues", json={"title": "x"}, headers={b"Idempotency-Key": key.encode()})
 
@@ -296,7 +296,7 @@ async def test_an_issue_that_is_not_there(service: served.Served, issue_id: str)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"issue_id": "other"}', "[" * 100_000, "\ud800"])
-async def test_a_damaged_file_is_told(service: served.Served, content: str) -> None:
+async def test_a_damaged_issue_file_is_neither_shown_nor_changed(service: served.Served, content: str) -> None:
     """A damaged file is neither shown nor changed, and does not affect other issues."""
     issue = await add(service)
     file = service.project.data / "issues" / f"{issue['issue_id']}.json"
@@ -328,7 +328,7 @@ async def test_a_record_of_any_age_is_shown_whole(service: served.Served) -> Non
 @pytest.mark.parametrize(
     "query", [{"status": "odd"}, {"limit": 0}, {"limit": 1001}, {"cursor": "x"}, {"cursor": "W10"}, {"label": "a:b"}]
 )
-async def test_what_is_no_list_is_refused(service: served.Served, query: dict[str, Any]) -> None:
+async def test_an_invalid_list_request_is_refused(service: served.Served, query: dict[str, Any]) -> None:
     """Unknown filters and invalid cursors are a 400."""
     answer = await service.http.get("/api/issues", params=query)
 

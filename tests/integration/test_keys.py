@@ -54,7 +54,7 @@ def code(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["code"]
 
 
-async def test_each_role_may_do_what_it_includes(project: Project) -> None:
+async def test_each_role_has_its_own_permissions(project: Project) -> None:
     """A viewer reads, a runner starts and stops, an approver answers, an admin configures; refusals name the role."""
     async with served.in_process(project, api_token=TOKEN) as service:
         holders = {name: await add(service, name, role=name) for name in NAMES}
@@ -233,7 +233,7 @@ async def test_a_key_expires(project: Project, monkeypatch: pytest.MonkeyPatch) 
     assert refused.json()["flaws"][0]["path"] == "$.expires_at"
 
 
-async def test_a_revoked_key_ends_what_it_opened(project: Project) -> None:
+async def test_a_revoked_key_ends_its_sign_ins_and_streams(project: Project) -> None:
     """Revoking a key ends its sign-in, unused tickets, streams and WebSockets, also silent ones."""
     async with listening.on_a_port(project, api_token=TOKEN) as service:
         ada = await add(service, "ada", role="runner")

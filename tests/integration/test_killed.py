@@ -52,7 +52,7 @@ def accepted_before_the_kill(service: programs.Service) -> dict[str, str]:
     return accepted
 
 
-def test_what_was_accepted_is_never_lost_and_never_doubled(tmp_path: Path) -> None:
+def test_every_accepted_run_exists_once_after_a_kill(tmp_path: Path) -> None:
     """After a kill during many requests, every accepted run exists once, and repetitions find it."""
     project = programs.make_project(tmp_path / "project")
     with programs.service(project) as service:
@@ -75,7 +75,7 @@ def events(answer: httpx.Response) -> Iterator[dict[str, Any]]:
             yield json.loads(line.removeprefix("data: "))
 
 
-def test_a_stream_goes_on_behind_a_kill(tmp_path: Path) -> None:
+def test_a_follower_receives_each_later_event_once_after_a_kill(tmp_path: Path) -> None:
     """After a kill, a follower with the id of its last event receives each later event exactly once."""
     project = programs.make_project(tmp_path / "project")
     project.say(draft={"hang": True})

@@ -38,7 +38,9 @@ def _revert_row(project: projects.Project, run_id: str) -> None:
     index.close()
 
 
-async def test_it_is_never_shown_as_unfinished(project: projects.Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_done_run_is_never_shown_as_unfinished(
+    project: projects.Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """List, detail, events and `why` show the run as done before the service has opened it again."""
     opening, later = asyncio.Event(), asyncio.Event()
     open_at_once = disk_store.DiskStore.open
@@ -63,7 +65,7 @@ async def test_it_is_never_shown_as_unfinished(project: projects.Project, monkey
         assert "run.ended" in events.text
 
 
-async def test_it_is_completed_though_no_capacity_is_free(project: projects.Project) -> None:
+async def test_a_lagging_row_is_updated_without_capacity(project: projects.Project) -> None:
     """The row is updated without capacity and without the queue, while another run takes all capacity."""
     busy, ended = await made(project)
     async with served.in_process(project, max_running=1) as service:
@@ -79,7 +81,7 @@ async def test_it_is_completed_though_no_capacity_is_free(project: projects.Proj
         assert (await service.show(busy))["status"] == "running"
 
 
-async def test_the_row_of_another_process_comes_before_its_ending_is_told(
+async def test_an_ending_is_shown_only_after_its_row_is_written(
     project: projects.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The detail does not show the end of a run of another process before that process has written its row."""

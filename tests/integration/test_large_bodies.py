@@ -47,7 +47,7 @@ async def test_values_are_counted_before_they_are_validated(
     assert [flaw["path"] for flaw in problem["flaws"]] == [place]
 
 
-def test_what_is_counted_is_bounded_by_what_is_read() -> None:
+def test_only_values_count_toward_the_limit_of_a_body() -> None:
     """Commas and brackets within texts do not count, and the limit is exact."""
     values = request_models.MOST_VALUES
     request_models.check(json.dumps({"args": {"a": "[,{" * 100_000}}).encode())

@@ -70,7 +70,7 @@ async def test_a_good_recipe_is_found_valid(service: served.Served, as_text: boo
     assert gone.status_code == 404
 
 
-async def test_every_fault_of_a_recipe_is_told(service: served.Served) -> None:
+async def test_every_fault_of_a_recipe_is_reported_with_its_place(service: served.Served) -> None:
     """A recipe is answered with every fault and its place: repeated steps, unknown tools, roles and prompts."""
     broken = projects.draft("broken")
     broken["phase_a"] = [projects.DISCOVER, projects.DISCOVER | {"tool": "file_locater"}]
@@ -82,7 +82,7 @@ async def test_every_fault_of_a_recipe_is_told(service: served.Served) -> None:
     assert {"$.phase_a[1].step_id", "$.phase_b[0].input_slots[0]"} <= places
 
 
-async def test_what_is_unknown_to_the_project_is_told(service: served.Served) -> None:
+async def test_names_unknown_to_the_project_are_reported(service: served.Served) -> None:
     """A recipe that parses is checked against the project's tools, agents and prompts."""
     broken = projects.draft("broken")
     broken["phase_b"][0] |= {"agent_archetype": "chief", "prompt_type": "rhyme"}
@@ -93,7 +93,7 @@ async def test_what_is_unknown_to_the_project_is_told(service: served.Served) ->
     assert {"$.phase_a[1].tool", "$.phase_b[0].prompt_type"} <= places
 
 
-async def test_a_syntax_error_is_told_with_its_line(service: served.Served) -> None:
+async def test_a_syntax_error_is_reported_with_its_line(service: served.Served) -> None:
     """A text with a syntax error is answered with the line of the error."""
     answer = (await service.http.post("/api/recipes/validate", json={"recipe": '{\n "recipe_id": \n}'})).json()
 
@@ -149,7 +149,7 @@ async def test_tools_are_listed_with_their_arguments(service: served.Served) -> 
     assert tools["file_locator"]["description"]
 
 
-async def test_agents_are_listed_with_what_they_are_at(service: served.Served) -> None:
+async def test_a_working_agent_is_listed_with_its_run_and_step(service: served.Served) -> None:
     """An agent that works on a prompt is `processing`, with its run and step; the others are idle."""
     service.project.say("draft", hang=True)
     run_id = await service.start("unguarded")

@@ -80,7 +80,7 @@ def test_a_duration_is_read(text: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "h", "2x", "-3", "1.5h", "5m1h"])
-def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     """A text that is not a duration is refused with the valid forms."""
     with pytest.raises(click.BadParameter, match="write it as"):
         arguments.duration(text)

@@ -61,7 +61,7 @@ async def test_a_list_without_news_is_a_304(service: served.Served) -> None:
     assert (over.status_code, released.status_code) == (304, 304)
 
 
-async def test_rows_tell_how_far_runs_have_come(project: Project) -> None:
+async def test_a_row_shows_finished_and_total_steps(project: Project) -> None:
     """A row shows the finished and total steps of a run while it works, at its end and after a restart."""
     project.say("draft", hang=True)
     async with served.in_process(project) as service:
@@ -95,7 +95,7 @@ async def test_every_get_has_a_head(project: Project) -> None:
             got, head = await service.http.get(path), await service.http.head(path)
 
             assert (head.status_code, head.content) == (got.status_code, b""), path
-            assert _told(head) == _told(got), path
+            assert _compared_headers(head) == _compared_headers(got), path
         stream = await service.http.head(f"/api/runs/{run_id}/events")
         other = await service.http.head(f"/api/runs/{run_id}/cancel")
         await service.http.post(f"/api/runs/{run_id}/cancel")
@@ -116,7 +116,7 @@ async def test_a_head_needs_no_server_to_drop_the_body() -> None:
         assert ((await http.head("/")).content, (await http.get("/")).content) == (b"", b"GET")
 
 
-def _told(answer: httpx.Response) -> dict[str, str]:
+def _compared_headers(answer: httpx.Response) -> dict[str, str]:
     return {name: value for name, value in answer.headers.items() if name not in ("date", "transfer-encoding")}
 
 

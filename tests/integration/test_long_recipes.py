@@ -56,7 +56,7 @@ class Reading:
         ("/api/route", {"description": "Look around."}),
     ],
 )
-async def test_others_are_answered_meanwhile(
+async def test_other_requests_are_answered_while_a_recipe_is_read(
     project: projects.Project, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any] | None
 ) -> None:
     """While the service reads a new recipe for one request, it answers another one; later it answers the first."""
@@ -76,7 +76,7 @@ async def test_others_are_answered_meanwhile(
     assert (beside.status_code, answer.status_code < 300) == (200, True)
 
 
-async def test_others_are_answered_while_prompts_are_read(
+async def test_other_requests_are_answered_while_prompts_are_read(
     project: projects.Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start after a change of prompts waits until all prompts are read; another request does not wait."""

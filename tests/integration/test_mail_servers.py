@@ -62,7 +62,7 @@ async def test_a_reply_that_comes_in_drops_ends_with_the_time_of_a_try(monkeypat
 
 
 @pytest.mark.parametrize("farewell", [b"421 busy\r\n", b"", b"what?\r\n"])
-async def test_a_mail_that_was_taken_is_delivered_whatever_follows(farewell: bytes) -> None:
+async def test_a_mail_that_the_server_took_counts_as_delivered(farewell: bytes) -> None:
     """A mail that the server took counts as delivered even if an error follows: a repetition would be a second mail."""
     async with _sender(_taking(farewell)) as sender:
         assert await sender.send(ENDPOINT, MESSAGE) == "the server took it"

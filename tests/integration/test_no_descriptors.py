@@ -25,7 +25,7 @@ def no_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_a_lack_of_descriptors_is_no_internal_error(project: Project) -> None:
+async def test_a_lack_of_descriptors_is_never_an_internal_error(project: Project) -> None:
     """If locks of runs, issues, plans and conversations cannot be opened, the answer is a 503 or 507, never a 500."""
     tasks = [{"description": "look around"}]
     async with served.in_process(project) as service:

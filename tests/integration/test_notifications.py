@@ -55,7 +55,7 @@ async def _delivered(service: served.Served) -> None:
             await served.moment()
 
 
-async def test_endings_are_told_signed_and_filtered(tmp_path: Path) -> None:
+async def test_endings_are_sent_signed_and_filtered(tmp_path: Path) -> None:
     """Each endpoint receives the events it asked for, once, with a signature of Standard Webhooks."""
     project = Project(tmp_path)
     async with endpoints.receiver() as all_, endpoints.receiver() as failed, endpoints.receiver() as labelled:
@@ -88,7 +88,7 @@ async def test_endings_are_told_signed_and_filtered(tmp_path: Path) -> None:
     assert len({one.headers["webhook-id"] for one in all_.posts}) == len(all_.posts) == 3
 
 
-async def test_a_gate_is_told_once_also_after_restarts(tmp_path: Path) -> None:
+async def test_a_gate_is_notified_once_even_after_restarts(tmp_path: Path) -> None:
     """A message contains the prompt and options of a question; a restart asks again, but sends no second message."""
     project = Project(tmp_path)
     project.write(".control-room/recipes/amplifier/ask.yaml", ASKING)
@@ -111,7 +111,7 @@ async def test_a_gate_is_told_once_also_after_restarts(tmp_path: Path) -> None:
     assert [one.content["type"] for one in posts] == ["run.waits", "run.done"]
 
 
-async def test_questions_of_plans_are_told(tmp_path: Path) -> None:
+async def test_questions_of_plans_are_notified(tmp_path: Path) -> None:
     """The message about a task's question contains the place of its answer and one id, also after a restart."""
     project, allowed = Project(tmp_path), ALLOWED
     async with endpoints.receiver() as receiver, endpoints.receiver() as failed:
@@ -126,13 +126,13 @@ async def test_questions_of_plans_are_told(tmp_path: Path) -> None:
         async with served.in_process(project, **allowed) as service:
             # The next message comes after those that the start would repeat.
             run = await service.run("quick")
-            await _told(receiver, 2)
+            await _messages(receiver, 2)
             path = f"/api/sessions/{session_id}/tasks"
             answered = await service.http.post(f"{path}/1/answer", json={"answer": "Blue."})
             other = {"description": "quick", "recipe_id": "quick", "scoping_question": "Which size?"}
             added = await service.http.post(path, json=other)
             assert (answered.status_code, added.status_code) == (200, 201), (answered.text, added.text)
-            posts = await _told(receiver, 3)
+            posts = await _messages(receiver, 3)
 
     told, (second, third) = first.content["data"], list(posts.values())[1:]
     assert (told["kind"], told["session_id"], told["task_id"]) == ("waits", session_id, 1)
@@ -142,7 +142,7 @@ async def test_questions_of_plans_are_told(tmp_path: Path) -> None:
     assert failed.posts == []
 
 
-async def _told(receiver: endpoints.Receiver, count: int) -> dict[str, endpoints.Post]:
+async def _messages(receiver: endpoints.Receiver, count: int) -> dict[str, endpoints.Post]:
     """Wait until this number of different messages has arrived, and return them by their ids, in order."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while len(found := {post.headers["webhook-id"]: post for post in receiver.posts}) < count:
@@ -210,7 +210,7 @@ async def test_a_person_ends_the_tries_of_a_message(tmp_path: Path) -> None:
     assert len(audited) == 2
 
 
-async def test_runs_of_other_processes_are_told(tmp_path: Path) -> None:
+async def test_endings_of_other_processes_are_notified(tmp_path: Path) -> None:
     """A dispatcher finds the endings of other processes in the store, and repeats none when it reads it again."""
     heard: list[str] = []
 
@@ -249,7 +249,7 @@ async def test_runs_of_other_processes_are_told(tmp_path: Path) -> None:
     assert heard == found
 
 
-async def test_what_was_refused_before_a_restart_is_told_after_it(tmp_path: Path) -> None:
+async def test_undelivered_messages_are_sent_after_a_restart(tmp_path: Path) -> None:
     """Runs that ended before a restart are read again; delivered messages are not repeated, and the order is kept."""
     project = Project(tmp_path)
     async with endpoints.receiver() as receiver:
@@ -311,7 +311,7 @@ async def _failing(service: served.Served, endpoint_id: str, attempts: int) -> d
     return shown
 
 
-async def test_a_run_that_cannot_be_read_is_told_later_under_its_own_id(
+async def test_an_unreadable_runs_message_is_sent_later_under_its_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a run's events cannot be read after a restart, other runs' messages are sent first, then its own, once."""
@@ -365,7 +365,7 @@ async def test_an_ending_whose_event_is_lost_keeps_its_id(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("back_seconds", [30 * 60, 3 * 3600])
-async def test_a_run_is_told_in_its_order_when_the_clock_is_set_back(tmp_path: Path, back_seconds: float) -> None:
+async def test_messages_keep_their_order_when_the_clock_is_set_back(tmp_path: Path, back_seconds: float) -> None:
     """If the clock is set back, a question and the later ending are sent in their order, also after a restart."""
     project, time = Project(tmp_path), clock.FakeClock()
     project.write(".control-room/recipes/amplifier/ask.yaml", ASKING)
@@ -391,7 +391,7 @@ async def test_a_run_is_told_in_its_order_when_the_clock_is_set_back(tmp_path: P
 
 
 @pytest.mark.parametrize("age_seconds", [60, 2 * 3600])
-async def test_runs_are_told_although_the_clock_was_set_back_before_the_endpoint(
+async def test_runs_after_a_clock_setback_are_notified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_seconds: float
 ) -> None:
     """Messages are sent for a run that begins and ends after the clock was set back.
@@ -451,7 +451,7 @@ def test_messages_of_a_run_are_never_put_into_another_order(came: list[tuple[str
 
 
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
-async def test_every_ending_is_told_whenever_the_power_is_lost(tmp_path: Path, step: int) -> None:
+async def test_every_ending_is_notified_after_any_power_loss(tmp_path: Path, step: int) -> None:
     """After a power loss at any write or sync, the message of each done run is sent, under one id."""
     project = Project(tmp_path)
     problems, count = await powercuts.sweep(

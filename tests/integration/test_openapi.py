@@ -28,7 +28,7 @@ def test_the_published_document_is_the_codes() -> None:
     assert PUBLISHED.read_text(encoding="utf-8") == routes.openapi_text()
 
 
-def test_the_methods_of_an_address_are_told_without_the_document() -> None:
+def test_a_405_lists_the_methods_without_composing_the_document() -> None:
     """A 405 lists the methods of the document without composing the document, which would delay all other answers."""
     app = routes.create()
     told = {path: set(document.methods_at(app, path)) - {"HEAD"} for path in DOCUMENT["paths"]}

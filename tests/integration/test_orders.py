@@ -71,7 +71,7 @@ async def test_orders_to_an_ended_run_are_refused(service: served.Served) -> Non
 
 @pytest.mark.parametrize("verb", ["cancel", "pause", "unpause", "resume"])
 @pytest.mark.parametrize("run_id", ["20260101T000000Z-aaaaaa", "..", "a%00b"])
-async def test_orders_to_nobody_are_not_found(service: served.Served, verb: str, run_id: str) -> None:
+async def test_an_order_to_an_unknown_run_is_not_found(service: served.Served, verb: str, run_id: str) -> None:
     """An order to a run that does not exist is a 404."""
     answer = await service.http.post(f"/api/runs/{run_id}/{verb}")
 

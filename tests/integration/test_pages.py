@@ -94,7 +94,7 @@ async def test_a_file_is_sent_once(service: served.Served) -> None:
         ("GET", "/nowhere", 404),
     ],
 )
-async def test_nothing_else_is_served(service: served.Served, method: str, path: str, status: int) -> None:
+async def test_only_files_of_the_ui_are_served(service: served.Served, method: str, path: str, status: int) -> None:
     """Only the files of the UI have an address, and they can only be read."""
     assert (await service.http.request(method, path)).status_code == status
 

@@ -60,7 +60,7 @@ def sleeping() -> list[str]:
     return found
 
 
-async def told(service: served.Served, run_id: str, verb: str, body: Any = None) -> tuple[int, Any]:
+async def ordered(service: served.Served, run_id: str, verb: str, body: Any = None) -> tuple[int, Any]:
     """Send an order and return the answer."""
     answer = await service.http.post(f"/api/runs/{run_id}/{verb}", json=body)
     return answer.status_code, answer.json()
@@ -73,7 +73,7 @@ def shown(run: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-async def test_a_pause_may_cut_off_what_is_in_flight(project: projects.Project, language: str) -> None:
+async def test_a_step_interrupted_by_a_pause_runs_again(project: projects.Project, language: str) -> None:
     """A step that a pause interrupts leaves no record, and runs again as its next attempt."""
     recipe_id, args, key = LANGUAGES[language]
     prepare(project, language)
@@ -83,13 +83,13 @@ async def test_a_pause_may_cut_off_what_is_in_flight(project: projects.Project, 
         async with asyncio.timeout(served.WAIT_SECONDS):
             while language in COMMANDS and not (sleeping() and (project.root / "again").exists()):
                 await service.http.get(f"/api/runs/{run_id}?wait=0.05")
-        paused = await told(service, run_id, "pause", {"interrupt": True})
+        paused = await ordered(service, run_id, "pause", {"interrupt": True})
         left = sleeping()
         resting = await service.show(run_id)
         log = (await service.http.get(f"/api/runs/{run_id}/steps")).json()
-        again = await told(service, run_id, "pause", {"interrupt": True})
+        again = await ordered(service, run_id, "pause", {"interrupt": True})
         mend(project)
-        unpaused = await told(service, run_id, "unpause")
+        unpaused = await ordered(service, run_id, "unpause")
         ended = await service.until(run_id, "done", "failed", "paused")
         stream = (await service.http.get(f"/api/runs/{run_id}/events")).text
 
@@ -104,14 +104,14 @@ async def test_a_pause_may_cut_off_what_is_in_flight(project: projects.Project, 
     assert left == []
 
 
-async def test_an_order_answers_what_is_shown(service: served.Served) -> None:
+async def test_an_order_returns_the_state_that_is_shown(service: served.Served) -> None:
     """A pause waiting for its step is `pausing`, an immediate one makes it `paused`, and a cancel is `cancelled`."""
     service.project.say("draft", hang=True)
     run_id = await service.start("draft", args=SCENE)
     await service.until(run_id, step="draft")
-    answers = [(await told(service, run_id, "pause"), await service.show(run_id))]
-    answers.append((await told(service, run_id, "pause", {"interrupt": True}), await service.show(run_id)))
-    answers.append((await told(service, run_id, "cancel"), await service.show(run_id)))
+    answers = [(await ordered(service, run_id, "pause"), await service.show(run_id))]
+    answers.append((await ordered(service, run_id, "pause", {"interrupt": True}), await service.show(run_id)))
+    answers.append((await ordered(service, run_id, "cancel"), await service.show(run_id)))
 
     assert [(run["status"], run["reason"]) for _, run in answers] == [
         ("running", "pausing"),
@@ -128,7 +128,7 @@ async def test_a_run_that_waits_for_its_turn_is_paused(project: projects.Project
         first = await service.start("draft", args=SCENE)
         await service.until(first, step="draft")
         second = await service.start("quick")
-        answers = [(await told(service, second, verb), await service.show(second)) for verb in ("pause", "unpause")]
+        answers = [(await ordered(service, second, verb), await service.show(second)) for verb in ("pause", "unpause")]
 
     assert [run["status"] for _, run in answers] == ["paused", "pending"]
     assert [answer for answer, _ in answers] == [(200, shown(run)) for _, run in answers]
@@ -140,7 +140,7 @@ async def test_a_wrong_pause_is_refused(service: served.Served, body: Any) -> No
     service.project.say("draft", hang=True)
     run_id = await service.start("draft", args=SCENE)
     await service.until(run_id, step="draft")
-    status, problem = await told(service, run_id, "pause", body)
+    status, problem = await ordered(service, run_id, "pause", body)
 
     assert (status, problem["code"]) == (400, "request_invalid")
     assert (await service.show(run_id))["reason"] is None

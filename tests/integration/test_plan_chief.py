@@ -104,7 +104,7 @@ async def test_the_chief_scopes(service: Planned) -> None:
         '{"tasks": [{"id": 1, "description": "sweep it", "deps": [7]}]}',
     ],
 )
-async def test_one_correction(service: Planned, reply: str) -> None:
+async def test_the_chief_gets_one_correction(service: Planned, reply: str) -> None:
     """The chief gets one correction of a reply that is not a plan or chooses a recipe; the second reply counts."""
     service.project.say("chief", text=reply)
     says(service.project, task("sweep the hall"), key="chief.correction")

@@ -315,7 +315,7 @@ async def test_failed_for_another_reason_opens_one_issue(service: Planned) -> No
     ]
 
 
-async def test_no_issue_of_a_task_tells_a_secret(tmp_path: Path) -> None:
+async def test_no_issue_of_a_task_reveals_a_secret(tmp_path: Path) -> None:
     """The issue of a failed task contains its arguments without secrets, also in shortened texts."""
     token = "sesame-that-nobody-may-read"
     project = planning.make_project(tmp_path / "project")
@@ -345,7 +345,7 @@ async def test_cancelled_run_fails_its_task(service: Planned) -> None:
     assert issues == []
 
 
-async def test_a_failed_task_stops_what_depends_on_it_and_nothing_else(service: Planned) -> None:
+async def test_a_failed_task_blocks_only_its_dependents(service: Planned) -> None:
     """Tasks that depend on a failed task, directly or not, remain blocked; all others run to their end."""
     service.toolbox.fail(1)
     plan = await service.started(
@@ -406,7 +406,7 @@ async def test_pause_and_resume_at_task_boundaries(service: Planned) -> None:
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "start"])
-async def test_what_a_draft_cannot_be_told(service: Planned, verb: str) -> None:
+async def test_an_order_to_a_draft_is_refused_before_its_approval(service: Planned, verb: str) -> None:
     """A draft must be approved first; another order is a 409 that names the state of the plan."""
     plan = await service.plan(task("sweep the hall"))
     problem = refused(await service.call(plan, verb), 409, "wrong_state")
@@ -640,7 +640,7 @@ async def test_only_failed_tasks_are_retried(service: Planned, number: int) -> N
     assert await service.shown(plan) == failed
 
 
-async def test_start_again_where_something_can_go_on(service: Planned) -> None:
+async def test_a_finished_plan_starts_only_if_a_task_can_continue(service: Planned) -> None:
     """A failed or done plan starts only if one of its tasks can continue."""
     service.toolbox.fail(1)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
@@ -718,7 +718,9 @@ async def test_a_deleted_run(service: Planned) -> None:
         ([task("sweep a")] * 201, "$.tasks", None),
     ],
 )  # fmt: skip
-async def test_what_is_no_plan(service: Planned, tasks: list[Any], path: str, code: str | None) -> None:
+async def test_an_invalid_plan_is_refused_with_the_path_of_its_flaw(
+    service: Planned, tasks: list[Any], path: str, code: str | None
+) -> None:
     """Every flaw of a plan is a 400 with its path, and no plan is written."""
     problem = (answer := await service.ask(*tasks)).json()
 
@@ -746,7 +748,7 @@ async def test_what_is_no_plan(service: Planned, tasks: list[Any], path: str, co
         {"tasks": [{"description": "sweep a"}], "labels": {"a:b": "c"}},
     ],
 )
-async def test_what_is_no_request(service: Planned, body: dict[str, Any]) -> None:
+async def test_a_malformed_request_is_refused_with_its_faults(service: Planned, body: dict[str, Any]) -> None:
     """A malformed body is a 400 with the places of its faults."""
     answer = await service.http.post("/api/sessions", json=body)
 

@@ -73,7 +73,7 @@ async def test_twenty_clients_lose_nothing(service: Planned) -> None:
     assert shown["revision"] == CLIENTS + 1
 
 
-async def test_one_answer_counts(service: Planned) -> None:
+async def test_only_one_of_two_answers_is_accepted(service: Planned) -> None:
     """One of two answers to a question is accepted, and the run of the task receives it."""
     plan = await service.started(task("sweep it", scoping_question="Which room?"))
     answers = await asyncio.gather(
@@ -90,7 +90,7 @@ async def test_one_answer_counts(service: Planned) -> None:
 
 
 @pytest.mark.parametrize("verb", ["retry", "force-start"])
-async def test_one_order_begins_a_task_once(service: Planned, verb: str) -> None:
+async def test_twenty_orders_start_a_task_once(service: Planned, verb: str) -> None:
     """Twenty orders to start a task start it once."""
     service.toolbox.fail(1)
     plan = await service.started(task("sweep the hall"), task("paint the hall", 1))
@@ -107,7 +107,7 @@ async def test_one_order_begins_a_task_once(service: Planned, verb: str) -> None
     assert len(service.toolbox.tries(number)) == (2 if verb == "retry" else 1)
 
 
-async def test_one_key_makes_one_plan_under_twenty_clients(service: Planned) -> None:
+async def test_twenty_requests_under_one_key_create_one_plan(service: Planned) -> None:
     """Twenty concurrent requests under one key create one plan."""
     answers = await asyncio.gather(*(service.ask(*sweeping(3), key="house") for _ in range(CLIENTS)))
 
@@ -169,7 +169,7 @@ async def test_removing_races_with_beginning(service: Planned) -> None:
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", "null", '{"session_id": "other", "tasks": []}', "[" * 100_000, "\ud800"]
 )
-async def test_a_damaged_file_is_told_and_stays(service: Planned, content: str) -> None:
+async def test_a_damaged_plan_file_is_a_conflict_for_every_request(service: Planned, content: str) -> None:
     """A file that is not a plan is a 409 `plan_damaged` for every request; lists show its last state and the reason."""
     plan, other = await service.plan(*sweeping(2)), await service.plan(*sweeping(1))
     whole = service.file(plan).read_bytes()
@@ -477,7 +477,7 @@ async def test_a_plan_waits_for_room(small_disk: Path) -> None:
     assert (len(service.toolbox.tries(1)), len(service.toolbox.tries(2))) == (1, 1)
 
 
-async def test_the_next_service_goes_on_after_a_full_disk(small_disk: Path) -> None:
+async def test_the_next_service_completes_the_plan_after_a_full_disk(small_disk: Path) -> None:
     """A plan of a service that stops while its disk is full is completed by the next one, once it has space."""
     project, toolbox = planning.make_project(small_disk / "project"), chores.Toolbox()
     toolbox.hold(1)

@@ -71,7 +71,7 @@ async def until(application: bootstrap.Application, session_id: str, holds: Call
     return plan
 
 
-async def test_a_plan_goes_on_in_the_next_life(project: Project) -> None:
+async def test_an_interrupted_plan_is_completed_by_the_next_service(project: Project) -> None:
     """A task that runs when a service stops is completed by the next service, which continues the plan by itself."""
     toolbox = chores.Toolbox()
     toolbox.hold(2)
@@ -94,7 +94,7 @@ async def test_a_plan_goes_on_in_the_next_life(project: Project) -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_command_goes_on_with_the_plan_it_is_told(project: Project) -> None:
+async def test_a_command_completes_only_the_named_plan(project: Project) -> None:
     """Without a service, a command completes the named interrupted plan, and no other plan."""
     toolbox = chores.Toolbox()
     toolbox.hold(1)
@@ -136,7 +136,7 @@ async def test_looking_at_plans_takes_no_lock(project: Project) -> None:
     assert rested == shown
 
 
-async def test_many_plans_go_on_at_a_start(project: Project) -> None:
+async def test_forty_unfinished_plans_continue_at_a_start(project: Project) -> None:
     """A service with forty unfinished plans is ready at once, and completes all of them."""
     toolbox = chores.Toolbox()
     async with life(project, toolbox) as application:

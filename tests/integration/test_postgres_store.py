@@ -181,7 +181,7 @@ async def test_a_server_that_goes_away_is_named_as_the_cause(project: Project) -
     ],
     ids=["password", "database", "scheme"],
 )
-async def test_an_address_that_cannot_work_is_told_at_once(
+async def test_a_permanently_wrong_address_is_reported_at_once(
     project: Project, url: str, change: object, code: str
 ) -> None:
     """A permanent fault of the address is reported at once with its reason, and without the password."""

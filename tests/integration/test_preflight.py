@@ -50,7 +50,7 @@ async def test_a_request_is_examined_without_a_trace(service: served.Served) -> 
     assert (await service.http.get("/api/runs")).json() == []
 
 
-async def test_problems_are_told(service: served.Served) -> None:
+async def test_problems_of_a_start_are_reported_with_their_places(service: served.Served) -> None:
     """The problems of a start are reported with their places; a malformed request is refused."""
     missing = await examined(service, recipe_id="draft")
     unknown = await examined(service, recipe_id="drafts")
@@ -64,7 +64,7 @@ async def test_problems_are_told(service: served.Served) -> None:
     assert (broken.status_code, broken.json()["code"]) == (400, "request_invalid")
 
 
-async def test_an_agent_that_cannot_be_asked_is_told(service: served.Served) -> None:
+async def test_a_missing_backend_is_reported_for_its_agents(service: served.Served) -> None:
     """A missing backend is a problem with the reason, and its agents are not ready."""
     report = await examined(service, recipe_id="rebase", args={"backend": "claude-code"})
 
@@ -162,7 +162,7 @@ def test_calls_of_workflows(steps: list[dict[str, Any]], most: int | None) -> No
     assert json.dumps(limit.note)
 
 
-async def test_the_worst_case_of_cost_is_told_or_why_there_is_none(service: served.Served) -> None:
+async def test_the_report_bounds_the_cost_or_names_the_agent(service: served.Served) -> None:
     """Limits bound the cost of a run, or its calls and the cost of each; otherwise the report names the agent."""
     unknown = await examined(service, recipe_id="draft", args=ARRIVAL)
     limited = await examined(service, recipe_id="draft", args=ARRIVAL, limits={"cost_usd": 5, "tokens": 1000})
@@ -176,7 +176,7 @@ async def test_the_worst_case_of_cost_is_told_or_why_there_is_none(service: serv
     assert (quick["cost_at_most_usd"], quick["unbounded"]) == (0.0, [])
 
 
-async def test_calls_and_what_each_may_cost_bound_the_cost(project: Project) -> None:
+async def test_max_cost_per_call_bounds_the_cost_of_a_run(project: Project) -> None:
     """With `max_cost_per_call` of each backend, the worst case is the cost of all calls."""
     path = project.data / "agents.json"
     document = json.loads(path.read_text())

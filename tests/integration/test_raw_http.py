@@ -39,7 +39,7 @@ async def service(
     assert worse == []
 
 
-async def told(service: listening.Listening, sent: bytes, *, byte_by_byte: bool = False) -> bytes:
+async def answer_bytes(service: listening.Listening, sent: bytes, *, byte_by_byte: bool = False) -> bytes:
     """Return all bytes that the service sends until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
     answer = b""
@@ -61,18 +61,20 @@ async def told(service: listening.Listening, sent: bytes, *, byte_by_byte: bool 
 async def served_in_the_end(service: listening.Listening, sent: bytes, *, byte_by_byte: bool = False) -> list[int]:
     """Return the statuses of the answers to a request, which is repeated if a busy machine was too slow."""
     async with asyncio.timeout(served.WAIT_SECONDS * 3):
-        while (found := statuses(await told(service, sent, byte_by_byte=byte_by_byte))) in ([], [408]):
+        while (found := statuses(await answer_bytes(service, sent, byte_by_byte=byte_by_byte))) in ([], [408]):
             pass
     return found
 
 
-async def all_told(service: listening.Listening, cases: Iterable[bytes], *, byte_by_byte: bool = False) -> list[bytes]:
+async def all_answers(
+    service: listening.Listening, cases: Iterable[bytes], *, byte_by_byte: bool = False
+) -> list[bytes]:
     """Return the answers to all cases, several at a time, and check that other requests are answered meanwhile."""
     application = asyncio.Semaphore(AT_ONCE)
 
     async def one(sent: bytes) -> bytes:
         async with application:
-            answer = await told(service, sent, byte_by_byte=byte_by_byte)
+            answer = await answer_bytes(service, sent, byte_by_byte=byte_by_byte)
             assert await served_in_the_end(service, raw_http.SERVED["whole target"]) == [200]
             return answer
 
@@ -87,7 +89,7 @@ def statuses(answer: bytes) -> list[int]:
 @pytest.mark.parametrize("byte_by_byte", [False, True])
 async def test_every_kind_of_junk_is_refused(service: listening.Listening, byte_by_byte: bool) -> None:
     """At most one refusal ends the connection; unusual requests are served, in whichever pieces the bytes arrive."""
-    refused = await all_told(service, raw_http.REFUSED.values(), byte_by_byte=byte_by_byte)
+    refused = await all_answers(service, raw_http.REFUSED.values(), byte_by_byte=byte_by_byte)
     answered = {
         name: await served_in_the_end(service, sent, byte_by_byte=byte_by_byte)
         for name, sent in raw_http.SERVED.items()
@@ -104,14 +106,14 @@ async def test_every_kind_of_junk_is_refused(service: listening.Listening, byte_
 
 
 @pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
-async def test_what_breaks_off_is_not_waited_for(service: listening.Listening, step: int) -> None:
+async def test_a_cut_off_request_ends_at_its_time_limit(service: listening.Listening, step: int) -> None:
     """A request that is cut off at any place ends at its time limit."""
     cut = [
         sent[:place]
         for sent in (raw_http.WHOLE, raw_http.CHUNKED, raw_http.UPGRADE)
         for place in range(1, len(sent), step)
     ]
-    answers = await all_told(service, cut)
+    answers = await all_answers(service, cut)
 
     assert {tuple(statuses(answer)) for answer in answers} <= {(), (408,)}
 
@@ -122,7 +124,7 @@ async def test_what_breaks_off_is_not_waited_for(service: listening.Listening, s
 async def test_broken_requests_break_nothing(service: listening.Listening, seed: int, count: int) -> None:
     """Requests with lost, doubled, changed and mixed bytes receive no answer worse than a refusal."""
     cases = list(raw_http.changed(seed, count))
-    answers = await all_told(service, cases)
+    answers = await all_answers(service, cases)
     worse = [
         (sent, answer) for sent, answer in zip(cases, answers, strict=True) if max(statuses(answer), default=0) >= 500
     ]

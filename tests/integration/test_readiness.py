@@ -118,7 +118,7 @@ async def test_a_start_without_its_backend_is_refused(
     assert (await service.http.get("/api/runs")).json() == []
 
 
-async def test_recipes_say_whether_they_are_ready(service: served.Served) -> None:
+async def test_a_recipe_lists_its_missing_backends(service: served.Served) -> None:
     """Lists, details and checks of texts name the missing backends, and report that the recipe itself is valid."""
     listed = {entry["recipe_id"]: entry for entry in (await service.http.get("/api/recipes")).json()}
     body = {"dialect": "amplifier", "recipe": PROMPTS.replace("late-prompt", "another")}
@@ -160,7 +160,7 @@ async def test_a_backend_that_appears_is_found(service: served.Served, project: 
     assert (refused.status_code, started.status_code) == (409, 201)
 
 
-async def test_the_list_of_agents_says_who_cannot_be_used(service: served.Served) -> None:
+async def test_the_list_names_the_agent_without_its_program(service: served.Served) -> None:
     """The list names the missing program for the agent that needs it, and for no other agent."""
     faults = {agent["id"]: agent["fault"] for agent in (await service.http.get("/api/agents")).json()}
     broken = {agent_id for agent_id, fault in faults.items() if fault and "no-such-agent-program" in fault}

@@ -91,7 +91,7 @@ async def test_a_service_that_dies_is_named() -> None:
     assert caught.value.code == "server_unreachable"
 
 
-async def test_a_service_that_does_not_run_is_told_with_how_it_is_started() -> None:
+async def test_a_stopped_service_is_reported_with_its_start_command() -> None:
     """An address without a listener is refused with the command that starts a service."""
     # Bound but not listening, so that no other process can take the port meanwhile.
     with socket.socket() as bound:
@@ -101,7 +101,7 @@ async def test_a_service_that_does_not_run_is_told_with_how_it_is_started() -> N
                 await client.call(use_cases.show_run, "x")
 
 
-def test_reading_use_cases_ask_for_what_reading_offers() -> None:
+def test_a_reading_use_case_uses_no_part_of_a_service() -> None:
     """A use case that only reads a folder uses no part that only a service has."""
     lacking = [
         (path.name, function.name, name)

@@ -54,7 +54,7 @@ async def test_a_graph_is_that_of_the_frozen_recipe(service: served.Served) -> N
     assert (await service.http.get("/api/recipes/quick")).json()["graph"] == of_recipe
 
 
-async def test_a_resume_withdraws_what_it_declares_dead(service: served.Served) -> None:
+async def test_the_graph_of_a_resumed_run_has_only_valid_steps(service: served.Served) -> None:
     """After a resume the nodes show only the valid steps, as in a run without the others."""
     run_id = (await service.run("picky", args={"scene_path": "a.md", "other_path": "b.md"}))["run_id"]
     failed = (await service.http.get(f"/api/runs/{run_id}/graph")).json()
@@ -81,7 +81,7 @@ async def test_a_check_that_does_not_hold_has_failed(service: served.Served) -> 
     assert {node["id"] for node in graph["nodes"] if node["status"] == "failed"} == {"dod[0]"}
 
 
-async def test_what_has_no_graph_is_refused(service: served.Served) -> None:
+async def test_an_unknown_graph_is_refused(service: served.Served) -> None:
     """Unknown runs and recipes are 404, and a recipe that cannot be parsed is refused with its flaws."""
     (service.project.root / ".control-room" / "recipes" / "broken.json").write_text("{", encoding="utf-8")
     unknown = await service.http.get("/api/runs/20260101T000000Z-abcdef/graph")

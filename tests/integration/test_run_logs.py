@@ -61,7 +61,7 @@ async def until_logged(service: served.Served, run_id: str, name: str, text: str
             await served.moment()
 
 
-async def test_a_command_is_heard_while_it_runs(service: served.Served) -> None:
+async def test_a_running_commands_output_is_in_its_log(service: served.Served) -> None:
     """A running command's output is in its log, with a split secret masked as well, and the step shows its time."""
     run_id = await service.start("speak")
     await service.until(run_id, "running", step="Say")
@@ -82,7 +82,7 @@ async def test_a_command_is_heard_while_it_runs(service: served.Served) -> None:
     assert ended["steps"][-1]["duration_ms"] > 0
 
 
-async def test_an_agent_is_heard_while_it_works(speaking: Project) -> None:
+async def test_a_working_agents_output_is_in_its_log(speaking: Project) -> None:
     """The output of a working agent is in the log of its step, masked, as text of the agent."""
     said = json.dumps({"type": "message", "text": f"Looking at {SECRET}."})
     reply = "A reply of some length that says what there is to say."

@@ -35,7 +35,7 @@ async def test_an_occurrence_starts_one_run(tmp_path: Path) -> None:
     assert [run["labels"] for run in runs] == [{"by": "clock"}] * 2
 
 
-async def test_nothing_wakes_up_where_there_is_nothing_to_do(tmp_path: Path) -> None:
+async def test_the_scheduler_sleeps_without_an_active_schedule(tmp_path: Path) -> None:
     """With a webhook and a paused schedule the scheduler sleeps while time passes; a schedule wakes it up."""
     async with scheduled.in_process(Project(tmp_path)) as service:
         await service.add(webhook={})
@@ -284,7 +284,7 @@ async def test_fire_starts_a_run_now_once_for_each_key(tmp_path: Path) -> None:
     assert len(found) == 1
 
 
-async def test_an_occurrence_that_starts_no_run_says_why(tmp_path: Path) -> None:
+async def test_an_occurrence_without_a_run_records_its_reason(tmp_path: Path) -> None:
     """A missing recipe leaves a refusal with its reason, and the next occurrence is tried again."""
     project = Project(tmp_path)
     async with scheduled.in_process(project) as service:

@@ -20,7 +20,7 @@ async def test_a_service_is_alive_and_ready(service: served.Served) -> None:
     assert ready.json() == {"status": "ready", "running": 0, "queued": 0, "resting": 0, "limit": 8}
 
 
-async def test_a_busy_service_tells_how_busy(project: projects.Project) -> None:
+async def test_the_service_reports_running_and_queued_runs(project: projects.Project) -> None:
     """The service reports the numbers of running and queued runs."""
     project.say("draft", hang=True)
     async with served.in_process(project, max_running=1) as service:

@@ -159,7 +159,7 @@ async def test_polls_are_held_against_the_revision(service: served.Served) -> No
     assert (other.status_code, other.json()) == (200, plan)
 
 
-async def test_a_waiting_poll_hears_of_a_change(service: served.Served, project: Project) -> None:
+async def test_a_waiting_poll_is_answered_when_a_task_ends(service: served.Served, project: Project) -> None:
     """A poll of a running plan is answered when a task has ended."""
     project.say("draft", hang=True)
     plan = await make(service, {"description": "jot down", "args": {"scene_path": "Story/Scenes/SCN-the-arrival.md"}})
@@ -299,7 +299,7 @@ NO_PLANS: list[tuple[Any, str]] = [
 """Bodies that are not plans, and the place of the fault."""
 
 
-async def test_what_is_no_plan_is_refused(service: served.Served) -> None:
+async def test_an_invalid_session_plan_is_refused(service: served.Served) -> None:
     """Each wrong, unknown or impossible field is a 400 with its place, and no plan is stored."""
     for body, path in NO_PLANS:
         answer = await service.http.post("/api/sessions", json=body)
@@ -337,7 +337,7 @@ NO_NUMBERS = ["0", "-1", str(HUGE), "1.0", "+1", "01", "1_0", "x", "%201", "१"
 """Values that are not task numbers."""
 
 
-async def test_a_task_that_is_no_number_is_refused(service: served.Served) -> None:
+async def test_an_invalid_task_number_is_refused(service: served.Served) -> None:
     """A task number in an address must have its plain form; other forms are a 400 with the place."""
     plan = await make(service)
     for method, verb, body in (
@@ -418,7 +418,7 @@ SEEN: list[tuple[dict[str, str], Any, int, str | None]] = [
 """Headers and bodies that name a revision of a new plan, with the status and code of the answer."""
 
 
-async def test_a_change_names_what_was_seen(service: served.Served) -> None:
+async def test_a_change_with_another_revision_is_refused(service: served.Served) -> None:
     """Another revision than the present one is a 409 with the plan, an invalid one a 400, and the plan stays."""
     for headers, body, status, code in SEEN:
         plan = await make(service)
@@ -431,7 +431,7 @@ async def test_a_change_names_what_was_seen(service: served.Served) -> None:
             assert (await service.http.get(at(plan))).json() == plan
 
 
-async def test_a_removal_names_what_was_seen(service: served.Served) -> None:
+async def test_a_removal_takes_its_revision_from_header_or_query(service: served.Served) -> None:
     """A request without a body names the revision in the header or in the query."""
     plan = await make(service, LOOK, LOOK, LOOK)
     stale = await service.http.delete(at(plan, "tasks", 1), params={"revision": 7})
@@ -489,7 +489,7 @@ NO_CHANGES: list[tuple[str, Any, str]] = [
 """Bodies that are not valid changes of a plan of two tasks, and the place of the fault."""
 
 
-async def test_what_is_no_change_is_refused(service: served.Served) -> None:
+async def test_an_invalid_plan_change_is_refused(service: served.Served) -> None:
     """Each wrong, unknown or impossible field of a change is a 400 with its place, and the plan stays."""
     plan = await make(service, LOOK | {"scoping_question": "Where?"}, LOOK | {"deps": [1]})
     for place, body, path in NO_CHANGES:
@@ -501,7 +501,7 @@ async def test_what_is_no_change_is_refused(service: served.Served) -> None:
     assert (await service.http.get(at(plan))).json() == plan
 
 
-async def test_unknown_recipes_are_told_with_their_place(service: served.Served) -> None:
+async def test_unknown_recipes_are_refused_with_their_place(service: served.Served) -> None:
     """An unknown recipe is a 400 `unknown_recipe`, in a new plan, a new task and an edit."""
     plan, task = await make(service), LOOK | {"recipe_id": "quik"}
     new = await service.http.post("/api/sessions", json={"tasks": [LOOK, task]})

@@ -67,7 +67,7 @@ async def answer(service: served.Served, run_id: str) -> None:
     assert answered.status_code == 200, answered.text
 
 
-async def test_each_service_shows_what_others_do(pair: tuple[listening.Listening, listening.Listening]):
+async def test_each_service_shows_the_runs_of_the_others(pair: tuple[listening.Listening, listening.Listening]):
     """Streams and long polls of one service show a run that another one started and a worker executes."""
     one, two = pair
     async with following(two) as everything:
@@ -94,7 +94,9 @@ async def test_each_service_shows_what_others_do(pair: tuple[listening.Listening
 
 
 @pytest.mark.slow
-async def test_streams_go_on_where_they_were(pair: tuple[listening.Listening, listening.Listening]):
+async def test_reopened_streams_repeat_no_event(
+    pair: tuple[listening.Listening, listening.Listening],
+):
     """Missed events come once: of a run at any service, of all runs at the service that gave the id."""
     one, two = pair
     async with following(two) as everything:

@@ -214,7 +214,7 @@ async def test_a_pointer_slot_names_its_receipt(service: served.Served) -> None:
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-async def test_an_altered_receipt_is_told(service: served.Served, deleted: bool) -> None:
+async def test_an_altered_receipt_is_shown_as_altered(service: served.Served, deleted: bool) -> None:
     """A receipt shows whether it is unchanged; an altered one is shown with its present payload and the reason."""
     run = await service.run("quick")
     receipt_id = (await service.http.get(f"/api/runs/{run['run_id']}/cache/discovery")).json()["receipt_id"]
@@ -271,7 +271,7 @@ async def test_an_absent_slot_is_answered_with_those_there_are(service: served.S
     assert answer.json()["facts"]["slots"] == ["discovery"]
 
 
-async def test_logs_hold_what_agents_were_told(service: served.Served) -> None:
+async def test_logs_contain_the_prompts_and_replies_of_agents(service: served.Served) -> None:
     """The prompt and the reply of each agent can be listed and read."""
     run_id = (await service.run("draft", args=ARRIVAL))["run_id"]
     names = (await service.http.get(f"/api/runs/{run_id}/logs")).json()

@@ -25,7 +25,9 @@ def commands(beginning: str) -> list[list[str]]:
     return [shlex.split(command) for command in found]
 
 
-def test_a_run_in_a_folder_is_limited_and_goes_on(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limited_run_in_a_folder_continues_after_a_raise(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The run of the page is paused after one call, and continues after a raise of its limit and a resume."""
     project.say("*", text=REPLY, usage={"input_tokens": 10, "output_tokens": 2, "cost_usd": 0.25})
     place = ["--project", str(project.root)]

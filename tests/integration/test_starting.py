@@ -35,7 +35,7 @@ async def test_a_run_is_accepted(service: served.Served) -> None:
     assert (service.project.data / "runs" / accepted["run_id"] / "start.json").is_file()
 
 
-async def test_everything_asked_for_is_kept(service: served.Served, tmp_path: Path) -> None:
+async def test_the_answer_of_a_start_has_every_given_field(service: served.Served, tmp_path: Path) -> None:
     """The answer of the run contains its description, arguments, session, labels, priority and workspace."""
     body = {
         "recipe_id": "draft",
@@ -58,7 +58,7 @@ async def test_everything_asked_for_is_kept(service: served.Served, tmp_path: Pa
     assert shown["working_dir"] == str((tmp_path / "project" / "Story" / "Scenes").resolve())
 
 
-async def test_what_is_left_out_has_a_default(service: served.Served) -> None:
+async def test_omitted_fields_of_a_start_have_defaults(service: served.Served) -> None:
     """By default, the description is the recipe's label, the session is new and the workspace is the project."""
     shown = await service.show(await service.start("quick"))
 

@@ -85,7 +85,7 @@ async def test_rows_are_counted_for_all_clients_together(
         ("usage?" + "&".join(["status=done"] * 1000), "query.status"),
     ],
 )
-async def test_what_makes_no_sense_is_refused(service: served.Served, path: str, place: str) -> None:
+async def test_an_invalid_query_is_refused_with_its_place(service: served.Served, path: str, place: str) -> None:
     """An invalid query is refused with its place."""
     answer = await service.http.get(f"/api/{path}")
 

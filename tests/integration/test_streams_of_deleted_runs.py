@@ -17,7 +17,7 @@ async def test_a_stream_of_a_run_that_is_gone_ends(service: served.Served) -> No
     assert "event:" not in answer.text
 
 
-async def test_a_reader_that_comes_back_after_a_deletion_is_told(service: served.Served) -> None:
+async def test_the_stream_of_a_deleted_run_is_not_found(service: served.Served) -> None:
     """The stream of a deleted run is a 404."""
     run_id = (await service.run("quick"))["run_id"]
     await service.http.delete(f"/api/runs/{run_id}")

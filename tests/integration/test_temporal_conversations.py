@@ -105,7 +105,7 @@ async def test_a_lost_conversation_is_begun_again_by_order(scene: Scene):  # noq
 
 
 @pytest.mark.slow
-async def test_a_worker_whose_disk_was_replaced_goes_on(machines: Machines):  # noqa: F811
+async def test_a_worker_with_a_replaced_disk_continues_its_run(machines: Machines):  # noqa: F811
     """A machine that has lost all but its identity takes its run up again, with a new conversation."""
     equipped(machines.project)
     await temporal_server.connected(machines.address)

@@ -260,7 +260,7 @@ def _forged(lines: Sequence[Any]) -> list[Any]:
     return [dataclasses.replace(line, line={**line.line, "output": "forged"}) for line in lines]
 
 
-async def test_a_child_ends_before_its_parent_goes_on(scene: Scene):
+async def test_a_child_ends_before_its_parent_continues(scene: Scene):
     """A child run is started once, and its result is the line of its parent's step."""
     run_id = await scene.start("parent")
     assert await scene.ended(run_id) is states.RunState.DONE
@@ -496,14 +496,14 @@ async def test_capacity_is_shared_by_all_queues_of_a_worker(
     assert all(str(tool.line["started_at"]) >= str(command.line["completed_at"]) for tool in tools)
 
 
-async def test_heartbeats_tell_how_old_the_last_output_is(scene: Scene):
+async def test_heartbeats_carry_the_time_of_the_last_output(scene: Scene):
     """A service sees the time of the last output of a program on a worker, and the history does not contain it."""
     run_id = await scene.start("talking")
 
-    async def is_told() -> bool:
+    async def is_explained() -> bool:
         return "with output" in (await scene.service.explanations.why(run_id)).sentence
 
-    await temporal_server.until(is_told)
+    await temporal_server.until(is_explained)
     scene.project.write("go", "")
     assert await scene.ended(run_id) is states.RunState.DONE
 
@@ -605,7 +605,7 @@ async def test_a_server_without_search_attributes_is_named(
         ("backend:gone", "capability_missing", "this machine cannot serve backend:gone"),
     ],
 )
-async def test_a_worker_that_cannot_serve_what_it_is_to_is_refused(
+async def test_a_worker_that_lacks_a_needed_part_is_refused(
     project: projects.Project, temporal: temporal_server.DevServer, wanted: str, code: str, words: str
 ):
     """The message names the missing part."""
@@ -666,7 +666,7 @@ def _is(run_id: str) -> str:
     return f"WorkflowId = '{messages.workflow_id(run_id)}'"
 
 
-async def test_a_paused_run_goes_on_where_it_stopped(scene: Scene):
+async def test_a_paused_run_continues_where_it_stopped(scene: Scene):
     """A pause lets the open step finish and starts no other; afterwards the run repeats no step."""
     run_id = await scene.start("once")
     await scene.there("first")

@@ -111,7 +111,7 @@ async def scene(project: projects.Project, server: temporal_server.DevServer) ->
         yield Scene(service, project, await Client.connect(server.address))
 
 
-async def test_another_worker_takes_over_what_a_killed_one_performed(scene: Scene, workers: Workers):
+async def test_another_worker_continues_a_killed_workers_run(scene: Scene, workers: Workers):
     """Recorded steps are not repeated; the step in flight is performed again as its next attempt, in time."""
     first = await workers.begin()
     run_id = await scene.start("once")

@@ -139,7 +139,7 @@ async def test_prompts_of_all_workers_are_under_way_one_at_a_time(rates: Rates):
 
 
 @pytest.mark.slow
-async def test_a_pause_that_one_worker_heard_holds_the_others(rates: Rates):
+async def test_a_rate_limit_seen_by_one_worker_holds_the_others(rates: Rates):
     """After a 429 another worker calls the model only after its `Retry-After`, even if the first worker was killed."""
     said = rates.model
     headers = {"retry-after": str(PAUSE_SECONDS), "x-should-retry": "false"}

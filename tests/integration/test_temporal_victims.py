@@ -108,7 +108,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 @pytest.mark.parametrize("victim", ["a", "service", "temporal", "postgres"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-async def test_nothing_is_lost_twice_or_stuck(
+async def test_every_run_is_done_with_each_step_recorded_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, victim: str, number: signal.Signals
 ):
     """Every run is done with each step recorded once; only a step in flight may have begun twice."""

@@ -140,7 +140,7 @@ async def asked_too_late(service: served.Served, top: Screen) -> None:
     await service.http.post(f"/api/gates/{gate_id}", json={"decision": "deny"})
 
 
-async def test_shows_what_waits_and_what_ran(project: Project) -> None:
+async def test_the_screen_lists_gates_above_runs(project: Project) -> None:
     """Gates are listed above the runs with questions, runs with states; new ones appear on the open screen."""
     async with served.on_a_port(project) as service, opened(str(service.http.base_url)) as top:
         assert top.rows("gates") == []

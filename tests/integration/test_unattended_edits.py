@@ -89,7 +89,7 @@ async def test_a_wrong_edit_of_a_trigger_is_refused_at_its_place(
     assert shown["revision"] == 1
 
 
-async def test_an_edited_endpoint_is_told_elsewhere_and_nothing_twice(tmp_path: Path) -> None:
+async def test_an_edited_endpoint_applies_to_the_next_message_only(tmp_path: Path) -> None:
     """A new address and other kinds apply to the next message, also after a restart; no message is repeated."""
     project = Project(tmp_path)
     allowed: dict[str, Any] = {"notify_allowed": ("127.0.0.0/8",)}

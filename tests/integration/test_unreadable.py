@@ -58,7 +58,7 @@ async def left_running(project: projects.Project) -> str:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE, errno.EACCES, errno.ESTALE])
-async def test_an_ended_run_that_cannot_be_read_stays_what_it_was(
+async def test_an_unreadable_ended_run_keeps_its_last_status(
     project: projects.Project, faults: ReadFaults, code: int
 ) -> None:
     """List and detail show the last known status and the file; no file is written, and every order is put off."""
@@ -206,9 +206,7 @@ async def test_a_run_without_a_row_is_shown_and_its_key_is_not_given_twice(
         assert await service.show(run_id) == before
 
 
-async def test_a_folder_of_runs_that_cannot_be_listed_is_no_empty_list(
-    project: projects.Project, faults: ReadFaults
-) -> None:
+async def test_an_unlistable_runs_folder_is_not_an_empty_list(project: projects.Project, faults: ReadFaults) -> None:
     """If the folder of all runs cannot be listed at the start, lists are refused for now and no run is forgotten."""
     run_id = await left_running(project)
     faults.refuse("/runs", errno.EMFILE, ("listdir",))

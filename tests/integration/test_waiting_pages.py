@@ -15,7 +15,7 @@ from app.cli import formats, root
 from app.domain import explanations
 from tests.integration import asking, served
 from tests.integration.project import Project
-from tests.integration.test_why import until_told
+from tests.integration.test_why import until_explained
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 CONCURRENCY = (HOW_TO / "limit-concurrency.md").read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ async def test_the_example_of_why(project: Project, capsys: pytest.CaptureFixtur
     asking.add(project, "top", {"child": "go", "recipe_id": "publish"})
     async with asking.in_process(project) as asked:
         top = await asked.start("top")
-        told = await until_told(asked, top, "Publish it?")
+        told = await until_explained(asked, top, "Publish it?")
 
     assert anonymous(told["sentence"]) == anonymous(behind)
 
@@ -63,7 +63,7 @@ async def test_the_example_of_concurrency(project: Project) -> None:
         await service.until(first, "waiting")
         second = await service.start(**body)
         shown = await service.show(second)
-        because = await until_told(service, second, "Publish it?")
+        because = await until_explained(service, second, "Publish it?")
         keyed = {"concurrency": body["concurrency"] | {"policy": "reject"}}
         refused = await service.http.post("/api/runs", json=body | keyed)
         wrong = await service.http.post("/api/runs", json=body | {"concurrency": {"key": "", "limit": 0}})

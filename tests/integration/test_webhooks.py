@@ -245,7 +245,7 @@ def test_pointers_lead_to_values(pointer: str, expected: dict[str, Any]) -> None
     assert pointers.resolved(BODY, {"what": pointer}) == expected
 
 
-async def test_a_delivery_that_fits_no_run_tells_the_sender_nothing(project: Project) -> None:
+async def test_an_unmatched_delivery_reveals_no_reason_to_its_sender(project: Project) -> None:
     """The answer has one code for every reason; the trigger's history contains the reason."""
     async with scheduled.in_process(project) as service:
         added = await _hook(service)

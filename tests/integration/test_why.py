@@ -27,7 +27,7 @@ async def why(service: served.Served, run_id: str) -> dict[str, Any]:
     return told
 
 
-async def until_told(service: served.Served, run_id: str, words: str) -> dict[str, Any]:
+async def until_explained(service: served.Served, run_id: str, words: str) -> dict[str, Any]:
     """Poll until the chain contains these words."""
     async with asyncio.timeout(served.WAIT_SECONDS):
         while True:
@@ -49,7 +49,7 @@ async def test_a_grandchild_at_a_gate(project: Project) -> None:
     asking.add(project, "ship", *asking.SHIP)
     async with asking.in_process(project) as service:
         top = await service.start("top")
-        await until_told(service, top, "asks: Ship it?")
+        await until_explained(service, top, "asks: Ship it?")
         run_ids = {row["recipe_id"]: row["run_id"] for row in (await service.http.get("/api/runs")).json()}
         gate = await service.asks(run_ids["ship"])
         told = await why(service, top)
@@ -110,7 +110,7 @@ async def test_an_agent_at_work_and_a_prompt_behind_it(project: Project, held: H
     async with asking.in_process(project) as service:
         run_id = await service.start("both")
         await service.until(run_id, step="a")
-        told = await until_told(service, run_id, "backend_queue")
+        told = await until_explained(service, run_id, "backend_queue")
         held.release()
 
     assert kinds(told) == [(run_id, "agent"), (run_id, "more")]
@@ -127,7 +127,7 @@ async def test_a_prompt_behind_the_limit_of_its_backend(project: Project, held: 
     asking.add(project, "both", {"gather": {"a": [{"speak": "a"}], "b": [{"speak": "b"}]}})
     async with asking.in_process(project) as service:
         run_id = await service.start("both")
-        told = await until_told(service, run_id, "backend_queue")
+        told = await until_explained(service, run_id, "backend_queue")
         shown = await service.show(run_id)
         held.release()
 
@@ -146,9 +146,9 @@ async def test_a_call_behind_the_call_of_another_run(project: Project, held: Hel
         await service.http.put("/api/budgets/all", json={"limits": {"tokens": 1_000_000}})
         first = await service.start("draft", args=ARRIVAL)
         await service.until(first, step="draft")
-        told = await until_told(service, late := await service.start("draft", args=ARRIVAL), "until")
+        told = await until_explained(service, late := await service.start("draft", args=ARRIVAL), "until")
         below = await service.start("draft", args=ARRIVAL, parent_run_id=first)
-        await until_told(service, below, "has been at work")
+        await until_explained(service, below, "has been at work")
         held.release()
         for run_id in (first, late, below):
             await service.until(run_id, "done")
@@ -211,7 +211,7 @@ async def test_times_files_and_retries(project: Project) -> None:
         timer, files, retry = [await service.start(recipe) for recipe in ("wait", "files", "again")]
         await service.until(timer, step="nap")
         await service.until(files, step="drop")
-        again = await until_told(service, retry, "tried again")
+        again = await until_explained(service, retry, "tried again")
         nap, drop = await why(service, timer), await why(service, files)
 
     assert kinds(nap) == [(timer, "timer")]
@@ -255,7 +255,7 @@ async def test_a_child_cancelled_with_its_parent(project: Project) -> None:
     asking.add(project, "ship", *asking.SHIP)
     async with asking.in_process(project) as service:
         top = await service.start("top")
-        await until_told(service, top, "asks: Ship it?")
+        await until_explained(service, top, "asks: Ship it?")
         await service.http.post(f"/api/runs/{top}/cancel")
         [child] = (await service.http.get(f"/api/runs?parent_run_id={top}")).json()
         await service.until(child["run_id"], "cancelled")
@@ -283,7 +283,7 @@ async def test_a_parked_run(project: Project) -> None:
     assert told["chain"][0]["act"] == f"control-room runs unpause {run_id}"
 
 
-async def test_what_cannot_be_read_and_what_is_damaged(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_why_names_unreadable_and_damaged_files(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unreadable file is named with the next try, a damaged journal with the command that repairs it."""
     async with served.in_process(project) as service:
         unread, damaged = [(await service.run("quick"))["run_id"] for _ in range(2)]

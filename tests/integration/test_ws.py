@@ -37,7 +37,7 @@ def _without(told: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
     return [{name: value for name, value in message.items() if name not in names} for message in told]
 
 
-async def test_a_recipe_is_told_from_start_to_end(service: listening.Listening) -> None:
+async def test_a_recipe_is_reported_from_start_to_end(service: listening.Listening) -> None:
     """Every step, reply, reminder and transition of a recipe is a message with its fields and a rising number."""
     service.project.say("code-review", text="hm")
     service.project.say("code-review.reminder", text=says("no-issues"))
@@ -129,7 +129,7 @@ async def test_a_guardrail_ends_the_recipe(service: listening.Listening) -> None
     assert told[-2]["reason"] == "max-total-steps"
 
 
-async def test_a_restart_is_told_in_both_conversations(service: listening.Listening) -> None:
+async def test_a_restart_is_reported_in_both_conversations(service: listening.Listening) -> None:
     """The old conversation is left and idle, the recipe starts in the new one, and the run stays the same."""
     again = json.loads(json.dumps(recipe_harness.AGAIN).replace('"small"', '"again"'))
     _write(service.project, recipe_harness.recipe(id="again", initialStep="commit", steps={"commit": again}))
@@ -245,7 +245,7 @@ async def test_a_prompt_has_an_hour(service: listening.Listening) -> None:
     assert (asked["prompt"], asked["system"]) == (["Hi!"], "Be kind.")
 
 
-async def test_a_long_reply_is_told_whole(service: listening.Listening) -> None:
+async def test_a_long_reply_is_sent_whole(service: listening.Listening) -> None:
     """A reply too large for a journal line is sent whole, live and when it is repeated."""
     text = " ".join(f"é{number}" for number in range(30_000))
     service.project.say("prompt", text=text)

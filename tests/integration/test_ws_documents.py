@@ -38,7 +38,7 @@ AGENT_RECIPES = {
 """Messages with their fields as in the table of section 16.2."""
 
 OTHER = '{"outcome": "other", "otherDescription": "there is no repository"}'
-Told = list[dict[str, Any]]
+Messages = list[dict[str, Any]]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def _rows(heading: str) -> list[list[list[str]]]:
     return [[re.findall(r"`([a-z_]+)`", cell) for cell in line.split("|")[1:-1]] for line in table.splitlines()[1:]]
 
 
-def _story(told: Told) -> list[tuple[Any, ...]]:
+def _story(told: Messages) -> list[tuple[Any, ...]]:
     """Return each message as its type and its distinguishing fields."""
     facts = ("step", "from_step", "to_step", "reason", "code")
     return [(message["type"], *(message[name] for name in facts if message.get(name) is not None)) for message in told]
@@ -63,7 +63,7 @@ def _step(name: str) -> list[tuple[str, str]]:
     return [("recipe_step_started", name), ("response", name)]
 
 
-async def _play(service: listening.Listening, recipe_id: str, replies: dict[str, str], **fields: Any) -> Told:
+async def _play(service: listening.Listening, recipe_id: str, replies: dict[str, str], **fields: Any) -> Messages:
     for key, text in replies.items():
         service.project.say(key, text=text)
     async with service.client() as client:
@@ -123,7 +123,7 @@ async def test_retries_are_used_up(service: listening.Listening) -> None:
     assert (told[-2]["outcome"], told[-2]["other_description"]) == (None, None)
 
 
-async def test_what_other_means_is_told(project: Project) -> None:
+async def test_an_other_exit_has_its_description(project: Project) -> None:
     """Both an exit and a transition by `other` contain the description of `other`."""
     onward = recipe_harness.REVIEW["onOutcome"] | {"other": {"nextStep": "commit", "reason": "nothing to review"}}
     made = recipe_harness.with_step("review", onOutcome=onward) | {"guardrails": {"exitOnOther": False}}
@@ -194,7 +194,7 @@ async def test_the_menu_shows_the_first_prompt(service: listening.Listening) -> 
     assert 0 < len(listed["rebase"]["first_prompt"]) <= 200
 
 
-def test_the_page_lists_what_a_client_may_send() -> None:
+def test_the_page_lists_every_client_message() -> None:
     """The page names every accepted type and field."""
     found: dict[str, set[str]] = {}
     kind = ""

@@ -272,7 +272,7 @@ async def _write_on(deaf: listening.Wire) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_stop_waits_for_nobody(project: Project) -> None:
+async def test_a_stop_does_not_wait_for_a_client_that_does_not_read(project: Project) -> None:
     """A service stops at once even if a client does not read its messages."""
     loop = asyncio.get_running_loop()
     async with contextlib.AsyncExitStack() as later:
@@ -288,7 +288,9 @@ async def test_a_stop_waits_for_nobody(project: Project) -> None:
     assert took < 15
 
 
-async def test_only_so_many_runs_are_told(service: listening.Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_runs_of_a_client_count_against_its_subscriptions(
+    service: listening.Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Runs that a client starts count like subscriptions; beyond the limit, no run is started."""
     monkeypatch.setattr(ws_connection, "MOST_TOLD", 2)
     service.project.say("prompt", hang=True)

@@ -32,7 +32,7 @@ async def _whole(service: listening.Listening, **fields: Any) -> list[dict[str, 
         return await client.until("turn_complete")
 
 
-async def test_the_same_is_told_again(service: listening.Listening) -> None:
+async def test_a_returning_client_receives_the_same_messages(service: listening.Listening) -> None:
     """A returning client receives the same messages again, from the first or after the last one it received."""
     service.project.say("code-review", text="hm")
     service.project.say("code-review.reminder", text=says("no-issues"))
@@ -47,7 +47,7 @@ async def test_the_same_is_told_again(service: listening.Listening) -> None:
         assert await _whole(service, **session, after_seq=message["seq"]) == live[place + 1 :]
 
 
-async def test_nothing_was_missed(service: listening.Listening) -> None:
+async def test_a_client_that_missed_no_message_receives_idle_again(service: listening.Listening) -> None:
     """A client that has missed no message receives once more that the conversation is idle."""
     service.project.say("*", text=recipe_harness.OTHER_SAID)
     async with service.client() as client:
@@ -87,7 +87,7 @@ async def test_a_lost_reply_is_found(service: listening.Listening) -> None:
     assert len(listed) == 1
 
 
-async def test_everybody_in_a_conversation_hears_it(service: listening.Listening) -> None:
+async def test_every_subscriber_receives_later_runs(service: listening.Listening) -> None:
     """A subscriber receives runs that others start in the conversation later, over HTTP too."""
     service.project.say("prompt", text="Hello.")
     service.project.say("code-review", text=recipe_harness.OTHER_SAID)
@@ -106,7 +106,7 @@ async def test_everybody_in_a_conversation_hears_it(service: listening.Listening
     assert {message["run_id"] for message in started[0]} == {run_id}
 
 
-async def test_later_runs_are_told_behind_the_known_one(service: listening.Listening) -> None:
+async def test_a_client_receives_the_newest_run_after_its_known_one(service: listening.Listening) -> None:
     """A client that names its last run receives the rest of that run, and then the newest run whole."""
     service.project.say("prompt", text="Hello.")
     async with service.client() as client:
@@ -122,7 +122,7 @@ async def test_later_runs_are_told_behind_the_known_one(service: listening.Liste
     assert told == first[1:] + second
 
 
-async def test_a_resumed_run_is_told_on(service: listening.Listening) -> None:
+async def test_a_resumed_run_is_reported_to_its_clients(service: listening.Listening) -> None:
     """When a person resumes a failed run, the conversation's clients receive that the recipe has started again."""
     service.project.say("code-review", error={"code": "agent_error", "message": "no credit"})
     async with service.client() as client:
@@ -210,7 +210,7 @@ async def test_a_conversation_after_a_restart_is_found_again(project: Project) -
         ({}, "message_invalid"),
     ],
 )
-async def test_what_is_not_there(service: listening.Listening, fields: Any, code: str) -> None:
+async def test_an_unknown_conversation_or_run_is_an_error(service: listening.Listening, fields: Any, code: str) -> None:
     """An unknown conversation or run is an error, and so is an invalid number."""
     async with service.client() as client:
         answer = await client.ask("subscribe", **fields)

@@ -161,7 +161,7 @@ def test_a_failed_check_shows_as_failed() -> None:
     assert {name for name, node in nodes.items() if node.status is states.StepState.FAILED} == failed
 
 
-def test_micro_steps_stand_in_their_step() -> None:
+def test_micro_steps_are_parts_of_their_step_in_order() -> None:
     """The micro-steps of a small agent's step are its parts, in order."""
     nodes, taken = traced(golden.load("control_room/micro_steps"))
     parts = [name for name, node in nodes.items() if node.group == "judge"]

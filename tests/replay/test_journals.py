@@ -117,7 +117,7 @@ async def test_a_whole_journal_ends_as_it_did(run):
     assert {name: slot.to_json() for name, slot in board.slots.items()} == run.slots
     assert board.progress.finished_steps == run.manifest["current_step_index"]
     assert board.progress.total_steps == run.manifest["total_steps"]
-    assert board.progress.machine == _as_told(run.manifest.get("machine"))
+    assert board.progress.machine == _in_todays_form(run.manifest.get("machine"))
     if failure is None:
         assert run.ended["status"] == "done"
         assert bench.scheduler.result.to_json() == run.ended["ending"]
@@ -162,7 +162,9 @@ async def test_a_restart_after_each_prefix_ends_the_same(run):
         log: Any = logs.ListLog(disk)
         dialect = DRIVERS[run.start.dialect]
         state = await runner.Runner(log, dialect, equipment, logs.CountedSlots(), lambda: None).run()
-        manifest = _as_told({name: run.manifest[name] for name in run.manifest.keys() - {"updated_at", "completed_at"}})
+        manifest = _in_todays_form(
+            {name: run.manifest[name] for name in run.manifest.keys() - {"updated_at", "completed_at"}}
+        )
 
         assert state is RunState(run.ended["status"])
         assert performer.performed == [line["key"] for line in run.lines[length:]]
@@ -171,7 +173,7 @@ async def test_a_restart_after_each_prefix_ends_the_same(run):
         assert {name: disk.files["run.json"][name] for name in manifest} == manifest
 
 
-def _as_told(shown):
+def _in_todays_form(shown):
     """Return a manifest in today's form.
 
     Older manifests contained 0 for an unreported price, and no reason for a run that is done in part.
@@ -180,7 +182,7 @@ def _as_told(shown):
         return shown
     priced = {name for name in shown if name in ("cost_usd", "costUsd")}
     steps = {"stepCostsUsd": {step: price or None for step, price in shown.get("stepCostsUsd", {}).items()}}
-    told = {name: (value or None) if name in priced else _as_told(value) for name, value in shown.items()}
+    told = {name: (value or None) if name in priced else _in_todays_form(value) for name, value in shown.items()}
     in_part = {"reason": "partial"} if "run_id" in shown and (shown.get("ending") or {}).get("partial") else {}
     return told | (steps if "stepCostsUsd" in shown else {}) | (in_part if shown.get("status") == "done" else {})
 
@@ -202,7 +204,7 @@ async def test_a_line_of_another_operation_is_caught(run):
         assert caught.value.detail["asked"]["hash"] == run.lines[position]["operation"]["hash"]
 
 
-async def test_a_line_that_nobody_asks_for_is_caught(run):
+async def test_the_driver_refuses_journals_with_altered_lines(run):
     """The driver refuses foreign keys, a missing line, swapped lines and lines after the end."""
     wrong = []
     for position in range(len(run.lines)):

@@ -88,7 +88,7 @@ def test_fake_clock_jump_moves_the_wall_only():
     assert fake.monotonic() == 0
 
 
-def test_run_id_tells_its_second_and_fits_the_form_of_run_ids():
+def test_a_run_id_begins_with_its_second():
     """A run's id begins with the instant of its creation."""
     made = clock.RandomIds(random.Random(7)).run_id(datetime(2026, 2, 10, 14, 30, 5, tzinfo=UTC))
 
@@ -149,7 +149,7 @@ def test_stamp_reads_back_to_the_millisecond(microseconds: int, hours: int):
 @pytest.mark.parametrize(
     "text", ["", "yesterday", "2026-02-10T14:30:00", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-00:01"]
 )
-def test_instant_refuses_what_is_no_instant(text: str):
+def test_instant_refuses_an_invalid_instant(text: str):
     """A text without the form or offset of an instant is refused, and so is an instant outside of the UTC calendar."""
     with pytest.raises(ValueError, match=r"not an instant; write it as|no UTC offset|outside of the calendar"):
         clock.instant(text)

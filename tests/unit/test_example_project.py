@@ -91,7 +91,7 @@ def test_the_cracked_bell_is_the_only_foreshadowing_without_payoff():
         "open_promise": 2,
         "open_question": 4,
     }
-    bell = stories.told(payload["unpaid"], "open_foreshadowing")[0]
+    bell = stories.findings_of_kind(payload["unpaid"], "open_foreshadowing")[0]
     assert (bell["path"], bell["line"]) == (SCENES[18], 21)
     assert not payload["pass"]
 
@@ -116,7 +116,7 @@ def test_a_scenes_path_means_its_scene_of_the_outline(scene, path):
     assert (matched["number"], matched["score"]) == (scene, 1.0)
 
 
-def test_drafting_scene_21_finds_what_a_writer_needs():
+def test_drafting_scene_21_finds_scene_outline_and_cards():
     """The tools find the scene, its outline, and the cards of the people who appear in it."""
     payload = run("file_locator", search_criteria="Draft scene 21", scan_mode="FAST_SCAN", max_results=12)
 
@@ -142,7 +142,7 @@ def test_drafting_an_unwritten_scene_finds_the_cards_of_its_cast():
 
 
 @pytest.mark.parametrize(("scene", "missing"), [(17, 0), (18, 0), (19, 0), (20, 0), (21, 1)])
-def test_drafts_tell_their_beats_but_for_the_second_lock(scene, missing):
+def test_only_the_second_lock_lacks_its_beat_in_the_draft(scene, missing):
     """Only planted mistake 11 lacks its beat in the draft."""
     payload = run("scene_draft_validator", scene_path=SCENES[scene], outline_path=OUTLINE)
 
@@ -165,8 +165,8 @@ def test_the_stakes_rise_and_one_scene_risks_nothing():
     payload = run("stakes_mapper", scene_paths=["Story/Scenes"])
 
     assert payload["escalation"]["trend"] == "rising"
-    assert [found["path"] for found in stories.told(payload["findings"], "no_risk")] == [SCENES[18]]
-    assert stories.told(payload["findings"], "no_goal") == []
+    assert [found["path"] for found in stories.findings_of_kind(payload["findings"], "no_risk")] == [SCENES[18]]
+    assert stories.findings_of_kind(payload["findings"], "no_goal") == []
 
 
 def test_the_readme_names_lines_that_exist():

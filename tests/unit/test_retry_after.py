@@ -27,6 +27,6 @@ NOW = datetime(2026, 2, 10, 14, 30, tzinfo=UTC)
         ("", 0.0),
     ],
 )
-def test_a_wait_that_is_no_number_asks_for_none(reported: str, seconds: float) -> None:
+def test_an_invalid_retry_after_asks_for_no_wait(reported: str, seconds: float) -> None:
     """Only a number of seconds or a date in the future asks for a wait."""
     assert retry_after.seconds(reported, NOW) == seconds

@@ -80,7 +80,7 @@ def test_every_setting_can_be_read_from_its_documented_variable(tmp_path: Path):
             assert changed == {(room.name, item.name)}, name
 
 
-def test_options_win_over_the_environment_and_none_is_no_option():
+def test_an_option_with_a_value_overrides_the_environment():
     """An option of the command line overrides the environment if it has a value."""
     environ = {"CONTROL_ROOM_PORT": "9000", "CONTROL_ROOM_HOST": "127.0.0.2"}
     both = load(environ, port=0, host=None)
@@ -116,7 +116,7 @@ def test_unknown_variable_is_a_warning_with_the_nearest_name():
 
 
 @pytest.mark.parametrize("name", settings.OUTSIDE)
-def test_variables_with_the_prefix_that_are_no_settings_are_known(name: str):
+def test_known_variables_of_other_parts_are_accepted(name: str):
     """The check accepts the variables that agents, the command line and crash tests read."""
     environ = {name: "something"}
 
@@ -154,7 +154,7 @@ def test_token_that_no_header_can_carry_is_refused(token: str):
     assert fatal({}, api_token=token) == {"CONTROL_ROOM_API_TOKEN"}
 
 
-def test_all_faults_are_told_at_once(tmp_path: Path):
+def test_all_faulty_settings_are_reported_together(tmp_path: Path):
     """One check reports every setting that cannot work."""
     environ = {
         "CONTROL_ROOM_PORT": "70000",
@@ -177,7 +177,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path):
     assert fatal(environ) == set(environ)
 
 
-def test_a_project_whose_path_is_no_text_is_refused(tmp_path: Path):
+def test_a_project_path_that_is_not_text_is_refused(tmp_path: Path):
     """A project folder whose path is not valid text is refused, also when a link leads to it."""
     strange, link = tmp_path / "strange\udcff", tmp_path / "link"
     strange.mkdir()
@@ -216,7 +216,7 @@ def test_a_token_comes_from_its_file(tmp_path: Path):
         assert fatal({"CONTROL_ROOM_API_TOKEN_FILE": str(absent)}) == {"CONTROL_ROOM_API_TOKEN_FILE"}
 
 
-def test_every_value_of_the_wrong_form_is_told_at_once():
+def test_all_unreadable_settings_are_reported_together():
     """One check reports all settings that cannot be read, together with the unknown ones."""
     environ = {"CONTROL_ROOM_PORT": "x", "CONTROL_ROOM_MAX_RUNNING": "y", "CONTROL_ROOM_HOTS": "z"}
     read, remarks = settings.examine(environ)

@@ -83,7 +83,7 @@ def test_a_log_line_is_one_line_wherever_it_is_read():
     assert lines(stream)[0]["path"] == value
 
 
-def test_what_libraries_repeat_is_counted():
+def test_repeated_library_warnings_are_counted():
     """Repeated warnings of one place in a library are dropped after a few, and counted a minute later."""
     now = 0.0
     repeats = telemetry.Repeats(lambda: now, most=2)
@@ -99,7 +99,7 @@ def test_what_libraries_repeat_is_counted():
     assert vars(late)["left_out"] == 3
 
 
-def test_level_leaves_out_what_is_below_it():
+def test_lines_below_the_level_are_not_written():
     """Lines below the chosen level are not written."""
     stream = io.StringIO()
     telemetry.write_logs("warning", stream)
@@ -131,7 +131,7 @@ def test_fact_without_json_form_is_written_as_text():
     assert "No space left" in str(lines(stream)[0]["cause"])
 
 
-def test_metrics_tell_runs_steps_queue_and_requests():
+def test_every_metric_appears_under_its_documented_name():
     """Every recorded value appears under its documented name."""
     metrics = telemetry.Metrics()
     metrics.runs({"running": 2, "done": 5})

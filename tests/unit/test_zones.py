@@ -31,7 +31,7 @@ from app.services.triggers import schedules
         ["UTC"],
     ],
 )
-def test_what_only_a_machine_knows_is_no_time_zone(name: object) -> None:
+def test_a_file_of_a_machine_is_not_a_time_zone(name: object) -> None:
     """Files of a machine, paths and variables are not accepted as time zones, for schedules or for days of budgets."""
     schedule = triggers.Schedule(cron="0 7 * * *", timezone=name)  # type: ignore[arg-type]
     budget = budgets.Budget(name="all", limits=limits.RunLimits(calls=1), per="day", time_zone=name)  # type: ignore[arg-type]

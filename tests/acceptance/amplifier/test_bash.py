@@ -186,7 +186,7 @@ def test_usual_quoting_is_accepted(word: str, statement: str) -> None:
         (f'given={X}; n=${{given:-3}}; m="$n"; echo $((m))', False),
     ],
 )
-def test_what_becomes_a_number_is_refused_and_nothing_else(command: str, accepted: bool) -> None:
+def test_a_command_that_calculates_with_a_value_is_refused(command: str, accepted: bool) -> None:
     """A command may count or test a value, but is refused if it calculates with the value."""
     assert [problem.code for problem in commands.problems(command)] == ([] if accepted else ["evaluated_variable"])
 

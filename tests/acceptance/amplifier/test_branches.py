@@ -30,7 +30,7 @@ def _done(run: dict[str, Any]) -> set[str]:
     return {line["key"] for line in run["steps"] if line["status"] == "done"}
 
 
-def test_a_kill_repeats_only_what_was_in_flight(project: programs.Project) -> None:
+def test_a_kill_repeats_only_the_unanswered_iterations(project: programs.Project) -> None:
     """After kill -9, only the two unanswered iterations are asked again, and the results keep their order."""
     each = step("each", agent="writer", foreach="{{items}}", parallel=3, prompt="Take {{item}}.", collect="all")
     _write(project, later(each, step("after", agent="writer", prompt="{{all}}"), context={"items": ITEMS}))

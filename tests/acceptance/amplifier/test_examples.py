@@ -117,7 +117,7 @@ def test_its_report_is_not_critical(project: programs.Project) -> None:
     assert _slots(project, run)["final_report"] == "null"
 
 
-def test_it_goes_on_where_it_failed(project: programs.Project) -> None:
+def test_a_resume_repeats_only_the_failed_review(project: programs.Project) -> None:
     """A failed review ends the program with 1, and a resume repeats only that step."""
     failing = {"error": {"code": "agent_error", "message": "no words"}}
     project.write("replies.json", [{"key": "maintainability-review", **failing}, {"key": "*", "text": "said"}])
@@ -172,7 +172,7 @@ def test_a_conditional_review_as_the_document_has_it(project: programs.Project) 
     assert json.loads(resumed.stdout)["status"] == "done"
 
 
-def test_a_severity_that_nobody_told(project: programs.Project) -> None:
+def test_a_reply_without_a_severity_fails_the_run(project: programs.Project) -> None:
     """A reply without the part that a condition names fails the run with the message of the document."""
     _script(project, analyze="It looks fine.")
     run = _run(project, _first(project, "conditional-code-review"), code=1)
@@ -238,7 +238,7 @@ def test_the_bundled_batch(project: programs.Project) -> None:
         ),
     ],
 )
-def test_what_a_batch_can_find(
+def test_a_batch_without_a_valid_list_fails_the_run(
     project: programs.Project, said: str, code: int, lines: list[tuple[str, str]], error: str | None
 ) -> None:
     """An empty list is not a failure; a reply that is not a list, or is too long, fails the run before an iteration."""

@@ -45,7 +45,7 @@ def _asks(id: str = "a", **more: Any) -> dict[str, Any]:
     return step(id, **{"agent": "writer", **more})
 
 
-def test_every_fault_is_told_with_its_line(project: programs.Project) -> None:
+def test_validate_reports_every_flaw_with_its_line(project: programs.Project) -> None:
     """`recipes validate` ends with 2 and reports each flaw of a file with its line, and with the nearest name."""
     file = project.write("recipes/amplifier/broken.yaml", BROKEN)
     ended = programs.program("recipes", "validate", file, project=project, code=2)
@@ -64,7 +64,7 @@ def test_every_fault_is_told_with_its_line(project: programs.Project) -> None:
         (16, "$.steps[1].parallel"),
     }
 
-    assert {(line, path) for line, path in found if not _is_told(told, line, path)} == set(), told
+    assert {(line, path) for line, path in found if not _is_reported(told, line, path)} == set(), told
     assert "did you mean prompt?" in told
     assert 'needs schema: "1.7"' in told
 
@@ -136,5 +136,5 @@ def test_no_conflicting_sessions(project: programs.Project) -> None:
     assert (refused.status_code, taken.status_code) == (409, 201)
 
 
-def _is_told(told: str, line: int, path: str) -> bool:
+def _is_reported(told: str, line: int, path: str) -> bool:
     return any(path in one and str(line) in one.replace(path, "") for one in told.splitlines())

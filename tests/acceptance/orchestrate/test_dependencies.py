@@ -58,7 +58,7 @@ def test_23_dependency_patterns(workspace: workspaces.Workspace, door: workspace
     listed = [line[2:] for line in star.splitlines() if line.startswith("- ")]
 
     assert listed == ["data/.hidden.csv", "data/a1.csv", "data/b.csv", "data/deep", "data/deep/c.csv"]
-    assert "**" in globstar.told
+    assert "**" in globstar.output
 
 
 def test_24_variable_in_dependencies(workspace: workspaces.Workspace, door: workspaces.Door) -> None:

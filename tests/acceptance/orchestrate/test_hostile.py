@@ -26,7 +26,7 @@ def test_the_program_refuses_it(workspace: workspaces.Workspace, name: str) -> N
     workspace.write(FLOW, hostile_texts.TEXTS[name])
     finished = orchestrate("run", FLOW, workspace=workspace, code=2)
 
-    assert 0 < len(finished.told) < 5_000
+    assert 0 < len(finished.output) < 5_000
     assert finished.root is None
     assert not (workspace.path / "never").exists()
 
@@ -128,7 +128,7 @@ def test_no_item_leads_out(workspace: workspaces.Workspace, door: workspaces.Doo
     assert not any(path.is_file() for path in (workspace.path / "taken").glob("*"))
 
 
-def test_odd_files_hang_nobody(workspace: workspaces.Workspace) -> None:
+def test_odd_files_hang_no_step(workspace: workspaces.Workspace) -> None:
     """A step that reads or writes a pipe, link cycle, folder, or a too large or binary file fails without hanging."""
     os.mkfifo(workspace.path / "pipe")
     (workspace.path / "circle").symlink_to("circle")
@@ -163,7 +163,7 @@ if len(sys.argv) > 2:
 """
 
 
-def test_no_secret_is_told(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
+def test_no_output_reveals_a_secret(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
     """A secret with quotes and blanks stays hidden in texts, lines, JSON, names of files, errors, and at cuts."""
     odd = ["ACCEPTANCE_ODD"]
     one = [{"pointer": "", "equals": 1}]
@@ -187,8 +187,8 @@ def test_no_secret_is_told(workspace: workspaces.Workspace, door: workspaces.Doo
     assert finished.root is not None
     told = {path.name: path.read_bytes() for path in finished.root.rglob("*") if path.is_file()}
     if isinstance(door, workspaces.Serving):
-        told["what was answered"] = "\n".join(door.told(finished.run_id)).encode()
-    told["what was printed"] = finished.told.encode(errors="surrogateescape")
+        told["what was answered"] = "\n".join(door.answers(finished.run_id)).encode()
+    told["what was printed"] = finished.output.encode(errors="surrogateescape")
     forms = {
         ODD_SECRET,
         json.dumps(ODD_SECRET)[1:-1],
@@ -204,7 +204,7 @@ def test_no_secret_is_told(workspace: workspaces.Workspace, door: workspaces.Doo
     assert (workspace.path / f"named-{ODD_SECRET}.txt").exists()
 
 
-def test_no_secret_is_told_by_any_flag(workspace: workspaces.Workspace) -> None:
+def test_no_flag_reveals_a_secret(workspace: workspaces.Workspace) -> None:
     """`--debug`, `--verbose` and `--json` reveal no secret, neither on the terminal nor in their additional logs."""
     odd = ["ACCEPTANCE_ODD"]
     workspace.write("prompt.md", f"The secret is {ODD_SECRET}.\n")
@@ -220,6 +220,6 @@ def test_no_secret_is_told_by_any_flag(workspace: workspaces.Workspace) -> None:
         escaped = json.dumps(ODD_SECRET)[1:-1]
 
         assert [path for path in files if ODD_SECRET in (text := path.read_text()) or escaped in text] == []
-        assert ODD_SECRET not in finished.told
-        assert escaped not in finished.told
+        assert ODD_SECRET not in finished.output
+        assert escaped not in finished.output
         assert "The secret is ***." in finished.log("Ask.prompt.txt")

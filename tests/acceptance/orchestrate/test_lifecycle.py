@@ -111,7 +111,7 @@ def test_v12_5_path_safety(workspace: workspaces.Workspace, door: workspaces.Doo
         workspace.flow(
             each(items, step("Read", "cat", "${task}"), moves={"success": {"move_to": unsafe}}), version="1.2"
         )
-        told = door(workspace, code=2).told
+        told = door(workspace, code=2).output
 
         assert "steps[0].for_each.on_item_complete.success.move_to" in told
     hidden = {"success": {"move_to": "${context.where}"}}

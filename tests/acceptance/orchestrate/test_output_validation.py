@@ -77,9 +77,9 @@ def test_v13_4_parse_allowed(workspace: workspaces.Workspace, door: workspaces.D
     """A schema together with `allow_parse_error`, or in a lower version, is refused."""
     both = saying("Judge", {}, output_schema="verdict.json", allow_parse_error=True)
     workspace.flow(both, version="1.3")
-    told = door(workspace, code=2).told
+    told = door(workspace, code=2).output
     workspace.flow(saying("Judge", {}, output_schema="verdict.json"), version="1.2")
-    early = door(workspace, code=2).told
+    early = door(workspace, code=2).output
 
     assert "steps[0].output_schema" in told
     assert "allow_parse_error" in told

@@ -69,7 +69,7 @@ def test_09_provider_stdin_mode(workspace: workspaces.Workspace, door: workspace
 def test_10_provider_command_exclusivity(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
     """A step with both a provider and a command is refused."""
     workspace.flow(step("Both", "touch", "never", provider="tool"), providers={"tool": {"command": ["true"]}})
-    told = door(workspace, code=2).told
+    told = door(workspace, code=2).output
 
     assert "steps[0]" in told
     assert "provider and command" in told
@@ -130,7 +130,7 @@ def test_21_step_retries(workspace: workspaces.Workspace) -> None:
 def test_40_deprecated_override(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
     """`command_override` is refused, and the message names the field to use instead."""
     workspace.flow(step("Old", provider="tool", command_override=["true"]), providers={"tool": {"command": ["true"]}})
-    told = door(workspace, code=2).told
+    told = door(workspace, code=2).output
 
     assert "command_override" in told
     assert "`command`" in told
@@ -172,8 +172,8 @@ def test_49_provider_stdin_misuse(workspace: workspaces.Workspace, door: workspa
     )
     refused = door(workspace, code=2)
 
-    assert "providers.tool.command[1]" in refused.told
-    assert "invalid_prompt_placeholder" in refused.told
+    assert "providers.tool.command[1]" in refused.output
+    assert "invalid_prompt_placeholder" in refused.output
 
 
 def test_50_provider_argv_without_prompt(workspace: workspaces.Workspace, door: workspaces.Door) -> None:

@@ -184,7 +184,7 @@ def test_36_wait_for_exclusivity(workspace: workspaces.Workspace, door: workspac
         step("WithLoop", wait_for=wait, for_each={"items": [], "steps": [step("In", "true")]}),
         providers={"any": {"command": ["true"]}},
     )
-    told = door(workspace, code=2).told
+    told = door(workspace, code=2).output
 
     for index, other in enumerate(("command", "provider", "for_each")):
         assert f"steps[{index}]" in told

@@ -51,7 +51,7 @@ def test_07_no_env_namespace(workspace: workspaces.Workspace, door: workspaces.D
         step("Ask", provider="cat", provider_params={"deep": ["${env.HOME}"]}),
         providers=CAT,
     )
-    told = door(workspace, code=2).told
+    told = door(workspace, code=2).output
 
     assert "steps[0].command[1]" in told
     assert "steps[1].provider_params.deep[0]" in told
@@ -61,7 +61,7 @@ def test_07_no_env_namespace(workspace: workspaces.Workspace, door: workspaces.D
 def test_38_path_safety_absolute(workspace: workspaces.Workspace, door: workspaces.Door) -> None:
     """Absolute paths are refused before the run, in every field for a path, by their places."""
     workspace.write(workspaces.FLOW, everywhere("/etc/passwd"))
-    told = door(workspace, code=2).told
+    told = door(workspace, code=2).output
 
     assert [place for place in PLACES if place not in told] == []
     assert "root:" not in told
@@ -70,7 +70,7 @@ def test_38_path_safety_absolute(workspace: workspaces.Workspace, door: workspac
 def test_39_path_safety_parent_escape(workspace: workspaces.Workspace, door: workspaces.Door, tmp_path: Path) -> None:
     """`..` is refused as well; links that lead outside, and variables with outside paths, fail a step with 2."""
     workspace.write(workspaces.FLOW, everywhere("in/../../secret"))
-    told = door(workspace, code=2).told
+    told = door(workspace, code=2).output
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.txt").write_text("the contents")

@@ -34,7 +34,7 @@ class Finished:
     @property
     def state(self) -> dict[str, Any]:
         """Return the state file."""
-        assert self.root is not None, self.told
+        assert self.root is not None, self.output
         state: dict[str, Any] = json.loads((self.root / "state.json").read_text())
         return state
 
@@ -51,18 +51,18 @@ class Finished:
         return run_id
 
     @property
-    def told(self) -> str:
+    def output(self) -> str:
         """Return the whole output."""
         return f"{self.stdout}\n{self.stderr}"
 
     def log(self, name: str) -> str:
         """Return a log of the run."""
-        assert self.root is not None, self.told
+        assert self.root is not None, self.output
         return (self.root / "logs" / name).read_text()
 
     def logs(self) -> set[str]:
         """Return the names of the run's logs."""
-        assert self.root is not None, self.told
+        assert self.root is not None, self.output
         return {path.name for path in (self.root / "logs").iterdir()}
 
     def context(self, step: str) -> dict[str, Any]:
@@ -171,9 +171,9 @@ def orchestrate(
     has_run = arguments[0] == "resume" or workspace.run_ids() != before
     root = (workspace.runs / "latest").resolve() if has_run else None
     finished = Finished(*done, root)
-    told = f"{arguments} ended with {finished.code}\n{finished.told}"
+    told = f"{arguments} ended with {finished.code}\n{finished.output}"
     assert code is None or finished.code == code, told
-    assert "Traceback" not in finished.told, told
+    assert "Traceback" not in finished.output, told
     return finished
 
 
@@ -207,10 +207,10 @@ class Serving:
         ended = {"done": 0, "failed": 1}[run["status"]]
         root = self.project.data / "runs" / run["run_id"]
         finished = Finished(ended, json.dumps(run), "", root)
-        assert ended == code, finished.told
+        assert ended == code, finished.output
         return finished
 
-    def told(self, run_id: str) -> Iterator[str]:
+    def answers(self, run_id: str) -> Iterator[str]:
         """Yield all other answers of the service about a run, and the service's log."""
         with self.service.http() as http:
             yield http.get(f"/api/runs/{run_id}/steps").text

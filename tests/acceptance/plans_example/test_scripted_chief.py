@@ -162,7 +162,7 @@ def test_the_plan_outlives_kills(project: programs.Project) -> None:
     assert len(every) == 9
 
 
-def test_a_chief_who_makes_no_plan_is_told_of(project: programs.Project) -> None:
+def test_a_chief_without_a_valid_plan_fails_the_plan(project: programs.Project) -> None:
     """After one correction the plan fails with its flaws; once the chief replies correctly, a start continues it."""
     project.write("replies.json", journey.REPLIES | {"chief": "Gladly!", "chief.correction": '{"tasks": []}'})
     with programs.service(project) as service, service.http() as http:

@@ -31,7 +31,7 @@ class RequestError(Exception):
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
-        self.told = {"code": code, "message": message, "data": data}
+        self.fields = {"code": code, "message": message, "data": data}
 
     @classmethod
     def auth_required(cls) -> RequestError:
@@ -134,9 +134,9 @@ async def _answer(agent: Any, client: Client, message: dict[str, Any]) -> None:
     try:
         result = await getattr(agent, METHODS[message["method"]])(**given, **meta)
     except RequestError as error:
-        client.send(id=message["id"], error=error.told)
+        client.send(id=message["id"], error=error.fields)
     except Exception as error:
-        client.send(id=message["id"], error=RequestError(-32603, "Internal error", repr(error)).told)
+        client.send(id=message["id"], error=RequestError(-32603, "Internal error", repr(error)).fields)
         raise
     else:
         if "id" in message:

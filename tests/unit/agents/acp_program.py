@@ -116,7 +116,7 @@ class Program:
     async def _say(self, session_id: str, text: str) -> None:
         await self._client.session_update(session_id, acp.update_agent_message_text(text))
 
-    async def _told(self, session_id: str, _: str) -> None:
+    async def _facts(self, session_id: str, _: str) -> None:
         facts = {
             "history": self._history(session_id),
             "mode": self._mode,

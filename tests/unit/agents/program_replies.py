@@ -47,7 +47,7 @@ def reply(found: verdicts.TurnResult) -> ports.AgentReply:
     return counting.counted(found.reply, found.sums, agent_sessions.NOTHING_SPENT)
 
 
-def told(reply: ports.AgentReply) -> dict[str, Any]:
+def golden_form(reply: ports.AgentReply) -> dict[str, Any]:
     """Return a reply in the form of golden files."""
     usage, error = reply.usage, reply.error
     return {

@@ -51,14 +51,14 @@ class Stub:
         return [json.loads(path.read_text()) for path in sorted(self.folder.glob("call-*.json"))]
 
 
-def claude_says(text: str, session_id: str = "s", **given: Any) -> dict[str, Any]:
+def claude_answer(text: str, session_id: str = "s", **given: Any) -> dict[str, Any]:
     """Return an answer of Claude Code."""
     usage = {"input_tokens": 5, "output_tokens": 3}
     result = {"type": "result", "subtype": "success", "is_error": False, "result": text, "session_id": session_id}
     return {"stdout": [{**result, "usage": usage, "total_cost_usd": 0.5}], **given}
 
 
-def codex_says(text: str, thread_id: str, **given: Any) -> dict[str, Any]:
+def codex_answer(text: str, thread_id: str, **given: Any) -> dict[str, Any]:
     """Return an answer of Codex."""
     lines = [
         {"type": "thread.started", "thread_id": thread_id},

@@ -113,7 +113,7 @@ class TestTurns:
     async def test_a_prompt_gets_its_reply(self, make: Make, say: Any, tmp_path: Path) -> None:
         """The agent works in the prompt's folder with the prompt's variables, and without those of another agent."""
         reply = await make().prompt(
-            say("told", system="Be brief.", env={"ACP_STORE": str(tmp_path), "CONTROL_ROOM_X": "1"})
+            say("facts", system="Be brief.", env={"ACP_STORE": str(tmp_path), "CONTROL_ROOM_X": "1"})
         )
         facts = json.loads(reply.text)
 
@@ -122,11 +122,11 @@ class TestTurns:
         assert facts["cwd"] == str(tmp_path)
         assert {name for name in facts["env"] if name.startswith("CLAUDE")} == set()
         assert facts["env"]["CONTROL_ROOM_X"] == "1"
-        assert facts["history"] == ["Be brief.\n\n---\n\ntold"]
+        assert facts["history"] == ["Be brief.\n\n---\n\nfacts"]
         assert reply.usage is not None
         assert (reply.usage.input_tokens, reply.usage.output_tokens) == (16, 4)
 
-    async def test_what_it_asks_for_is_allowed_for_once(
+    async def test_an_allowed_tool_request_is_allowed_once(
         self, make: Make, say: Any, store: Path, tmp_path: Path
     ) -> None:
         """An agent that may use its tools is allowed each request once, not permanently."""
@@ -136,7 +136,7 @@ class TestTurns:
         assert (tmp_path / "made.txt").read_text() == "written"
         assert (store / "chosen").read_text() == "id-allow_once"
 
-    async def test_the_package_of_the_protocol_understands_it(
+    async def test_an_agent_of_the_protocols_package_completes_a_turn(
         self, running: supervisor.Supervisor, sessions: MemoryAgentSessions, say: Any, tmp_path: Path
     ) -> None:
         """An agent made with the protocol's own package completes a turn with a permission request and its modes."""
@@ -150,8 +150,8 @@ class TestTurns:
     @pytest.mark.slow
     async def test_a_mode_that_does_not_ask_is_chosen(self, make: Make, say: Any) -> None:
         """An agent is put into the mode that uses tools without asking, if it offers that mode."""
-        offered = await make("--modes", "default,plan,yolo").prompt(say("told"))
-        not_offered = await make("--modes", "plan,ask").prompt(say("told"))
+        offered = await make("--modes", "default,plan,yolo").prompt(say("facts"))
+        not_offered = await make("--modes", "plan,ask").prompt(say("facts"))
 
         assert json.loads(offered.text)["mode"] == "yolo"
         assert json.loads(not_offered.text)["mode"] == "default"
@@ -159,9 +159,9 @@ class TestTurns:
     async def test_a_model_can_be_chosen(self, make: Make, say: Any) -> None:
         """A model is passed to the agent; a model that the agent does not have is an error."""
         backend = make("--models", "small,big", models={"opus": "big"})
-        chosen = await backend.prompt(say("told", model=backend.resolve_model("opus")))
-        unknown = await failure(backend.prompt(say("told", model="huge")))
-        without = await failure(make().prompt(say("told", model="big")))
+        chosen = await backend.prompt(say("facts", model=backend.resolve_model("opus")))
+        unknown = await failure(backend.prompt(say("facts", model="huge")))
+        without = await failure(make().prompt(say("facts", model="big")))
 
         assert json.loads(chosen.text)["model"] == "big"
         assert backend.resolve_model("haiku") is None
@@ -176,16 +176,16 @@ class TestTurns:
 
     async def test_a_long_prompt_arrives_whole(self, make: Make, say: Any) -> None:
         """A prompt of three hundred kilobytes is sent as one message."""
-        text = "word " * 60_000 + "\ntold"
+        text = "word " * 60_000 + "\nfacts"
         reply = await make().prompt(say(text))
 
         assert json.loads(reply.text)["history"] == [text]
 
-    async def test_a_prompt_is_no_command(self, make: Make, say: Any) -> None:
+    async def test_a_prompt_is_sent_as_plain_text_not_as_a_command(self, make: Make, say: Any) -> None:
         """A prompt that begins like a command of the agent is sent as plain text."""
-        reply = await make().prompt(say("/help me\ntold"))
+        reply = await make().prompt(say("/help me\nfacts"))
 
-        assert json.loads(reply.text)["history"] == ["Prompt:\n\n/help me\ntold"]
+        assert json.loads(reply.text)["history"] == ["Prompt:\n\n/help me\nfacts"]
 
     @pytest.mark.slow
     async def test_garbage_is_passed_over(self, make: Make, say: Any) -> None:
@@ -201,7 +201,7 @@ class TestTurns:
 
         assert (reply.text, reply.error) == ("", None)
 
-    async def test_a_price_is_told_for_the_turn_alone(self, make: Make, say: Any) -> None:
+    async def test_a_turn_costs_the_increase_of_the_conversations_price(self, make: Make, say: Any) -> None:
         """A turn costs the increase of the conversation's price, also after a failed turn and a restart."""
         backend = make()
         first = await backend.prompt(say("cost 0.25", agent_session_id=OURS))
@@ -237,15 +237,15 @@ class TestConversations:
         self, make: Make, say: Any, sessions: MemoryAgentSessions, way: tuple[str, ...]
     ) -> None:
         """A later process of the service and the agent continues a conversation and repeats none of its prompts."""
-        first = await make(*way).prompt(say("told", agent_session_id=OURS))
+        first = await make(*way).prompt(say("facts", agent_session_id=OURS))
         kept = await sessions.find(OURS)
         later = make(*way, kept=sessions.crashed(lose_unsynced=True))
-        second = await later.prompt(say("again\ntold", agent_session_id=OURS, session_created=True))
+        second = await later.prompt(say("again\nfacts", agent_session_id=OURS, session_created=True))
 
         assert first.agent_session_id == second.agent_session_id == "its-0"
         assert kept is not None
         assert (kept.program_session_id, kept.created, kept.backend) == ("its-0", True, "mine")
-        assert json.loads(second.text)["history"] == ["told", "again\ntold"]
+        assert json.loads(second.text)["history"] == ["facts", "again\nfacts"]
 
     @pytest.mark.slow
     async def test_its_name_is_kept_before_the_first_prompt(
@@ -258,23 +258,23 @@ class TestConversations:
         kept = await sessions.find(OURS)
         work.cancel()
         await asyncio.wait([work])
-        reply = await backend.prompt(say("told", agent_session_id=OURS, attempt=2))
+        reply = await backend.prompt(say("facts", agent_session_id=OURS, attempt=2))
 
         assert kept is not None
         assert (kept.program_session_id, kept.created) == ("its-0", False)
-        assert json.loads(reply.text)["history"] == ["hang", "told"]
+        assert json.loads(reply.text)["history"] == ["hang", "facts"]
 
     @pytest.mark.slow
-    async def test_one_that_came_to_nothing_is_begun_anew(self, make: Make, say: Any, store: Path) -> None:
+    async def test_a_retry_begins_a_lost_conversation_anew(self, make: Make, say: Any, store: Path) -> None:
         """If the agent has lost the conversation of a first prompt that was cut off, the retry begins another."""
         backend = make()
         await backend.prompt(say("stop cancelled", agent_session_id=OURS))
         (store / "its-0").rename(store / "lost")
         (store / "its-1").touch()
-        reply = await backend.prompt(say("told", agent_session_id=OURS, attempt=2))
+        reply = await backend.prompt(say("facts", agent_session_id=OURS, attempt=2))
 
         assert reply.agent_session_id == "its-1"
-        assert json.loads(reply.text)["history"] == ["told"]
+        assert json.loads(reply.text)["history"] == ["facts"]
 
     @pytest.mark.slow
     async def test_an_unknown_conversation_is_refused(
@@ -285,24 +285,24 @@ class TestConversations:
             agent_session_id=OURS, backend="mine", working_dir="/", program_session_id="gone", created=True
         )
         await sessions.keep(known)
-        ours = await failure(make().prompt(say("told", agent_session_id=OURS, session_created=True)))
-        named = await failure(make().prompt(say("told", agent_session_id="its-9", session_created=True)))
-        unable = await failure(make("--no-load").prompt(say("told", agent_session_id=OURS, session_created=True)))
-        other = await failure(make(name="other").prompt(say("told", agent_session_id=OURS, session_created=True)))
+        ours = await failure(make().prompt(say("facts", agent_session_id=OURS, session_created=True)))
+        named = await failure(make().prompt(say("facts", agent_session_id="its-9", session_created=True)))
+        unable = await failure(make("--no-load").prompt(say("facts", agent_session_id=OURS, session_created=True)))
+        other = await failure(make(name="other").prompt(say("facts", agent_session_id=OURS, session_created=True)))
 
         gemini = await failure(
-            make("--name", "gemini-cli").prompt(say("told", agent_session_id=OURS, session_created=True))
+            make("--name", "gemini-cli").prompt(say("facts", agent_session_id=OURS, session_created=True))
         )
 
         assert [error.code for error in (ours, named, unable, other, gemini)] == ["unknown_agent_session"] * 5
         assert ["sessionRetention" in error.message for error in (ours, gemini)] == [False, True]
 
-    async def test_one_that_was_begun_elsewhere_can_be_named(self, make: Make, say: Any, store: Path) -> None:
+    async def test_a_foreign_conversation_continues_by_the_agents_name(self, make: Make, say: Any, store: Path) -> None:
         """A conversation that was begun elsewhere can be continued by the agent's own name for it."""
         (store / "its-own").write_text('["before"]')
-        reply = await make().prompt(say("told", agent_session_id="its-own", session_created=True))
+        reply = await make().prompt(say("facts", agent_session_id="its-own", session_created=True))
 
-        assert json.loads(reply.text)["history"] == ["before", "told"]
+        assert json.loads(reply.text)["history"] == ["before", "facts"]
 
     @pytest.mark.slow
     @pytest.mark.parametrize("restarts", [False, True], ids=["at once", "after a restart"])
@@ -312,10 +312,10 @@ class TestConversations:
         """Gemini, which names conversations by the minute, continues one only after the minute of its beginning."""
         fake = clock.FakeClock(datetime(2026, 2, 10, 14, 30, 20, tzinfo=UTC))
         backend = make("--name", "gemini-cli", time=fake)
-        await backend.prompt(say("told", agent_session_id=OURS))
+        await backend.prompt(say("facts", agent_session_id=OURS))
         if restarts:
             backend = make("--name", "gemini-cli", time=fake, kept=sessions.crashed(lose_unsynced=True))
-        work = asyncio.ensure_future(backend.prompt(say("told", agent_session_id=OURS, session_created=True)))
+        work = asyncio.ensure_future(backend.prompt(say("facts", agent_session_id=OURS, session_created=True)))
         for _ in range(100):
             await asyncio.sleep(0)
         waits = fake.next_wake_seconds()
@@ -323,12 +323,12 @@ class TestConversations:
         reply = await work
 
         assert waits == 40.5
-        assert json.loads(reply.text)["history"] == ["told", "told"]
+        assert json.loads(reply.text)["history"] == ["facts", "facts"]
 
     @pytest.mark.slow
-    async def test_gemini_keeps_what_it_loaded_before(self, make: Make, say: Any) -> None:
+    async def test_the_clean_up_of_gemini_is_off_by_default(self, make: Make, say: Any) -> None:
         """Gemini's clean-up of loaded conversations is off by default; other agents get no such setting."""
-        said = [await make("--name", name).prompt(say("told")) for name in ("gemini-cli", "other")]
+        said = [await make("--name", name).prompt(say("facts")) for name in ("gemini-cli", "other")]
         gemini, other = (json.loads(reply.text)["env"].get("GEMINI_CLI_SYSTEM_DEFAULTS_PATH") for reply in said)
         with open(gemini, encoding="utf-8") as file:  # noqa: ASYNC230
             defaults = json.load(file)
@@ -337,16 +337,16 @@ class TestConversations:
         assert other is None
 
     @pytest.mark.slow
-    async def test_what_does_not_name_by_the_minute_waits_for_none(self, make: Make, say: Any) -> None:
+    async def test_a_conversation_continues_without_a_wait(self, make: Make, say: Any) -> None:
         """Other agents continue a conversation within its first minute, and Gemini without waiting in a later one."""
         fake = clock.FakeClock(datetime(2026, 2, 10, 14, 30, 59, tzinfo=UTC))
         for name, ours, seconds in (("other", OURS, 0), ("gemini-cli", "ours-too", 1)):
-            await make("--name", name, time=fake).prompt(say("told", agent_session_id=ours))
+            await make("--name", name, time=fake).prompt(say("facts", agent_session_id=ours))
             fake.advance(seconds)
-            again = say("told", agent_session_id=ours, session_created=True)
+            again = say("facts", agent_session_id=ours, session_created=True)
             reply = await make("--name", name, time=fake).prompt(again)
 
-            assert json.loads(reply.text)["history"] == ["told", "told"]
+            assert json.loads(reply.text)["history"] == ["facts", "facts"]
 
 
 class TestTools:
@@ -366,7 +366,9 @@ class TestTools:
         assert error.code == "tools_cannot_be_turned_off"
         assert names(store) == []
 
-    async def test_what_it_asks_for_is_denied(self, make: Make, say: Any, store: Path, tmp_path: Path) -> None:
+    async def test_a_tool_request_without_tools_is_denied(
+        self, make: Make, say: Any, store: Path, tmp_path: Path
+    ) -> None:
         """An agent without tools that asks for permission is denied once, and its turn continues."""
         reply = await make("--name", "copilot").prompt(say("write made.txt", tools=False))
 
@@ -374,7 +376,7 @@ class TestTools:
         assert (store / "chosen").read_text() == "id-reject_once"
         assert not (tmp_path / "made.txt").exists()
 
-    async def test_an_agent_that_acts_all_the_same_is_stopped(self, make: Make, say: Any, store: Path) -> None:
+    async def test_an_agent_that_acts_without_permission_is_stopped(self, make: Make, say: Any, store: Path) -> None:
         """An agent that uses a tool without asking is stopped, and the error names the tool."""
         error = await failure(make("--name", "copilot", "--acts").prompt(say("write made.txt", tools=False)))
 
@@ -384,9 +386,9 @@ class TestTools:
     async def test_each_agent_is_held_in_its_own_way(self, make: Make, say: Any) -> None:
         """Tools are turned off with each agent's own arguments, modes and fields beside the protocol."""
         claude = await make("--name", "claude-agent-acp", "--modes", "plan,default,yolo").prompt(
-            say("told", tools=False)
+            say("facts", tools=False)
         )
-        gemini = await make("--name", "gemini-cli", "--modes", "yolo,default").prompt(say("told", tools=False))
+        gemini = await make("--name", "gemini-cli", "--modes", "yolo,default").prompt(say("facts", tools=False))
         facts = [json.loads(reply.text) for reply in (claude, gemini)]
 
         assert [fact["mode"] for fact in facts] == ["default", "default"]
@@ -408,7 +410,7 @@ class TestTrouble:
             ("stop cancelled", "agent_error"),
         ],
     )
-    async def test_what_it_refuses_is_told(self, make: Make, say: Any, text: str, code: str) -> None:
+    async def test_a_turn_without_its_usual_end_is_an_error(self, make: Make, say: Any, text: str, code: str) -> None:
         """A turn without its usual end is an error, and the reply names its conversation."""
         reply = await make().prompt(say(text, agent_session_id=OURS))
 
@@ -416,7 +418,7 @@ class TestTrouble:
         assert (reply.error.code, reply.text, reply.agent_session_id) == (code, "", "its-0")
 
     @pytest.mark.slow
-    async def test_a_turn_that_ended_for_length_is_told(self, make: Make, say: Any) -> None:
+    async def test_a_turn_cut_off_for_length_has_its_finish_reason(self, make: Make, say: Any) -> None:
         """A reply that reached its maximum length has the finish reason `length`."""
         reply = await make().prompt(say("stop max_tokens", agent_session_id=OURS))
 
@@ -431,10 +433,10 @@ class TestTrouble:
         assert "unless `secrets` of the backend mine in agents.json lists it" in reply.error.message
         assert reply.error.detail["withheld"] == ["WITHHELD_KEY"]
 
-    async def test_a_refusal_to_begin_is_told(self, make: Make, say: Any, store: Path) -> None:
+    async def test_a_required_login_fails_the_prompt(self, make: Make, say: Any, store: Path) -> None:
         """An agent that requires a login fails the prompt before a conversation exists."""
         (store / "refuse-new").touch()
-        reply = await make().prompt(say("told"))
+        reply = await make().prompt(say("facts"))
 
         assert reply.error is not None
         assert (reply.error.code, reply.agent_session_id) == ("unauthorized", None)
@@ -460,7 +462,7 @@ class TestTrouble:
 
         assert (reply.error.code if reply.error else None) == code
 
-    async def test_a_notice_of_a_mode_is_no_reply(self) -> None:
+    async def test_a_mode_notice_is_removed_from_the_reply(self) -> None:
         """A notice of Gemini's mode is removed from the reply."""
         turn = acp_turns.Turn(tools=True)
         content = {"type": "text", "text": "[MODE_UPDATE] yolo\nYes."}
@@ -474,7 +476,7 @@ class TestTrouble:
         assert (reply.usage.input_tokens, reply.usage.output_tokens) == (3, 2)
 
     @pytest.mark.parametrize(("how", "code"), [("", "agent_error"), ("signal", "agent_signalled")])
-    async def test_a_crash_is_told(self, make: Make, say: Any, how: str, code: str) -> None:
+    async def test_a_crashed_agent_is_an_error_with_its_stderr(self, make: Make, say: Any, how: str, code: str) -> None:
         """An agent that crashes in a turn is an error with its exit and its last lines of standard error."""
         error = await failure(make().prompt(say(f"crash {how}")))
 
@@ -498,13 +500,13 @@ class TestTrouble:
 
         assert error.code == "reply_unreadable"
 
-    async def test_silence_is_told(self, make: Make, say: Any) -> None:
+    async def test_a_silent_agent_is_ended_at_its_idle_limit(self, make: Make, say: Any) -> None:
         """An agent that writes no message for longer than its idle limit is ended."""
         error = await failure(make(idle_seconds=0.5).prompt(say("hang")))
 
         assert error.code == "agent_idle"
 
-    async def test_the_limit_of_time_is_told(
+    async def test_an_agent_beyond_its_time_limit_is_cancelled(
         self, make: Make, say: Any, store: Path, hanging: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """An agent that exceeds the time-out is cancelled, and its last reply does not count."""
@@ -519,44 +521,48 @@ class TestTrouble:
         assert error.code == "agent_timeout"
         assert "cancelled" in names(store)
 
-    async def test_one_that_never_answers_is_told(self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_program_without_the_protocol_is_ended(
+        self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A program that does not speak the protocol is ended after the opening time-out."""
         monkeypatch.setattr(acp_agent, "OPENING_SECONDS", 0.3)
         monkeypatch.setattr(acp_agent, "PARTING_SECONDS", 0.1)
-        error = await failure(make(command=("sleep", "1000")).prompt(say("told")))
+        error = await failure(make(command=("sleep", "1000")).prompt(say("facts")))
 
         assert (error.code, error.detail) == ("agent_timeout", {"timeout_seconds": 0.3})
 
-    async def test_a_program_that_ends_at_once_is_told(self, make: Make, say: Any) -> None:
+    async def test_a_program_that_exits_at_once_is_an_error(self, make: Make, say: Any) -> None:
         """A program that prints another text and exits is an error with its exit code and that text."""
-        error = await failure(make(command=("sh", "-c", "echo usage; exit 2")).prompt(say("told")))
+        error = await failure(make(command=("sh", "-c", "echo usage; exit 2")).prompt(say("facts")))
 
         assert (error.code, error.detail["exit_code"], error.detail["stray"]) == ("agent_error", 2, ["usage"])
 
-    async def test_a_missing_program_is_told(self, make: Make, say: Any, tmp_path: Path) -> None:
+    async def test_a_missing_command_is_agent_missing(self, make: Make, say: Any, tmp_path: Path) -> None:
         """A command that does not exist or cannot be executed is `agent_missing`, and a check names a missing one."""
         (tmp_path / "broken").write_text("#!/no/such/interpreter\n")
         (tmp_path / "broken").chmod(0o755)
         missing = BackendConfig(name="mine", type="acp", command=("no-such-agent",))
         lack = acp_backend.lacks(missing, os.environ)
-        error = await failure(make(command=("no-such-agent",)).prompt(say("told")))
-        broken = await failure(make(command=(str(tmp_path / "broken"),)).prompt(say("told")))
+        error = await failure(make(command=("no-such-agent",)).prompt(say("facts")))
+        broken = await failure(make(command=(str(tmp_path / "broken"),)).prompt(say("facts")))
 
         assert [found.code for found in (error, broken)] == ["agent_missing"] * 2
         assert lack is not None
         assert "no-such-agent" in lack.message
 
-    async def test_a_missing_package_is_told(self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_missing_protocol_package_is_named_in_the_error(
+        self, make: Make, say: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A prompt without the protocol's package fails, and the error names the extra to install."""
         monkeypatch.setattr(util, "find_spec", lambda _: None)
-        error = await failure(make().prompt(say("told")))
+        error = await failure(make().prompt(say("facts")))
 
         assert error.code == "agent_missing"
         assert "control-room[acp]" in error.message
 
-    async def test_a_missing_folder_is_told(self, make: Make, say: Any) -> None:
+    async def test_a_missing_working_folder_has_its_own_code(self, make: Make, say: Any) -> None:
         """A missing working folder keeps its own code."""
-        error = await failure(make().prompt(say("told", working_dir=PurePath("/no/such/folder"))))
+        error = await failure(make().prompt(say("facts", working_dir=PurePath("/no/such/folder"))))
 
         assert error.code == "cwd_missing"
 
@@ -588,7 +594,7 @@ class TestEnds:
             os.close(handle)
         assert len(os.listdir("/proc/self/fd")) <= len(before) + 4
 
-    async def test_one_that_is_cut_off_can_be_begun_again(
+    async def test_an_agent_that_dies_with_the_launcher_is_launcher_lost(
         self, make: Make, say: Any, running: supervisor.Supervisor, hanging: Any
     ) -> None:
         """A prompt whose agent dies with the launcher ends as `LauncherLost`, not as a failure of the agent."""
@@ -604,7 +610,7 @@ class TestEnds:
     ) -> None:
         """An agent that does not exit after its reply is ended with its children, and the reply counts."""
         monkeypatch.setattr(acp_agent, "PARTING_SECONDS", 0.2)
-        reply = await make("--lingers").prompt(say("told"))
+        reply = await make("--lingers").prompt(say("facts"))
 
         assert reply.error is None
         assert outside(store) == []

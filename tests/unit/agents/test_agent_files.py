@@ -96,7 +96,7 @@ def test_a_project_has_the_last_word(tmp_path: Path) -> None:
     )
 
 
-def test_an_unknown_backend_is_told(tmp_path: Path) -> None:
+def test_an_unknown_backend_is_reported_as_broken(tmp_path: Path) -> None:
     """An agent file with an unknown backend is reported as broken."""
     found = load(tmp_path, a__md="---\nbackend: nothing\n---\nRole.")
 

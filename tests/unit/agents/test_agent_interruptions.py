@@ -51,7 +51,7 @@ async def asked(harness: Harness, backends: Breaking, **given: Any) -> records.R
     return await AgentPerformer(backends, around.conversations()).perform(harness.call(call))
 
 
-async def test_an_agent_that_was_cut_off_is_told(harness: Harness) -> None:
+async def test_a_prompt_of_an_interrupted_agent_is_not_repeated(harness: Harness) -> None:
     """A prompt whose agent was cut off is interrupted and not repeated, because the engine decides on a retry."""
     backends = Breaking(losses=2)
     with pytest.raises(ports.Interrupted):

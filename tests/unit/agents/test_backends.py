@@ -64,7 +64,7 @@ async def test_a_recording_asks_a_backend_of_the_same_registry(tmp_path: Path) -
     assert (tmp_path / "t.jsonl").read_text().count("\n") == 1
 
 
-def test_check_tells_what_a_backend_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_reports_what_a_backend_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A check reports which backends cannot work here, without starting a process."""
     monkeypatch.setattr(local, "missing_packages", lambda: ["xllamacpp"])
     (tmp_path / "fine.json").write_text("{}")

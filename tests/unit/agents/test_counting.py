@@ -73,7 +73,7 @@ async def test_equal_turns_take_the_same(talk: Talk, claude_stub: Stub) -> None:
     assert told == [Usage(**CALL, cost_usd=0.1)] * 3
 
 
-async def test_a_turn_that_tells_nothing_is_paid_by_the_next(talk: Talk, codex_stub: Stub) -> None:
+async def test_a_failed_turns_usage_is_counted_with_the_next(talk: Talk, codex_stub: Stub) -> None:
     """The usage of a failed turn is null, and the next turn includes it."""
     codex_stub.answer(codex(1), FAILED, codex(3))
     told = [(await talk.turn("codex", key, attempt=n)).usage for n, key in enumerate(("one", "two", "two"), start=1)]
@@ -101,7 +101,7 @@ async def test_another_run_does_not_pay_for_it(talk: Talk, codex_stub: Stub) -> 
     assert reply.usage == Usage(**CALL)
 
 
-async def test_what_was_before_is_unknown(talk: Talk, codex_stub: Stub) -> None:
+async def test_the_first_turn_of_a_foreign_conversation_has_no_usage(talk: Talk, codex_stub: Stub) -> None:
     """The first turn in a conversation that was begun elsewhere has no usage, because the sums before are unknown."""
     codex_stub.answer(codex(7), codex(8))
     told = [(await talk.turn("codex", key)).usage for key in ("two", "three")]
@@ -109,7 +109,7 @@ async def test_what_was_before_is_unknown(talk: Talk, codex_stub: Stub) -> None:
     assert told == [None, Usage(**CALL)]
 
 
-async def test_what_is_of_the_turn_is_known(talk: Talk, claude_stub: Stub) -> None:
+async def test_the_first_turn_of_a_foreign_conversation_has_its_tokens(talk: Talk, claude_stub: Stub) -> None:
     """In a conversation begun elsewhere, the first turn has the tokens reported for the turn, but no price."""
     claude_stub.answer(claude(7), claude(8))
     told = [(await talk.turn("claude-code", key)).usage for key in ("two", "three")]

@@ -7,7 +7,7 @@ import json
 from app.agents.programs import hearing
 
 
-def heard(*parts: tuple[int, bytes, int]) -> str:
+def extracted_text(*parts: tuple[int, bytes, int]) -> str:
     """Return the text heard from parts of an output."""
     told: list[str] = []
     ear = hearing.Hearing(told.append)
@@ -16,11 +16,11 @@ def heard(*parts: tuple[int, bytes, int]) -> str:
     return "".join(told)
 
 
-def test_the_words_of_an_agent_are_told() -> None:
+def test_the_text_of_a_json_event_is_extracted() -> None:
     """The text within a JSON event is extracted; other lines are passed on, cut to a maximum length."""
     said = json.dumps({"type": "assistant", "message": {"content": [{"type": "text", "text": "Looking."}]}})
     other = json.dumps({"type": "tool", "name": "x" * 10_000})
-    told = heard((1, f"{said}\n{other}\nplain\n".encode(), 0)).splitlines()
+    told = extracted_text((1, f"{said}\n{other}\nplain\n".encode(), 0)).splitlines()
 
     assert told[0] == "Looking."
     assert len(told[1]) == hearing.MOST_LINE
@@ -32,17 +32,17 @@ def test_lines_are_whole() -> None:
     line = json.dumps({"text": "ünd"}, ensure_ascii=False).encode() + b"\n"
     cut = line.index("ü".encode()) + 1
 
-    assert heard((1, line[:cut], 0), (2, b"warn", 0), (1, line[cut:], 0)) == "warnünd\n"
+    assert extracted_text((1, line[:cut], 0), (2, b"warn", 0), (1, line[cut:], 0)) == "warnünd\n"
 
 
-def test_a_gap_is_told() -> None:
+def test_a_gap_leaves_a_notice() -> None:
     """After omitted bytes, the text has a notice and continues with the next whole line."""
-    assert heard((1, b"begin", 0), (1, b"rest\nnext\n", 7)) == "[output left out here]\nnext\n"
+    assert extracted_text((1, b"begin", 0), (1, b"rest\nnext\n", 7)) == "[output left out here]\nnext\n"
 
 
 def test_hostile_events_are_lines() -> None:
     """Deeply nested, mistyped and broken JSON is passed on unchanged."""
     deep = b'{"a":' * 100 + b"1" + b"}" * 100
 
-    assert heard((1, deep + b"\n", 0)) == f"{deep.decode()}\n"
-    assert heard((1, b'{"text": 5}\n[1]\n{"text"\n', 0)) == '{"text": 5}\n[1]\n{"text"\n'
+    assert extracted_text((1, deep + b"\n", 0)) == f"{deep.decode()}\n"
+    assert extracted_text((1, b'{"text": 5}\n[1]\n{"text"\n', 0)) == '{"text": 5}\n[1]\n{"text"\n'

@@ -60,7 +60,7 @@ async def test_the_model_is_loaded_at_the_first_prompt_and_once(backend: local.L
 
 
 @speaking_only
-async def test_the_reply_tells_its_price(loaded: local.LocalBackend) -> None:
+async def test_a_reply_counts_its_tokens(loaded: local.LocalBackend) -> None:
     """A reply counts the tokens read and written, and keeps its limit of tokens."""
     reply = await loaded.prompt(prompt("Tell a long story.", max_tokens=7))
 
@@ -100,7 +100,7 @@ async def test_a_reply_is_held_to_its_schema(loaded: local.LocalBackend) -> None
 
 @pytest.mark.slow
 @speaking_only
-async def test_a_reply_that_reached_its_longest_is_told(loaded: local.LocalBackend) -> None:
+async def test_a_reply_at_its_token_limit_has_finish_reason_length(loaded: local.LocalBackend) -> None:
     """A JSON reply that reached its limit of tokens has the finish reason `length`."""
     schema = {"type": "object", "properties": {"story": {"type": "string", "minLength": 200}}, "required": ["story"]}
     reply = await loaded.prompt(prompt("Tell a story.", reply_schema=schema, max_tokens=10))
@@ -171,7 +171,7 @@ async def test_a_cancellation_stops_the_generation(
 
 @pytest.mark.slow
 @speaking_only
-async def test_a_cancelled_wait_disturbs_nobody(loaded: local.LocalBackend) -> None:
+async def test_a_cancelled_wait_does_not_disturb_the_open_prompt(loaded: local.LocalBackend) -> None:
     """A prompt cancelled while it waits for its turn does not disturb the one under way."""
     speaking = asyncio.ensure_future(loaded.prompt(prompt("Tell a story.", max_tokens=60)))
     waiting = asyncio.ensure_future(loaded.prompt(prompt("Sing a song.")))
@@ -212,7 +212,7 @@ async def _kill_the_model(before: set[int]) -> None:
     os.close(handle)
 
 
-async def test_a_model_that_cannot_be_loaded_is_told(
+async def test_an_unloadable_model_is_backend_unavailable(
     backend: local.LocalBackend, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A damaged model file is `backend_unavailable` with the library's reason, and leaves no process."""
@@ -256,7 +256,7 @@ def test_the_model_dies_with_a_service_that_is_killed() -> None:
     os.close(handle)
 
 
-def test_the_model_ends_when_nobody_can_ask_any_more() -> None:
+def test_the_model_process_ends_with_its_standard_input() -> None:
     """The end of standard input ends the model process in the middle of an answer."""
     file = str(local._model_file())
     helper = subprocess.Popen(

@@ -29,7 +29,7 @@ asyncio.run(main())
 """
 
 
-def test_missing_packages_are_told_with_the_way_to_get_them(tmp_path: Path) -> None:
+def test_missing_packages_are_named_with_their_installation(tmp_path: Path) -> None:
     """A backend without its packages names them and the way to install them, and starts no process."""
     (tmp_path / "orjson").symlink_to(Path(orjson.__file__).parent)
     # -S hides every installed package except the one that the engine itself needs.

@@ -130,7 +130,7 @@ async def test_a_reply_is_the_output(backing: Backing) -> None:
     }
 
 
-async def test_everything_of_the_call_reaches_the_backend(backing: Backing) -> None:
+async def test_every_part_of_a_call_reaches_the_backend(backing: Backing) -> None:
     """Instruction, tier, schema, limits and identity reach the backend; the prompt's parts are joined, blobs read."""
     harness, backends = Harness(working_dir=Path("/work")), backing("ok")
     operation = speech(
@@ -163,7 +163,7 @@ async def test_a_reply_with_half_a_character_is_a_failure(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t\n", "\u200b\u00a0", "```\n```", "**  **"])
-async def test_a_reply_that_says_nothing_is_a_failure(backing: Backing, text: str) -> None:
+async def test_a_blank_reply_is_a_failure(backing: Backing, text: str) -> None:
     """An empty or blank reply fails the step, and its usage is counted."""
     result = await performing(backing({"text": text, "usage": {"input_tokens": 9}})).perform(Harness().call(speech()))
 
@@ -370,7 +370,7 @@ async def test_a_degenerate_reply_fails(backing: Backing, said: str) -> None:
     assert (result.error.code, result.output) == ("reply_degenerate", None)
 
 
-async def test_a_price_that_nobody_told_is_null(backing: Backing) -> None:
+async def test_an_unreported_price_is_null(backing: Backing) -> None:
     """Usage without a reported price has the price null, and a sum adds only the reported prices."""
     said = {"text": "Yes.", "usage": {"input_tokens": 3, "output_tokens": 2}}
     result = await performing(backing(said)).perform(Harness().call(speech()))

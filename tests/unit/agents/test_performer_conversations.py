@@ -146,7 +146,7 @@ async def test_a_conversation_stays_with_its_run_between_prompts(stage: Stage) -
     assert await stage.sessions.claimant(TALK) == "run-b"
 
 
-async def test_who_is_refused_is_in_nobodys_way(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_run_never_takes_the_conversations_lock(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is refused a conversation never takes its lock."""
     await stage.sessions.claim(TALK, "run-a")
     held: list[str] = []
@@ -165,7 +165,7 @@ async def test_who_is_refused_is_in_nobodys_way(stage: Stage, monkeypatch: pytes
     assert held == ["run-a"]
 
 
-async def test_whose_a_conversation_is_stands_before_its_first_prompt(stage: Stage) -> None:
+async def test_a_claim_is_written_before_the_first_prompt(stage: Stage) -> None:
     """The claim of a conversation is on disk before its first prompt, so that it survives a crash."""
     task = asyncio.create_task(stage.performer().perform(call("run-a")))
     await stage.backend.begun.acquire()

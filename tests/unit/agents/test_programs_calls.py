@@ -98,7 +98,7 @@ def test_a_program_is_called_as_it_wants(type_name: str, new: list[str], resumed
 
 
 @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
-def test_nothing_is_said_that_nobody_asked_for(type_name: str) -> None:
+def test_a_plain_call_has_no_optional_arguments(type_name: str) -> None:
     """A call without model, instruction and conversation has no options for them, and the prompt is unchanged."""
     invocation = called(type_name, turn={"session_id": None, "folder": Path("/f")}, model=None, system=None)
 
@@ -133,7 +133,7 @@ class TestClaudeCode:
         assert arguments[at : at + 5] == ("--allowedTools", "Bash(git *)", "Write", "--permission-mode", "dontAsk")
         assert "--dangerously-skip-permissions" not in arguments
 
-    def test_a_conversation_from_elsewhere_hears_the_instruction_in_the_message(self) -> None:
+    def test_a_foreign_conversation_gets_its_new_instruction(self) -> None:
         """A conversation begun with another instruction gets the new one in the message."""
         turn = {"resumes": True, "instructed_otherwise": True, "folder": Path("/f")}
         invocation = called("claude-code", turn=turn)
@@ -161,7 +161,7 @@ class TestCodex:
         assert {'sandbox_mode="read-only"', 'approval_policy="never"', "features.shell_tool=false"} <= settings
         assert {'mcp_servers."files".enabled=false', 'mcp_servers."a b".enabled=false'} <= settings
 
-    def test_what_is_no_id_is_not_passed_on(self) -> None:
+    def test_an_invalid_conversation_id_is_not_passed_on(self) -> None:
         """A conversation name that is not a UUID is replaced by an unknown id, so that Codex does not begin another."""
         arguments = called("codex", turn={"resumes": True, "session_id": "my-chat"}).arguments
 
@@ -298,7 +298,7 @@ class TestPlaces:
         assert found == [(on_path,), (local,), (named,), (own, "-x")]
 
     @pytest.mark.parametrize("named", ["/nowhere", "/" + "x" * 300], ids=["nowhere", "unreachable"])
-    def test_a_wrong_variable_is_told(self, tmp_path: Path, named: str) -> None:
+    def test_an_invalid_path_variable_is_an_error(self, tmp_path: Path, named: str) -> None:
         """A variable that names no program is an error, and no other program is used."""
         self.executable(tmp_path / "bin" / "claude")
         with pytest.raises(errors.AgentFailed, match=f"CLAUDE_CLI_PATH names {named}") as failed:
@@ -306,7 +306,7 @@ class TestPlaces:
 
         assert failed.value.code == "agent_missing"
 
-    def test_the_check_tells_what_is_missing(self, tmp_path: Path) -> None:
+    def test_the_check_reports_missing_programs(self, tmp_path: Path) -> None:
         """The check reports each backend whose program is missing, with the way to install it."""
         configs = {name: BackendConfig(name=name, type=name) for name in catalogue.PROGRAMS}
         configs["mine"] = BackendConfig(name="mine", type="template", command=("no-such-program",))
@@ -317,7 +317,7 @@ class TestPlaces:
         assert "npm install -g @openai/codex" in told["codex"]
         assert "no-such-program" in told["mine"]
 
-    def test_the_check_tells_a_missing_key(self, tmp_path: Path) -> None:
+    def test_the_check_reports_a_missing_key(self, tmp_path: Path) -> None:
         """The check reports a key that is not in the environment."""
         self.executable(tmp_path / "codex")
         config = BackendConfig(name="one", type="codex", api_key_env="MY_KEY")
@@ -342,7 +342,9 @@ class TestPlaces:
         ]),
     ],
 )  # fmt: skip
-def test_a_wrong_entry_is_told(tmp_path: Path, entry: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+def test_an_invalid_entry_is_a_flaw_with_its_place(
+    tmp_path: Path, entry: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
     """A field that does not fit a program's backend is a flaw of `agents.json` with its place."""
     (tmp_path / "agents.json").write_text(json.dumps({"backends": {"x": entry}}))
     (broken,) = roster.load([tmp_path / "agents.json"]).broken
@@ -419,7 +421,7 @@ class TestWorktrees:
 
 
 @pytest.mark.parametrize("given", [(), ("--auth-type", "anthropic"), ("--auth-type=anthropic",)])
-def test_qwen_is_told_once_how_to_authenticate(given: tuple[str, ...]) -> None:
+def test_qwen_gets_its_authentication_option_once(given: tuple[str, ...]) -> None:
     """Qwen gets `--auth-type` once: that of the arguments, or the one that a configured address implies."""
     arguments = called("qwen", {"base_url": "http://127.0.0.1:1/v1", "arguments": given}).arguments
     told = [part for part in arguments if part.startswith("--auth-type")]

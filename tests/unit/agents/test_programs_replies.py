@@ -23,7 +23,7 @@ def test_a_golden_reply_is_understood(name: str) -> None:
     """The golden output of each program, recorded or written from its documentation, leads to the reply beside it."""
     golden = program_replies.golden(name)
 
-    assert program_replies.told(program_replies.verdict(name, golden)) == golden["reply"]
+    assert program_replies.golden_form(program_replies.verdict(name, golden)) == golden["reply"]
 
 
 @pytest.mark.parametrize("name", program_replies.names())
@@ -53,7 +53,7 @@ def test_success_needs_every_sign(program: str) -> None:
 
 
 @pytest.mark.parametrize("program", catalogue.PROGRAMS)
-def test_silence_is_no_success(program: str) -> None:
+def test_a_program_without_output_has_failed(program: str) -> None:
     """A program that ends with exit code 0 and prints no line has failed."""
     error = verdicts.verdict(catalogue.PROGRAMS[program], ProcessResult()).reply.error
 
@@ -101,7 +101,7 @@ def test_no_words_bring_it_down(program: str, data: st.DataObject) -> None:
     assert reply.error is None or reply.error.code
 
 
-def _told(program: str, *events: dict[str, Any]) -> verdicts.TurnResult:
+def _turn_result(program: str, *events: dict[str, Any]) -> verdicts.TurnResult:
     lines = iter([json.dumps(event).encode() + b"\n" for event in events])
     return verdicts.verdict(catalogue.PROGRAMS[program], ProcessResult(stdout=lines))
 
@@ -112,7 +112,7 @@ def test_a_further_result_includes_the_sums_of_the_first(program: str) -> None:
     usage = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
     models = {"m": {"inputTokens": 10, "outputTokens": 2}}
     result = SUCCESS | {"total_cost_usd": 0.5, "usage": usage, "modelUsage": models}
-    once, twice = _told(program, result), _told(program, result, result)
+    once, twice = _turn_result(program, result), _turn_result(program, result, result)
 
     assert once.sums is not None
     assert (twice.sums, twice.reply.usage) == (once.sums, once.reply.usage)
@@ -122,7 +122,7 @@ def test_a_further_turn_of_codex_includes_the_sums_of_the_first() -> None:
     """Codex counts the whole conversation, however often it reports the counts."""
     turn = {"type": "turn.completed", "usage": {"input_tokens": 10, "output_tokens": 2}}
 
-    assert _told("codex", turn, turn).sums == _told("codex", turn).sums
+    assert _turn_result("codex", turn, turn).sums == _turn_result("codex", turn).sums
 
 
 @pytest.mark.parametrize(
@@ -156,14 +156,14 @@ def test_a_further_turn_of_codex_includes_the_sums_of_the_first() -> None:
         ),
     ],
 )
-def test_what_is_said_before_a_tool_call_is_no_answer(program: str, events: list[dict[str, Any]]) -> None:
+def test_text_before_a_tool_call_is_not_the_reply(program: str, events: list[dict[str, Any]]) -> None:
     """Text before a tool call is not the reply, so that the reply is empty if no text follows."""
-    assert _told(program, *events).reply.text == ""
+    assert _turn_result(program, *events).reply.text == ""
 
 
 def test_a_result_without_text_is_not_called_a_success() -> None:
     """The message of a failure without text never uses the subtype `success` as its reason."""
-    error = _told("claude-code", SUCCESS | {"result": None, "subtype": "success"}).reply.error
+    error = _turn_result("claude-code", SUCCESS | {"result": None, "subtype": "success"}).reply.error
 
     assert error is not None
     assert error.message == "Claude Code failed: it does not say why"
@@ -179,11 +179,11 @@ class TestTemplates:
         reply = verdicts.verdict(template.program(config), ProcessResult(stdout=lines)).reply
         return reply.text, reply.error.code if reply.error else None
 
-    def test_what_is_printed_is_the_reply(self) -> None:
+    def test_the_whole_output_is_the_reply_without_paths(self) -> None:
         """Without paths, the reply is the whole output without colours and surrounding space."""
         assert self.reply(b"\n\x1b[31mOne\x1b[0m\n{}\n") == ("One\n{}", None)
 
-    def test_nothing_printed_is_no_reply(self) -> None:
+    def test_an_empty_output_is_an_error(self) -> None:
         """An empty output is an error."""
         assert self.reply(b"\n") == ("", "reply_unreadable")
 
@@ -193,7 +193,7 @@ class TestTemplates:
 
         assert self.reply(printed, reply={"text": "a.b"}) == ("two", None)
 
-    def test_an_error_is_told(self) -> None:
+    def test_a_text_at_the_error_path_is_an_error(self) -> None:
         """A text at the path of the error is an error."""
         printed = b'{"text": "so far", "error": {"message": "status 429"}}'
 

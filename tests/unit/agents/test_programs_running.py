@@ -19,7 +19,7 @@ from app.engine import ports
 from app.storage.agent_sessions import MemoryAgentSessions
 from tests.unit.agents.conftest import Speaking
 from tests.unit.agents.prompts import prompt
-from tests.unit.agents.stub_programs import Stub, claude_says, codex_says
+from tests.unit.agents.stub_programs import Stub, claude_answer, codex_answer
 
 OURS = "550e8400-e29b-41d4-a716-446655440000"
 THREAD = "01a1ffcd-0000-7000-8000-000000000000"
@@ -52,7 +52,7 @@ class TestWhatItIsGiven:
 
     async def test_a_prompt_is_read(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """The program starts in the working folder and reads its whole prompt."""
-        claude.answer(claude_says("PONG", OURS))
+        claude.answer(claude_answer("PONG", OURS))
         text = 'Say "PONG".\n$HOME `x` é'
         reply = await speaking("claude-code").prompt(asked(work, text))
         (call,) = claude.calls()
@@ -65,7 +65,7 @@ class TestWhatItIsGiven:
 
     @pytest.mark.parametrize("text", ["Sesame", "--help\n- an item\n\0" + "x" * 300_000], ids=["short", "hostile"])
     @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
-    async def test_a_prompt_is_no_argument(
+    async def test_a_prompt_is_in_no_argument_and_no_variable(
         self, speaking: Speaking, tmp_path: Path, work: Path, type_name: str, text: str
     ) -> None:
         """Prompt and instruction reach the program, and neither its arguments nor its environment contain them."""
@@ -127,7 +127,7 @@ class TestWhatItIsGiven:
             "CLAUDE_CONFIG_DIR": "c",
             "DISABLE_AUTOUPDATER": "0",
         }
-        claude.answer(claude_says("PONG"))
+        claude.answer(claude_answer("PONG"))
         backend = speaking("claude-code", environ={**left, **kept})
         await backend.prompt(asked(work, env={"CONTROL_ROOM_RUN_ID": "r", "CONTROL_ROOM_DEPTH": "1"}))
         env = claude.calls()[0]["env"]
@@ -139,7 +139,7 @@ class TestWhatItIsGiven:
 
     async def test_address_and_key_are_handed_over(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """Address and key of the backend replace those of the environment."""
-        claude.answer(claude_says("PONG"))
+        claude.answer(claude_answer("PONG"))
         backend = speaking(
             "claude-code",
             environ={"MY_KEY": "secret", "ANTHROPIC_API_KEY": "other"},
@@ -210,7 +210,9 @@ class TestWhatItIsGiven:
 
         assert environ.keys() & stub.calls()[0]["env"].keys() == keys | {"OPENCODE_API_KEY"}
 
-    async def test_a_missing_key_is_told(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+    async def test_a_missing_key_fails_the_prompt_before_the_program(
+        self, speaking: Speaking, claude: Stub, work: Path
+    ) -> None:
         """A key that is not in the environment fails the prompt before the program starts."""
         with pytest.raises(errors.AgentFailed) as failed:
             await speaking("claude-code", api_key_env="MY_KEY").prompt(asked(work))
@@ -257,13 +259,13 @@ class TestHowItEnds:
     async def test_a_megabyte_comes_back_whole(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """A reply of a megabyte is not cut."""
         text = "0123456789abcdef" * 65_536
-        claude.answer(claude_says(text))
+        claude.answer(claude_answer(text))
 
         assert (await speaking("claude-code").prompt(asked(work))).text == text
 
     async def test_the_end_of_long_output_is_read(self, speaking: Speaking, codex: Stub, work: Path) -> None:
         """A reply after many megabytes of events is found."""
-        said = codex_says("PONG", THREAD)
+        said = codex_answer("PONG", THREAD)
         noise = {"type": "item.completed", "item": {"type": "command_execution", "aggregated_output": "x" * 1_000_000}}
         said["stdout"][1:1] = [noise] * 20
         codex.answer(said)
@@ -274,7 +276,7 @@ class TestHowItEnds:
         """Exit code 0 without output is an error."""
         assert code_of(await speaking("claude-code").prompt(asked(work))) == "reply_unreadable"
 
-    async def test_its_complaints_are_told(self, speaking: Speaking, claude: Stub, work: Path) -> None:
+    async def test_an_error_has_the_exit_code_and_stderr(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """An error has the exit code and the text of standard error."""
         claude.answer({"stdout": [], "stderr": "first\nError: out of paper\n", "exit_code": 7})
         reply = await speaking("claude-code").prompt(asked(work))
@@ -316,7 +318,7 @@ class TestConversations:
         self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
         """A new conversation is stored before the program starts, and marked as created after its first answer."""
-        claude.answer({"stdout": [], "hangs": True}, claude_says("PONG", OURS))
+        claude.answer({"stdout": [], "hangs": True}, claude_answer("PONG", OURS))
         backend = speaking("claude-code")
         prompting = asyncio.ensure_future(backend.prompt(asked(work, agent_session_id=OURS)))
         await until(claude.calls)
@@ -338,7 +340,7 @@ class TestConversations:
         """If the program does not know the conversation of an interrupted first prompt, the prompt begins it."""
         await sessions.keep(session(work, created=False))
         unknown = {"stdout": [], "stderr": f"No conversation found with session ID: {OURS}", "exit_code": 1}
-        claude.answer(unknown, claude_says("PONG", OURS))
+        claude.answer(unknown, claude_answer("PONG", OURS))
         reply = await speaking("claude-code").prompt(asked(work, agent_session_id=OURS, attempt=2))
 
         assert reply.text == "PONG"
@@ -350,7 +352,7 @@ class TestConversations:
         """A conversation whose name the program holds but cannot resume gets another name permanently."""
         await sessions.keep(session(work, created=False))
         unknown = {"stdout": [], "stderr": f"No conversation found with session ID: {OURS}", "exit_code": 1}
-        claude.answer(unknown, claude_says("PONG", ""), claude_says("PONG-TWO", ""))
+        claude.answer(unknown, claude_answer("PONG", ""), claude_answer("PONG-TWO", ""))
         backend = speaking("claude-code")
         first = await backend.prompt(asked(work, agent_session_id=OURS, attempt=2))
         second = await backend.prompt(asked(work, agent_session_id=OURS, session_created=True, key="next"))
@@ -364,7 +366,7 @@ class TestConversations:
     async def test_a_name_that_is_taken_is_gone_on_with(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """If the program knows a conversation that is not stored here, the retry continues it."""
         used = {"stdout": [], "stderr": f"Error: Session ID {OURS} is already in use.", "exit_code": 1}
-        claude.answer(used, claude_says("PONG", OURS))
+        claude.answer(used, claude_answer("PONG", OURS))
         reply = await speaking("claude-code").prompt(asked(work, agent_session_id=OURS, attempt=2))
 
         assert reply.text == "PONG"
@@ -386,7 +388,7 @@ class TestConversations:
     ) -> None:
         """The program's name for a conversation is stored as soon as it is printed, and survives a cancelled prompt."""
         hanging = {"stdout": [{"type": "thread.started", "thread_id": THREAD}], "hangs": True}
-        codex.answer(hanging, codex_says("PONG", THREAD))
+        codex.answer(hanging, codex_answer("PONG", THREAD))
         backend = speaking("codex")
         prompting = asyncio.ensure_future(backend.prompt(asked(work, agent_session_id=OURS)))
         while (kept := await sessions.find(OURS)) is None or kept.program_session_id is None:
@@ -418,28 +420,28 @@ class TestConversations:
     ) -> None:
         """A retry of a first prompt that was cut off before the conversation had a name begins another one."""
         await sessions.keep(session(work, created=False))
-        codex.answer(codex_says("PONG", THREAD))
+        codex.answer(codex_answer("PONG", THREAD))
         await speaking("codex").prompt(asked(work, agent_session_id=OURS, attempt=2))
 
         assert "resume" not in codex.calls()[0]["argv"]
         assert await known(sessions) == session(work, created=True, program_session_id=THREAD)
 
-    async def test_another_conversation_is_no_answer(
+    async def test_a_reply_from_another_conversation_fails(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
         """A program that begins another conversation instead of continuing fails, and the stored name stays."""
         await sessions.keep(session(work, created=True, program_session_id=THREAD))
-        codex.answer(codex_says("PONG", OTHER))
+        codex.answer(codex_answer("PONG", OTHER))
         reply = await speaking("codex").prompt(asked(work, agent_session_id=OURS, session_created=True))
 
         assert code_of(reply) == "unknown_agent_session"
         assert await known(sessions) == session(work, created=True, program_session_id=THREAD)
 
-    async def test_a_named_conversation_goes_on(
+    async def test_a_named_conversation_continues(
         self, speaking: Speaking, codex: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
         """A person may name a conversation of the program; its instruction is then part of the message."""
-        codex.answer(codex_says("PONG", THREAD))
+        codex.answer(codex_answer("PONG", THREAD))
         backend = speaking("codex")
         await backend.prompt(asked(work, agent_session_id=THREAD, session_created=True, system="Be brief."))
         first = codex.calls()[0]
@@ -451,11 +453,11 @@ class TestConversations:
         assert (kept.created, kept.program_session_id) == (True, THREAD)
         assert (second.text, THREAD in codex.calls()[1]["argv"]) == ("PONG", True)
 
-    async def test_another_instruction_stands_in_the_message(
+    async def test_a_new_instruction_is_sent_with_the_message(
         self, speaking: Speaking, claude: Stub, work: Path
     ) -> None:
         """An instruction other than the conversation's first one is sent with the message."""
-        claude.answer(claude_says("PONG", OURS))
+        claude.answer(claude_answer("PONG", OURS))
         backend = speaking("claude-code")
         await backend.prompt(asked(work, agent_session_id=OURS, system="Be brief."))
         await backend.prompt(asked(work, agent_session_id=OURS, system="Be brief.", session_created=True))
@@ -476,7 +478,7 @@ class TestConversations:
         assert failed.value.code == "unknown_agent_session"
         assert claude.calls() == []
 
-    async def test_a_name_that_is_no_uuid_gets_one(
+    async def test_a_name_without_a_uuid_gets_a_constant_one(
         self, speaking: Speaking, claude: Stub, work: Path, sessions: MemoryAgentSessions
     ) -> None:
         """A conversation whose name is not a UUID gets the same UUID at every try."""
@@ -491,7 +493,9 @@ class TestConversations:
         assert kept is not None
         assert kept.program_session_id == given[0]
 
-    async def test_a_template_that_cannot_go_on_says_so(self, speaking: Speaking, tmp_path: Path, work: Path) -> None:
+    async def test_a_template_without_resume_refuses_to_continue(
+        self, speaking: Speaking, tmp_path: Path, work: Path
+    ) -> None:
         """A template without `resume` begins conversations and refuses to continue one, with the backend's name."""
         stub = Stub(tmp_path / "bin", "aider")
         stub.answer({"stdout": ["Done."]})
@@ -508,7 +512,9 @@ class TestRefusals:
     """Prompts that are refused before a program starts."""
 
     @pytest.mark.parametrize("type_name", catalogue.PROGRAMS)
-    async def test_a_missing_program_is_told(self, speaking: Speaking, work: Path, type_name: str) -> None:
+    async def test_a_missing_program_is_named_with_its_installation(
+        self, speaking: Speaking, work: Path, type_name: str
+    ) -> None:
         """The error of a missing program names the way to install it and the variable for its path."""
         program = catalogue.PROGRAMS[type_name]
         with pytest.raises(errors.AgentFailed) as failed:
@@ -542,7 +548,7 @@ class TestRefusals:
             ({"IS_SANDBOX": ""}, {}, False, False),
         ],
     )
-    async def test_root_is_told_the_ways_out(
+    async def test_claude_code_as_root_is_refused_with_the_remedies(
         self,
         speaking: Speaking,
         claude: Stub,
@@ -555,7 +561,7 @@ class TestRefusals:
     ) -> None:
         """As root, Claude Code is not started with all tools unless in a sandbox, and the error names the ways out."""
         monkeypatch.setattr(os, "geteuid", lambda: 0)
-        claude.answer(claude_says("PONG"))
+        claude.answer(claude_answer("PONG"))
         backend = speaking("claude-code", environ=environ, **config)
         (outcome,) = await asyncio.gather(backend.prompt(asked(work, tools=tools)), return_exceptions=True)
         code = outcome.code if isinstance(outcome, errors.AgentFailed) else None

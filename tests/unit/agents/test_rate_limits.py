@@ -247,7 +247,7 @@ async def test_a_pause_reaches_an_hour_at_most(tmp_path: Path) -> None:
     assert clock.stamp(until) == "2026-02-10T15:30:00.000Z"
 
 
-async def test_a_refused_prompt_says_when_it_is_sent_again() -> None:
+async def test_a_refused_prompt_knows_when_it_is_sent_again() -> None:
     """A step whose prompt a service refused knows when it is sent again; steps of other prompts do not."""
     limits = rate_limits.RateLimits({}, clock.FakeClock())
     refused, other = live_steps.LiveStep(), live_steps.LiveStep()

@@ -50,7 +50,7 @@ def flaws(tmp_path: Path, document: Any) -> list[tuple[str, str]]:
         (["aider", "-c", "{prompt}"], None),
     ],
 )
-def test_no_shell_executes_what_is_filled_in(tmp_path: Path, command: list[Any], code: str | None) -> None:
+def test_a_placeholder_in_a_shell_script_is_refused(tmp_path: Path, command: list[Any], code: str | None) -> None:
     """A template with a placeholder in the script of a shell is refused; the safe form is allowed."""
     found = flaws(tmp_path, {"backends": {"mine": {"type": "template", "command": command}}})
 
@@ -184,12 +184,14 @@ def test_a_missing_layer_is_empty(tmp_path: Path) -> None:
         ({"backends": {"x": {"base_url": "ftp://h"}}}, [("$.backends.x.base_url", "pattern")]),
     ],
 )
-def test_every_flaw_is_told_with_its_place(tmp_path: Path, document: Any, expected: list[tuple[str, str]]) -> None:
+def test_every_flaw_of_a_file_is_reported_with_its_place(
+    tmp_path: Path, document: Any, expected: list[tuple[str, str]]
+) -> None:
     """A broken project file is left out with the place of each flaw, and the bundled agents are loaded."""
     assert flaws(tmp_path, document) == expected
 
 
-def test_all_flaws_are_told_at_once(tmp_path: Path) -> None:
+def test_all_flaws_of_a_file_are_reported_together(tmp_path: Path) -> None:
     """All flaws of a file are reported together."""
     document = {"agents": [{"id": "a b", "tier": 1}, {"modes": "x"}], "backends": {"y": {"base_url": 5}}}
 
@@ -218,7 +220,7 @@ def test_a_key_written_into_the_file_is_refused_and_not_repeated(tmp_path: Path,
     assert "sk-secret-value" not in "".join(f"{flaw.path} {flaw.message}" for flaw in broken.flaws)
 
 
-def test_near_names_are_told(tmp_path: Path) -> None:
+def test_a_misspelt_name_gets_the_nearest_known_one(tmp_path: Path) -> None:
     """A misspelt name is answered with the nearest known one."""
     (broken,) = load(tmp_path, BUNDLED, {"backends": {"x": {"type": "scriptde"}}}).broken
 

@@ -139,7 +139,7 @@ async def test_no_entry_is_an_error(tmp_path: Path) -> None:
         (b"\xff\xfe", "$"),
     ],
 )
-async def test_a_broken_script_tells_its_place(tmp_path: Path, content: str | bytes, place: str) -> None:
+async def test_a_broken_script_is_an_error_with_its_places(tmp_path: Path, content: str | bytes, place: str) -> None:
     """A broken script is one error with the place of each flaw."""
     path = tmp_path / "s.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -150,7 +150,7 @@ async def test_a_broken_script_tells_its_place(tmp_path: Path, content: str | by
     assert place in [flaw["path"] for flaw in failed.value.detail["flaws"]]
 
 
-async def test_a_missing_script_is_told(tmp_path: Path) -> None:
+async def test_a_missing_script_is_an_error(tmp_path: Path) -> None:
     """A missing script is an error."""
     with pytest.raises(errors.AgentFailed) as failed:
         await ScriptedBackend("script", Script(tmp_path / "none.json"), clock.SystemClock()).prompt(prompt())
@@ -201,7 +201,7 @@ async def test_a_recording_repeats_a_run_exactly(tmp_path: Path) -> None:
     assert recording(path, asked).resolve_model("opus") == "counting-opus"
 
 
-async def test_a_recording_tells_prompts_apart(tmp_path: Path) -> None:
+async def test_a_recording_distinguishes_prompts(tmp_path: Path) -> None:
     """Text, instruction, model, schema, limit and step distinguish the prompts of a recording."""
     backend = recording(tmp_path / "r.jsonl", asked := Counting())
     prompts = [
@@ -237,7 +237,7 @@ async def test_blank_replies_are_not_recorded(tmp_path: Path) -> None:
 
 
 @given(cut=st.integers(min_value=0, max_value=400))
-async def test_a_torn_recording_goes_on(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+async def test_a_torn_recording_keeps_its_whole_lines(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     """A cut recording keeps its whole lines, and the incomplete one is asked for and written again."""
     path, asked = tmp_path_factory.mktemp("torn") / "r.jsonl", Counting("a\nb", "ü" * 40)
     both = [await recording(path, asked).prompt(prompt(key=key)) for key in ("x", "y")]

@@ -163,7 +163,7 @@ class TestAsking:
         assert speak(running, base_url=None, models={"opus": "big"}).resolve_model("opus") == "big"
         assert speak(running, models={}).resolve_model("haiku") == "haiku"
 
-    async def test_a_tier_without_a_model_is_told(self, speak: Any) -> None:
+    async def test_a_tier_without_a_model_fails_the_prompt(self, speak: Any) -> None:
         """A tier without a model fails the prompt before the service is asked."""
         running = http_service.Service([])
         error = await failure(speak(running, models={}).prompt(prompt()))
@@ -308,7 +308,7 @@ class TestTrouble:
         assert (error.code, error.detail["status"], len(running.asked)) == (code, status, 1)
         assert "No." in error.message
 
-    async def test_a_prompt_beyond_the_model_is_told(self, dialect: Dialect, speak: Any) -> None:
+    async def test_a_prompt_beyond_the_model_is_too_long(self, dialect: Dialect, speak: Any) -> None:
         """A prompt with more tokens than the model allows fails with `prompt_too_long`."""
         body = {
             "error": {
@@ -322,7 +322,9 @@ class TestTrouble:
 
         assert error.code == "prompt_too_long"
 
-    async def test_nobody_there(self, speak: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_an_address_without_a_listener_fails_the_prompt(
+        self, speak: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """An address without a listener fails the prompt, and the error has the cause."""
         monkeypatch.setattr(services, "TRIES", 2)
         async with http_service.service(Said()) as running:
@@ -332,7 +334,7 @@ class TestTrouble:
         assert error.code == "backend_unavailable"
         assert error.detail["cause"]
 
-    async def test_a_broken_connection_is_told(
+    async def test_a_broken_connection_fails_the_prompt(
         self, dialect: Dialect, speak: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A reply whose connection breaks fails the prompt."""
@@ -347,7 +349,7 @@ class TestTrouble:
     @pytest.mark.parametrize(
         "body", [b"", b"<html>", b"null", b"[]", b"{}", b'{"choices": []}', b'{"choices": [3]}', b"[" * 100_000]
     )
-    async def test_an_answer_of_another_kind_is_told(self, dialect: Dialect, speak: Any, body: bytes) -> None:
+    async def test_a_malformed_answer_is_unreadable(self, dialect: Dialect, speak: Any, body: bytes) -> None:
         """An answer of another form fails the prompt with `reply_unreadable`."""
         async with http_service.service(Said(body=body, headers={"content-type": "application/json"})) as running:
             error = await failure(speak(running).prompt(prompt()))
@@ -364,7 +366,7 @@ class TestTrouble:
             [{"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta"}}],
         ],
     )
-    async def test_events_of_another_kind_are_told(self, events: list[dict[str, Any]], speak: Any) -> None:
+    async def test_malformed_events_are_unreadable(self, events: list[dict[str, Any]], speak: Any) -> None:
         """Malformed events fail the prompt with `reply_unreadable`."""
         streamed = Said(body=http_service.stream(events), headers={"content-type": "text/event-stream"})
         async with http_service.service(streamed) as running:
@@ -373,7 +375,7 @@ class TestTrouble:
         assert error.code == "reply_unreadable"
 
     @pytest.mark.parametrize("dialect", ["anthropic"], indirect=True)
-    async def test_an_error_in_the_middle_of_a_stream_is_told(self, speak: Any) -> None:
+    async def test_an_error_within_a_stream_fails_the_prompt(self, speak: Any) -> None:
         """An error in the middle of a stream fails the prompt with that error."""
         late = {"type": "error", "error": {"type": "rate_limit_error", "message": "Too many."}}
         body = message("Half", whole=False).body + http_service.stream([late])
@@ -382,7 +384,7 @@ class TestTrouble:
 
         assert (error.code, "Too many" in error.message) == ("rate_limited", True)
 
-    async def test_a_reply_at_its_longest_is_told(self, dialect: Dialect, speak: Any) -> None:
+    async def test_a_cut_off_reply_has_its_text_and_finish_reason(self, dialect: Dialect, speak: Any) -> None:
         """A cut-off reply has its text and the finish reason, with or without a limit in the prompt."""
         async with http_service.service(dialect.cut("Half a")) as running:
             cut = [await speak(running).prompt(prompt(max_tokens=limit)) for limit in (3, None)]
@@ -456,7 +458,7 @@ class TestConversations:
             ("user", "Second?"),
         ]
 
-    async def test_a_conversation_that_nobody_knows_is_refused(self, speak: Any) -> None:
+    async def test_an_unknown_conversation_is_refused(self, speak: Any) -> None:
         """A conversation that does not exist is refused, not begun."""
         running = http_service.Service([])
         error = await failure(speak(running).prompt(prompt(agent_session_id="s-1", session_created=True)))
@@ -492,7 +494,7 @@ class TestConversations:
         assert told[2] == [("user", "a?"), ("assistant", "A."), ("user", "b?")]
         assert told[3] == [*told[2], ("assistant", "B."), ("user", "c?")]
 
-    async def test_steps_that_are_repeated_take_what_followed_with_them(self, dialect: Dialect, speak: Any) -> None:
+    async def test_a_repeated_step_replaces_the_later_turns_of_its_run(self, dialect: Dialect, speak: Any) -> None:
         """A repeated step replaces its own turn and the later ones of its run; turns of other runs remain."""
         other = "20260210T143000Z-other1"
         async with http_service.service(dialect.says("Yes.")) as running:
@@ -506,7 +508,7 @@ class TestConversations:
 
         assert [text for role, text in last if role == "user"] == ["x?", "again?", "c?"]
 
-    async def test_blank_replies_are_not_said_again(self, dialect: Dialect, speak: Any) -> None:
+    async def test_a_blank_reply_is_not_sent_again(self, dialect: Dialect, speak: Any) -> None:
         """A blank reply is not sent again, and the prompts around it are sent as one message."""
         async with http_service.service(dialect.says("  "), dialect.says("Yes.")) as running:
             backend = speak(running)
@@ -519,7 +521,7 @@ class TestConversations:
 class TestAbsence:
     """Missing packages and keys."""
 
-    async def test_a_missing_package_is_told(
+    async def test_a_missing_vendor_package_is_named_in_the_error(
         self, dialect: Dialect, speak: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A prompt without the vendor's package fails, and the error names the extra to install."""
@@ -529,7 +531,7 @@ class TestAbsence:
         assert error.code == "agent_missing"
         assert f"control-room[{dialect.vendor.package}]" in error.message
 
-    async def test_a_missing_key_is_told(self, dialect: Dialect, speak: Any) -> None:
+    async def test_a_missing_key_is_named_without_a_request(self, dialect: Dialect, speak: Any) -> None:
         """A key that is not in the environment is named, and the service is not asked."""
         running = http_service.Service([])
         named = await failure(speak(running, api_key_env="NO_SUCH_KEY").prompt(prompt()))

@@ -62,7 +62,7 @@ async def test_a_pause_that_the_service_wants_is_not_silence(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_a_service_sends_is_heard(kind: str) -> None:
+async def test_each_part_of_an_answer_is_a_sign_of_life(kind: str) -> None:
     """Each part of a service's answer reaches the step as a sign of life."""
     says: Any = http_service.completion if kind == "openai" else http_service.message
     heard: list[str] = []

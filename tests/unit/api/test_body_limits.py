@@ -67,7 +67,7 @@ async def test_strict_json_reaches_the_route_unchanged(content_type: str) -> Non
         (b"[" * 1999, "too_deep"),
     ],
 )
-async def test_what_is_not_strict_json_is_refused(body: bytes, flaw: str) -> None:
+async def test_a_body_that_is_not_strict_json_is_refused(body: bytes, flaw: str) -> None:
     """A body that is not strict JSON is refused with 400 and the kind and place of the flaw."""
     answer = await post(body)
 
@@ -77,7 +77,7 @@ async def test_what_is_not_strict_json_is_refused(body: bytes, flaw: str) -> Non
     assert answer.json()["flaws"][0]["path"].startswith("$")
 
 
-async def test_the_place_of_a_syntax_error_is_told() -> None:
+async def test_a_syntax_error_is_answered_with_its_line() -> None:
     """The answer to a syntax error contains its line."""
     answer = await post(b'{\n "a": 1,\n "b": }\n')
 
@@ -122,7 +122,7 @@ async def test_a_body_at_the_limit_is_taken() -> None:
     assert answer.status_code == 200
 
 
-async def test_whoever_asks_before_sending_is_refused_before_sending() -> None:
+async def test_a_client_waiting_for_100_continue_is_refused_first() -> None:
     """A client that waits for `100 Continue` gets the refusal of a large body before the service reads the body."""
     read: list[str] = []
     sent: list[Any] = []

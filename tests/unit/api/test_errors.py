@@ -56,7 +56,7 @@ def test_every_error_has_its_status(kind: type[errors.ControlRoomError]) -> None
     assert (problem.status if problem else None) == STATUSES.get(kind.__name__)
 
 
-def test_a_problem_tells_what_the_error_knows() -> None:
+def test_a_problem_document_contains_the_errors_facts() -> None:
     """The problem document contains message, code, flaws and facts of the error."""
     flaw = errors.Flaw(path="$.args.x", code="missing_arg", message="is required", line=3)
     problem = refusals.problem(errors.ArgsInvalid("it needs x", flaws=[flaw], key="draft", detail={"missing": ["x"]}))
@@ -83,7 +83,7 @@ def test_a_problem_tells_what_the_error_knows() -> None:
         (errors.NondeterminismFault("secret"), 500, "nondeterminism"),
     ],
 )
-async def test_whatever_is_raised_is_answered(raised: BaseException, status: int, code: str) -> None:
+async def test_any_raised_error_becomes_a_problem_document(raised: BaseException, status: int, code: str) -> None:
     """An error or fault without a handler becomes a problem document, and a 500 reveals only an id."""
 
     async def broken(_scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -98,7 +98,7 @@ async def test_whatever_is_raised_is_answered(raised: BaseException, status: int
     assert "secret" not in answer.text
 
 
-def test_only_so_many_flaws_of_a_body_are_told() -> None:
+def test_at_most_200_flaws_of_a_body_are_reported() -> None:
     """A body with thousands of flaws is answered with the first 200, and the rest are not examined."""
     found = ({"type": "extra_forbidden", "loc": (f"recipe_{number}",), "msg": ""} for number in range(50_000))
     refused = http_errors.unfit(found)

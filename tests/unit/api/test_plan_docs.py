@@ -28,18 +28,18 @@ def rows(heading: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("heading", "body"), [("field of a plan", plan_requests.PlanBody), ("field of a task", plan_requests.TaskBody)]
 )
-def test_every_field_is_told(heading: str, body: type[pydantic.BaseModel]) -> None:
+def test_the_page_lists_every_request_field(heading: str, body: type[pydantic.BaseModel]) -> None:
     """The tables of fields name exactly the fields of a request."""
     assert {name for row in rows(heading) for name in row} == set(body.model_fields)
 
 
 @pytest.mark.parametrize(("heading", "states"), [("plan", PlanState), ("task", TaskState)])
-def test_every_state_is_told(heading: str, states: type[PlanState] | type[TaskState]) -> None:
+def test_the_page_lists_every_state(heading: str, states: type[PlanState] | type[TaskState]) -> None:
     """The tables of states have one row for each state, in the order of the code."""
     assert [row[0] for row in rows(heading)] == [state.value for state in states]
 
 
-def test_every_change_is_told() -> None:
+def test_the_page_lists_every_change() -> None:
     """The table of changes names every address that changes a plan, and the commands that exist."""
     documented = {
         f"{method.upper()} {path.removeprefix(BASE)}"
@@ -60,7 +60,7 @@ def test_every_change_is_told() -> None:
     assert set(plans.plan.commands) - commands == {"create", "list", "show", "follow"}
 
 
-def test_limits_are_told() -> None:
+def test_the_page_lists_the_limits() -> None:
     """The sizes on the page are those of the code."""
     for number in (requests.TASKS, requests.INTENT_CHARACTERS, requests.DESCRIPTION_CHARACTERS, requests.TASK_IDS[-1]):
         assert f"{number:,}" in PAGE
@@ -76,7 +76,7 @@ def test_examples_are_plans() -> None:
         assert made.intent or made.tasks
 
 
-def test_the_checklist_is_what_is_printed() -> None:
+def test_the_checklist_on_the_page_equals_the_output() -> None:
     """The checklist on the page equals the command's output for that plan."""
     task = engine_plans.Task
     scene, audit = "creative_draft_scene", "analytical_consistency"

@@ -79,7 +79,7 @@ def test_the_text_beside_a_field_describes_it() -> None:
     assert found["properties"]["notes"]["description"] == "Notes – each “one line”; null: unknown."
 
 
-def test_what_a_shape_does_not_have_is_refused() -> None:
+def test_an_undocumented_field_is_refused() -> None:
     """A schema is closed: an answer with an undocumented field is refused."""
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**runs.Ending().to_json(), "further": 1}, published(runs.Ending))

@@ -80,7 +80,7 @@ def test_a_plan_is_refused_in_our_words(value: Any, path: str, message: str) -> 
     assert [(flaw.path, flaw.message) for flaw in told.flaws] == [(path, message)]
 
 
-def test_what_is_not_known_keeps_its_words() -> None:
+def test_an_unforeseen_flaw_keeps_the_librarys_message() -> None:
     """A flaw of an unforeseen kind is reported in the library's words."""
     assert request_flaws.message({"type": "new_in_the_library", "msg": "It is odd"}) == "It is odd"
 

@@ -32,7 +32,7 @@ def _texts(chart: ET.Element) -> list[str]:
     return [text.text or "" for text in chart.findall(f"{_SVG}text")]
 
 
-def test_a_bar_is_as_long_as_its_share_of_what_must_be_reached() -> None:
+def test_a_bar_is_as_long_as_its_share_of_the_limit() -> None:
     """A line that uses two thirds of its limit is drawn with 0.67."""
     chart = _drawn(_found())["bars"]
 
@@ -49,7 +49,7 @@ def test_products_have_bars_beside_each_other() -> None:
     assert "Ours <1>" in _texts(chart)
 
 
-def test_figures_far_apart_are_told_on_a_logarithmic_scale() -> None:
+def test_distant_figures_get_a_logarithmic_scale() -> None:
     """Figures far apart get a logarithmic scale, which shows the shortest bar beside one a thousand times as long."""
     chart = _drawn(_found(Slow=20_000.0))["w1-latency-ms"]
     ours, slow = _bars(chart)
@@ -58,7 +58,7 @@ def test_figures_far_apart_are_told_on_a_logarithmic_scale() -> None:
     assert 0 < slow / 12 < ours < slow / 3
 
 
-def test_nothing_is_drawn_of_nothing() -> None:
+def test_no_chart_is_drawn_without_figures() -> None:
     """Without figures no chart is drawn, and without products no comparison."""
     assert _drawn(rounds.Found(workloads={"W1": figures.Repetitions()})) == {}
     assert set(_drawn(_found())) == {"bars"}

@@ -11,7 +11,7 @@ from bench import figures
 _VALUES = st.lists(st.floats(min_value=0.001, max_value=1e6), min_size=1, max_size=20)
 
 
-def test_a_series_tells_its_middle_and_its_ends() -> None:
+def test_a_series_has_a_median_and_a_spread() -> None:
     """A series has a median, and a spread from its smallest to its largest value."""
     series = figures.Series(values=(5.0, 1.0, 3.0, 2.0, 100.0))
 
@@ -19,7 +19,7 @@ def test_a_series_tells_its_middle_and_its_ends() -> None:
 
 
 @given(_VALUES)
-def test_the_median_lies_between_the_ends(values) -> None:
+def test_the_median_is_between_low_and_high(values) -> None:
     """For any values, low is at most the median, and the median at most high."""
     series = figures.Series(values=tuple(values))
 
@@ -65,7 +65,7 @@ def test_a_ratio_is_made_within_each_repetition() -> None:
         (figures.Bar(kind="at most", limit=2, of="figure"), False),
     ],
 )
-def test_the_bar_is_held_against_what_it_names(bar, reached) -> None:
+def test_a_bar_judges_the_figure_that_it_names(bar, reached) -> None:
     """A bar judges the median of the ratio or of the figure, as it names."""
     line = figures.Line(says="x", value="x_ms", unit="ms", beside="append_ms", bar=bar)
     result = figures.Repetitions(raws=({"x_ms": 6.0, "append_ms": 4.0},)).result(line)
@@ -74,7 +74,7 @@ def test_the_bar_is_held_against_what_it_names(bar, reached) -> None:
     assert result.reached is reached
 
 
-def test_what_was_never_found_has_no_result() -> None:
+def test_a_line_without_its_figure_has_no_result() -> None:
     """A line without its figure or its comparison value has no result."""
     line = figures.Line(says="x", value="x_ms", unit="ms", beside="append_ms")
 

@@ -52,7 +52,7 @@ def context(tmp_path: Path, cache: Path) -> workload.Context:
 
 
 @pytest.mark.parametrize(("key", "figures"), _COMPARED)
-async def test_every_figure_is_told(key: str, figures: set[str], context: workload.Context) -> None:
+async def test_a_product_reports_every_figure(key: str, figures: set[str], context: workload.Context) -> None:
     """A product that can be measured reports every compared figure, even if it prints other lines."""
     quick = tiny("quick")
 
@@ -81,7 +81,7 @@ async def test_an_environment_is_made_once(cache: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_broken_installation_is_told(tmp_path: Path) -> None:
+async def test_a_failed_installation_makes_a_product_absent(tmp_path: Path) -> None:
     """A package that pip refuses makes the product absent, with pip's message as the reason."""
     wheel = tmp_path / "broken-1-py3-none-any.whl"
     wheel.write_bytes(b"this is no wheel")
@@ -93,13 +93,13 @@ async def test_a_broken_installation_is_told(tmp_path: Path) -> None:
     assert not environment.find("broken", pins, tmp_path / "cache").ready
 
 
-async def test_an_installation_that_takes_too_long_is_told(tmp_path: Path) -> None:
+async def test_a_slow_installation_is_given_up(tmp_path: Path) -> None:
     """An installation that takes too long is given up."""
     with pytest.raises(workload.Absent, match=r"^venv took longer than 0\.001 s$"):
         await environment.prepare("slow", environment.Pins(python=("anything==1",)), tmp_path, seconds=0.001)
 
 
-async def test_no_npm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_product_from_npm_is_absent_without_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A product from npm is absent when npm is absent."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -107,7 +107,7 @@ async def test_no_npm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         await environment.prepare("node", environment.Pins(node=("anything@1",)), tmp_path)
 
 
-async def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+async def test_an_unwritable_cache_makes_products_absent(tmp_path: Path) -> None:
     """A file in place of the cache folder makes products absent."""
     (tmp_path / "cache").touch()
 
@@ -115,19 +115,19 @@ async def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         await environment.prepare("tiny", environment.Pins(), tmp_path / "cache")
 
 
-async def test_what_is_not_installed_is_told(context: workload.Context, tmp_path: Path) -> None:
+async def test_an_unprepared_product_is_absent(context: workload.Context, tmp_path: Path) -> None:
     """A product that was not prepared is absent."""
     with pytest.raises(workload.Absent, match="it is not installed"):
         await tiny("quick").measure("W1", dataclasses.replace(context, cache=tmp_path))
 
 
-async def test_a_workload_that_is_not_offered_is_told(context: workload.Context) -> None:
+async def test_a_product_is_absent_from_unsupported_workloads(context: workload.Context) -> None:
     """A product is absent from workloads for which it has no size."""
     with pytest.raises(workload.Absent, match="it does not offer this"):
         await tiny("quick").measure("W7", context)
 
 
-async def test_a_product_that_fails_is_told(context: workload.Context) -> None:
+async def test_a_failed_product_reports_its_last_complaint(context: workload.Context) -> None:
     """The last complaint of a product is the reason, without addresses."""
     broken = tiny("broken")
     await broken.prepare(context.cache)
@@ -138,7 +138,7 @@ async def test_a_product_that_fails_is_told(context: workload.Context) -> None:
         await broken.measure("W1", context)
 
 
-async def test_nothing_is_left_after_a_failure(context: workload.Context) -> None:
+async def test_the_server_of_a_failed_product_has_ended(context: workload.Context) -> None:
     """The server of a failed product has ended when the failure is reported."""
     failing = tiny("fail")
     await failing.prepare(context.cache)
@@ -149,7 +149,7 @@ async def test_nothing_is_left_after_a_failure(context: workload.Context) -> Non
     assert _gone(context.place)
 
 
-async def test_nothing_is_left_after_a_product_that_hangs(context: workload.Context) -> None:
+async def test_a_hanging_product_is_ended_with_its_server(context: workload.Context) -> None:
     """A product that takes too long is ended, with its server."""
     hanging = dataclasses.replace(tiny("hang"), start_seconds=1.0, work_seconds=1.0)
     await hanging.prepare(context.cache)
@@ -160,7 +160,7 @@ async def test_nothing_is_left_after_a_product_that_hangs(context: workload.Cont
     assert _gone(context.place)
 
 
-async def test_nothing_is_left_when_the_benchmark_is_killed(context: workload.Context) -> None:
+async def test_a_product_ends_when_the_benchmark_is_killed(context: workload.Context) -> None:
     """A product and its server end when the measuring process is killed."""
     await tiny("hang").prepare(context.cache)
     words = [sys.executable, "-c", _START, str(context.place), str(context.cache)]
@@ -192,9 +192,9 @@ def test_other_lines_are_passed_over(line: str, tmp_path: Path) -> None:
     log.write_text("something\n\nis odd\n")
     told = json.dumps({"workload": "W1", "figure": "latency_ms", "value": 2})
 
-    assert product.heard(0, f"{line}\n{told}\n".encode(), log) == {"latency_ms": 2.0}
+    assert product.printed_figures(0, f"{line}\n{told}\n".encode(), log) == {"latency_ms": 2.0}
     with pytest.raises(workload.Absent, match=r"^it failed \(0\): is odd$"):
-        product.heard(0, line.encode(), log)
+        product.printed_figures(0, line.encode(), log)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_reason_is_one_line_without_addresses(log: str, told: str) -> None:
     assert environment.reason(log) == told
 
 
-def test_what_is_installed_is_pinned() -> None:
+def test_every_package_of_a_product_is_pinned() -> None:
     """Each package of each product has one exact version."""
     for each in registry.PRODUCTS.values():
         assert isinstance(each, product.Other)
@@ -222,7 +222,7 @@ def test_what_is_installed_is_pinned() -> None:
         assert all("@" in package[1:] for package in each.pins.node)
 
 
-def test_what_runs_inside_knows_only_the_standard_library() -> None:
+def test_the_measuring_code_needs_only_the_standard_library() -> None:
     """The measuring code can be imported by an interpreter without packages."""
     words = [sys.executable, "-S", "-c", "import bench.others.inside.meter, bench.others.inside.servers"]
 

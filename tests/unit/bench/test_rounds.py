@@ -73,14 +73,14 @@ async def test_failures_are_kept_once(tmp_path) -> None:
     assert not found.whole
 
 
-async def test_nothing_is_left_behind(tmp_path) -> None:
+async def test_the_folders_of_all_repetitions_are_removed(tmp_path) -> None:
     """The folders of all repetitions are removed afterwards."""
     await rounds.measure(_extent(tmp_path, "W1", repetitions=1), print, _Repetitions().attempt)
 
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_what_was_found_is_kept_before_the_folders_go(tmp_path) -> None:
+async def test_figures_are_returned_before_the_folders_are_removed(tmp_path) -> None:
     """The caller receives the figures before the folders of the repetition are removed."""
     kept: list[tuple[rounds.Found, int]] = []
     found = await rounds.measure(
@@ -118,7 +118,7 @@ def test_every_comparison_is_of_a_workload() -> None:
     assert {comparison.key for comparison in workload.COMPARISONS} <= set(registry.WORKLOADS)
 
 
-def test_a_workload_stands_in_one_place() -> None:
+def test_every_workload_has_a_key_of_its_own() -> None:
     """The keys of all workloads differ and are in the order of their numbers."""
     numbers = [int(each.name.removeprefix("W")) for each in registry.WORKLOADS.values()]
 
@@ -126,7 +126,7 @@ def test_a_workload_stands_in_one_place() -> None:
     assert len(registry.WORKLOADS) == len(registry._ALL)
 
 
-def test_a_quick_run_of_w1_tells_a_report(tmp_path, capsys) -> None:
+def test_a_quick_run_of_w1_writes_a_report(tmp_path, capsys) -> None:
     """`python -m bench --quick --only W1` measures a real run in a process of its own and writes the report."""
     output = tmp_path / "report.md"
     words = ["--quick", "--only", "W1", "--others", "none", "--place", str(tmp_path), "--output", str(output)]

@@ -39,7 +39,7 @@ def test_the_nearest_data_directory_decides(home: Path):
     assert project_of("outer") == (home / "outer", home / "outer")
 
 
-def test_a_home_is_no_project_of_what_lies_below(home: Path):
+def test_a_home_is_not_the_project_of_folders_below(home: Path):
     """The data directory of the home folder does not make it the project of folders below it."""
     (home / "work").mkdir()
 
@@ -66,7 +66,7 @@ def test_the_environment_goes_before(home: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("named", ["nowhere", "", "file", "a\0b", "x" * 5000, "loop"])
-def test_what_is_no_folder_is_refused(home: Path, named: str):
+def test_an_impossible_working_directory_is_refused(home: Path, named: str):
     """A path that cannot be a working directory is refused with its name."""
     (home / "file").touch()
     (home / "loop").symlink_to(home / "loop")

@@ -96,7 +96,7 @@ async def test_a_reminder_goes_to_the_backend_of_its_step(capsys: pytest.Capture
     assert capsys.readouterr().err.splitlines()[-1] == "[orchestration] Sending reminder (8 chars) to claude-code"
 
 
-async def test_replies_are_told_and_nothing_else(capsys: pytest.CaptureFixture[str]):
+async def test_only_replies_are_printed(capsys: pytest.CaptureFixture[str]):
     """Only replies that are not blank are printed, each with a blank line after it."""
 
     async def said(position: int) -> str:
@@ -111,7 +111,7 @@ async def test_replies_are_told_and_nothing_else(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr() == ("First.\n\nThird.\n\n", "")
 
 
-def test_costs_are_told_by_step():
+def test_costs_are_printed_by_step():
     """The total cost is followed by the steps that have a cost."""
     assert story.cost(0.042, {"review": 0.04, "fix": 0.0, "commit": 0.002}) == (
         "$0.0420 (review $0.0400, commit $0.0020)"
@@ -119,7 +119,7 @@ def test_costs_are_told_by_step():
     assert story.cost(1.5, {}) == "$1.5000"
 
 
-def test_what_help_must_not_load_is_said_as_the_language_says_it():
+def test_the_help_agrees_with_the_dialect():
     """The tiers, default backend and arguments that the help repeats agree with the dialect."""
     assert command.TIERS == schema.TIERS
     assert running.DEFAULT_BACKEND == schema.DEFAULT_BACKEND
@@ -127,6 +127,6 @@ def test_what_help_must_not_load_is_said_as_the_language_says_it():
     assert schema.RUN_ARGS.keys() >= set(running.LIMITS.values())
 
 
-def test_a_list_without_recipes_says_so():
+def test_an_empty_list_of_recipes_is_a_sentence():
     """An empty list is printed as a sentence."""
     assert showing.listing([]) == "no recipes"

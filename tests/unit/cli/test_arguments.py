@@ -25,7 +25,7 @@ NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 
 
 @given(NAMES, st.text())
-def test_text_argument_is_taken_as_it_stands(name: str, text: str):
+def test_a_text_argument_is_taken_unchanged(name: str, text: str):
     """The value is the whole text after the first equals sign."""
     assert arguments.collect([f"{name}={text}"], None) == {name: text}
 
@@ -52,7 +52,7 @@ def test_json_argument_reads_back(name: str, value: object):
         ('n:=["\\ud800"]', "$[0] holds half of a surrogate pair"),
     ],
 )
-def test_argument_that_cannot_be_read_is_told(text: str, told: str):
+def test_an_unreadable_argument_is_refused_with_its_reason(text: str, told: str):
     """A malformed argument is refused with the reason."""
     with pytest.raises(errors.ArgsInvalid) as refused:
         arguments.collect([text], None)
@@ -61,7 +61,7 @@ def test_argument_that_cannot_be_read_is_told(text: str, told: str):
     assert len(refused.value.flaws[0].message) < 300
 
 
-def test_all_faults_are_told_at_once():
+def test_all_invalid_arguments_are_named():
     """Every unreadable or repeated argument is named."""
     with pytest.raises(errors.ArgsInvalid) as refused:
         arguments.collect(["a", "b:=?", "c=1", "c=2"], None)
@@ -79,7 +79,7 @@ def test_command_line_wins_over_the_file(tmp_path: Path):
 
 
 @pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff\xfe", b'{"a": Infinity}', b'{"a": "\\ud800"}'])
-def test_file_that_is_no_object_is_refused(tmp_path: Path, content: bytes):
+def test_an_arguments_file_without_an_object_is_refused(tmp_path: Path, content: bytes):
     """A file of arguments that is not one JSON object is refused."""
     file = tmp_path / "args.json"
     file.write_bytes(content)

@@ -18,7 +18,7 @@ def echo(text: str) -> int:
 PROGRAM = boundary.Program(name="echo", command=echo, usage=2, of_error=lambda _: 1)
 
 
-def test_arguments_that_are_no_text_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_argument_that_is_not_text_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     """An argument that is not UTF-8 ends the command as wrong usage before it runs, with the argument."""
     codes = [boundary.execute(PROGRAM, [text]) for text in ("fern\u00e9 \U0001f600", "fern\udcff")]
 

@@ -53,7 +53,7 @@ def test_error_is_one_line_and_one_for_each_flaw():
     ]
 
 
-def test_nothing_is_told_twice():
+def test_a_flaw_repeating_the_message_is_not_listed():
     """A flaw that repeats the error's message, with or without its place, is not listed again."""
     flaws = [errors.Flaw(path="$.title", message="is blank"), errors.Flaw(path="$.body", message="is too long")]
 
@@ -64,7 +64,7 @@ def test_nothing_is_told_twice():
         ]
 
 
-def test_held_data_directory_tells_whom_to_ask():
+def test_a_held_data_directory_names_the_server_option():
     """If a service holds the data directory, the message names the option that reaches the service."""
     busy = errors.DataDirectoryBusy(detail={"pid": 7, "url": "http://127.0.0.1:8000"})
 

@@ -25,7 +25,9 @@ def test_file_that_never_ends_is_refused(read: Callable[[Path], object]):
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize(("name", "reason"), [("absent.json", "No such file or directory"), (".", "Is a directory")])
-def test_file_that_cannot_be_read_is_told(tmp_path: Path, read: Callable[[Path], object], name: str, reason: str):
+def test_an_unreadable_file_is_named_once_with_the_reason(
+    tmp_path: Path, read: Callable[[Path], object], name: str, reason: str
+):
     """The message about an unreadable file has its path once, and the reason."""
     with pytest.raises(errors.RequestInvalid) as refused:
         read(tmp_path / name)
@@ -35,7 +37,7 @@ def test_file_that_cannot_be_read_is_told(tmp_path: Path, read: Callable[[Path],
 
 
 @pytest.mark.parametrize(("target", "code"), [("endless.json", 2), ("folder.json", 2), ("absent.json", 4)])
-def test_recipe_that_cannot_be_read_is_told(target: str, code: int, tmp_path: Path):
+def test_validate_refuses_an_unreadable_recipe_by_its_path(target: str, code: int, tmp_path: Path):
     """`recipes validate` refuses a path that is not a readable recipe file, and names it."""
     (tmp_path / "endless.json").symlink_to("/dev/zero")
     (tmp_path / "folder.json").mkdir()
@@ -47,7 +49,7 @@ def test_recipe_that_cannot_be_read_is_told(target: str, code: int, tmp_path: Pa
     assert target in told.getvalue()
 
 
-def test_mark_of_byte_order_is_no_part_of_a_text(tmp_path: Path):
+def test_a_byte_order_mark_is_dropped_from_a_text(tmp_path: Path):
     """A byte order mark is dropped from a text."""
     file = tmp_path / "args.json"
     file.write_text(json.dumps({"a": 1}), encoding="utf-8-sig")

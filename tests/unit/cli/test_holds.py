@@ -69,7 +69,7 @@ async def _taken(locks: workspace_locks.WorkspaceLocks, *rows: stores.RunSummary
 
 
 @pytest.mark.parametrize("status", ["running", "waiting", "paused"])
-async def test_what_the_service_has_begun_keeps_others_out(data: Path, status: str):
+async def test_a_begun_run_of_the_service_holds_its_workspace(data: Path, status: str):
     """A begun run of the service holds its workspace, even while the service is stopped."""
     assert await taken(data, row("r1", owner="service", status=status)) == "r1"
 
@@ -85,7 +85,7 @@ async def test_what_the_service_has_begun_keeps_others_out(data: Path, status: s
         row("r1"),
     ],
 )
-async def test_others_keep_nobody_out(data: Path, other: stores.RunSummary):
+async def test_other_runs_do_not_hold_the_workspace(data: Path, other: stores.RunSummary):
     """A run that is pending, ended, elsewhere, sharing or of a dead process does not hold the workspace."""
     assert await taken(data, other) is None
 
@@ -132,7 +132,7 @@ async def test_all_pages_are_looked_through(data: Path):
     assert await taken(data, *others, row("last", owner="service", status="waiting")) == "last"
 
 
-async def test_a_data_directory_that_cannot_be_written_is_told(data: Path):
+async def test_an_unwritable_data_directory_is_an_error(data: Path):
     """A data directory that cannot be locked is a configuration error."""
     (data / layout.RUNS).rmdir()
     (data / layout.RUNS).touch()

@@ -29,7 +29,7 @@ def test_within_a_run_its_depth_is_counted(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("told", ["deep", "-1", "1.5", "²", " 1"])
-def test_a_depth_that_is_no_number_is_refused(told: str, monkeypatch: pytest.MonkeyPatch):
+def test_an_invalid_depth_is_refused(told: str, monkeypatch: pytest.MonkeyPatch):
     """A depth that is not a number is a configuration error."""
     monkeypatch.setenv("CONTROL_ROOM_DEPTH", told)
     with pytest.raises(errors.ConfigurationError, match="is not a number"):

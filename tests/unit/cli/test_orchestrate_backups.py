@@ -100,7 +100,7 @@ async def test_iterations_have_copies_of_their_own(folder: Folder):
     assert folder.backups() == {"Each[0].Say": 1, "Each[1].Say": 2}
 
 
-async def test_what_an_earlier_process_left_counts(folder: Folder):
+async def test_copies_of_an_earlier_process_count(folder: Folder):
     """A resumed run counts the copies of an earlier process and keeps three in all."""
     for step in ("A", "B", "C"):
         await folder.perform(step)

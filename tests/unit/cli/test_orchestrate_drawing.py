@@ -72,7 +72,7 @@ async def test_a_person_sees_lines_drawn_in_place(capsys: pytest.CaptureFixture[
     assert lasting == [line for line in LINES.splitlines() if "Completed" in line or "Skipped" in line]
 
 
-async def test_a_failure_is_told(capsys: pytest.CaptureFixture[str]):
+async def test_a_failed_preparation_is_drawn_as_failed(capsys: pytest.CaptureFixture[str]):
     """A step that fails in its preparation is drawn as failed."""
     drawn = drawing.Drawing(STEPS, items, clock.FakeClock(), live=False)
     await drawn.show({"type": "step.started", "key": "Report.files", "data": {}})

@@ -33,6 +33,6 @@ def test_a_run_ends_with_the_code_of_its_state(status: str, code: int):
         (RuntimeError(), 1),
     ],
 )
-def test_what_keeps_a_run_from_beginning_is_told_from_what_breaks(error: BaseException, code: int):
+def test_refusals_and_errors_have_different_exit_codes(error: BaseException, code: int):
     """A refusal has exit code 2, and any other error 1."""
     assert exit_codes.of_error(error) == code

@@ -37,7 +37,7 @@ def asked(*arguments: str) -> tuple[Asked, dict[str, Any]]:
     return found[0]
 
 
-def test_nothing_given_leaves_all_to_the_workflow():
+def test_a_run_gets_only_the_options_that_are_given():
     """A run gets no options that the command line does not have."""
     what, context = asked()
 
@@ -83,7 +83,7 @@ def test_values_of_the_context_are_texts(tmp_path: Path):
         (["--quiet", "--verbose"], "contradict"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(arguments: list[str], message: str):
+def test_wrong_usage_is_named_in_the_refusal(arguments: list[str], message: str):
     """Wrong usage is refused with a message that names it."""
     with pytest.raises(click.UsageError) as refused:
         asked(*arguments)

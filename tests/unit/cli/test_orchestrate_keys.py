@@ -21,7 +21,7 @@ from app.cli.orchestrate import keys
         ("A[0].B[12].C-1#4.read", "A[0].B[12].C-1#4", "C-1", "A", (("A", 0), ("A[0].B", 12)), "read"),
     ],
 )
-def test_a_key_tells_its_loops_and_its_part(
+def test_a_key_is_parsed_into_loops_and_part(
     key: str, step: str, name: str, outermost: str, loops: tuple[tuple[str, int], ...], part: str
 ):
     """A key is parsed into step, visit, loops with indices, and part."""

@@ -80,7 +80,7 @@ def test_lines_can_be_traced(tmp_path: Path):
     assert spans[:4] == [("r1", None), ("r1", "A#2"), ("r1", "A.files#1"), ("r1", "A#2")]
 
 
-def test_a_resumed_run_goes_on_with_its_log(tmp_path: Path):
+def test_a_resumed_run_appends_to_its_log(tmp_path: Path):
     """A resumed run appends to its log, which only its owner can read."""
     logged(tmp_path)
 

@@ -56,7 +56,7 @@ def test_the_runs_of_a_data_directory_are_a_state_directory(workspace: Path):
     assert (place.data, place.shown) == (workspace / ".orchestrate", None)
 
 
-def test_a_command_names_what_the_environment_does_not(workspace: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_command_omits_a_state_directory_of_the_environment(workspace: Path, monkeypatch: pytest.MonkeyPatch):
     """A printed command names the state directory only if the environment does not."""
     monkeypatch.setenv("ORCHESTRATE_STATE_DIR", "usual")
 
@@ -65,7 +65,7 @@ def test_a_command_names_what_the_environment_does_not(workspace: Path, monkeypa
 
 
 @pytest.mark.parametrize("named", ["file", "a\0b", "loop", "loop/below"])
-def test_what_can_be_no_folder_is_refused(workspace: Path, named: str):
+def test_an_impossible_state_directory_is_refused(workspace: Path, named: str):
     """A state directory that is a file or cannot exist is refused with its own code."""
     (workspace / "file").touch()
     (workspace / "loop").symlink_to("loop")
@@ -104,7 +104,7 @@ def test_latest_is_a_relative_link_to_the_newest_run(workspace: Path, tmp_path: 
     assert links.newest(place) == "r2"
 
 
-def test_links_to_what_is_gone_go_too(workspace: Path, tmp_path: Path):
+def test_links_of_removed_runs_are_removed(workspace: Path, tmp_path: Path):
     """Links of removed runs are removed, and `latest` leads to the newest remaining run."""
     place = places.of(tmp_path / "state")
     made(place, "r1", "r2")
@@ -115,13 +115,13 @@ def test_links_to_what_is_gone_go_too(workspace: Path, tmp_path: Path):
     assert sorted(path.name for path in (tmp_path / "state").iterdir()) == [".orchestrate", "latest", "r1"]
 
 
-def test_without_runs_there_is_no_latest(workspace: Path):
+def test_an_empty_folder_has_no_newest_run(workspace: Path):
     """The newest run of an empty folder is not found."""
     with pytest.raises(errors.NotFound):
         links.newest(places.of(None))
 
 
-def test_a_link_that_cannot_be_made_is_told(workspace: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_failed_link_is_a_warning(workspace: Path, capsys: pytest.CaptureFixture[str]):
     """A link that cannot be made is a warning, not an error."""
     place = places.of(None)
     (place.data / "runs" / "latest" / "taken").mkdir(parents=True)

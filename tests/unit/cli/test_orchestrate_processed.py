@@ -50,7 +50,7 @@ def test_cleaning_empties_the_folder_and_follows_no_link(place: places.Place):
     assert (outside / "keep").read_text() == "kept"
 
 
-def test_cleaning_what_is_not_there_makes_nothing(place: places.Place):
+def test_cleaning_a_missing_folder_creates_none(place: places.Place):
     """Cleaning a folder that does not exist creates none."""
     processed.of(workflow(place), place).clean()
 
@@ -68,7 +68,7 @@ def test_a_link_that_stays_inside_is_followed(place: places.Place):
     assert (place.workspace / "processed").is_symlink()
 
 
-def test_what_is_not_below_the_workspace_is_refused(place: places.Place):
+def test_a_folder_outside_the_workspace_is_refused(place: places.Place):
     """A folder outside the workspace, or the workspace itself, is refused under any name."""
     links = {"up": "..", "here": ".", "out": "../outside", "loop": "loop"}
     for name, target in links.items():
@@ -84,7 +84,7 @@ def test_what_is_not_below_the_workspace_is_refused(place: places.Place):
 
 
 @pytest.mark.parametrize("named", ["flows", ".orchestrate", ".orchestrate/runs", "kept"])
-def test_what_holds_runs_or_the_workflow_is_refused(place: places.Place, named: str):
+def test_a_folder_with_runs_or_the_workflow_is_refused(place: places.Place, named: str):
     """A folder that contains the runs or the workflow is refused."""
     kept = places.of(Path("kept/state")) if named == "kept" else place
     with pytest.raises(errors.RequestInvalid, match="is the folder of the"):
@@ -132,7 +132,7 @@ def test_an_archive_of_nothing_is_an_empty_one(place: places.Place):
 
 
 @pytest.mark.parametrize("asked", ["processed/done.zip", "processed", "in/done.zip", "folder"])
-def test_an_archive_inside_of_what_it_is_made_of_is_refused(place: places.Place, asked: str):
+def test_an_archive_inside_its_own_folder_is_refused(place: places.Place, asked: str):
     """An archive inside the folder that it archives is refused before the run starts, also behind a link."""
     for name in ("processed", "folder"):
         (place.workspace / name).mkdir()
@@ -143,7 +143,7 @@ def test_an_archive_inside_of_what_it_is_made_of_is_refused(place: places.Place,
     assert refused.value.code == "archive_refused"
 
 
-def test_nothing_is_looked_at_unless_it_is_asked_for(place: places.Place):
+def test_an_uncleanable_folder_matters_only_when_used(place: places.Place):
     """A folder that could not be cleaned does not matter unless cleaning or an archive is requested."""
     assert running.Queue().plan(workflow(place, "."), place) == (None, None)
 

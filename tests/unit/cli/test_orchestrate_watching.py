@@ -72,7 +72,7 @@ class Interrupting:
         self._path.write_text(self._changes.pop(0))
 
 
-def test_it_runs_again_for_each_change_until_ctrl_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_workflow_runs_again_after_each_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """The workflow runs again after each change; an invalid one is reported, and Ctrl-C between runs ends with 0."""
     path, ran = tmp_path / "flow.yaml", []
     path.write_text("one")

@@ -76,14 +76,14 @@ def test_a_step_that_needs_another_cannot_be_alone(place: places.Place):
     assert "'Look'" in refused.value.flaws[0].message
 
 
-def test_an_unknown_step_is_told_with_the_nearest(place: places.Place):
+def test_an_unknown_step_is_refused_with_the_nearest_name(place: places.Place):
     """An unknown step is refused with the nearest name."""
     with pytest.raises(errors.RequestInvalid, match="Look"):
         write(place).only("Loook")
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe", b"- [", b"x" * (1024 * 1024 + 1)])
-def test_what_is_no_workflow_is_told_by_its_path(place: places.Place, content: bytes | None):
+def test_an_unreadable_workflow_is_refused_by_its_path(place: places.Place, content: bytes | None):
     """A file that is missing, not text, not YAML or too large is refused with its name."""
     if content is not None:
         (place.workspace / "odd.yaml").write_bytes(content)
@@ -92,7 +92,7 @@ def test_what_is_no_workflow_is_told_by_its_path(place: places.Place, content: b
         workflows.read(Path("odd.yaml"), place)
 
 
-def test_faults_are_told_with_path_and_line(place: places.Place, capsys: pytest.CaptureFixture[str]):
+def test_faults_of_several_files_have_path_and_line(place: places.Place, capsys: pytest.CaptureFixture[str]):
     """A check of several files reports each with paths and lines, and has the worst exit code."""
     write(place)
     (place.workspace / "bad.yaml").write_text('version: "1.1"\nsteps:\n  - name: A\n    comand: [ls]\n')
@@ -107,7 +107,7 @@ def test_faults_are_told_with_path_and_line(place: places.Place, capsys: pytest.
     assert {flaw["line"] for flaw in shown["flaws"]} == {3, 4}
 
 
-def test_a_plan_shows_the_steps_as_they_stand(place: places.Place, capsys: pytest.CaptureFixture[str]):
+def test_a_plan_lists_the_steps_in_order(place: places.Place, capsys: pytest.CaptureFixture[str]):
     """A plan lists the steps in order with loop steps below their loop, and starts no run."""
     showing.plan(write(place), {}, as_json=False)
     told = capsys.readouterr().out

@@ -60,7 +60,7 @@ def test_file_that_holds_no_plan_is_refused(tmp_path: Path, content: bytes, path
     assert (path, code) in [(flaw.path, flaw.code) for flaw in caught.value.flaws]
 
 
-def test_file_that_cannot_be_read_is_told(tmp_path: Path):
+def test_an_unreadable_plan_file_is_refused(tmp_path: Path):
     """A missing file, or a folder in its place, is refused as unreadable."""
     for place in (tmp_path / "none.json", tmp_path):
         with pytest.raises(errors.RequestInvalid) as caught:

@@ -74,7 +74,7 @@ def test_plan_is_a_checklist():
     assert lines[15:] == ['next: control-room plan answer sp_x 4 "…"', "next: control-room plan retry sp_x 5"]
 
 
-def test_gates_are_told():
+def test_an_open_gate_is_printed_with_its_question():
     """An open gate of a task's run, or of a run below, is printed with the beginning of its question."""
     asked = {"prompt": "Ship it?\n\n" + "all " * 99, "options": ["yes", "no"]}
     gate = {"gate_id": "g1", "run_id": RUN, "key": "ship"} | asked
@@ -91,14 +91,14 @@ def test_gates_are_told():
     ]
 
 
-def test_forced_task_is_told():
+def test_a_forced_task_is_marked():
     """A task that a person forced is marked as forced."""
     forced = dataclasses.replace(TASKS[1], forced=True)
 
     assert "running, forced" in plan_formats.plan(plan(PlanState.RUNNING, forced))
 
 
-def test_plan_that_the_chief_makes_says_so():
+def test_a_plan_names_the_run_of_its_chief():
     """While the chief is at work the plan names its run, and after a failure the error."""
     at_work = plan(PlanState.DRAFT, awaits_chief=True, chief_run_id=RUN, intent="All")
     failed = plan(PlanState.FAILED, chief_run_id=RUN, error=ERROR)
@@ -202,7 +202,7 @@ def test_rest_has_its_exit_code(status: str, code: int):
     assert exit_codes.of_plan(PlanState(status).value) == code
 
 
-def test_before_its_start_a_plan_says_when_its_tasks_are_done() -> None:
+def test_a_plan_before_its_start_lists_definitions_of_done() -> None:
     """A plan before its start lists each definition of done, in words or as checks; a running one does not."""
     path: dict[str, Any] = {"check": "file_exists", "path": {"$ref": "task.outputs.draft"}}
     checks = ({"check": "slot_not_null", "slot": "draft"}, path)

@@ -14,7 +14,7 @@ from app.domain import events
 ERROR = {"code": "empty_reply", "message": "the agent said nothing", "key": "draft", "detail": {}}
 
 
-def told(type: str, key: str | None = None, **data: Any) -> dict[str, Any]:
+def event_json(type: str, key: str | None = None, **data: Any) -> dict[str, Any]:
     """Return an event."""
     return events.Event(seq=1, at="2026-02-10T14:30:00.000Z", type=type, run_id="r1", key=key, data=data).to_json()
 
@@ -32,9 +32,9 @@ def test_plain_progress_is_one_line_an_event(capsys: pytest.CaptureFixture[str])
     """Without a live terminal, each beginning and each result is one line."""
     lines = shown(
         capsys,
-        told("run.created", recipe_id="creative_draft_scene"),
-        told("step.started", "discover", step_id="discover", phase="a", attempt=1),
-        told(
+        event_json("run.created", recipe_id="creative_draft_scene"),
+        event_json("step.started", "discover", step_id="discover", phase="a", attempt=1),
+        event_json(
             "step.finished",
             "discover",
             step_id="discover",
@@ -42,7 +42,7 @@ def test_plain_progress_is_one_line_an_event(capsys: pytest.CaptureFixture[str])
             preview="12 files",
             duration_ms=40,
         ),
-        told("run.ended", status="done", error=None),
+        event_json("run.ended", status="done", error=None),
     ).splitlines()
 
     assert lines[0] == "run r1 creative_draft_scene"
@@ -51,14 +51,14 @@ def test_plain_progress_is_one_line_an_event(capsys: pytest.CaptureFixture[str])
     assert lines[3] == "run r1 done"
 
 
-def test_waiting_is_told_once(capsys: pytest.CaptureFixture[str]):
+def test_a_waiting_event_prints_no_line_of_its_own(capsys: pytest.CaptureFixture[str]):
     """A waiting event prints no line of its own."""
-    assert shown(capsys, told("run.waiting", keys=["ship"])) == ""
+    assert shown(capsys, event_json("run.waiting", keys=["ship"])) == ""
 
 
-def test_failure_tells_its_reason_and_code(capsys: pytest.CaptureFixture[str]):
+def test_a_failed_step_is_printed_with_its_error_and_code(capsys: pytest.CaptureFixture[str]):
     """A failed step is printed with its error and code."""
-    text = shown(capsys, told("step.failed", "draft", step_id="draft", error=ERROR, duration_ms=1200))
+    text = shown(capsys, event_json("step.failed", "draft", step_id="draft", error=ERROR, duration_ms=1200))
 
     assert "the agent said nothing [empty_reply]" in text
 
@@ -67,8 +67,8 @@ def test_live_progress_replaces_its_last_line(capsys: pytest.CaptureFixture[str]
     """On a live terminal, the result of a step replaces its running line."""
     text = shown(
         capsys,
-        told("step.started", "draft", step_id="draft", phase="b", attempt=1),
-        told("step.finished", "draft", step_id="draft", status="done", preview="text", duration_ms=5),
+        event_json("step.started", "draft", step_id="draft", phase="b", attempt=1),
+        event_json("step.finished", "draft", step_id="draft", status="done", preview="text", duration_ms=5),
         live=True,
     )
 
@@ -80,14 +80,12 @@ def test_live_progress_replaces_its_last_line(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize("type", sorted(events.EventType))
 def test_every_event_can_be_shown_without_its_fields(capsys: pytest.CaptureFixture[str], type: str):
     """An event without its fields can be shown."""
-    assert "Traceback" not in shown(capsys, told(type, "draft"))
+    assert "Traceback" not in shown(capsys, event_json(type, "draft"))
 
 
 @pytest.mark.parametrize("value", [1, "text", [], {}, True])
 @pytest.mark.parametrize("type", sorted(events.EventType))
-def test_every_event_can_be_shown_whatever_its_fields_hold(
-    capsys: pytest.CaptureFixture[str], type: str, value: object
-):
+def test_an_event_with_any_fields_can_be_shown(capsys: pytest.CaptureFixture[str], type: str, value: object):
     """An event with fields of any type can be shown."""
     names = (
         "status",
@@ -102,12 +100,12 @@ def test_every_event_can_be_shown_whatever_its_fields_hold(
         "retry_at",
     )
     for name in names:
-        shown(capsys, told("step.started", "draft", attempt=1), told(type, "draft", **{name: value}))
+        shown(capsys, event_json("step.started", "draft", attempt=1), event_json(type, "draft", **{name: value}))
 
-    assert shown(capsys, told(type, "draft") | {"data": value}) is not None
+    assert shown(capsys, event_json(type, "draft") | {"data": value}) is not None
 
 
-def test_a_run_that_fell_short_says_where() -> None:
+def test_a_partial_run_lists_its_failed_steps() -> None:
     """A partial run lists the steps that failed and those whose replies were cut off."""
     ending = {"reason": "reply_cut_off", "partial": True, "failed_steps": ["a"], "cut_off_steps": ["b", "c"]}
 
@@ -120,7 +118,7 @@ def test_a_run_that_fell_short_says_where() -> None:
     assert formats.partial({**ending, "missing_result": "verdict"}) == both
 
 
-async def test_what_a_silent_run_waits_for_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_childs_gate_is_printed_once_while_a_run_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     """While a run is silent, a gate of its child is printed once with the command that answers it."""
     calls: list[str] = []
     link = {"run_id": "r2", "kind": "gate", "text": "Step ship asks: Go on?"}

@@ -76,7 +76,7 @@ def test_the_scripted_error_of_the_page_is_retried() -> None:
     assert code in agents.TRANSIENT
 
 
-def test_what_to_do_about_a_waiting_run_leads_to_the_same_service() -> None:
+def test_suggested_commands_name_the_asked_service() -> None:
     """Suggested commands that can ask a service name the service that was asked; other commands do not."""
     own = ["control-room runs unpause r", "control-room budgets set daily --max-cost N"]
     others = ["control-room worker --serve tools", "control-room serve", "control-room runs why r --server u"]

@@ -49,7 +49,7 @@ def test_a_recipe_that_fits():
     assert _check(bench.RECIPE) == set()
 
 
-def test_what_is_not_there():
+def test_unknown_tools_archetypes_and_types_are_reported():
     """Unknown tools, archetypes and prompt types are all reported."""
     assert _check(bench.RECIPE, tools={}, agents=(), prompts={}) == {
         ("$.phase_a[0].tool", "unknown_tool"),
@@ -81,7 +81,7 @@ def test_literal_arguments_are_held_against_the_tool(args, told):
     assert _with_strict_reader(args) == told
 
 
-def test_an_optional_argument_cannot_feed_what_a_tool_needs():
+def test_an_optional_argument_cannot_fill_a_required_one():
     """An omitted optional argument would make the tool fail."""
     args = {"path": {"$ref": "task.args.where"}}
     optional = {"properties": {"where": {"type": "string"}}}

@@ -22,7 +22,7 @@ async def test_tools_then_agents_then_the_end():
     assert pipeline.asked("read").args == {"path": "a.md"}
 
 
-async def test_lines_say_phase_index_slots_and_sources():
+async def test_a_line_has_phase_index_slots_and_sources():
     """Journal lines contain the fields that an audit needs (execution-modes, appendix A)."""
     pipeline = bench.Pipeline(bench.recipe())
     await pipeline.run()
@@ -163,7 +163,7 @@ async def test_a_broken_reference_fails_its_step(ref, segment):
     ]
 
 
-async def test_a_resume_repeats_what_filled_the_broken_slot():
+async def test_a_resume_repeats_the_step_of_the_broken_slot():
     """The step that wrote the slot is a cause of the failure, since only its repetition can repair the reference."""
     pipeline = bench.Pipeline(bench.recipe())
     pipeline.tables.payloads["finder"] = {"files": []}
@@ -221,7 +221,7 @@ async def test_a_failed_tool_fails_the_run_without_another_try():
     ("reply", "code"),
     [(" \n", "empty_reply"), ("ABSTAIN", "abstained"), ("ABSTAIN: I know too little.\n", "abstained")],
 )
-async def test_an_agent_that_says_nothing_fails_its_step(reply, code):
+async def test_a_blank_reply_fails_its_step(reply, code):
     """A blank reply and an abstention are failures."""
     pipeline = bench.Pipeline(bench.recipe())
     pipeline.tables.replies["brief"] = reply

@@ -73,7 +73,7 @@ async def test_an_output_path_may_be_a_reference():
 
 
 @pytest.mark.parametrize("value", [None, 3, "", " ", ["a"]])
-async def test_an_output_path_that_is_no_text_fails_its_step(value):
+async def test_an_invalid_output_path_fails_its_step(value):
     """If the path of an output cannot be built, no file is written and the step has a record."""
     document = bench.recipe(outputs=[{"slot": "plan", "path": {"$ref": "found.where"}}])
     pipeline = bench.Pipeline(document)
@@ -108,7 +108,7 @@ async def test_each_finding_becomes_an_issue():
     assert pipeline.lines()[4]["input_slot_refs"] == ["found"]
 
 
-async def test_findings_may_stand_in_an_agents_json():
+async def test_findings_are_read_from_an_agents_json():
     """A reference into an artifact reads the artifact's text as JSON."""
     pipeline = bench.Pipeline(bench.recipe(findings={"$ref": "prose.issues"}))
     pipeline.tables.replies["draft"] = '{"issues": ["one", "two"]}'
@@ -118,7 +118,7 @@ async def test_findings_may_stand_in_an_agents_json():
 
 
 @pytest.mark.parametrize("reply", ["no JSON at all", '{"issues": 3}', '{"issues": null}', "[]", '{"issues": []} {}'])
-async def test_findings_that_are_no_list_fail_the_run(reply):
+async def test_findings_that_are_not_a_list_fail_the_run(reply):
     """The agent's step is a cause of the failure, so that a resume asks the agent again."""
     pipeline = bench.Pipeline(bench.recipe(findings={"$ref": "prose.issues"}))
     pipeline.tables.replies["draft"] = reply
@@ -158,7 +158,7 @@ async def test_a_failed_definition_of_done_fails_the_run_with_an_issue_for_each_
     assert pipeline.disk.files["run.json"]["current_step_index"] == 4
 
 
-async def test_a_resume_repeats_what_a_failed_check_looks_at():
+async def test_a_resume_repeats_the_steps_of_a_failed_check():
     """Causes are the steps that wrote the slots, and the check that looked for the file."""
     pipeline = bench.Pipeline(bench.recipe(dod=CHECKS))
     await pipeline.run()
@@ -166,7 +166,7 @@ async def test_a_resume_repeats_what_a_failed_check_looks_at():
     assert json.loads(pipeline.disk.control[-1])["causes"] == [1, 3, 4]
 
 
-async def test_a_check_whose_path_breaks_fails_like_one_that_finds_nothing():
+async def test_a_broken_path_is_one_failed_check():
     """A broken reference in the definition of done is one failed check among the others, recorded under its key."""
     checks = [
         {"check": "file_exists", "path": {"$ref": "found.files[9].path"}},
@@ -204,7 +204,7 @@ def test_null_means_missing_json_null_or_blank(empty):
 
 
 @pytest.mark.parametrize("full", [{}, [], {"a": None}, "x", "{}", "[]", "0", "false", 0, False])
-def test_everything_else_is_there(full):
+def test_empty_and_false_values_are_present(full):
     """Empty objects and lists, zero and false are values."""
     assert done.judge({"check": "slot_not_null", "slot": "s"}, full) is None
 

@@ -101,7 +101,7 @@ class TestReading:
             '\u202eEvidence\u202c: "a b" (x.md)',
         ],
     )
-    def test_whatever_stands_around_it(self, line: str) -> None:
+    def test_evidence_is_read_behind_any_marks(self, line: str) -> None:
         """A line is read behind any marks, and a second one behind any marks is found too."""
         fenced = f"Dark.\n```\n{line}\n```"
 
@@ -124,7 +124,7 @@ class TestReading:
             "<evidence>It is dark.</evidence>",
         ],
     )
-    def test_what_is_no_such_line(self, line: str) -> None:
+    def test_other_lines_are_not_evidence(self, line: str) -> None:
         """A key of JSON, a sentence and other words are not lines of evidence."""
         assert code(line) == "evidence_missing"
         assert isinstance(evidence.read(f"{line}\n{NAMED}", "any"), evidence.Claim)
@@ -153,7 +153,7 @@ class TestReading:
             "rcpt_1f",
         ],
     )
-    def test_one_form_and_nothing_else(self, claim: str) -> None:
+    def test_an_addition_to_a_form_is_malformed(self, claim: str) -> None:
         """An addition to a form, or other text in its place, makes the line malformed."""
         assert code(f"Evidence: {claim}") == "evidence_malformed"
 
@@ -170,7 +170,7 @@ class TestReading:
         assert code(f"{QUOTED}\n{QUOTED}") == "evidence_repeated"
         assert code(f"{NAMED}\ntext\n> **evidence**: {QUOTED}") == "evidence_repeated"
 
-    def test_what_roles_must_bring(self) -> None:
+    def test_a_role_accepts_only_its_own_kind_of_evidence(self) -> None:
         """A role accepts its own kind only; a role without a duty may omit the line, but not write a faulty one."""
         assert code(NAMED, "file") == "evidence_kind"
         assert code(QUOTED, "receipt") == "evidence_kind"
@@ -274,7 +274,7 @@ class TestPipelines:
         assert [line[name] for name in ("step_id", "step_index", "phase", "output_slot")] == ["brief", 2, "b", None]
         assert made.disk.files["run.json"]["current_step_index"] == 4
 
-    async def test_the_prompt_tells_what_is_wanted(self) -> None:
+    async def test_the_prompt_contains_the_forms_of_evidence(self) -> None:
         """The forms and the receipts of the step's slots follow the template; other steps do not get them."""
         made = pipeline("any", QUOTED)
         await made.run()
@@ -314,7 +314,7 @@ class TestPipelines:
         assert made.disk.recorded()[-1] == "brief.evidence"
         assert list(made.slots) == ["found", "text"]
 
-    async def test_what_the_check_rejects_fails_the_run_alike(self) -> None:
+    async def test_evidence_that_the_check_rejects_fails_the_run(self) -> None:
         """The run fails with the performer's code and facts; a resume asks the agent again."""
         made = pipeline("any", QUOTED)
         made.performers["check_evidence"] = Rejecting()
@@ -367,7 +367,7 @@ class TestPipelines:
         assert made.disk.recorded()[-1] == "brief"
 
 
-def test_operations_hold_what_is_claimed_and_nothing_else() -> None:
+def test_a_check_body_has_only_the_fields_of_its_form() -> None:
     """The body of a check has only the fields of its form, so that its hash stays the same."""
     reading = evidence.read(NAMED, "any")
 

@@ -58,7 +58,7 @@ def test_anything_has_an_identity(finding: Any) -> None:
     assert findings.identity(finding) == findings.identity(finding)
 
 
-async def test_what_is_missing_is_one_issue_of_its_file() -> None:
+async def test_missing_parts_of_a_file_are_one_issue() -> None:
     """Twenty scenes without a goal give one issue of the outline, which lists them with the worst severity."""
     gaps = [
         {
@@ -80,7 +80,7 @@ async def test_what_is_missing_is_one_issue_of_its_file() -> None:
     assert slip.identity == {"kind": "name", "file": "a.md", "words": "kaell is a slip for kael", "files": ["a.md"]}
 
 
-async def test_a_whole_run_closes_what_it_looked_for() -> None:
+async def test_a_whole_run_names_found_issues_and_examined_files() -> None:
     """The last step names the found issues, and the files and folders that were examined."""
     pipeline = _pipeline(SLIP)
 

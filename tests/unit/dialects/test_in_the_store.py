@@ -107,7 +107,7 @@ async def test_a_resume_after_a_failed_agent_repeats_that_agent(store):
     assert stored.repeated() == ["draft", "dod.close"]
 
 
-async def test_a_resume_after_a_failed_check_repeats_what_it_looked_at(store):
+async def test_a_resume_after_a_failed_check_repeats_its_agent(store):
     """A failed check on a slot repeats the agent that wrote it; issues of the first attempt do not disturb."""
     checks = [{"check": "slot_field_equals", "slot": "prose", "field": "pass", "expected": True}]
     stored = await _stored(store, dod=checks)

@@ -44,7 +44,7 @@ def test_any_text_is_read_or_refused(text):
         json_text.read(text)
 
 
-def test_every_flaw_is_told_with_its_path():
+def test_every_flaw_of_a_json_text_has_its_path():
     """Repeated names, invalid numbers and NUL characters are found at any place."""
     text = '{"a": [{"x": 1, "x": 2}, NaN, {"b c": -1e400}], "\\u0000": 1, "d": "\\u0000", "x y": {"$ref": Infinity}}'
 
@@ -70,7 +70,7 @@ def test_lone_surrogates_are_replaced():
     assert json_text.read('"a\\ud800b"') == "a?b"
 
 
-def test_lone_surrogates_are_told_to_who_wants_the_text_exactly():
+def test_lone_surrogates_are_reported_if_not_replaced():
     """A caller that allows no replacement gets each place of a lone surrogate, in names and texts; pairs are valid."""
     with pytest.raises(errors.InputRefused) as refused:
         json_text.read('{"a": ["\\ud800", "\\ud83d\\ude00"], "\\udfff": "\\u00e9"}', exact=True)

@@ -48,7 +48,7 @@ def test_references_in_place_of_other_kinds_of_values():
     )
 
 
-def test_slots_that_nobody_fills():
+def test_only_the_first_unfilled_slots_are_reported():
     """Only the first flaws of a very long list of names are reported."""
     names = [f"slot{number}" for number in range(70_000)]
     step = {"step_id": "s", "agent_archetype": "w", "input_slots": names, "output_slot": "o", "prompt_type": "p"}

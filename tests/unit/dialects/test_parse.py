@@ -18,7 +18,7 @@ TOOL, READ = bench.RECIPE["phase_a"]
 AGENT, WRITE = bench.RECIPE["phase_b"]
 
 
-def _told(found):
+def _paths_and_codes(found):
     return {(flaw.path, flaw.code) for flaw in found}
 
 
@@ -132,9 +132,9 @@ def test_a_declared_schema_wins():
         ({"findings": ["x"]}, {("$.findings", "wrong_type")}),
     ],
 )
-def test_each_fault_is_told_with_its_place(changes, told):
+def test_each_fault_has_its_exact_path_and_kind(changes, told):
     """Path and kind of each fault are exact, and no other fault is reported."""
-    assert _told(bench.flaws(bench.recipe(**changes))) == told
+    assert _paths_and_codes(bench.flaws(bench.recipe(**changes))) == told
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_each_fault_is_told_with_its_place(changes, told):
 )
 def test_a_slot_is_written_before_it_is_read(slots, told):
     """Input slots are filled by earlier steps."""
-    assert _told(bench.flaws(bench.recipe(phase_b=[AGENT | {"input_slots": slots}, WRITE]))) == told
+    assert _paths_and_codes(bench.flaws(bench.recipe(phase_b=[AGENT | {"input_slots": slots}, WRITE]))) == told
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_references_lead_to_the_task_or_to_earlier_slots(ref, code):
     """A reference that can never be resolved is a fault of the recipe."""
     steps = [TOOL | {"args": {"deep": [{"x": {"$ref": ref}}]}}, READ]
 
-    assert _told(bench.flaws(bench.recipe(phase_a=steps))) == {("$.phase_a[0].args.deep[0].x.$ref", code)}
+    assert _paths_and_codes(bench.flaws(bench.recipe(phase_a=steps))) == {("$.phase_a[0].args.deep[0].x.$ref", code)}
 
 
 @pytest.mark.parametrize(
@@ -182,18 +182,18 @@ def test_a_ref_object_holds_one_text(reference):
     """A `$ref` object has no other field, and its value is a text."""
     steps = [TOOL | {"args": {"x": reference}}, READ]
 
-    assert _told(bench.flaws(bench.recipe(phase_a=steps))) == {("$.phase_a[0].args.x", "invalid_ref")}
+    assert _paths_and_codes(bench.flaws(bench.recipe(phase_a=steps))) == {("$.phase_a[0].args.x", "invalid_ref")}
 
 
-def test_an_undeclared_argument_is_told():
+def test_an_undeclared_argument_is_reported():
     """If a schema is declared, a reference may name only its arguments."""
     args = {"a": {"$ref": "task.args.one"}, "b": {"$ref": "task.args.two"}}
     document = bench.recipe(args_schema={"properties": {"one": {}}}, phase_a=[TOOL | {"args": args}, READ])
 
-    assert _told(bench.flaws(document)) == {("$.phase_a[0].args.b.$ref", "undeclared_arg")}
+    assert _paths_and_codes(bench.flaws(document)) == {("$.phase_a[0].args.b.$ref", "undeclared_arg")}
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_together():
     """All faults are reported at once, including those found beside the project's library."""
     document = bench.recipe(
         phase_a=[TOOL | {"colour": "red"}, READ | {"step_id": "find", "tool": "reeder"}],
@@ -202,7 +202,7 @@ def test_all_faults_are_told_at_once():
     )
     found = bench.DIALECT.flaws(json.dumps(document), "recipe", bench.stock())
 
-    assert _told(found) == {
+    assert _paths_and_codes(found) == {
         ("$.phase_a[0].colour", "unknown_field"),
         ("$.phase_a[1].step_id", "duplicate_step_id"),
         ("$.phase_a[1].tool", "unknown_tool"),
@@ -264,7 +264,7 @@ def test_a_syntax_error_names_its_line():
     assert (flaw.path, flaw.code, flaw.line) == ("$", "syntax", 3)
 
 
-def test_a_mark_of_byte_order_is_no_fault():
+def test_a_byte_order_mark_is_accepted():
     """A byte order mark, which editors on Windows write, is accepted."""
     assert bench.flaws("\ufeff" + json.dumps(bench.RECIPE)) == []
 

@@ -27,7 +27,7 @@ TIERS: tuple[library.Tier, ...] = ("t1", "t3", "t5")
         (("t5",), ("t5", "t5", "t5")),
     ],
 )
-def test_the_closest_variant_stands_in(there, chosen):
+def test_the_nearest_variant_replaces_a_missing_one(there, chosen):
     """T3 replaces a missing T5, and T1 a missing T3; if neither exists, the remaining one is used."""
     template = library.PromptTemplate(prompt_type="x", label="x", variants=dict.fromkeys(there, "text"))
 
@@ -51,7 +51,7 @@ def test_placeholders_are_cut_out():
 @pytest.mark.parametrize(
     "template", ["{{", "a\n{{b", "{{}}", "{{ }}", "{{a..b}}", "{{a{b}}}", "{{a\nb}}", "{{a}} {{b}"]
 )
-def test_what_is_no_placeholder_is_refused(template):
+def test_a_brace_without_a_reference_is_refused(template):
     """Braces that begin a placeholder without a reference are a fault, and its line is named."""
     with pytest.raises(ValueError, match=r"line [0-9]+"):
         prompts.pieces(template)
@@ -142,7 +142,7 @@ def test_a_t1_template_must_have_its_three_parts(template):
         ("--- triage\n{{plan}}\n--- finding\n{{x}}\n--- evidence\n{{text}}", "t1", ["unknown_slot"]),
     ],
 )
-def test_what_is_wrong_with_a_template_for_a_step(template, tier, codes):
+def test_a_template_may_name_only_input_slots_and_the_task(template, tier, codes):
     """A template may name only the step's input slots and the task."""
     found = prompts.problems(template, tier, ["plan", "text"], ["a"])
 
@@ -158,7 +158,7 @@ def test_every_tier_has_an_order():
             assert all(prompts.variant(template, tier) in there for tier in TIERS)
 
 
-def test_what_is_frozen():
+def test_the_frozen_recipe_has_agents_and_variants():
     """The frozen recipe has agents by archetype with their contracts, and for each step the variant to use."""
     registry = bench.stock({"write": {"t3": "three {{plan}}", "t5": "five {{plan}}"}}, {"writer": "t5"})
     frozen = bench.DIALECT.freeze(bench.parsed(bench.RECIPE), registry)

@@ -137,7 +137,7 @@ def test_values_without_references_pass_unchanged(value):
 
 
 @given(st.lists(JSON, max_size=4), JSON)
-def test_references_are_replaced_wherever_they_stand(items, value):
+def test_references_at_any_place_are_replaced(items, value):
     """Each `$ref` object is found with its place and replaced by its value, which is not searched again."""
     inside = {"a": [*items, {"$ref": "x"}], "b": {"c": {"$ref": "y"}}}
     found = {place: item["$ref"] for place, item in refs.found_in(inside)}

@@ -152,6 +152,6 @@ def test_catastrophic_patterns_of_a_schema_take_linear_time():
         ("a.yaml", "{version: 1.1, strict_flow: 1, steps: [{id: a, agent: b, prompt: c, x: 1}]}", "orchestrate"),
     ],
 )
-def test_the_language_of_a_faulty_recipe_is_told_by_its_own_fields(name, source, dialect):
+def test_a_faulty_recipes_language_is_found_by_its_fields(name, source, dialect):
     """The language of a faulty recipe is recognised by its top-level fields, however many flaws its steps have."""
     assert registry.likely(pathlib.PurePath("elsewhere", name), source) == dialect

@@ -136,7 +136,7 @@ def test_aliases_are_copies():
     assert value["a"] is not value["c"]
 
 
-def test_every_flaw_is_told_with_path_and_line():
+def test_every_flaw_is_reported_with_path_and_line():
     """All flaws of single values are reported at once."""
     text = (
         'a: {x: 1, x: 2}\nb:\n  - .nan\n  - "\\0"\n  - -.INF\n  - 1e400\nc: !!str x\n1: y\n? [z]\n: !thing {}\n<<: {}\n'
@@ -179,7 +179,7 @@ def test_every_flaw_is_told_with_path_and_line():
         ("\ufeffa: 1".encode("utf-32-be"), ("$", "not_utf8", 1)),
     ],
 )
-def test_what_ends_reading(text, told):
+def test_the_fault_that_ends_the_reading_has_its_line(text, told):
     """The fault that ends the reading of a text is reported with its line."""
     assert _flaws(text)[-1] == told
 

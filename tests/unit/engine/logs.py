@@ -61,7 +61,7 @@ class ListLog:
         self._disk.steps.append(plain.encode(dict(line)))
         await asyncio.sleep(0)
         record = records.read(position, json.loads(self._disk.steps[position]))
-        self._tell(journal_lines.events(self._disk.start.run_id, record, 0))
+        self._add_events(journal_lines.events(self._disk.start.run_id, record, 0))
         return record
 
     async def decide(
@@ -80,7 +80,7 @@ class ListLog:
         folded.apply(line)
         await asyncio.sleep(0)
         if kind in decisions.EVENTS and facts.get("reason") != decisions.PAUSED_BY_PERSON:
-            self._tell([decisions.event(self._disk.start.run_id, line, folded.taken, 0)])
+            self._add_events([decisions.event(self._disk.start.run_id, line, folded.taken, 0)])
         return True
 
     async def put_blob(self, content: bytes, *, text: bool) -> records.BlobRef:
@@ -136,7 +136,7 @@ class ListLog:
     async def close(self) -> None:
         return None
 
-    def _tell(self, told: list[events.Event]) -> None:
+    def _add_events(self, told: list[events.Event]) -> None:
         for event in told:
             self.add_event(events.EventType(event.type), event.key, event.data)
 

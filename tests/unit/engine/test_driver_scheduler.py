@@ -230,7 +230,7 @@ def test_no_driver_can_swallow_a_fault():
     assert seen == [GeneratorExit]
 
 
-def test_a_content_is_read_before_the_driver_goes_on():
+def test_a_blob_is_read_before_the_driver_continues():
     """The content of a blob is requested separately from records."""
     blob = records.BlobRef(sha256="0" * 64, size_bytes=3, text=True)
 

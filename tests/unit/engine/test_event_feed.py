@@ -54,7 +54,7 @@ def test_only_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (first, feed.last, kept(feed)) == (9, 8, [])
 
 
-def test_what_is_behind_a_place_is_found() -> None:
+def test_the_portions_after_a_position_come_in_order() -> None:
     """Portions after a position come in order, and the first one may begin before the position."""
     feed = EventFeed(Time())
     feed.publish(start(), events(1, 2, 3), 3)

@@ -27,7 +27,7 @@ def test_runs_of_one_recipe_hold_it_once() -> None:
     assert shared.frozen is first.frozen
 
 
-def test_what_differs_is_not_shared() -> None:
+def test_different_recipes_are_not_shared() -> None:
     """Other recipes, other frozen fields and wrong hashes are not shared."""
     copies = run_equipment.Interner()
     first = copies.shared(start(1, "a", frozen={"agents": "old"}))

@@ -82,7 +82,7 @@ async def test_no_cut_shows_a_part_of_a_secret(kept: Kept, seed: int, monkeypatc
     assert kept.text == text.replace(SECRET, "***")
 
 
-async def test_what_is_left_out_leaves_no_part_of_a_secret(kept: Kept) -> None:
+async def test_a_gap_leaves_no_part_of_a_secret(kept: Kept) -> None:
     """Only whole lines are kept before and after a gap, because the gap may cut a secret."""
     heard = output(kept)
     heard.hear_bytes(f"first\nbegin {SECRET[:6]}".encode())
@@ -141,7 +141,7 @@ async def test_a_log_that_cannot_be_written_is_given_up(kept: Kept) -> None:
     assert kept.text == ""
 
 
-async def test_bytes_are_no_text_are_replaced(kept: Kept) -> None:
+async def test_bytes_that_are_not_utf8_are_replaced(kept: Kept) -> None:
     """Bytes that are not UTF-8 are replaced, and a character cut between two pieces is whole."""
     heard = output(kept)
     heard.hear_bytes(b"\xff\x00ok \xc3")
@@ -151,7 +151,7 @@ async def test_bytes_are_no_text_are_replaced(kept: Kept) -> None:
     assert kept.text == "\ufffd\x00ok ü\n"
 
 
-async def test_a_queue_tells_places() -> None:
+async def test_a_step_reports_its_place_in_the_queue() -> None:
     """A step waiting for a backend has its place in the queue, which moves up, and the one at work has none."""
     queue, steps = BackendQueue("local"), [LiveStep() for _ in range(3)]
     leave = [asyncio.Event() for _ in steps]

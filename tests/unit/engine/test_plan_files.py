@@ -124,7 +124,7 @@ any_plan = st.builds(
 
 
 @given(any_plan)
-def test_what_is_written_is_read_back(plan: Plan) -> None:
+def test_a_written_plan_is_read_back_unchanged(plan: Plan) -> None:
     """Every written plan is read back field by field, and written again with the same bytes."""
     content = plain.encode(plan.to_json())
     read = plan_files.read(content)
@@ -156,7 +156,7 @@ def test_ours_come_first() -> None:
     assert list(written)[-1] == "zz"
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_flaws_of_a_plan_file_are_reported_together() -> None:
     """All flaws of a file are reported together, each with its place."""
     damaged: dict[str, Any] = {
         "status": "going",

@@ -71,7 +71,7 @@ async def test_another_operation_under_a_key_is_nondeterminism():
 
 
 @pytest.mark.parametrize("name", ["x", "b"])
-async def test_a_line_that_nobody_asks_for_is_nondeterminism(name):
+async def test_an_unexpected_line_is_nondeterminism(name):
     """A line of an unknown step, or of one out of order, is a fault."""
     loaded = samples.loaded(_line(name, 0))
 
@@ -149,7 +149,7 @@ def _positions(lines, *, causes=(), from_key=None, dead=()):
     return step_decisions.dead_positions(loaded, from_key)
 
 
-def test_a_resume_kills_the_cause_and_what_came_after():
+def test_a_resume_repeats_the_cause_and_the_later_steps():
     """A resume without a named step repeats the step that caused the failure and the later ones."""
     lines = [_line(name, position) for position, name in enumerate("abcd")]
 

@@ -45,7 +45,7 @@ async def test_a_poll_that_gave_up_leaves_nothing() -> None:
     assert numbers._waiting == {}
 
 
-async def test_a_stop_wakes_everybody() -> None:
+async def test_wake_all_ends_every_wait() -> None:
     """`wake_all` ends every wait, also for unknown runs."""
     numbers = event_feed.RunVersions()
     numbers.note("run")

@@ -66,7 +66,7 @@ async def test_a_run_goes_from_its_first_step_to_its_ending():
     assert list(bench.disk.files["cache.json"]) == ["a", "b", "c"]
 
 
-async def test_what_is_recorded_is_never_performed_again():
+async def test_a_recorded_step_is_never_performed_again():
     """A run with any part of its journal performs only the other steps and ends the same."""
     whole = logs.Bench(_three)
     await whole.run()
@@ -80,7 +80,7 @@ async def test_what_is_recorded_is_never_performed_again():
         assert bench.disk.files["cache.json"] == whole.disk.files["cache.json"]
 
 
-async def test_a_view_says_whether_the_driver_has_taken_the_journal_up():
+async def test_a_view_is_marked_while_the_journal_is_replayed():
     """A view is marked as replaying until the driver has replayed the journal and set progress and slots."""
     whole = logs.Bench(_three)
     await whole.run()
@@ -154,7 +154,7 @@ async def test_a_retry_is_recorded_waits_and_is_not_seen_by_the_driver():
     assert bench.performers.calls == [("a", 1), ("a", 2)]
 
 
-async def test_a_cancel_cuts_off_what_is_open_and_wins():
+async def test_a_cancel_interrupts_the_open_step_and_wins():
     """A cancel interrupts the open step without a record, and the run ends as cancelled."""
     bench = logs.Bench(_three)
     bench.performers.hold("b")
@@ -527,7 +527,7 @@ async def test_secrets_never_reach_the_disk():
     assert json.loads(bench.disk.steps[0])["output"] == {"k": "***"}
 
 
-async def test_notes_are_told_once():
+async def test_notes_are_not_repeated_by_a_replay():
     """A replay does not repeat the notes of a driver."""
 
     async def drive(ctx):
@@ -691,7 +691,7 @@ def _shown(runner):
     ("number", "status", "code"),
     [(errno.EMFILE, RunState.PAUSED, "storage_error"), (errno.EACCES, RunState.FAILED, "internal_error")],
 )
-async def test_an_error_of_the_system_is_told_in_words(number, status, code):
+async def test_a_system_error_is_described_without_python_names(number, status, code):
     """A temporary system error parks the run, and another one fails the step, without Python names in the message."""
     bench = logs.Bench(_three)
     bench.performers.results["a"] = [OSError(number, "raw", "/srv/x")]
@@ -706,7 +706,7 @@ async def test_an_error_of_the_system_is_told_in_words(number, status, code):
     assert "Error" not in error["message"]
 
 
-async def test_a_cut_off_step_is_no_sign_of_missing_lines():
+async def test_an_interrupted_step_is_not_a_sign_of_missing_lines():
     """A begun step that was cut off or cancelled is not a sign of missing lines."""
     bench = logs.Bench(_branches)
     bench.performers.hold("a")
@@ -724,7 +724,7 @@ async def test_a_cut_off_step_is_no_sign_of_missing_lines():
         assert "recovery.lines_missing" not in {event.type for event in disk.events}
 
 
-async def test_a_run_that_will_pause_says_so():
+async def test_a_run_with_a_requested_pause_is_pausing():
     """A run with a requested pause is running with the reason `pausing` until its open step ends."""
     bench = logs.Bench(_three)
     hold = bench.performers.hold("a")

@@ -30,7 +30,7 @@ class _Secretive:
         return runs.Ending()
 
 
-class _Telling:
+class _LoggingPerformer:
     async def perform(self, call: Any) -> records.Result:
         await call.write_log("log.txt", "token hunter22")
         return records.Result(output={"hunter22": ["hunter22 and from-recipe", "42"]}, summary="hunter22")
@@ -38,7 +38,7 @@ class _Telling:
 
 def _equipment(**environ: str) -> Equipment:
     return Equipment(
-        performers={"tool_call": _Telling()},
+        performers={"tool_call": _LoggingPerformer()},
         clock=clock.FakeClock(),
         masker=plain.Masker(),
         probes=probes.NoProbes(),
@@ -80,7 +80,7 @@ class _Escaping:
         return records.Result(output={"reply": json.dumps("hunter22").replace("h", "\\u0068")})
 
 
-async def test_what_a_driver_puts_together_is_masked() -> None:
+async def test_an_escaped_secret_in_a_drivers_slot_is_masked() -> None:
     """A secret that a reply contains in escaped form is masked in the slot that the driver fills."""
     disk = logs.Disk(samples.start())
     equipment = Equipment(
@@ -117,7 +117,7 @@ class _Broken(_Secretive):
 
 
 @pytest.mark.parametrize("dialect", [_Differing(), _Broken()])
-async def test_what_parks_a_run_quotes_no_secret(dialect: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_parked_runs_files_contain_no_secret(dialect: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The run.json, events and log lines of a parked run contain no secrets from its driver."""
     disk = logs.Disk(samples.start())
     equipment = _equipment(TOKEN="hunter22")

@@ -60,7 +60,7 @@ async def test_the_folder_is_current_before_it_is_looked_at(operation: operation
 
 
 @pytest.mark.parametrize("operation", [_agent("Go on."), samples.tool("second", folder=FOLDER)])
-async def test_nothing_is_written_unasked(operation: operations.Operation) -> None:
+async def test_an_operation_without_a_mention_writes_no_snapshot(operation: operations.Operation) -> None:
     """An operation that does not mention the run, or stays inside, does not write snapshots."""
     bench, seen = _bench(operation)
     await bench.run()
@@ -70,7 +70,7 @@ async def test_nothing_is_written_unasked(operation: operations.Operation) -> No
 
 @pytest.mark.parametrize(("content", "current"), [(f"Look into {FOLDER}.", True), ("Look around.", False)])
 @pytest.mark.parametrize("text", [True, False])
-async def test_a_mention_may_stand_in_a_blob(content: str, current: bool, text: bool) -> None:
+async def test_a_mention_in_a_blob_counts(content: str, current: bool, text: bool) -> None:
     """A mention of the run in a blob of the prompt counts as well, as text or as JSON."""
     encoded = content.encode() if text else f'{{"note": "{content}"}}'.encode()
     blob = records.BlobRef(sha256="0" * 64, size_bytes=len(encoded), text=text)

@@ -83,7 +83,7 @@ async def test_a_stop_does_not_wait_for_room() -> None:
     assert bench.disk.recorded() == ["step"]
 
 
-async def test_who_gives_up_waiting_for_room_shows_no_fault_any_more() -> None:
+async def test_a_cancelled_wait_for_disk_space_shows_no_fault() -> None:
     """A run cancelled while a step waits for disk space is shown as cancelled, without the fault."""
     bench, full = asking(ISSUE, 1)
     runner = bench.runner()
@@ -100,7 +100,7 @@ async def test_who_gives_up_waiting_for_room_shows_no_fault_any_more() -> None:
 
 
 @pytest.mark.parametrize("operation", [AGENT])
-async def test_what_leaves_traces_is_not_repeated_unasked(operation: operations.Operation) -> None:
+async def test_an_agent_call_without_a_stored_result_is_not_repeated(operation: operations.Operation) -> None:
     """An agent call whose result cannot be stored is not repeated, and parks the run."""
     bench, full = asking(operation, 1)
 

@@ -112,7 +112,7 @@ def test_an_environment_is_searched_by_names_and_for_urls() -> None:
     assert secret_spellings.of_environment({"MY_PIN": "0000-1"}, ["*_pin"]) == {"0000-1"}
 
 
-def test_bytes_that_are_no_text_are_masked_as_they_are_read() -> None:
+def test_a_secret_that_is_not_utf8_is_masked() -> None:
     """A secret that is not UTF-8 is masked in an output that was read with replacements."""
     secret = b"key-\xff\xfe-4711"
 

@@ -17,14 +17,14 @@ def nodes(*tasks: tuple[int, list[int]]) -> list[Node]:
     return [Node(id=task_id, deps=deps, path=f"$.tasks[{at}]") for at, (task_id, deps) in enumerate(tasks)]
 
 
-def told(*tasks: tuple[int, list[int]]) -> list[tuple[str, str]]:
+def places_and_codes(*tasks: tuple[int, list[int]]) -> list[tuple[str, str]]:
     """Return places and codes of the flaws."""
     return [(flaw.path, flaw.code) for flaw in task_graphs.flaws(nodes(*tasks))]
 
 
 def test_each_flaw_has_its_place() -> None:
     """Repeated numbers, and unknown, own and repeated dependencies, are reported with their places."""
-    assert told((1, []), (1, [4]), (2, [2, 1, 1])) == [
+    assert places_and_codes((1, []), (1, [4]), (2, [2, 1, 1])) == [
         ("$.tasks[1].id", "duplicate_task"),
         ("$.tasks[1].deps[0]", "unknown_dependency"),
         ("$.tasks[2].deps[0]", "self_dependency"),
@@ -32,7 +32,7 @@ def test_each_flaw_has_its_place() -> None:
     ]
 
 
-def test_a_cycle_is_told_in_the_order_of_waiting() -> None:
+def test_a_cycle_is_reported_from_its_smallest_number_on() -> None:
     """A cycle is reported once, from its smallest number on, at its first dependency."""
     (flaw,) = task_graphs.flaws(nodes((3, [5]), (5, [2]), (2, [9, 3]), (9, [])))
 
@@ -40,12 +40,12 @@ def test_a_cycle_is_told_in_the_order_of_waiting() -> None:
     assert flaw.message == "these tasks wait for one another: 2 → 3 → 5 → 2"
 
 
-def test_each_knot_is_told() -> None:
+def test_each_separate_cycle_is_reported() -> None:
     """Separate cycles are reported each, and a task that only waits for one is not."""
     assert task_graphs.cycles(nodes((1, [2]), (2, [1]), (3, [4]), (4, [3]), (5, [1, 4]))) == [[1, 2], [3, 4]]
 
 
-def test_a_cycle_is_told_where_it_was_made() -> None:
+def test_a_cycle_is_reported_at_the_given_task() -> None:
     """A cycle is reported at the given task if the task is part of it."""
     graph = nodes((1, [2]), (2, [1]), (3, []))
 
@@ -55,7 +55,7 @@ def test_a_cycle_is_told_where_it_was_made() -> None:
 
 def test_a_cycle_through_a_number_that_is_given_twice() -> None:
     """Of two tasks with one number, a cycle is reported at the one that has the dependency."""
-    assert told((1, []), (2, [1]), (1, [2])) == [
+    assert places_and_codes((1, []), (2, [1]), (1, [2])) == [
         ("$.tasks[2].id", "duplicate_task"),
         ("$.tasks[2].deps[0]", "dependency_cycle"),
     ]
@@ -68,12 +68,12 @@ def test_the_order_given_stays_as_far_as_it_can() -> None:
     assert task_graphs.dependents(nodes((2, []), (1, [2]), (3, [1, 2])), 2) == [1, 3]
 
 
-def test_a_long_chain_is_no_trouble() -> None:
+def test_a_chain_of_five_hundred_tasks_is_sorted() -> None:
     """A chain of five hundred tasks in the worst order is sorted, and a cycle through all of them is reported."""
     chain = [(number, [number + 1]) for number in range(1, 500)]
 
     assert task_graphs.in_order(nodes(*chain, (500, []))) == list(range(500, 0, -1))
-    assert [path for path, _ in told(*chain, (500, [1]))] == ["$.tasks[0].deps[0]"]
+    assert [path for path, _ in places_and_codes(*chain, (500, [1]))] == ["$.tasks[0].deps[0]"]
 
 
 @given(any_graph)
@@ -91,7 +91,7 @@ def test_a_graph_without_flaws_can_be_done(graph: list[tuple[int, list[int]]]) -
 
 
 @given(any_graph)
-def test_what_is_left_without_the_cycles_has_none(graph: list[tuple[int, list[int]]]) -> None:
+def test_a_graph_without_its_reported_tasks_has_no_cycles(graph: list[tuple[int, list[int]]]) -> None:
     """Without the tasks of the reported cycles a graph has no cycles, and each reported one is a cycle."""
     found = nodes(*graph)
     cycles = task_graphs.cycles(found)

@@ -42,7 +42,7 @@ def test_the_hashed_form_is_that_of_pythons_json(value):
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, {1: "x"}, {1, 2}, b"bytes", object(), [object()]])
-def test_what_has_no_json_form_is_refused(value):
+def test_a_value_without_a_json_form_is_refused(value):
     """A value without a JSON form is refused before it is written."""
     with pytest.raises(errors.InputRefused) as caught:
         plain.plain(value)
@@ -62,7 +62,7 @@ def test_a_preview_is_one_short_line():
     assert plain.preview({"a": 1}) == '{"a":1}'
 
 
-def test_secrets_are_masked_wherever_they_stand():
+def test_secrets_at_any_place_are_masked():
     """Secrets are masked in nested values, keys and longer texts, the longest first; very short ones are not."""
     masker = plain.Masker(["hunter2", "hunter2000", "abc"])
 
@@ -116,12 +116,12 @@ _ENDED = {"kind": "ended", "status": "failed", "lines": 1, "head": "sha256:00", 
         ([{"kind": "taken"}, {"kind": "paused", "reason": "x"}, _ENDED], RunState.FAILED),
     ],
 )
-def test_the_control_journal_tells_the_state(lines, status):
+def test_the_state_is_derived_from_decisions_alone(lines, status):
     """The state of a run is derived from its decisions alone."""
     assert _fold(*lines).status is status
 
 
-def test_a_resume_forgets_what_led_to_the_ending():
+def test_a_resume_resets_tries_due_times_and_the_cancel():
     """A resume resets tries, due times and the cancel, and keeps dead lines and overrides."""
     begun = {"kind": "started", "key": "a", "attempt": 1, "operation": "h", "due_at": samples.AT}
     folded = _fold(
@@ -238,7 +238,7 @@ def test_another_try_by_exit_code(policy, error, again):
     assert (step_decisions.retry_delay_seconds(policy, result, 1) == 5) is again
 
 
-def test_whatever_acts_is_noted_durably_before_it_begins():
+def test_only_repeatable_operations_begin_without_a_line():
     """Only operations that can be repeated without a second effect may begin without a durable line.
 
     Issues have ids derived from their run. Child runs, and those of a plan's tasks and chief, have their parent's key.

@@ -113,7 +113,9 @@ class TestResults:
         assert (ended.exit_code, ended.signal, ended.cause, ended.leftovers) == (exit_code, number, "", 0)
         assert (ended.survivors, ended.containment) == (0, mode)
 
-    async def test_what_it_is_given_arrives(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
+    async def test_the_program_gets_its_folder_input_and_environment(
+        self, running: supervisor.Supervisor, tmp_path: Path
+    ) -> None:
         """The program gets the requested folder descriptor, standard input, output file and complete environment."""
         (tmp_path / "work").mkdir()
         file = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT | os.O_APPEND)
@@ -134,13 +136,13 @@ class TestResults:
         assert (tmp_path / "work" / "here").stat().st_uid == os.geteuid()
         assert (tmp_path / "work" / "here").stat().st_gid == os.getegid()
 
-    async def test_it_is_who_the_service_is(self, running: supervisor.Supervisor) -> None:
+    async def test_the_program_runs_as_the_services_user(self, running: supervisor.Supervisor) -> None:
         """The program runs as the service's user and group, who own the files that it makes."""
         ended = await running.run(shell("id -u; id -g"))
 
         assert ended.stdout.content.decode().split() == [str(os.geteuid()), str(os.getegid())]
 
-    async def test_it_can_be_talked_to(self, running: supervisor.Supervisor) -> None:
+    async def test_the_caller_exchanges_text_with_the_program(self, running: supervisor.Supervisor) -> None:
         """The caller exchanges text with the program through a socket, and notices the program's end."""
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_connection(sock=ours)
@@ -156,7 +158,7 @@ class TestResults:
 
         assert (first, rest, ended.exit_code) == (b"heard one\n", b"", 0)
 
-    async def test_it_notices_nothing_of_its_launcher(self, running: supervisor.Supervisor) -> None:
+    async def test_the_program_has_usual_signals_and_files(self, running: supervisor.Supervisor) -> None:
         """Signals have their usual meaning, the program leads a session, and only the three standard files are open."""
         script = (
             "import os, signal\n"
@@ -170,7 +172,7 @@ class TestResults:
 
         assert ended.stdout.content == b"[] 0 0 True\n"
 
-    async def test_resources_are_told(self, running: supervisor.Supervisor) -> None:
+    async def test_resource_usage_of_the_program_is_reported(self, running: supervisor.Supervisor) -> None:
         """The reported processor time and memory are the program's."""
         ended = await running.run(python("x = bytearray(60_000_000); sum(range(2_000_000))"))
 
@@ -188,7 +190,7 @@ class TestResults:
             (("/bin/true", "a\0b"), {}, "program_not_executable"),
         ],
     )
-    async def test_what_cannot_be_started_says_why(
+    async def test_each_failed_start_has_its_code(
         self, running: supervisor.Supervisor, argv: tuple[str, ...], given: dict[str, Any], code: str
     ) -> None:
         """Each reason for a failed start has its code, and no process or file remains."""
@@ -273,7 +275,9 @@ class TestEnding:
         assert process_families.running(traces) == {}
 
     @pytest.mark.parametrize("kind", ["polite", "tool"])
-    async def test_everybody_may_say_goodbye(self, running: supervisor.Supervisor, traces: Path, kind: str) -> None:
+    async def test_every_process_gets_sigterm_first(
+        self, running: supervisor.Supervisor, traces: Path, kind: str
+    ) -> None:
         """The program, its children and tools in sessions of their own get SIGTERM first."""
         work = asyncio.ensure_future(running.run(request(*process_families.argv(traces, kind))))
         await process_families.born(traces, "parent", kind)
@@ -356,7 +360,7 @@ class TestEnding:
 class TestNamespaces:
     """The program's view of a namespace of its own."""
 
-    async def test_nobody_else_is_seen(self, alone: supervisor.Supervisor) -> None:
+    async def test_a_program_sees_only_itself_and_its_init(self, alone: supervisor.Supervisor) -> None:
         """A program sees only itself and its init; ids fit /proc, which does not show the service's environment."""
         script = (
             "import os\n"
@@ -411,7 +415,7 @@ class TestNamespaces:
 
         assert (ended.exit_code, ended.containment) == (0, namespace_init.GUARD)
 
-    async def test_it_bears_a_mark(self, alone: supervisor.Supervisor, traces: Path) -> None:
+    async def test_a_namespace_keeps_the_launchers_mark(self, alone: supervisor.Supervisor, traces: Path) -> None:
         """A namespace does not replace the mark: init and program have the mark of their launcher."""
         work = asyncio.ensure_future(alone.run(request(*process_families.argv(traces, "child"))))
         pids = await process_families.born(traces, "parent", "child")
@@ -463,14 +467,14 @@ class TestChoosing:
         """The settings allow exactly the modes that exist."""
         assert settings.CONTAINMENTS == namespace_init.WANTED
 
-    def test_it_is_told_before_anything_runs(self, mode: str) -> None:
+    def test_diagnostics_report_the_containment_mode(self, mode: str) -> None:
         """Diagnostics try the mode out in a separate process."""
         modes.need(mode)
         found = containment.examine(mode)
 
         assert (found.containment, bool(found.reason)) == (mode, mode == namespace_init.GUARD)
 
-    def test_a_probe_that_fails_says_why(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failed_probe_reports_its_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A probe that fails counts as no namespace, with the reason."""
         monkeypatch.setattr(containment, "_PROGRAM", "import sys; sys.exit(3)")
         found = containment.examine()
@@ -485,7 +489,7 @@ class TestChoosing:
         monkeypatch.setattr(launcher_client, "_PROGRAM", f"{begin}{refuse} launcher.main{end}")
 
     @pytest.mark.usefixtures("refusing")
-    async def test_where_there_is_no_namespace_the_guard_has_to_do(
+    async def test_the_guard_replaces_a_refused_namespace(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         """If the system refuses namespaces, the guard is used instead, and one line reports it."""
@@ -527,7 +531,7 @@ class TestChoosing:
 class TestActive:
     """The list of active programs."""
 
-    async def test_they_are_known_by_run_and_conversation(self, running: supervisor.Supervisor) -> None:
+    async def test_active_programs_are_found_by_run_and_session(self, running: supervisor.Supervisor) -> None:
         """Active programs are found by run and by agent session until they have ended."""
         works = [
             asyncio.ensure_future(running.run(request("/bin/sleep", "60", run_id=run_id, agent_session_id=session)))

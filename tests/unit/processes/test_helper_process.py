@@ -47,7 +47,7 @@ async def test_a_helper_gets_its_arguments_and_hardly_any_environment(
     assert told["cwd"] == "/"
 
 
-async def test_a_helper_that_ends_tells_why(helper: helper_process.HelperProcess) -> None:
+async def test_a_helper_that_ends_is_an_error_with_its_exit_code(helper: helper_process.HelperProcess) -> None:
     """A helper that ends instead of answering is an error with its exit code and its last output."""
     with pytest.raises(helper_process.HelperProcessLost) as lost:
         await helper.ask({"do": "complain and leave"})

@@ -86,7 +86,7 @@ def test_open_files_come_with_their_message(line: tuple[socket.socket, socket.so
     assert readers == [(0, b"0", False)]
 
 
-def test_files_that_nobody_was_told_of_are_closed(line: tuple[socket.socket, socket.socket]) -> None:
+def test_a_broken_frame_leaves_no_file_open(line: tuple[socket.socket, socket.socket]) -> None:
     """A frame that breaks off leaves no file open."""
     reader, writer = os.pipe()
     launcher_protocol.send(line[0], launcher_protocol.frame([launcher_protocol.End(1)], files=1)[:-1], [writer])
@@ -101,7 +101,7 @@ def test_files_that_nobody_was_told_of_are_closed(line: tuple[socket.socket, soc
     assert left == b""
 
 
-def test_the_end_of_the_line_is_heard(line: tuple[socket.socket, socket.socket]) -> None:
+def test_a_closed_connection_is_detected(line: tuple[socket.socket, socket.socket]) -> None:
     """Silence is not an end; a close of the other side is."""
     receiver = launcher_protocol.Receiver(line[1])
     silence = receiver.receive()

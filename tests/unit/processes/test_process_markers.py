@@ -32,7 +32,7 @@ class TestMarks:
     """Marks of processes."""
 
     @given(series=SERIES, number=NUMBERS)
-    def test_a_mark_tells_its_series(self, series: int, number: int) -> None:
+    def test_a_mark_contains_its_series_and_number(self, series: int, number: int) -> None:
         """A mark contains its series and number, and is a valid limit for the system."""
         mark = process_markers.marker(series, number)
 
@@ -80,11 +80,11 @@ class TestMarks:
 
         assert told == found
 
-    def test_who_is_gone_has_no_mark(self) -> None:
+    def test_a_missing_process_has_no_mark(self) -> None:
         """A process that does not exist has no mark and causes no error."""
         assert process_markers.read(2**22 + 1) is None
 
-    def test_a_limit_of_somebody_else_is_no_mark(self) -> None:
+    def test_a_foreign_lock_limit_is_not_a_mark(self) -> None:
         """A small limit of file locks is not a mark."""
         before = resource.getrlimit(10)
         process = subprocess.Popen(["/bin/sleep", "60"], env={})
@@ -136,7 +136,7 @@ class TestProcessTree:
         assert spared
         assert process.wait() == -signal.SIGKILL
 
-    def test_who_is_gone_is_not_struck(self) -> None:
+    def test_a_signal_to_a_missing_process_is_not_an_error(self) -> None:
         """A signal to a process that does not exist causes no error."""
         process_tree.send_signal(2**22 + 1, 5, signal.SIGKILL)
         process_tree.signal_group(2**22 + 1, signal.SIGKILL)
@@ -151,7 +151,7 @@ class TestRegisters:
     def written(self, tmp_path: Path) -> command_register.Register:
         return command_register.Register(str(tmp_path), 0xABC, command_register.current(os.getppid()))
 
-    def test_what_runs_is_written_down(self, tmp_path: Path, written: command_register.Register) -> None:
+    def test_a_register_contains_each_running_command(self, tmp_path: Path, written: command_register.Register) -> None:
         """A register contains a command before it starts, then its process, and neither of them afterwards."""
         path = str(tmp_path / "00000abc")
         place = written.announce(7, "run-1")
@@ -164,7 +164,9 @@ class TestRegisters:
         assert completed == [command_register.Entry(7, "run-1", 1234, 99)]
         assert command_register.read(path)[1] == []
 
-    def test_the_first_line_tells_who_it_is(self, tmp_path: Path, written: command_register.Register) -> None:
+    def test_the_first_line_identifies_owner_and_launcher(
+        self, tmp_path: Path, written: command_register.Register
+    ) -> None:
         """The first line identifies owner and launcher uniquely."""
         owner, _ = command_register.read(str(tmp_path / "00000abc"))
 
@@ -189,7 +191,7 @@ class TestRegisters:
 
         assert command_register.read(str(tmp_path / "00000abc"))[0] == owner
 
-    def test_it_grows_and_is_used_again(self, tmp_path: Path, written: command_register.Register) -> None:
+    def test_a_register_grows_and_reuses_its_room(self, tmp_path: Path, written: command_register.Register) -> None:
         """Hundreds of commands at a time make a register grow, and as many later ones reuse its room."""
         path = tmp_path / "00000abc"
         for _ in range(3):
@@ -213,7 +215,7 @@ class TestRegisters:
 class TestOutlets:
     """Private output files."""
 
-    def test_they_have_no_name(self, tmp_path: Path) -> None:
+    def test_an_output_file_has_no_name_in_the_folder(self, tmp_path: Path) -> None:
         """An output file has no name in the folder, even on a system without nameless files."""
         for nameless in (output_files._O_TMPFILE, 0):
             output_files._O_TMPFILE, kept = nameless, output_files._O_TMPFILE
@@ -227,7 +229,7 @@ class TestOutlets:
 
             assert seen == ([], b"secret", 6, False)
 
-    def test_much_is_not_said_at_once(self, tmp_path: Path) -> None:
+    def test_only_content_up_to_a_limit_is_returned_at_once(self, tmp_path: Path) -> None:
         """Content up to a limit is returned with the result; larger content is not."""
         output = output_files.create(str(tmp_path))
         os.write(output.file, b"x" * output_files.INLINE_BYTES)

@@ -78,7 +78,7 @@ class TestWhatItIsGiven:
         assert ended.stdout.content == b"found\n"
 
     @pytest.mark.parametrize("by_descriptor", [False, True])
-    async def test_it_runs_in_its_folder(
+    async def test_a_command_runs_in_its_folder(
         self, running: supervisor.Supervisor, tmp_path: Path, by_descriptor: bool
     ) -> None:
         """The folder is a path or an open folder, and a program with a slash in its name is searched from there."""
@@ -89,7 +89,7 @@ class TestWhatItIsGiven:
 
         assert ended.stdout.content.decode().strip() == str(tmp_path)
 
-    async def test_the_environment_is_the_services_and_what_is_set(self, running: supervisor.Supervisor) -> None:
+    async def test_the_environment_is_the_services_with_the_set_variables(self, running: supervisor.Supervisor) -> None:
         """Variables are set, replaced and left out; those that configure the service are not passed on."""
         script = "import os, json; print(json.dumps(dict(os.environ)))"
         ended = await running.run(python(script, env={"KEPT": "changed", "NEW": "1", "HOME": None}))
@@ -127,7 +127,7 @@ class TestWhatItIsGiven:
 
         assert int(ended.stdout.content) == len(text)
 
-    async def test_it_may_open_as_many_files_as_is_usual(self, tmp_path: Path) -> None:
+    async def test_a_command_gets_the_usual_limit_of_open_files(self, tmp_path: Path) -> None:
         """A command gets the usual limit of open files although the service has raised its own, which it keeps."""
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         with environments.raised_descriptor_limit() as usual:
@@ -167,7 +167,7 @@ class TestWhatItIsGiven:
 class TestWhatItSays:
     """Exit codes, signals, outputs."""
 
-    async def test_exit_code_and_outputs_are_told(self, running: supervisor.Supervisor) -> None:
+    async def test_exit_code_and_outputs_are_returned(self, running: supervisor.Supervisor) -> None:
         """The two outputs are separate, and the result has the exit code."""
         ended = await running.run(shell("echo out; echo err >&2; exit 3"))
 
@@ -176,20 +176,20 @@ class TestWhatItSays:
         assert (ended.stdout.size_bytes, ended.stderr.size_bytes) == (4, 4)
         assert ended.pid > 0
 
-    async def test_the_signal_that_ended_it_is_told(self, running: supervisor.Supervisor) -> None:
+    async def test_a_command_ended_by_a_signal_has_no_exit_code(self, running: supervisor.Supervisor) -> None:
         """A command that dies of a signal has no exit code."""
         ended = await running.run(shell("kill -SEGV $$"))
 
         assert (ended.exit_code, ended.signal) == (None, signal.SIGSEGV)
 
-    async def test_resources_are_told(self, running: supervisor.Supervisor) -> None:
+    async def test_resource_usage_of_the_command_is_reported(self, running: supervisor.Supervisor) -> None:
         """The reported processor time and memory are those of the command and its children."""
         ended = await running.run(python("x = bytearray(60_000_000); sum(range(2_000_000))"))
 
         assert ended.cpu_seconds > 0.01
         assert ended.peak_bytes > 50_000_000
 
-    async def test_of_much_output_the_telling_part_is_held(self, running: supervisor.Supervisor) -> None:
+    async def test_a_large_output_keeps_its_beginning_and_its_errors_end(self, running: supervisor.Supervisor) -> None:
         """The result has the beginning of standard output, the end of standard error, and the whole size of both."""
         size = commands.HELD_BYTES + 1000
         script = f"import os, sys\nfor f in (1, 2):\n  os.write(f, b'A' * 500 + b'.' * {size - 1000} + b'Z' * 500)"
@@ -202,9 +202,7 @@ class TestWhatItSays:
         assert ended.stderr.content.startswith(b".")
         assert ended.stderr.content.endswith(b"Z" * 500)
 
-    async def test_an_output_that_is_cut_off_by_the_command_goes_on_at_its_end(
-        self, running: supervisor.Supervisor
-    ) -> None:
+    async def test_a_truncated_output_file_continues_without_a_hole(self, running: supervisor.Supervisor) -> None:
         """Writing to /dev/stderr as to a file leaves no hole in the output."""
         ended = await running.run(shell("echo one >&2; echo two > /dev/stderr; echo three >&2"))
 
@@ -252,7 +250,7 @@ class TestWhatItSays:
 
         assert (ended.exit_code, ended.leftovers, rest) == (0, 1, b"")
 
-    async def test_silence_is_not_told_of_a_stream(self, running: supervisor.Supervisor) -> None:
+    async def test_the_silence_limit_does_not_apply_to_a_stream(self, running: supervisor.Supervisor) -> None:
         """The limit of silence does not apply to a command that writes to the caller's own socket."""
         ours, theirs = socket.socketpair()
         with ours:
@@ -301,7 +299,7 @@ class TestWhatIsRefused:
             (("/bin/true", "a\0b"), {}, "program_not_executable"),
         ],
     )
-    async def test_what_cannot_be_started_says_why(
+    async def test_each_failed_start_has_its_code(
         self, running: supervisor.Supervisor, argv: tuple[str, ...], given: dict[str, Any], code: str
     ) -> None:
         """Each reason for a failed start has a code, and the next command is not affected."""
@@ -363,7 +361,7 @@ class TestLimits:
         assert ended.cause == "idle"
         assert ended.stdout.content == b"1\n2\n3\n4\n"
 
-    async def test_a_command_that_says_too_much_is_ended(self, running: supervisor.Supervisor) -> None:
+    async def test_a_command_with_too_much_output_is_ended(self, running: supervisor.Supervisor) -> None:
         """A command that writes too much output is ended before it fills the disk."""
         ended = await running.run(shell("while :; do echo much too much; done", cap_bytes=10_000))
 
@@ -388,7 +386,9 @@ class TestEnding:
         assert alive == {"parent", *process_families.ALL}
         assert process_families.living(pids) == set()
 
-    async def test_whoever_is_asked_may_say_goodbye(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
+    async def test_the_command_and_its_descendants_get_sigterm_first(
+        self, running: supervisor.Supervisor, tmp_path: Path
+    ) -> None:
         """The command and its descendants get SIGTERM first."""
         work = asyncio.ensure_future(running.run(request(*process_families.argv(tmp_path, "polite"))))
         pids = await process_families.born(tmp_path, "parent", "polite")
@@ -410,7 +410,7 @@ class TestEnding:
 
         assert process_families.living(pids) == set()
 
-    async def test_others_go_on_when_one_is_cancelled(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
+    async def test_a_cancel_ends_no_other_command(self, running: supervisor.Supervisor, tmp_path: Path) -> None:
         """A cancel ends no process of another command, whichever process adopted it."""
         folders = [tmp_path / "one", tmp_path / "two"]
         works = []
@@ -443,7 +443,7 @@ class TestEnding:
         assert _count_of_processes(running) == 1
 
     @pytest.mark.parametrize("kind", [*process_families.ALL, "hidden"])
-    async def test_what_a_command_leaves_behind_is_ended(
+    async def test_leftover_processes_of_a_command_are_ended(
         self, running: supervisor.Supervisor, tmp_path: Path, kind: str
     ) -> None:
         """Processes that a command leaves behind are ended after it."""
@@ -585,7 +585,9 @@ class TestElsewhere:
 
         await process_families.until(lambda: not process_families.living(pids))
 
-    async def test_what_stays_in_the_group_is_ended(self, elsewhere: supervisor.Supervisor, tmp_path: Path) -> None:
+    async def test_a_command_ends_with_its_process_group(
+        self, elsewhere: supervisor.Supervisor, tmp_path: Path
+    ) -> None:
         """A command has ended when its process group has."""
         ended = await elsewhere.run(request(*process_families.argv(tmp_path, "child", "leave")))
         pids = await process_families.born(tmp_path, "child")

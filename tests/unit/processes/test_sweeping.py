@@ -76,7 +76,7 @@ async def owner(folder: Path, mode: str, *kinds: str) -> AsyncIterator[Owner]:
         process.communicate()
 
 
-async def test_nothing_outlives_a_killed_service(tmp_path: Path, mode: str) -> None:
+async def test_no_process_survives_a_killed_service(tmp_path: Path, mode: str) -> None:
     """After kill -9 of the service its commands are gone, whatever they do to survive; so are launcher and register."""
     async with owner(tmp_path, mode, "stubborn", *process_families.ALL) as owned:
         owned.kill()
@@ -94,7 +94,7 @@ async def test_a_sweep_waits_for_a_launcher_that_is_alone(tmp_path: Path, mode: 
         assert process_families.living(owned.family | {"launcher": owned.launcher}) == set()
 
 
-async def test_a_sweep_kills_what_the_launcher_cannot_any_more(tmp_path: Path) -> None:
+async def test_a_sweep_ends_processes_of_a_killed_launcher(tmp_path: Path) -> None:
     """After kill -9 of service and launcher, processes under the guard run until a sweep ends them."""
     async with owner(tmp_path, namespace_init.GUARD, "stubborn", *process_families.ALL) as owned:
         os.kill(owned.process.pid, signal.SIGSTOP)
@@ -159,7 +159,7 @@ async def test_commands_below_an_agent_are_kept_together_too(tmp_path: Path, nam
 
 
 @pytest.mark.parametrize("namespaced", modes.NAMESPACES)
-async def test_a_sweep_from_within_waits_for_nobody(tmp_path: Path, namespaced: str) -> None:
+async def test_a_sweep_in_a_namespace_ignores_its_launcher(tmp_path: Path, namespaced: str) -> None:
     """A sweep inside an agent's namespace cannot see its own launcher, and leaves it alone without a pause."""
     modes.need(namespaced)
     script = (
@@ -234,7 +234,7 @@ async def test_after_a_reboot_nothing_is_looked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"some text\n", b"boot 1 2 3\nx y\n", b" " * 4096])
-async def test_a_register_that_says_nothing_is_removed(tmp_path: Path, content: bytes) -> None:
+async def test_an_unreadable_register_is_removed(tmp_path: Path, content: bytes) -> None:
     """A torn or foreign register is removed; the mark is in the file's name."""
     sleeping = process_families.sleeper(MARK)
     (tmp_path / "00000abc").write_bytes(content)

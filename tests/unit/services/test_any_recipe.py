@@ -85,7 +85,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> recipes.Catalogue:
 @pytest.mark.parametrize("dialect", DIALECTS)
 @settings(max_examples=settings().max_examples // 4)
 @given(data=st.data())
-def test_any_recipe_is_good_or_told_what_is_wrong(
+def test_any_recipe_is_valid_or_refused_with_its_flaws(
     catalogue: recipes.Catalogue, dialect: str, data: st.DataObject
 ) -> None:
     """An examination of any recipe ends, and a valid one can be drawn, listed, frozen and routed to."""

@@ -87,7 +87,7 @@ def test_a_pattern_takes_time_that_grows_with_the_text_alone() -> None:
     assert arguments.fit({"x": "a" * 5000}, recipe(schema))
 
 
-def test_values_of_the_wrong_form_are_told_with_their_place() -> None:
+def test_each_value_of_a_wrong_form_is_reported_at_its_place() -> None:
     """Each value of a wrong form is a flaw with its place."""
     error = refused({"scene_path": "", "canon_paths": ["a", 1], "tone": "loud"})
 
@@ -117,7 +117,7 @@ def test_a_broken_schema_is_the_recipes_fault(schema: dict[str, Any]) -> None:
         arguments.fit({"x": "text"}, recipe(schema))
 
 
-def test_only_so_many_flaws_are_told() -> None:
+def test_at_most_200_flaws_of_arguments_are_reported() -> None:
     """Fifty thousand wrong arguments give two hundred flaws and a short message."""
     error = refused({f"tone{number}": number for number in range(50_000)} | {"scene_path": "a", "canon_paths": []})
 
@@ -142,7 +142,7 @@ def test_long_messages_are_cut() -> None:
         ),
     )
 )
-def test_whatever_fits_fits_again(args: dict[str, Any]) -> None:
+def test_fitted_arguments_fit_again_unchanged(args: dict[str, Any]) -> None:
     """Arguments are either refused with flaws, or fitted so that fitting them again changes no value."""
     fitted, flaws = outcome(args)
 

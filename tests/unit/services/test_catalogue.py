@@ -173,7 +173,7 @@ def test_a_collision_is_a_fault_of_both(project: Project) -> None:
         project.catalogue.get("draft")
 
 
-def test_what_a_recipe_refers_to_must_exist(project: Project) -> None:
+def test_a_recipe_with_a_removed_tool_has_a_flaw(project: Project) -> None:
     """A recipe that uses a removed tool is listed with the flaw."""
     project.add("draft")
     before = project.shown()
@@ -198,7 +198,7 @@ def test_files_are_read_again_when_they_change(project: Project) -> None:
     assert project.catalogue.get("stays") is kept
 
 
-def test_what_runs_have_in_common_is_made_once(project: Project) -> None:
+def test_runs_of_an_unchanged_recipe_share_its_version(project: Project) -> None:
     """Runs of an unchanged recipe share one recipe version, and get their own copies of its values."""
     project.add("draft")
     recipe_version = project.catalogue.get("draft")
@@ -271,14 +271,14 @@ def test_a_file_replaced_by_another_of_the_same_size_is_seen(project: Project) -
 
 
 @pytest.mark.parametrize("name", [".hidden.json", "notes.txt", "draft.json~"])
-def test_other_files_are_no_recipes(project: Project, name: str) -> None:
+def test_files_with_other_endings_are_ignored(project: Project, name: str) -> None:
     """Hidden files and files with other endings are ignored."""
     small_recipes.write(project.own, name, "{")
 
     assert project.catalogue.all() == []
 
 
-def test_what_is_no_file_is_listed_as_broken(project: Project, tmp_path: Path) -> None:
+def test_a_recipe_that_is_not_a_file_is_listed_as_broken(project: Project, tmp_path: Path) -> None:
     """A folder, a pipe and a dangling link with a recipe's ending are listed as broken, and none blocks."""
     (project.own / "folder.json").mkdir(parents=True)
     os.mkfifo(project.own / "pipe.json")
@@ -295,7 +295,7 @@ def test_a_file_too_large_is_not_read(project: Project) -> None:
     assert [entry.flaws[0].code for entry in project.catalogue.all()] == ["too_large"]
 
 
-def test_a_file_that_is_no_text_is_a_fault(project: Project) -> None:
+def test_a_file_that_is_not_utf8_is_listed_with_its_flaw(project: Project) -> None:
     """A file that is not UTF-8 is listed with a flaw that names the byte."""
     project.own.mkdir(parents=True)
     (project.own / "binary.json").write_bytes(b'{"label": "\xff"}')
@@ -359,7 +359,7 @@ def test_a_text_is_examined_without_being_kept(project: Project) -> None:
     assert caught.value.code == "unknown_dialect"
 
 
-def test_the_router_gets_what_can_be_parsed(project: Project) -> None:
+def test_the_router_gets_every_parsed_recipe(project: Project) -> None:
     """The router gets all recipes that can be parsed, also those that cannot be started."""
     project.add("draft")
     small_recipes.write(project.own, "broken.json", "{")
@@ -417,7 +417,9 @@ async def test_a_settled_catalogue_sees_every_change(
     assert (before, _started(project)) == ("First", expected)
 
 
-async def test_nothing_is_listed_again_while_nothing_changes(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refresh_lists_no_folder_while_listings_are_trusted(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While listings are still trusted, a refresh does not list folders again."""
     project.add("one")
     for _ in range(3):

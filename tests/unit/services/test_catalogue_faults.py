@@ -18,7 +18,7 @@ BROKEN = {
         {"step_id": "one", "tool": "finder", "args": {}, "output_slot": "b", "colour": "red"},
     ],
 }
-TOLD = {
+PATHS_AND_CODES = {
     ("$.phase_a[0].tool", "unknown_tool"),
     ("$.phase_a[1].step_id", "duplicate_step_id"),
     ("$.phase_a[1].colour", "unknown_field"),
@@ -41,19 +41,19 @@ def _catalogue(root):
     )
 
 
-def _told(flaws):
+def _paths_and_codes(flaws):
     return {(flaw.path, flaw.code) for flaw in flaws}
 
 
-def test_a_text_is_told_all_its_faults(tmp_path):
+def test_all_faults_of_a_text_are_reported_together(tmp_path):
     """An unknown tool is reported together with a repeated step id."""
     examined = _catalogue(tmp_path).examine(json.dumps(BROKEN), "control_room")
 
     assert examined.recipe_version is None
-    assert _told(examined.flaws) == TOLD
+    assert _paths_and_codes(examined.flaws) == PATHS_AND_CODES
 
 
-def test_a_value_that_nobody_declares_keeps_no_other_recipe_from_being_listed(tmp_path):
+def test_an_undeclared_argument_breaks_only_its_own_recipe(tmp_path):
     """A reference to an argument that an open schema does not declare is a flaw where a tool requires it."""
     (tmp_path / "project" / "recipes").mkdir(parents=True)
     step = {"step_id": "one", "tool": "finder", "args": {"query": {"$ref": "task.args.q"}}, "output_slot": "a"}
@@ -61,7 +61,7 @@ def test_a_value_that_nobody_declares_keeps_no_other_recipe_from_being_listed(tm
     (tmp_path / "project" / "recipes" / "open.json").write_text(json.dumps(recipe))
     (found,) = _catalogue(tmp_path).all()
 
-    assert ("$.phase_a[0].args.query", "optional_arg") in _told(found.flaws)
+    assert ("$.phase_a[0].args.query", "optional_arg") in _paths_and_codes(found.flaws)
 
 
 def test_a_broken_file_is_listed_with_all_its_faults(tmp_path):
@@ -71,5 +71,5 @@ def test_a_broken_file_is_listed_with_all_its_faults(tmp_path):
     (tmp_path / "project" / "recipes" / "worse.json").write_text("{")
     broken, worse = _catalogue(tmp_path).all()
 
-    assert (broken.recipe_id, _told(broken.flaws)) == ("broken", TOLD)
-    assert _told(worse.flaws) == {("$", "syntax")}
+    assert (broken.recipe_id, _paths_and_codes(broken.flaws)) == ("broken", PATHS_AND_CODES)
+    assert _paths_and_codes(worse.flaws) == {("$", "syntax")}

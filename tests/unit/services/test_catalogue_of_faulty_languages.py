@@ -111,7 +111,7 @@ def test_a_fault_while_parts_are_put_in_is_listed_too(tmp_path):
     assert told["lucky"] == []
 
 
-def test_a_text_that_met_a_fault_is_told_so(tmp_path):
+def test_a_text_that_meets_a_fault_has_a_dialect_fault(tmp_path):
     """An examined text that meets a fault has the flaw `dialect_fault`."""
     examined = _catalogue(tmp_path, control_room=FaultyControlRoom("parse")).examine(
         json.dumps(small_recipes.recipe(UNLUCKY)), "control_room"

@@ -86,7 +86,7 @@ async def turn() -> None:
     await asyncio.sleep(0)
 
 
-async def test_a_stop_keeps_what_was_delivered_just_before() -> None:
+async def test_a_message_delivered_before_a_stop_is_not_repeated() -> None:
     """A message that was delivered just before an orderly stop is not sent again."""
     kept, sender = await _endpoint_with_a_message(), _Sender()
     sender.is_broken = False
@@ -144,7 +144,7 @@ async def test_tries_that_a_person_ends_are_not_begun_again() -> None:
     assert (endpoint.tried, endpoint.given_up) == ({}, ())
 
 
-async def test_a_restart_ends_what_a_broken_delivery_began() -> None:
+async def test_a_restart_sends_the_message_of_a_broken_delivery() -> None:
     """An unexpected error makes the service unready; after a restart it is ready, and the message is sent."""
     sender = _Sender()
     tested = _dispatcher(await _endpoint_with_a_message(), sender)

@@ -60,7 +60,7 @@ async def test_a_slow_client_is_reset_and_let_go(feed: event_feed.EventFeed, mon
     assert reset[0].cursor.endswith("-8")
 
 
-async def test_clients_share_what_is_encoded(feed: event_feed.EventFeed) -> None:
+async def test_clients_with_equal_filters_share_one_encoding(feed: event_feed.EventFeed) -> None:
     """Fifty clients with equal filters cost one encoding of each event, and none after they have left."""
     stopping, encoded = asyncio.Event(), list[int]()
 

@@ -19,7 +19,9 @@ from app.services import faults
         (errors.NotFound("nobody", code="run_not_found"), errors.NotFound, "run_not_found"),
     ],
 )
-def test_a_fault_is_told_as_an_error(raised: BaseException, told: type[errors.ControlRoomError], code: str) -> None:
+def test_a_fault_becomes_an_error_with_its_code(
+    raised: BaseException, told: type[errors.ControlRoomError], code: str
+) -> None:
     """A fault becomes an error with its code, and errors are unchanged."""
     with pytest.raises(told) as caught, faults.as_errors():
         raise raised

@@ -82,7 +82,7 @@ async def numbers(bench: pools.Bench, run_id: str) -> list[int]:
     return [event.seq for event in await bench.store.read_events(run_id)]
 
 
-async def test_everybody_gets_the_same_bytes(bench: pools.Bench) -> None:
+async def test_all_followers_get_the_same_bytes(bench: pools.Bench) -> None:
     """A batch is encoded once and its events are read once for any number of followers."""
     counts, sent = [], []
     for followers in (1, 40):
@@ -102,7 +102,7 @@ async def test_everybody_gets_the_same_bytes(bench: pools.Bench) -> None:
     assert abs(counts[1] - counts[0]) <= 4
 
 
-async def test_who_comes_late_misses_nothing(bench: pools.Bench) -> None:
+async def test_a_late_follower_misses_no_event(bench: pools.Bench) -> None:
     """Followers who join late, from the first event or from a later one, miss no event."""
     held = [bench.toolbox.hold(key) for key in ("two", "three")]
     run_id = await bench.submit(*toys.tools("one", "two", "three"))
@@ -130,9 +130,7 @@ async def test_who_comes_late_misses_nothing(bench: pools.Bench) -> None:
     assert late[2].result() == []
 
 
-async def test_who_is_slow_reads_for_itself_what_is_not_kept(
-    bench: pools.Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_follower_gets_each_event_once(bench: pools.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower slower than the kept events gets each event once, in order."""
     monkeypatch.setattr(event_streams, "KEPT_EVENTS", 2)
     monkeypatch.setattr(event_streams, "BATCH_EVENTS", 2)
@@ -170,7 +168,7 @@ async def test_events_come_page_by_page(bench: pools.Bench, monkeypatch: pytest.
     assert store(bench).largest == page
 
 
-async def test_who_asks_from_a_number_to_come_leaves_the_others_alone(bench: pools.Bench) -> None:
+async def test_a_follower_from_a_future_number_affects_no_other(bench: pools.Bench) -> None:
     """A first follower from a future number does not affect others, who get all events."""
     held = bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
@@ -209,7 +207,7 @@ async def test_a_long_silence_is_broken_by_a_sign_of_life(bench: pools.Bench) ->
     assert list(waiting.result().events) == []
 
 
-async def test_nothing_is_read_for_nobody(bench: pools.Bench) -> None:
+async def test_a_run_without_followers_is_not_read(bench: pools.Bench) -> None:
     """After its last follower has left, a run is not read any more, and the next follower misses no event."""
     held = bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one"))
@@ -229,7 +227,7 @@ async def test_nothing_is_read_for_nobody(bench: pools.Bench) -> None:
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("feed ")]
 
 
-async def test_everybody_hears_of_a_failure(bench: pools.Bench) -> None:
+async def test_each_follower_gets_the_read_error(bench: pools.Bench) -> None:
     """If events cannot be read, each follower gets the error, and the next one reads again."""
     run_id = await bench.submit(*toys.tools("one"))
     await bench.ended(run_id)
@@ -264,12 +262,14 @@ async def test_an_ending_waits_and_nothing_else_does(bench: pools.Bench) -> None
 
 
 @given(st.lists(st.lists(st.integers(1, 3), max_size=6)), st.integers(0, 12), st.integers(1, 8), st.integers(1, 8))
-def test_a_feed_tells_each_event_once(told: list[list[int]], position: int, kept: int, portion: int) -> None:
+def test_a_reader_at_any_position_gets_each_event_once(
+    told: list[list[int]], position: int, kept: int, portion: int
+) -> None:
     """A reader at any position gets all later events once, with any batches and any number of kept events."""
-    asyncio.run(_tell_each_once(told, position, kept, portion))
+    asyncio.run(_read_each_once(told, position, kept, portion))
 
 
-async def _tell_each_once(told: list[list[int]], position: int, kept: int, portion: int) -> None:
+async def _read_each_once(told: list[list[int]], position: int, kept: int, portion: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(event_streams, "KEPT_EVENTS", kept)
         patch.setattr(event_streams, "BATCH_EVENTS", portion)

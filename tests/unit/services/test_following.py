@@ -26,7 +26,7 @@ def follower(bench: pools.Bench) -> event_streams.EventFollower:
     return event_streams.EventFollower(store=bench.store, engine=bench.pool, clock=bench.clock)
 
 
-def told(bench: pools.Bench, run_id: str, after: int = 0) -> AsyncIterator[events.Event]:
+def events_of(bench: pools.Bench, run_id: str, after: int = 0) -> AsyncIterator[events.Event]:
     """Return the events of a run, past and future."""
 
     async def finished() -> bool:
@@ -80,7 +80,7 @@ async def test_the_time_ends_the_wait(bench: pools.Bench) -> None:
     assert not between
 
 
-async def test_nobody_waits_once_released(bench: pools.Bench) -> None:
+async def test_a_released_service_ends_every_wait(bench: pools.Bench) -> None:
     """A stopping service ends all waits, and later waits return at once."""
     waiter = follower(bench)
     run_id = await bench.create(*toys.tools("one"))
@@ -97,7 +97,7 @@ async def test_nobody_waits_once_released(bench: pools.Bench) -> None:
 async def test_events_end_with_the_run(bench: pools.Bench) -> None:
     """A stream has all events from the first one to the run's end, and then ends."""
     run_id = await bench.submit(*toys.tools("one"))
-    types = await pools.soon(everything(told(bench, run_id)))
+    types = await pools.soon(everything(events_of(bench, run_id)))
 
     assert types[0] == "run.created"
     assert types[-1] == "run.ended"
@@ -110,8 +110,8 @@ async def test_events_of_an_ended_run_end_at_once(bench: pools.Bench) -> None:
     await bench.ended(run_id)
     await bench.at_rest(run_id)
     last = (await bench.store.read_events(run_id))[-1].seq
-    types = await pools.soon(everything(told(bench, run_id)))
-    rest = asyncio.create_task(everything(told(bench, run_id, after=last)))
+    types = await pools.soon(everything(events_of(bench, run_id)))
+    rest = asyncio.create_task(everything(events_of(bench, run_id, after=last)))
     await pools.idle()
     ended_before = rest.done()
     bench.advance(event_streams.TICK_SECONDS)
@@ -124,7 +124,7 @@ async def test_events_of_an_ended_run_end_at_once(bench: pools.Bench) -> None:
 async def test_events_of_another_process_are_seen_within_a_second(bench: pools.Bench) -> None:
     """An event written by another process is sent at the next check."""
     run_id = await bench.create(*toys.tools("one"), owner="process")
-    stream = told(bench, run_id)
+    stream = events_of(bench, run_id)
     first = await anext(stream)
     following_one: asyncio.Future[events.Event] = asyncio.ensure_future(anext(stream))
     log = await bench.store.open(run_id)

@@ -57,7 +57,7 @@ async def test_a_thousand_open_gates_cost_a_few_queries(monkeypatch: pytest.Monk
     await bench.close()
 
 
-async def test_only_what_a_page_shows_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_folders_of_the_pages_runs_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that does not execute runs reads only the folders of the page's runs."""
     bench = await pools.Bench().open()
     run_ids = await waiting(bench, 20)

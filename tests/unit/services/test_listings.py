@@ -85,7 +85,7 @@ def test_an_old_listing_is_not_trusted(tmp_path: Path, time: clock.FakeClock, mo
     assert (trusted, listing.names()) == ((), ("a",))
 
 
-def test_a_mark_tells_files_folders_and_faults_apart(tmp_path: Path) -> None:
+def test_a_mark_distinguishes_files_folders_and_missing_paths(tmp_path: Path) -> None:
     """A mark follows links, and distinguishes folders, files and missing paths."""
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path)

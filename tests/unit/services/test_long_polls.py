@@ -68,7 +68,7 @@ async def test_a_quick_run_is_answered_once_at_its_end(harness: Harness) -> None
     assert (answer.finished, harness.reader.asked) == (True, 1)
 
 
-async def test_changes_that_come_quickly_are_told_together(harness: Harness) -> None:
+async def test_quick_changes_are_reported_together(harness: Harness) -> None:
     """A poll of a running run waits a moment, and its answer has all changes of that moment."""
     held, kept = harness.bench.toolbox.hold("one"), harness.bench.toolbox.hold("four")
     run_id = await harness.bench.submit(*toys.tools("one", "two", "three", "four"))
@@ -88,7 +88,7 @@ async def test_changes_that_come_quickly_are_told_together(harness: Harness) -> 
     kept.set()
 
 
-async def test_a_change_after_a_while_is_told_at_once(harness: Harness) -> None:
+async def test_a_change_after_a_moment_is_reported_at_once(harness: Harness) -> None:
     """A poll that has waited longer than a moment is answered at the next change."""
     held, kept = harness.bench.toolbox.hold("one"), harness.bench.toolbox.hold("two")
     run_id = await harness.bench.submit(*toys.tools("one", "two"))
@@ -162,7 +162,7 @@ async def test_a_run_of_another_process_is_looked_at_again_and_again(harness: Ha
     assert json.loads((await pools.soon(poll)).body)["status"] == states.RunState.PAUSED
 
 
-async def test_nobody_waits_for_a_service_that_stops(harness: Harness) -> None:
+async def test_a_poll_is_answered_when_the_service_stops(harness: Harness) -> None:
     """A poll is answered when the service stops."""
     kept = harness.bench.toolbox.hold("one")
     run_id = await harness.bench.submit(*toys.tools("one"))

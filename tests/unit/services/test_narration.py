@@ -37,7 +37,7 @@ class Story:
         return self.tell("recipe.note", event=event, **{"sessionId": "first", **NOTES.get(event, {}), **data})
 
 
-def test_an_exit_is_told_once() -> None:
+def test_a_reported_exit_is_not_repeated() -> None:
     """An exit that the driver has reported is not repeated at the run's end."""
     story = Story()
 
@@ -63,7 +63,7 @@ def test_a_cancel_that_came_last_wins() -> None:
     assert told[0]["reason"] == "cancelled"
 
 
-def test_an_outcome_is_told_where_it_led() -> None:
+def test_an_exit_has_the_outcome_that_led_to_it() -> None:
     """An exit has the outcome that led to it, also after a resume, or none."""
     story = Story()
     story.note("recipe:started")

@@ -33,7 +33,7 @@ def event(type_: str, seq: int = 7, key: str | None = None, **data: Any) -> even
         ),
     ],
 )
-def test_what_is_told_of_an_event(found: events.Event, kind: str, text: str) -> None:
+def test_each_notified_event_makes_one_message(found: events.Event, kind: str, text: str) -> None:
     """Each of these events makes one message with its kind and text."""
     message = derivation.of_event(found, "book", {"a": "b"})
 
@@ -50,7 +50,7 @@ def test_what_is_told_of_an_event(found: events.Event, kind: str, text: str) -> 
         event("run.waiting"),
     ],
 )
-def test_what_people_ordered_themselves_is_not_told(found: events.Event) -> None:
+def test_orders_of_a_person_make_no_message(found: events.Event) -> None:
     """A pause or a cancel by a person, a failed step and a wait make no message."""
     assert derivation.of_event(found, "book", {}) is None
 

@@ -59,7 +59,7 @@ def test_missing_layers_are_empty(tmp_path):
     assert (registry.templates, registry.flaws) == ({}, ())
 
 
-def test_one_layer(layers):
+def test_a_template_has_its_type_label_and_text(layers):
     """A template has its type, label and text."""
     template = layers.load().templates["plan"]
 
@@ -108,7 +108,7 @@ def test_windows_line_ends_and_marks_of_byte_order(layers):
         ('{"pipeline_templates": {"a": {"label": "\\ud800"}}}', "lone_surrogate"),
     ],
 )
-def test_a_broken_registry_is_told_and_takes_nothing_down(layers, registry, code):
+def test_a_broken_registry_keeps_the_layers_below(layers, registry, code):
     """A broken registry is a flaw that names the file, and the layers below remain."""
     layers.write(2, registry)
     loaded = layers.load()
@@ -159,7 +159,7 @@ def test_links_that_lead_out_are_refused(layers, tmp_path):
     assert layers.flaws() == [("$.pipeline_templates.plan.variants.t3", "outside")]
 
 
-def test_a_missing_file_is_told(layers):
+def test_a_missing_template_file_is_a_flaw(layers):
     """A missing template file is a flaw, and the variant of the layer below stays."""
     layers.write(2, {"plan": _entry(t3="gone"), "new": _entry(t3="gone")})
 
@@ -171,7 +171,7 @@ def test_a_missing_file_is_told(layers):
     assert _variants(layers.load()) == {"t3": "low text"}
 
 
-def test_a_registry_that_is_no_file(layers):
+def test_a_registry_that_is_not_a_file_is_a_flaw(layers):
     """A folder as a registry and a pipe as a template are flaws, and neither blocks."""
     os.mkfifo(layers.folders[0] / "templates" / "pipe.md")
     layers.write(1, {"plan": _entry(t3="pipe")})

@@ -111,7 +111,7 @@ class LoadingPool:
         return getattr(self._pool, name)
 
 
-async def test_a_run_that_is_being_loaded_shows_what_its_journal_holds(bench: pools.Bench) -> None:
+async def test_a_run_being_loaded_is_shown_from_its_journal(bench: pools.Bench) -> None:
     """A run that is being loaded is shown as its journal has it, not as done without steps."""
     run_id = await bench.submit(*toys.tools("one", "two"))
     await bench.ended(run_id)
@@ -174,7 +174,7 @@ async def test_each_line_of_a_run_in_the_hands_of_another_process_is_replayed_on
     assert set(answer["cache_summary"]) == set(handed)
 
 
-async def test_a_queued_run_says_what_it_waits_for(bench: pools.Bench) -> None:
+async def test_a_queued_run_shows_its_reason_and_the_holder(bench: pools.Bench) -> None:
     """A run whose workspace is busy is pending, with the reason and the holder."""
     held = bench.toolbox.hold("one")
     holder = await bench.submit(*toys.tools("one"), exclusive_workspace=True)
@@ -189,7 +189,7 @@ async def test_a_queued_run_says_what_it_waits_for(bench: pools.Bench) -> None:
     ]
 
 
-async def test_an_ending_is_told_when_everything_tells_it(bench: pools.Bench) -> None:
+async def test_a_reported_ending_is_in_the_list_and_the_files(bench: pools.Bench) -> None:
     """A run that is reported as ended is also ended in the list and in its files."""
     reading_room = reader(bench)
     for _ in range(20):
@@ -205,7 +205,7 @@ async def test_an_ending_is_told_when_everything_tells_it(bench: pools.Bench) ->
 
 
 @pytest.mark.parametrize("end", ["done", "failed", "cancelled"])
-async def test_an_ending_is_shown_alike_by_who_saw_it_and_by_the_folder(bench: pools.Bench, end: str) -> None:
+async def test_a_caller_and_a_later_read_get_the_same_ending(bench: pools.Bench, end: str) -> None:
     """A waiting caller gets the same bytes of an ended run as a later read of its folder, without reading it."""
     held = bench.toolbox.hold("two")
     if end == "failed":
@@ -226,7 +226,7 @@ async def test_an_ending_is_shown_alike_by_who_saw_it_and_by_the_folder(bench: p
     assert reads_for_it == 0
 
 
-async def test_a_run_that_never_left_is_shown_as_it_stands(bench: pools.Bench) -> None:
+async def test_the_last_view_counts_only_for_an_ended_run(bench: pools.Bench) -> None:
     """The last view of a run counts only if the run had ended and was not resumed since."""
     bench.toolbox.fail("one")
     held = bench.toolbox.hold("one")
@@ -327,7 +327,7 @@ async def test_only_so_much_is_kept(bench: pools.Bench, monkeypatch: pytest.Monk
 
 
 @given(st.text(max_size=80))
-def test_only_what_can_be_an_id_is_looked_for(text: str) -> None:
+def test_a_text_that_cannot_be_an_id_is_not_found(text: str) -> None:
     """A text without the form of a run's id is not found, before any path is built from it."""
     try:
         run_reader.check_run_id(text)

@@ -54,7 +54,7 @@ def test_values_at_their_bounds_are_taken() -> None:
     )
 
 
-def test_every_flaw_is_told_at_once() -> None:
+def test_a_request_is_refused_with_all_its_flaws() -> None:
     """A request with several flaws is refused with all of them."""
     with pytest.raises(errors.RequestInvalid) as caught:
         requests.check(requests.StartRequest(priority=1000, session_id="/"))

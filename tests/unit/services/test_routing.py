@@ -44,7 +44,7 @@ def bundled():
     )
 
 
-def test_one_recipe_that_fits_is_taken():
+def test_a_phrase_matches_regardless_of_case():
     """A phrase matches regardless of case."""
     found = _route("Please DRAFT scene 21", _recipe("a", "draft scene"), _recipe("b", "check canon"))
 
@@ -92,7 +92,7 @@ def test_the_longest_match_wins():
     assert "covers more of it than the patterns of a" in _route("Draft scene 21", short, long).reason
 
 
-def test_a_tie_goes_by_id_and_is_told():
+def test_a_tie_is_decided_by_id_with_a_reason():
     """Of equally long matches the first recipe by id wins, and the reason names the other."""
     one, other = _recipe("b", "draft"), _recipe("a", "scene")
     found = _route("draft scene", one, other)
@@ -124,7 +124,7 @@ def test_named_groups_become_arguments():
     assert dict(_route("scene 3", recipe).initial_args) == {"number": 3}
 
 
-def test_a_group_that_is_no_number_stays_a_text():
+def test_a_group_that_is_not_a_number_remains_a_text():
     """A group that does not fit its type stays text, so that the check of arguments reports it."""
     recipe = _recipe("a", r"/scene (?P<number>\w+)/", number={"type": "integer"})
 

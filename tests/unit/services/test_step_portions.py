@@ -59,7 +59,7 @@ def view(lines: Sequence[records.Record]) -> views.RunView:
 
 
 @pytest.mark.parametrize("limit", [1, 7, 200])
-async def test_portions_are_what_the_answer_shows(limit: int) -> None:
+async def test_all_portions_equal_the_consolidated_answer(limit: int) -> None:
     """All portions together are the steps of the consolidated answer, with their attempts."""
     shown = view(repeated(70, 3))
     whole = json.loads(run_reader.RunResponseCache().encoded(shown, None))["steps"]

@@ -148,7 +148,7 @@ def test_a_description_is_enough(tmp_path, project, description, args):
         ("empty", "Consistency check", "scene_paths", "not_found", "Give scene_paths, or make a folder `Scenes`"),
     ],
 )
-def test_only_what_cannot_be_found_is_asked(tmp_path, project, description, name, code, words):
+def test_only_missing_arguments_become_questions(tmp_path, project, description, name, code, words):
     """An argument that cannot be found becomes a question in a writer's words, with the candidates."""
     stories.write(tmp_path, PROJECTS.get(project, {"README.md": "x"}))
     question = found(tmp_path, description).questions[name]

@@ -74,7 +74,7 @@ def test_a_circle_of_links_is_refused(project: Path) -> None:
         chooser(project).choose("round")
 
 
-def test_a_folder_whose_name_is_no_text_is_refused(project: Path) -> None:
+def test_a_folder_name_that_is_not_utf8_is_refused(project: Path) -> None:
     """A folder whose name is not UTF-8 is refused, also behind a link."""
     strange = project / "strange\udcff"
     strange.mkdir()

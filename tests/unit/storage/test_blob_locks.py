@@ -22,21 +22,21 @@ class Held:
 
     def __init__(self) -> None:
         self._there = threading.Event()
-        self._may_go_on = threading.Event()
+        self._released = threading.Event()
 
     def stop(self) -> None:
         """Wait at this point, for the first thread only."""
         if not self._there.is_set():
             self._there.set()
-            self._may_go_on.wait()
+            self._released.wait()
 
     async def is_there(self) -> None:
         """Wait until a thread is held."""
         await asyncio.to_thread(self._there.wait)
 
-    def go_on(self) -> None:
+    def release(self) -> None:
         """Release the held thread."""
-        self._may_go_on.set()
+        self._released.set()
 
 
 @pytest.mark.parametrize("others", [0, 1])
@@ -50,7 +50,7 @@ async def test_branches_may_have_the_same_output(harness: store_harness.FolderSt
     await held.is_there()
     second = asyncio.create_task(log.put_blob(BLOB, text=True))
     await asyncio.wait([second], timeout=A_WHILE_SECONDS)
-    held.go_on()
+    held.release()
     found = await asyncio.gather(first, second)
 
     assert found[0] == found[1]
@@ -77,7 +77,7 @@ async def test_a_blob_is_not_lost_with_the_folder_of_another(
     await held.is_there()
     second = asyncio.create_task(log.put_blob(b"other" + BLOB, text=True))
     await asyncio.wait([second], timeout=A_WHILE_SECONDS)
-    held.go_on()
+    held.release()
     kept = await second
     with pytest.raises(errors.StorageFault):
         await first

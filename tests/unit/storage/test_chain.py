@@ -116,7 +116,7 @@ def test_another_start_breaks_the_chain() -> None:
     assert reading.reason == "is not sealed to start.json"
 
 
-def test_a_line_says_how_it_is_sealed() -> None:
+def test_a_sealed_line_has_batch_hash_and_checksum() -> None:
     """A line is plain JSON with its batch, the hash of the line before and its checksum."""
     content = sealed_batches([["a", "b"], ["c"]])[0]
     lines = [json.loads(line) for line in content.splitlines()]
@@ -138,7 +138,7 @@ def test_a_payload_that_looks_like_an_ending_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("line", [b"null", b"[1]", b'"text"', b"", b"{", b"\xff\xfe", b"[" * 100_000])
-def test_what_is_no_sealed_object_is_no_line(line: bytes) -> None:
+def test_a_line_without_a_sealed_object_is_bad(line: bytes) -> None:
     """A line that is not a sealed JSON object is bad."""
     content, texts, _ = sealed_batches([["a"]])
     found, integrity = kept(content + line + b"\n")

@@ -15,7 +15,7 @@ from tests.unit.storage.committing import Writing
 STEPS = f"{layout.run_folder('a')}/{layout.STEPS}"
 
 
-def told(writing: Writing) -> dict[str, list[str]]:
+def segment_lines(writing: Writing) -> dict[str, list[str]]:
     """Return the content of each segment on the disk, line by line."""
     found = {}
     for name in writing.segments:
@@ -27,7 +27,7 @@ def told(writing: Writing) -> dict[str, list[str]]:
 # -- batches
 
 
-def test_a_commit_that_comes_while_ended_jobs_are_not_told_yet_is_made_too() -> None:
+def test_a_commit_between_a_jobs_end_and_its_report_is_made() -> None:
     """A commit that comes between the end of a job and its report is answered like the others."""
     writing = Writing()
     writing.begin("one", "a")
@@ -41,7 +41,7 @@ def test_a_commit_that_comes_while_ended_jobs_are_not_told_yet_is_made_too() -> 
     assert writing.answers == {"one": None, "two": None, "three": None}
 
 
-def test_what_comes_in_while_a_sync_is_under_way_shares_the_next() -> None:
+def test_commits_during_a_sync_share_the_next_one() -> None:
     """A hundred commits of as many runs cost two syncs of the log, and none of the runs' own files."""
     writing = Writing()
     for number in range(100):
@@ -51,10 +51,10 @@ def test_what_comes_in_while_a_sync_is_under_way_shares_the_next() -> None:
     assert set(writing.answers.values()) == {None}
     assert len(writing.answers) == 100
     assert writing.disk.syncs == ["1.log"]
-    assert told(writing) == {"1.log": [f"line {number}" for number in range(100)]}
+    assert segment_lines(writing) == {"1.log": [f"line {number}" for number in range(100)]}
 
 
-async def test_what_is_begun_in_one_turn_shares_its_first_sync(caplog: pytest.LogCaptureFixture) -> None:
+async def test_commits_of_the_same_turn_share_a_sync(caplog: pytest.LogCaptureFixture) -> None:
     """Runs that commit in the same turn share one sync, and one that fails does not disturb the others."""
     writing = Writing()
 
@@ -75,7 +75,7 @@ async def test_what_is_begun_in_one_turn_shares_its_first_sync(caplog: pytest.Lo
     assert "RuntimeError: no" in caplog.text
 
 
-def test_a_run_that_cannot_take_its_answer_is_in_nobodys_way(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_answer_does_not_affect_its_batch(caplog: pytest.LogCaptureFixture) -> None:
     """If one answer of a batch fails, the others are still given, and the failure is logged."""
     writing = Writing()
     writing.commit("first")
@@ -92,7 +92,7 @@ def test_a_run_that_cannot_take_its_answer_is_in_nobodys_way(caplog: pytest.LogC
     assert "a commit could not be answered" in caplog.text
 
 
-def test_what_is_too_large_to_be_written_twice_is_synced_by_itself() -> None:
+def test_a_commit_without_content_is_synced_by_itself() -> None:
     """A commit without content syncs its own file and its names, and leaves no line in the log."""
     writing = Writing()
     answer = writing.commit("large", large=True)
@@ -117,7 +117,7 @@ def test_where_the_log_fails_each_file_is_synced_by_itself(refused: str) -> None
 
     assert (first, second, third) == (None, None, None)
     assert writing.disk.syncs == ["1.log", layout.STEPS, "2.log"]
-    assert told(writing) == {"2.log": ["third"]}
+    assert segment_lines(writing) == {"2.log": ["third"]}
 
 
 def test_a_commit_that_can_be_made_durable_nowhere_fails_and_leaves_nothing() -> None:
@@ -128,26 +128,26 @@ def test_a_commit_that_can_be_made_durable_nowhere_fails_and_leaves_nothing() ->
     failed = writing.commit("second")
 
     assert isinstance(failed, OSError)
-    assert told(writing) == {"1.kept.log": ["first"]}
+    assert segment_lines(writing) == {"1.kept.log": ["first"]}
 
 
-async def test_what_cannot_be_cut_off_at_once_is_cut_off_before_its_file_is_healed() -> None:
+async def test_a_failed_line_is_removed_before_its_file_is_mended() -> None:
     """While a failed line may be in the log, `mend` refuses; later it removes the line."""
     writing = Writing()
     writing.commit("first")
     writing.disk.refused = {"sync", "settle", "cut"}
     writing.commit("second")
-    before = told(writing)
+    before = segment_lines(writing)
     with pytest.raises(OSError, match="Input/output error"):
         await writing.log.mend()
     writing.disk.refused = {"settle"}
     await writing.log.mend()
 
     assert before == {"1.kept.log": ["first", "second"]}
-    assert told(writing) == {"1.kept.log": ["first"]}
+    assert segment_lines(writing) == {"1.kept.log": ["first"]}
 
 
-def test_a_segment_that_cannot_be_begun_is_no_reason_to_fail() -> None:
+def test_without_a_segment_files_are_synced_one_by_one() -> None:
     """While no segment can be begun, files are synced one by one."""
     writing = Writing()
     writing.disk.remove_tree(layout.COMMITS)
@@ -156,7 +156,7 @@ def test_a_segment_that_cannot_be_begun_is_no_reason_to_fail() -> None:
     second = writing.commit("second")
 
     assert (first, second) == (None, None)
-    assert list(told(writing).values()) == [["second"]]
+    assert list(segment_lines(writing).values()) == [["second"]]
 
 
 # -- segments
@@ -225,7 +225,7 @@ async def test_a_segment_whose_files_failed_once_is_kept_for_the_next_start() ->
     assert writing.disk.syncs[-1] == layout.STEPS
     assert not writing.log.holds("b")
     assert caught.value.errno == errno.EIO
-    assert told(writing) == {"1.kept.log": ["one"]}
+    assert segment_lines(writing) == {"1.kept.log": ["one"]}
 
 
 async def test_a_segment_that_could_not_be_removed_is_removed_later() -> None:
@@ -242,7 +242,7 @@ async def test_a_segment_that_could_not_be_removed_is_removed_later() -> None:
     assert writing.segments == []
 
 
-def test_numbers_of_segments_go_on_where_others_are_left() -> None:
+def test_a_new_segment_takes_no_existing_number() -> None:
     """A new segment never takes the name of one that another process left."""
     disk = Writing().disk
     for name in ("7.log", "12.kept.log", "40.txt"):
@@ -250,7 +250,7 @@ def test_numbers_of_segments_go_on_where_others_are_left() -> None:
     writing = Writing(disk)
     writing.commit("one")
 
-    assert told(writing)["13.log"] == ["one"]
+    assert segment_lines(writing)["13.log"] == ["one"]
 
 
 async def test_a_closed_log_takes_nothing_more() -> None:

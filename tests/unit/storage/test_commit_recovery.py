@@ -101,7 +101,7 @@ def test_lines_that_a_file_lost_are_put_back(kept: int) -> None:
 
 
 @pytest.mark.parametrize("rest", [b'{"half', b"\0" * 40, b""])
-def test_what_a_file_kept_of_a_line_is_completed(rest: bytes) -> None:
+def test_a_torn_line_of_a_file_is_completed_from_the_log(rest: bytes) -> None:
     """A torn end, be it half a line or zeros, is replaced by the line of the log."""
     lines = sealed(3)
     disk = with_run(*lines[:2], rest)
@@ -143,7 +143,7 @@ def test_lines_that_are_not_sealed_to_the_file_are_not_put_back(caplog: pytest.L
     assert f"the commit log does not go on from the end of {STEPS}" in caplog.text
 
 
-def test_what_lies_behind_a_damaged_line_is_not_cut_off() -> None:
+def test_lines_behind_a_damaged_one_are_not_cut_off() -> None:
     """Lines of the log replace damaged ones; the lines behind them are left for the run's opening to judge."""
     lines = sealed(5)
     damaged = lines[1].replace(b'"n":1', b'"n":9')
@@ -168,7 +168,7 @@ def test_a_torn_record_hides_no_other() -> None:
 
 @given(size=st.integers(min_value=0), seed=st.integers(min_value=0))
 @settings(max_examples=examples(30))
-def test_any_beginning_of_a_log_gives_back_what_it_holds(size: int, seed: int) -> None:
+def test_a_cut_off_log_returns_each_record_before_the_cut(size: int, seed: int) -> None:
     """A log cut off anywhere returns each record before the cut, and no part of another."""
     lines, chance = sealed(12), random.Random(seed)
     disk = with_run(*lines[: chance.randint(0, 3)])
@@ -242,7 +242,7 @@ def test_a_sync_that_fails_at_a_start_makes_the_log_count() -> None:
     assert disk.names(layout.COMMITS) == ["1.kept.log"]
 
 
-def test_a_segment_that_cannot_be_read_is_kept_aside_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_segment_is_kept_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     """A segment whose head is destroyed, or written by a later version, is not removed."""
     disk = with_run()
     disk.write(f"{layout.COMMITS}/3.log", b'{"format":2}\n', sync=True)
@@ -254,7 +254,7 @@ def test_a_segment_that_cannot_be_read_is_kept_aside_and_told(caplog: pytest.Log
     assert "commits/3.log.unread" in caplog.text
 
 
-async def test_a_store_does_not_start_without_what_its_log_holds() -> None:
+async def test_a_store_with_unrestored_lines_does_not_start() -> None:
     """If lines cannot be restored, the start is refused so that no run is read without them; the next may succeed."""
     lines = sealed(1)
     disk = with_run()
@@ -400,7 +400,7 @@ async def healing(log: FolderLog, write: Callable[[], Awaitable[object]]) -> Non
 @pytest.mark.parametrize("segment_bytes", smoke.only(4000, [1, 4000, commit_log.SEGMENT_BYTES]))
 @given(seed=st.integers(min_value=0), actions=st.integers(min_value=1, max_value=12))
 @settings(max_examples=examples(20))
-def test_whatever_a_power_cut_leaves_every_answer_holds(segment_bytes: int, seed: int, actions: int) -> None:
+def test_repeated_power_cuts_lose_no_confirmed_step(segment_bytes: int, seed: int, actions: int) -> None:
     """Repeated power cuts may take any unsynced data, but no accepted run and no confirmed step."""
 
     async def lived() -> None:
@@ -417,7 +417,7 @@ def test_whatever_a_power_cut_leaves_every_answer_holds(segment_bytes: int, seed
 @pytest.mark.parametrize("segment_bytes", smoke.only(4000, [1, 4000, commit_log.SEGMENT_BYTES]))
 @given(seed=st.integers(min_value=0), actions=st.integers(min_value=1, max_value=8))
 @settings(max_examples=examples(20))
-def test_whatever_fails_and_is_forgotten_every_answer_holds(segment_bytes: int, seed: int, actions: int) -> None:
+def test_a_forgetful_disk_loses_no_confirmed_step(segment_bytes: int, seed: int, actions: int) -> None:
     """On a disk that sometimes fails and forgets unwritten data, kills and power cuts cost no answer."""
 
     async def lived() -> None:
@@ -453,7 +453,7 @@ async def test_runs_that_were_not_answered_are_whole_or_not_there() -> None:
         await store.close()
 
 
-def test_the_start_of_a_run_is_no_header_of_a_record() -> None:
+def test_record_content_is_not_read_as_a_header() -> None:
     """Content of a record that looks like the start of another one is not read as a record."""
     start = start_of("a")
     inner = commit_log.encoded(commit("runs/evil/steps.jsonl", 0, b"x\n", "evil"))

@@ -53,7 +53,7 @@ def test_a_transaction_is_committed_whole_or_not_at_all(things: database.Databas
     assert ids(things) == ["a", "b"]
 
 
-def test_faults_of_the_database_are_told_apart(things: database.Database, tmp_path: Path) -> None:
+def test_operational_faults_leave_the_database_usable(things: database.Database, tmp_path: Path) -> None:
     """A busy database and an unknown table are operational faults, and the database can still be used."""
     other = sqlite3.connect(tmp_path / "index.db", isolation_level=None)
     with contextlib.closing(other):
@@ -91,7 +91,7 @@ def test_new_tables_are_made_once(found: database.Database) -> None:
 @pytest.mark.parametrize(
     "make", [lambda path: sqlite_file.SqliteFile(str(path)), lambda path: servers.Server(f"sqlite:///{path}")]
 )
-def test_what_is_no_database_is_a_fault(make: Callable[[Path], database.Database], tmp_path: Path) -> None:
+def test_an_unusable_database_is_a_fault(make: Callable[[Path], database.Database], tmp_path: Path) -> None:
     """Each use of a damaged file, or of one that cannot be opened, is a fault of the database."""
     (tmp_path / "damaged.db").write_bytes(b"this is not a database at all, whatever its name says" * 40)
     for path, words in ((tmp_path / "damaged.db", "not a database"), (tmp_path / "no" / "index.db", "unable to open")):

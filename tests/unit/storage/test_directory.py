@@ -49,7 +49,7 @@ def service(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_everything_is_its_owners_alone(tmp_path: Path) -> None:
+def test_every_folder_is_accessible_to_its_owner_only(tmp_path: Path) -> None:
     """Folders are 0700, even the first one if a checkout made it for all users."""
     (tmp_path / "d").mkdir(mode=0o755)
     directory_in(tmp_path / "d").prepare()
@@ -133,7 +133,7 @@ def test_a_file_system_that_cannot_lock_is_named(tmp_path: Path, monkeypatch: py
     assert it.value.code == "data_directory_unusable"
 
 
-def test_what_runs_leave_behind_stays_out_of_git(tmp_path: Path) -> None:
+def test_git_sees_only_the_projects_own_files(tmp_path: Path) -> None:
     """git sees only the project's own recipes, prompts and agents."""
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
@@ -197,7 +197,7 @@ def test_a_directory_of_a_later_version_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mark", ["", "1", "[]", '{"layout": true}', '{"layout": 0}', '{"layout": "1"}', "[" * 9_999])
-def test_a_mark_that_says_nothing_is_refused(tmp_path: Path, mark: str) -> None:
+def test_a_damaged_mark_is_refused(tmp_path: Path, mark: str) -> None:
     """A damaged mark is refused, and neither guessed nor overwritten."""
     (tmp_path / "layout.json").write_text(mark)
     with pytest.raises(errors.ConfigurationError) as caught:
@@ -217,7 +217,7 @@ def test_a_directory_keeps_its_identity(tmp_path: Path) -> None:
     assert directory_in(tmp_path).identity == first
 
 
-def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_an_unusable_directory_is_a_configuration_error(tmp_path: Path) -> None:
     """A file in place of the directory is a configuration error that names it."""
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.ConfigurationError) as caught:
@@ -257,7 +257,7 @@ def test_a_killed_service_is_none(tmp_path: Path, service: subprocess.Popen[str]
     assert not (tmp_path / "d" / "service.json").exists()
 
 
-def test_nobody_serves_what_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_directory_has_no_service(tmp_path: Path) -> None:
     """A directory that does not exist has no service."""
     assert directory_in(tmp_path / "none").service() is None
 

@@ -59,7 +59,7 @@ def test_a_file_is_overwritten_whole(files: Disk) -> None:
     assert files.read("a/f") == b"short"
 
 
-def test_a_signature_is_lost_with_what_it_stands_for(files: Disk, tmp_path: Path) -> None:
+def test_a_replaced_file_has_another_signature(files: Disk, tmp_path: Path) -> None:
     """An unchanged file keeps its signature; a replaced, extended or overwritten one has another."""
     files.write("a/f", b"one", sync=True)
     seen = [files.signature("a/f")]
@@ -81,7 +81,7 @@ def test_a_signature_is_lost_with_what_it_stands_for(files: Disk, tmp_path: Path
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("nothing")])
-def test_something_else_in_the_place_of_a_file_is_no_fault_of_the_disk(tmp_path: Path, make: Any) -> None:
+def test_reading_a_non_file_is_not_a_refused_sync(tmp_path: Path, make: Any) -> None:
     """Reading something that is not a file is not a refused sync, which would be waited out."""
     make(tmp_path / "f")
     with pytest.raises(OSError) as refused:
@@ -120,7 +120,7 @@ def test_a_long_incomplete_line_is_mended(files: Disk) -> None:
     assert files.read("a/f") == b"first\n"
 
 
-def test_what_is_missing_is_missing(files: Disk) -> None:
+def test_access_to_a_missing_file_raises(files: Disk) -> None:
     """Access to a missing file raises; a question for names or kinds does not."""
     for attempt in (
         lambda: files.read("a/none"),
@@ -220,7 +220,7 @@ def test_a_pipe_does_not_hold_up_a_reader(tmp_path: Path) -> None:
 # -- the disk in memory
 
 
-def test_a_power_cut_takes_what_was_not_synced() -> None:
+def test_a_power_cut_takes_unsynced_content_and_names() -> None:
     """A power cut takes content behind the last sync, names in unsynced folders, and locks."""
     files = MemoryDisk()
     files.add_folder("a")

@@ -21,7 +21,7 @@ class Follower:
     """A reader that records the event of each number, and asks for those after the last one."""
 
     def __init__(self, most: int) -> None:
-        self.told: list[Event] = []
+        self.received: list[Event] = []
         self._most = most
 
     async def follow(self, store: MemoryStore) -> None:
@@ -30,9 +30,9 @@ class Follower:
         Raises:
         EOFError: this is the last event before the kill.
         """
-        while found := await store.read_events(RUN, self.told[-1].seq if self.told else 0, 1):
-            self.told += found
-            if len(self.told) == self._most:
+        while found := await store.read_events(RUN, self.received[-1].seq if self.received else 0, 1):
+            self.received += found
+            if len(self.received) == self._most:
                 raise EOFError
 
 
@@ -64,10 +64,10 @@ async def _live(store: MemoryStore, follower: Follower, *, eager: bool = True) -
 async def test_no_number_has_two_meanings_after_a_kill(most: int, *, eager: bool) -> None:
     """After a kill at any moment, numbers continue to rise, and each step and the end have one event."""
     follower, shown, everything = await _crashed(most, eager=eager, lose_unsynced=False)
-    numbers = [event.seq for event in follower.told]
+    numbers = [event.seq for event in follower.received]
     once = [
         (event.type, event.key)
-        for event in follower.told
+        for event in follower.received
         if event.type in ("run.created", "step.finished", "run.ended")
     ]
 
@@ -75,7 +75,7 @@ async def test_no_number_has_two_meanings_after_a_kill(most: int, *, eager: bool
     assert once == [("run.created", None), *(("step.finished", key) for key in STEPS), ("run.ended", None)]
     assert [everything[event.seq] for event in shown] == shown
     assert _identities(follower) == sorted(set(_identities(follower)))
-    assert {event.seq for event in follower.told} == set(everything)
+    assert {event.seq for event in follower.received} == set(everything)
 
 
 @pytest.mark.parametrize("eager", [True, False], ids=["eager", "late"])
@@ -86,15 +86,15 @@ async def test_no_number_has_two_meanings_after_a_power_cut(most: int, *, eager:
     Events that the disk lost get the number of their line again.
     """
     follower, shown, everything = await _crashed(most, eager=eager, lose_unsynced=True)
-    numbers = [event.seq for event in follower.told]
+    numbers = [event.seq for event in follower.received]
 
     assert numbers == sorted(set(numbers))
     assert all(everything.get(event.seq, event) == event for event in shown)
-    assert follower.told[-1].type == "run.ended"
-    assert {event.seq for event in follower.told} >= set(everything)
-    assert [event.key for event in follower.told if event.type == "step.finished"] == list(STEPS)
-    assert [event.type for event in follower.told].count("run.created") == 1
-    assert [event.type for event in follower.told].count("run.ended") == 1
+    assert follower.received[-1].type == "run.ended"
+    assert {event.seq for event in follower.received} >= set(everything)
+    assert [event.key for event in follower.received if event.type == "step.finished"] == list(STEPS)
+    assert [event.type for event in follower.received].count("run.created") == 1
+    assert [event.type for event in follower.received].count("run.ended") == 1
 
 
 async def test_a_hole_in_the_events_is_filled_with_the_same_events() -> None:
@@ -114,7 +114,7 @@ async def test_a_hole_in_the_events_is_filled_with_the_same_events() -> None:
     await found.close()
 
 
-async def test_an_ordered_pause_is_told_once() -> None:
+async def test_an_ordered_pause_has_one_durable_event() -> None:
     """The event of a pause that a person ordered is written after its line, once, and is durable before it is shown."""
     store = MemoryStore(clock=clock.SystemClock())
     await store.start()
@@ -168,7 +168,7 @@ async def _ended(store: MemoryStore) -> None:
 
 
 def _identities(follower: Follower) -> list[tuple[int, str, str | None]]:
-    return [(event.seq, event.type, event.key) for event in follower.told]
+    return [(event.seq, event.type, event.key) for event in follower.received]
 
 
 async def _crashed(most: int, *, eager: bool, lose_unsynced: bool) -> tuple[Follower, list[Event], dict[int, Event]]:
@@ -177,7 +177,7 @@ async def _crashed(most: int, *, eager: bool, lose_unsynced: bool) -> tuple[Foll
     await store.create(store_harness.start())
     with pytest.raises(EOFError):
         await _live(store, follower, eager=eager)
-    shown, found = list(follower.told), store.crashed(lose_unsynced=lose_unsynced)
+    shown, found = list(follower.received), store.crashed(lose_unsynced=lose_unsynced)
     await found.start()
     if (await found.read(RUN)).decisions.ended is None:
         await _live(found, follower)

@@ -40,7 +40,7 @@ def test_numbers_never_fall_back() -> None:
     assert add(queue) == [5 * BLOCK + 1]
 
 
-def test_what_could_not_be_written_comes_first_again() -> None:
+def test_events_of_a_failed_write_are_returned_first() -> None:
     """Events whose write failed are returned before newer ones, with their sync still due."""
     queue = EventQueue("r", Written(), taken=0)
     add(queue, 2)

@@ -97,7 +97,7 @@ async def listed(queue: Queue) -> list[str]:
 # -- together, and in order
 
 
-async def test_what_comes_within_a_moment_is_written_together(queue: Queue) -> None:
+async def test_rows_of_the_same_moment_share_a_transaction(queue: Queue) -> None:
     """A hundred runs that come, move and leave a receipt need one transaction."""
     for number in range(100):
         await queue.index.put_run(row(f"r{number}"))
@@ -111,7 +111,7 @@ async def test_what_comes_within_a_moment_is_written_together(queue: Queue) -> N
     assert (await queue.database.count_by_status()) == {"running": 100}
 
 
-async def test_what_waits_is_written_without_being_asked_for(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_waiting_row_is_written_without_a_request(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other processes see a row a moment after it came, without a request for it."""
     monkeypatch.setattr(index_queue, "PAUSE_SECONDS", 0)
     await queue.index.put_run(row())
@@ -120,7 +120,7 @@ async def test_what_waits_is_written_without_being_asked_for(queue: Queue, monke
     assert queue.database.given == [(1, 0, 0)]
 
 
-async def test_every_question_is_answered_after_what_was_given(queue: Queue) -> None:
+async def test_every_query_includes_the_waiting_rows(queue: Queue) -> None:
     """Lists, counts, keys and receipts include the waiting rows."""
     await queue.index.put_run(row(idempotency_key="k", request_sha256="h"))
     found = [await listed(queue), ids(await queue.index.list_unfinished()), sorted(await queue.index.run_ids())]
@@ -180,7 +180,7 @@ async def test_a_new_row_is_read_once_without_the_database(queue: Queue) -> None
     assert [run.summary.owner for run in found if run] == ["service", "process"]
 
 
-async def test_a_receipt_that_comes_twice_lies_where_it_was_found_last(queue: Queue) -> None:
+async def test_a_repeated_receipt_is_found_at_its_later_place(queue: Queue) -> None:
     """Of two places of one receipt the later is found, as when a run is opened again."""
     await queue.index.add_receipts([place("rcpt_1", 0), place("rcpt_2", 10)])
     await queue.index.add_receipts([place("rcpt_1", 20)])
@@ -207,7 +207,7 @@ async def test_a_removed_run_does_not_come_back(queue: Queue) -> None:
     assert await queue.index.get_run("a") is None
 
 
-async def test_whoever_waits_does_not_wait_for_what_comes_later(queue: Queue) -> None:
+async def test_a_reader_does_not_wait_for_later_rows(queue: Queue) -> None:
     """A reader is answered after two transactions at most, however many rows come meanwhile."""
     await queue.index.put_run(row("first"))
 
@@ -401,7 +401,7 @@ async def test_a_queue_ends_where_single_writes_would(story: list[tuple[str, str
     queue.index.abandon()
 
 
-async def test_lists_show_what_cannot_be_written_now(queue: Queue) -> None:
+async def test_lists_include_rows_that_cannot_be_written_now(queue: Queue) -> None:
     """While rows cannot be written, lists show them as they would be: filtered, in order, and page by page."""
     for name in ("a", "c"):
         await queue.index.put_run(row(name))

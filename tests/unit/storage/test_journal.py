@@ -84,7 +84,7 @@ async def threads() -> AsyncIterator[Threads]:
     made.close()
 
 
-async def test_the_loop_goes_on_while_a_sync_takes_its_time(tmp_path: Path, threads: Threads) -> None:
+async def test_a_slow_sync_does_not_block_the_loop(tmp_path: Path, threads: Threads) -> None:
     """A slow sync delays only the caller of its line; lines that come meanwhile share the next one."""
     loop, hold, syncing, syncs = asyncio.get_running_loop(), threading.Event(), asyncio.Event(), []
 
@@ -127,7 +127,7 @@ async def test_journals_of_all_runs_can_share_a_sync() -> None:
         assert len(chain.read(disk.read(f"j{number}"), ANCHOR).lines) == 3
 
 
-async def test_what_breaks_a_commit_without_the_disk_reaches_its_caller() -> None:
+async def test_a_commit_error_outside_the_disk_reaches_its_caller() -> None:
     """An error of a commit that is not a refusal of the disk reaches the caller unchanged."""
 
     class Broken(SharedLog):
@@ -167,7 +167,7 @@ async def test_healing_keeps_every_confirmed_line(tmp_path: Path) -> None:
     assert (tmp_path / "j").read_bytes() == b"overwritten"
 
 
-async def test_a_closed_journal_says_so() -> None:
+async def test_an_append_to_a_closed_journal_is_refused() -> None:
     """An append after the close is refused, and not reported as a full disk."""
     context = context_over(MemoryDisk())
     journal = journal_of(context, "j")

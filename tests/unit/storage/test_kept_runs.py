@@ -88,7 +88,9 @@ def same(found: stores.Loaded, wanted: stores.Loaded) -> None:
     assert found.decisions == wanted.decisions
 
 
-async def test_only_what_was_written_since_is_read(keeper: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_opening_a_kept_run_reads_only_its_new_lines(
+    keeper: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Opening a long run reads no more than opening a short one, and syncs no line of its own."""
     for number in range(30):
         await step(keeper, f"s{number}", "x" * 1000)
@@ -136,7 +138,7 @@ async def test_missing_events_are_looked_for_among_new_decisions_only(keeper: Fo
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_what_is_found_is_what_a_whole_reading_finds(keeper: FolderStore, other: FolderStore, seed: int) -> None:
+async def test_a_kept_run_equals_one_read_as_a_whole(keeper: FolderStore, other: FolderStore, seed: int) -> None:
     """A kept run equals one that is read as a whole, whichever process wrote last, and after any decisions."""
     chance, taken = random.Random(seed), 0
     for number in range(25):

@@ -69,7 +69,7 @@ def test_no_manifest_on_disk_is_newer_than_the_slots(swept: list[dict[str, Any]]
     assert compared > 10
 
 
-async def test_what_was_answered_is_there_after_a_kill(swept: list[dict[str, Any]]) -> None:
+async def test_answered_changes_survive_a_kill_at_any_point(swept: list[dict[str, Any]]) -> None:
     """For every point, answered creations, steps, decisions, issues, plans and deletions are kept; a run continues."""
     answers: set[str] = set()
     for life in swept:

@@ -46,13 +46,13 @@ def test_a_long_name_keeps_its_ending() -> None:
 
 
 @pytest.mark.parametrize("run_id", ["", ".", "..", "a/b", "a" * 65, "ü", "a\n", "a b", "\0"])
-def test_what_is_no_run_id_is_no_run(run_id: str) -> None:
+def test_an_invalid_run_id_is_not_found(run_id: str) -> None:
     """An invalid run id is not found, and reaches no path."""
     with pytest.raises(errors.NotFound):
         layout.run_folder(run_id)
 
 
-def test_names_beside_runs_are_no_runs() -> None:
+def test_other_names_among_run_folders_are_skipped() -> None:
     """Other names among the run folders are skipped."""
     names = [".trash", ".new-a", ".room", "a b", "20260210T143000Z-abc123", "run_abc"]
 
@@ -60,6 +60,6 @@ def test_names_beside_runs_are_no_runs() -> None:
     assert layout.unfinished_folders(names) == ["runs/.new-a"]
 
 
-def test_the_link_to_the_newest_run_is_no_run() -> None:
+def test_the_link_to_the_newest_run_is_skipped() -> None:
     """A list of the run folders skips the link to the newest run, which a command line keeps beside them."""
     assert layout.run_ids(["r1", "latest", ".trash", ".new-r2"]) == ["r1"]

@@ -61,7 +61,7 @@ async def lived() -> tuple[Moving, list[dict[str, bytes]]]:
 
 @pytest.mark.parametrize("begin", range(9))
 @pytest.mark.parametrize("stride", [1, 2, 3])
-async def test_a_run_that_goes_on_meanwhile_is_not_taken_for_damaged(begin: int, stride: int) -> None:
+async def test_a_run_written_between_reads_is_not_damaged(begin: int, stride: int) -> None:
     """A sound run is never reported as damaged, even if lines are written between the reads of its two journals."""
     disk, moments = await lived()
     disk.becomes(moments[begin])

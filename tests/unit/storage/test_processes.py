@@ -162,7 +162,7 @@ async def test_processes_make_one_run_for_one_key(tmp_path: Path) -> None:
     assert sorted(json.loads(line)["key"] for line in receipts) == sorted(run.run_id for run in listed)
 
 
-async def test_what_a_living_process_builds_is_not_swept(tmp_path: Path) -> None:
+async def test_a_living_processs_half_built_run_is_not_swept(tmp_path: Path) -> None:
     """The start of a service removes only the half-built runs of dead processes."""
     store = writer_processes.store_in(tmp_path)
     await store.start()
@@ -182,7 +182,7 @@ async def test_what_a_living_process_builds_is_not_swept(tmp_path: Path) -> None
     assert names == [["runs/.new-held"], []]
 
 
-async def test_what_is_swept_before_it_is_held_is_built_again(tmp_path: Path) -> None:
+async def test_a_run_folder_swept_before_its_lock_is_built_again(tmp_path: Path) -> None:
     """A run is still made if a service starts between the creation and the locking of its folder."""
     store = Swept(tmp_path)
     await store.start()

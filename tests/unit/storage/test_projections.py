@@ -23,7 +23,7 @@ class Broken:
             raise RuntimeError("a bug")
 
 
-async def test_a_write_that_fails_behind_the_files_is_told_and_repeated() -> None:
+async def test_a_failed_write_is_reported_and_repeated() -> None:
     """A waiting caller gets the error of a failed write, and the next write completes it."""
     store = memory_store.MemoryStore(clock=clock.FakeClock(), probes=Broken())
     await store.start()

@@ -22,7 +22,7 @@ from tests.unit.storage import refusals, writer_processes
 ALL = [f"s{number}" for number in range(refusals.STEPS)]
 
 
-def told(*command: str) -> dict[str, Any]:
+def refusal_output(*command: str) -> dict[str, Any]:
     """Run the refusing process and return its output."""
     done = subprocess.run(command, cwd=sources.ROOT, capture_output=True, text=True, check=False)
 
@@ -33,7 +33,7 @@ def told(*command: str) -> dict[str, Any]:
 
 def test_a_write_that_the_system_cuts_short_is_repeated(tmp_path: Path) -> None:
     """If a file may not grow any further, the half-written line is not counted and is appended after healing."""
-    found = told(sys.executable, "-m", "tests.unit.storage.refusals", str(tmp_path / "d"), "limit")
+    found = refusal_output(sys.executable, "-m", "tests.unit.storage.refusals", str(tmp_path / "d"), "limit")
 
     assert len(found["faults"]) == 1
     assert found["faults"][0]["file"].endswith("steps.jsonl")
@@ -52,7 +52,7 @@ def traced(tmp_path: Path, file: str, call: str, error: str, how: str) -> dict[s
     probe = subprocess.run([*tracer, "true"], capture_output=True, text=True, check=False)
     if probe.returncode != 0:
         pytest.skip(f"strace may not trace here: {probe.stderr.strip()}")
-    return told(*tracer, "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when=7", *program)
+    return refusal_output(*tracer, "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when=7", *program)
 
 
 @pytest.mark.parametrize("call", ["fdatasync", "write"])
@@ -94,7 +94,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-async def test_a_full_disk_parks_and_goes_on(small_disk: Path) -> None:
+async def test_a_run_on_a_full_disk_waits_and_continues(small_disk: Path) -> None:
     """On a full disk a step waits, new runs are refused, and reads continue; with room again no line is missing."""
     ballast = small_disk / "ballast"
 

@@ -97,7 +97,7 @@ async def test_a_row_catches_up_with_an_ending(owner: Process, other: Process) -
     assert (await owner.store.summary(RUN)).status == "failed"
 
 
-async def test_nobody_resumes_a_run_while_its_ending_is_written_to_its_row(owner: Process, other: Process) -> None:
+async def test_a_resume_during_a_row_write_is_refused(owner: Process, other: Process) -> None:
     """A resume between the read of the folder and the write of the row is refused, and works when repeated."""
     refused: list[str] = []
 

@@ -68,7 +68,7 @@ def migrated(path: Path) -> sqlalchemy.Engine:
     return engine
 
 
-def test_models_are_what_migrations_make(tmp_path: Path) -> None:
+def test_models_equal_a_migrated_database(tmp_path: Path) -> None:
     """Tables, columns, constraints and indexes of the models equal those of a migrated database."""
     engine, twin = migrated(tmp_path / "a.db"), sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'b.db'}")
     models.METADATA.create_all(twin)
@@ -86,7 +86,7 @@ def test_models_are_what_migrations_make(tmp_path: Path) -> None:
     assert len(checks[0]) == 4
 
 
-def test_a_new_index_is_what_migrations_make(tmp_path: Path) -> None:
+def test_the_published_statements_equal_the_migrations(tmp_path: Path) -> None:
     """The statements that `scripts/publish_index.py` wrote for a new file are those of the migrations."""
     engine = sessions.connect(f"sqlite:///{tmp_path / 'a.db'}")
     with sessions.writing(engine) as session:
@@ -124,7 +124,7 @@ def test_migrations_can_be_repeated_and_taken_back(tmp_path: Path) -> None:
     assert left == ["alembic_version"]
 
 
-def test_nothing_is_sqlites_alone() -> None:
+def test_every_table_and_index_can_be_made_in_postgres() -> None:
     """Every table and index can be made in Postgres, with the conditions of partial indexes."""
     dialect = postgresql.dialect()
     for table in models.METADATA.tables.values():
@@ -286,7 +286,7 @@ async def test_an_index_survives_its_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["My%20Project", "100%", "a?b", "a#b;c=d&e@f:g"])
-async def test_the_index_is_in_its_data_directory_whatever_that_is_called(tmp_path: Path, name: str) -> None:
+async def test_a_data_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
     """A data directory may have any name, even with characters that have a meaning in a database's address."""
     directory = DataDirectory(tmp_path / name, clock=clock.FakeClock(), ids=clock.RandomIds())
     directory.prepare()
@@ -366,7 +366,7 @@ async def test_an_index_of_a_later_version_is_used_as_it_is(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "url", ["nonsense", "sqlite:////none/index.db", "oracle+none://u:secret@h/d", "sqlite:////proc"]
 )
-async def test_an_index_that_cannot_be_used_is_told(url: str) -> None:
+async def test_an_unusable_index_address_is_a_configuration_error(url: str) -> None:
     """A wrong address is a configuration error in one sentence, without its password."""
     made = SqlIndex(url)
     with pytest.raises(errors.ConfigurationError) as caught:
@@ -418,7 +418,7 @@ def test_postgres_has_the_driver_of_its_extra(given: str, driver: str) -> None:
     assert meant.set(drivername=given.partition(":")[0]) == sqlalchemy.make_url(given)
 
 
-async def test_a_closed_index_says_so(tmp_path: Path) -> None:
+async def test_a_query_of_a_closed_index_is_a_fault(tmp_path: Path) -> None:
     """A query after the close is a fault and not a crash."""
     made = SqlIndex(f"sqlite:///{tmp_path / 'index.db'}")
     await made.start()

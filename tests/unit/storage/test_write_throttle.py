@@ -79,12 +79,12 @@ async def test_a_slow_run_shows_each_change_soon(tmp_path: Path) -> None:
     """Rare changes are written to a snapshot soon, without a request for it."""
     loop, written = asyncio.get_running_loop(), asyncio.Event()
 
-    class Told:
+    class WatchingProbe:
         def reach(self, point: str) -> None:
             if point == "storage.snapshot.after_rename":
                 loop.call_soon_threadsafe(written.set)
 
-    store = writer_processes.store_in(tmp_path, Told())
+    store = writer_processes.store_in(tmp_path, WatchingProbe())
     await store.start()
     await store.create(store_harness.start())
     log = await store.open(RUN)

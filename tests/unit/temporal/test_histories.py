@@ -98,7 +98,7 @@ async def test_why_a_run_waits_for_a_person_is_masked() -> None:
     assert SECRET not in str(facts)
 
 
-async def test_nothing_is_said_of_a_run_that_cannot_be_read() -> None:
+async def test_the_fault_of_an_unreadable_run_is_not_quoted() -> None:
     """The secrets of a damaged run are unknown, so that its fault is not quoted."""
     store = MemoryStore(clock=FakeClock())
     async with store:

@@ -39,13 +39,13 @@ class Process:
 
     def __init__(self, store: MemoryStore) -> None:
         self.store, time = store, FakeClock()
-        self.told: list[str] = []
+        self.signalled: list[str] = []
         self.woken: list[str] = []
         carrying = offline.carrying(store, time)
         client: Any = None
         unknown: Any = Unknown()
         places = run_placement.RunPlacement(store, carrying.leases, None)
-        self.orders = run_commands.RunCommands(store, carrying, time, self._tell)
+        self.orders = run_commands.RunCommands(store, carrying, time, self._signal)
         held = claims.Claims(store, client, "runs", places)
         self.obstacles = obstacles.Obstacles(store, held, self.orders, self._look)
         self.runs = workflow_runs.WorkflowRuns(
@@ -54,7 +54,7 @@ class Process:
             obstacles=self.obstacles,
             contents=slices.Contents(store),
             registration=unknown,
-            times=time_limits.TimeLimits(store, carrying, self._tell),
+            times=time_limits.TimeLimits(store, carrying, self._signal),
             rested=self.obstacles.rested,
         )
 
@@ -80,8 +80,8 @@ class Process:
         await log.decide(kind, facts)
         await log.close()
 
-    async def _tell(self, run_id: str, signal: str, arguments: list[Any]) -> None:
-        self.told.append(run_id)
+    async def _signal(self, run_id: str, signal: str, arguments: list[Any]) -> None:
+        self.signalled.append(run_id)
 
     async def _look(self, run_id: str) -> None:
         self.woken.append(run_id)
@@ -146,7 +146,7 @@ async def test_a_key_is_kept_over_pauses_and_given_back_by_an_ending() -> None:
         assert await here.ask(0) == RUNS[1]
 
 
-async def test_one_that_rests_before_it_began_stands_in_no_way() -> None:
+async def test_a_run_paused_before_its_start_does_not_hold_the_key() -> None:
     """A run paused before it began lets the next one begin; a damaged run does not hold the key."""
     store = MemoryStore(clock=FakeClock())
     async with store:
@@ -188,7 +188,7 @@ async def test_earlier_runs_are_cancelled_by_the_scope_of_the_newer_one(policy: 
         assert await here.ask(4) is not None
         cancelled = [number for number in range(6) if (await store.read(RUNS[number])).decisions.cancel_requested_at]
         assert cancelled == ([0, 2] if policy == "cancel_running" else [2])
-        assert sorted(set(here.told)) == [RUNS[number] for number in cancelled]
+        assert sorted(set(here.signalled)) == [RUNS[number] for number in cancelled]
         found = (await store.read(RUNS[2])).decisions
         assert found.superseded_by == {"run_id": RUNS[4], "key": "deploy"}
 

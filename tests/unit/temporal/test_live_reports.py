@@ -118,7 +118,7 @@ async def test_a_worker_that_is_gone_is_forgotten(
     [{}, {"at": 5, "steps": []}, {"at": "2026-02-10T14:30:00.000Z", "steps": 7}]
     + [{"at": "2026-02-10T14:30:00.000Z", "steps": [step]} for step in (None, {}, {"run_id": 1, "key": "k"})],
 )
-async def test_a_damaged_report_says_nothing(
+async def test_a_damaged_report_is_ignored(
     time: FakeClock,
     make: Callable[[str], live_reports.LiveReports],
     documents: document_folders.Documents,

@@ -56,14 +56,14 @@ async def test_a_damaged_run_holds_no_workspace(monkeypatch: pytest.MonkeyPatch)
     """A workspace whose claim is lost and whose unfinished run is damaged goes to the next run."""
     held: list[str] = []
 
-    async def nobody(made: claims.Claims, claim: str) -> None:
+    async def no_holder(made: claims.Claims, claim: str) -> None:
         return None
 
     async def hold(made: claims.Claims, claim: str, holder: str) -> str:
         held.append(holder)
         return holder
 
-    monkeypatch.setattr(claims.Claims, "_holder", nobody)
+    monkeypatch.setattr(claims.Claims, "_holder", no_holder)
     monkeypatch.setattr(claims.Claims, "_hold", hold)
     store = MemoryStore(clock=FakeClock())
     async with store:

@@ -87,7 +87,7 @@ async def test_unfinished_runs_are_listed_again_after_a_fault(store: MemoryStore
     await made.stop()
 
 
-async def test_the_workflow_hears_of_a_delivery_though_the_run_cannot_be_opened_again(
+async def test_a_delivery_to_an_unopenable_run_begins_its_workflow(
     store: MemoryStore, begun: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The workflow begins for a recorded delivery although the store can no longer open the run."""

@@ -77,6 +77,6 @@ def payload(tool: registry.Tool, workspace: Workspace, **args: Any) -> dict[str,
     return run(tool, workspace, **args).payload
 
 
-def told(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+def findings_of_kind(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     """Return the findings of one kind."""
     return [finding for finding in found if finding["kind"] == kind]

@@ -24,7 +24,7 @@ SCHEMA = {
 }
 
 
-def told(args) -> dict[str, str]:
+def codes_by_path(args) -> dict[str, str]:
     """Return the codes of all flaws by their path."""
     return {flaw.path: flaw.code for flaw in arguments.flaws(SCHEMA, args)}
 
@@ -47,11 +47,11 @@ def test_whole_numbers_may_be_written_with_a_point():
     assert isinstance(given_args["limit"], int)
 
 
-def test_every_flaw_is_told_with_its_path():
+def test_every_flaw_of_arguments_has_its_path():
     """All flaws are reported at once: missing, unknown, wrong type, out of range, not in the list."""
     args = {"paths": ["a", 3], "mode": "slow", "limit": 12, "quiet": "yes", "pth": "a"}
 
-    assert told(args) == {
+    assert codes_by_path(args) == {
         "$.path": "required",
         "$.pth": "unknown",
         "$.paths[1]": "type",
@@ -95,12 +95,12 @@ def test_a_huge_wrong_value_does_not_fill_the_message():
 )
 def test_wrong_paths_are_refused_before_any_file_is_touched(args):
     """Empty paths, overlong paths, paths of a wrong type and empty lists of paths have flaws."""
-    assert told(args)
+    assert codes_by_path(args)
 
 
-def test_arguments_that_are_no_object_are_refused():
+def test_arguments_that_are_not_an_object_are_refused():
     """A list in place of the arguments object is a type error."""
-    assert told([]) == {"$": "type"}
+    assert codes_by_path([]) == {"$": "type"}
 
 
 @settings(deadline=None)
@@ -177,7 +177,7 @@ def test_a_payload_that_was_truncated_before_stays_so():
     assert bounds.fitted({"a": [], "truncated": True}, ["a"])["truncated"]
 
 
-def test_a_payload_whose_rest_is_too_large_ends_all_the_same():
+def test_an_oversized_payload_ends_with_empty_lists():
     """A payload whose other fields are already too large gets empty lists, and the cut ends."""
     fitted = bounds.fitted({"text": "x" * 50_000, "a": [1]}, ["a"])
 

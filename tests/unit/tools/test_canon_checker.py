@@ -75,7 +75,7 @@ def test_each_kind_of_contradiction_is_found(tmp_path, scene, attribute, value):
     assert [(conflict["attribute"], conflict["scene_value"]) for conflict in conflicts] == [(attribute, value)]
 
 
-def test_what_a_character_says_is_only_a_warning(tmp_path):
+def test_a_contradiction_in_direct_speech_is_a_warning(tmp_path):
     """A contradiction in direct speech is only a warning, because characters lie and err."""
     payload = check(tmp_path, '"Kael\'s green eyes are fine," said Mira.')
 
@@ -83,7 +83,7 @@ def test_what_a_character_says_is_only_a_warning(tmp_path):
     assert payload["pass"]
 
 
-def test_the_same_contradiction_is_told_once(tmp_path):
+def test_a_repeated_contradiction_is_one_conflict(tmp_path):
     """A value repeated through a scene is one conflict; another value is another conflict."""
     payload = check(tmp_path, "Kael's green eyes. Kael's green eyes.\n\nKael's blue eyes.")
 

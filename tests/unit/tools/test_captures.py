@@ -178,7 +178,7 @@ def test_requirements(requirement, reason):
     )
 
 
-def test_the_first_shortfall_is_told():
+def test_the_first_failed_requirement_is_named():
     """All requirements must hold, and the record names the first one that fails."""
     require = [{"pointer": "/n"}, {"pointer": "/x"}, {"pointer": "/y"}]
 
@@ -247,7 +247,7 @@ def test_unique_items_in_linear_time():
     assert _captured("[1, true, [1], [true]]", schema={"uniqueItems": True}).exit_code == 0
 
 
-def test_what_is_no_utf8_is_no_json():
+def test_output_that_is_not_utf8_is_invalid_json():
     """An output with replaced bytes that were not UTF-8 is invalid JSON."""
     output = captures.StandardOutput(text='"a\ufffd"', size_bytes=4, complete=True, is_utf8=False)
     made = captures.captured(output, 0, Rules(mode="json"))

@@ -71,7 +71,7 @@ async def check() -> AsyncIterator[Check]:
         yield Check(store)
 
 
-async def test_what_is_found_again_is_the_same_issue(check: Check) -> None:
+async def test_a_repeated_finding_updates_its_issue(check: Check) -> None:
     """A second run that finds the same thing updates the issue, names itself in it and creates no other."""
     await check.run("Story/a.md: slip")
     closed = await check.run("Story/a.md: slip")
@@ -81,7 +81,7 @@ async def test_what_is_found_again_is_the_same_issue(check: Check) -> None:
     assert (row.status, row.run_id, row.revision) == ("open", "run-2", 2)
 
 
-async def test_what_is_gone_is_closed_with_a_note_and_opened_again_with_one(check: Check) -> None:
+async def test_a_vanished_finding_closes_its_issue_with_a_note(check: Check) -> None:
     """A run that no longer finds something closes its issue with a note; a later finding opens the issue again."""
     await check.run("Story/a.md: slip")
     closed = await check.run()
@@ -97,7 +97,7 @@ async def test_what_is_gone_is_closed_with_a_note_and_opened_again_with_one(chec
     ]
 
 
-async def test_only_what_was_looked_at_is_closed(check: Check) -> None:
+async def test_a_run_closes_only_issues_of_its_own_scene(check: Check) -> None:
     """A run over one scene closes only issues that concern this scene alone, not those of similar names."""
     everything = ("Story/3.md: a", "Story/5.md: b", "Story/3.md+Story/5.md: c", "Story/3.md.bak: d", "Story/3/x.md: e")
     await check.run(*everything)
@@ -107,7 +107,7 @@ async def test_only_what_was_looked_at_is_closed(check: Check) -> None:
     assert sorted(await check.run(looked_at=("Story", "Cards"))) == sorted(everything[1:])
 
 
-async def test_others_are_left_alone(check: Check) -> None:
+async def test_a_run_closes_no_issues_of_others(check: Check) -> None:
     """A run does not close findings of another recipe or workspace, or issues written by people."""
     await check.run("Story/a.md: one", recipe_id="other")
     await check.run("Story/a.md: two", working_dir=str(ROOT / "book"))
@@ -127,7 +127,7 @@ async def test_a_newer_finding_is_left_alone(check: Check) -> None:
     assert closed == {"closed": []}
 
 
-async def test_a_repetition_after_a_kill_tells_the_same(check: Check) -> None:
+async def test_a_second_try_names_the_issues_closed_by_the_first(check: Check) -> None:
     """A second try of the step closes the remaining issues and also names those that the first try closed."""
     await check.run("Story/a.md: one", "Story/b.md: two")
     start = check.start(run_id="later", created_at=clock.stamp(check.clock.now()))

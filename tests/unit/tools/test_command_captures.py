@@ -62,7 +62,7 @@ class TestModes:
             ("printf '{\"a\": [1]}'", "json", {"output_capture": "json", "json": {"a": [1]}, "truncated": False}),
         ],
     )
-    async def test_what_a_program_says_is_read(
+    async def test_captured_replaces_stdout(
         self, harness: Harness, performer: CommandPerformer, script: str, mode: str, captured: dict[str, Any]
     ) -> None:
         """`captured` replaces `stdout`, and a record that has the whole output needs no log."""
@@ -79,7 +79,7 @@ class TestModes:
             ("seq 10001", "lines", 48_900),
         ],
     )
-    async def test_what_is_too_much_for_the_record_is_logged(
+    async def test_output_beyond_the_record_is_logged(
         self, harness: Harness, performer: CommandPerformer, script: str, mode: str, size: int
     ) -> None:
         """The record has the beginning of a large output and is marked as truncated; the log has all of it."""
@@ -95,7 +95,7 @@ class TestModes:
     @pytest.mark.parametrize(
         ("script", "reason"), [("echo '{'", "invalid"), (f"head -c {captures.JSON_BYTES} /dev/zero; echo", "overflow")]
     )
-    async def test_what_is_no_json(
+    async def test_invalid_json_fails_the_try_unless_allowed(
         self, harness: Harness, performer: CommandPerformer, script: str, reason: str, allowed: bool
     ) -> None:
         """Invalid JSON fails the try with exit code 2, or is kept as text where that is allowed; both are logged."""
@@ -125,9 +125,7 @@ class TestModes:
         assert lines.output["stderr_tail"] == ["sorry"]
         assert harness.logs["Step.stderr"] == "sorry\n"
 
-    async def test_a_program_whose_time_ran_out_is_read_too(
-        self, harness: Harness, performer: CommandPerformer
-    ) -> None:
+    async def test_output_before_a_time_out_is_captured(self, harness: Harness, performer: CommandPerformer) -> None:
         """A program that times out fails with `timeout`, and its output up to then is captured."""
         result = await performer.perform(
             harness.call(shell("echo begun; sleep 60", "lines", timeout_seconds=modes.BEGUN_SECONDS))
@@ -143,7 +141,7 @@ class TestModes:
         assert (harness.working_dir / "out/all.txt").read_text().count("\n") == 10_001
         assert len(result.output["captured"]["lines"]) == captures.MOST_LINES
 
-    async def test_an_output_beyond_what_is_held_is_cut_at_a_line(
+    async def test_an_output_beyond_the_limit_is_cut_at_a_line(
         self, harness: Harness, performer: CommandPerformer
     ) -> None:
         """A capture of nine megabytes in long lines keeps only whole lines, and the log reports the missing bytes."""
@@ -200,7 +198,7 @@ class TestSchemas:
         assert "approved" in failure(results[1]).detail["context"]["json_schema_errors"][0]
         assert results[1].output["captured"]["json"] == {}
 
-    async def test_the_first_requirement_that_fails_is_told(
+    async def test_the_first_failed_requirement_has_its_pointer(
         self, harness: Harness, performer: CommandPerformer
     ) -> None:
         """The context names the pointer of the first requirement that fails."""
@@ -272,7 +270,9 @@ class TestLogs:
 
         assert set(harness.logs) == {"Long.stdout"}
 
-    async def test_a_debugged_run_says_how_it_was_done(self, harness: Harness, performer: CommandPerformer) -> None:
+    async def test_a_debugged_run_logs_its_notes_and_variables(
+        self, harness: Harness, performer: CommandPerformer
+    ) -> None:
         """A debugged run logs each note; the `debug` log ends with the names of the command's variables."""
         harness.notes |= {"debug": f"argv: env {SECRET}\n", "prompt.txt": f"Say {SECRET}!"}
         operation = shell("env | cut -d= -f1", "lines", secrets=("TOKEN",), env={"MINE": "x", "PWD": "/tmp"})

@@ -69,7 +69,7 @@ def test_the_document_names_every_field() -> None:
 class TestRecords:
     """Records of commands."""
 
-    async def test_a_success_says_everything(self, harness: Harness, performer: CommandPerformer) -> None:
+    async def test_the_record_of_a_success_has_every_field(self, harness: Harness, performer: CommandPerformer) -> None:
         """The record of a success has outputs, exit code, sizes and resource usage; the first line is the summary."""
         result = await performer.perform(harness.call(shell("echo out; echo err >&2")))
         told = result.output
@@ -126,7 +126,7 @@ class TestRecords:
             ("echo x${TOKEN}x >&2; exit 7", ": x***x"),
         ],
     )
-    async def test_the_last_line_of_what_was_said_is_in_the_message(
+    async def test_the_error_ends_with_the_last_line_of_stderr(
         self, harness: Harness, performer: CommandPerformer, script: str, told: str
     ) -> None:
         """The error message ends with the last line of standard error, cut short and masked."""
@@ -162,7 +162,9 @@ class TestRecords:
         assert (result.error.code, result.error.detail) == ("timeout", {"timeout_seconds": modes.BEGUN_SECONDS})
         assert result.output["stdout"] == "begun\n"
 
-    async def test_leftovers_are_told(self, harness: Harness, performer: CommandPerformer) -> None:
+    async def test_leftover_processes_are_ended_and_counted(
+        self, harness: Harness, performer: CommandPerformer
+    ) -> None:
         """A process that the command leaves behind is ended with the step, and counted."""
         result = await performer.perform(harness.call(shell("sleep 60 & exit 0")))
 
@@ -185,7 +187,7 @@ class TestRecords:
 class TestPlaces:
     """Folders and files of a command."""
 
-    async def test_it_runs_in_the_workspace(self, harness: Harness, performer: CommandPerformer) -> None:
+    async def test_a_command_runs_in_the_workspace(self, harness: Harness, performer: CommandPerformer) -> None:
         """A command runs in the run's working folder, or in a folder below it."""
         (harness.working_dir / "a" / "b").mkdir(parents=True)
         (harness.working_dir / "link").symlink_to("a")
@@ -214,7 +216,7 @@ class TestPlaces:
 
         assert failed.value.code == "workspace_not_allowed"
 
-    async def test_a_missing_folder_is_told(self, harness: Harness, performer: CommandPerformer) -> None:
+    async def test_a_missing_folder_fails_the_step(self, harness: Harness, performer: CommandPerformer) -> None:
         """A missing folder, or a file in its place, fails the step with `cwd_missing`."""
         (harness.working_dir / "file").write_text("x")
         for cwd in ("none", "file"):
@@ -337,7 +339,7 @@ class TestEnvironmentAndInput:
             (operations.Command(argv=("/etc/passwd",)), "program_not_executable"),
         ],
     )
-    async def test_what_cannot_be_run_is_refused(
+    async def test_an_invalid_command_fails_with_its_reason(
         self, harness: Harness, performer: CommandPerformer, operation: operations.Command, code: str
     ) -> None:
         """A command that cannot be run fails with the code of its reason."""
@@ -369,7 +371,9 @@ class TestOutputs:
         assert harness.logs == {}
         assert result.summary == "exit code 0"
 
-    async def test_a_large_output_is_cut_and_told(self, harness: Harness, performer: CommandPerformer) -> None:
+    async def test_a_large_output_is_cut_and_the_rest_counted(
+        self, harness: Harness, performer: CommandPerformer
+    ) -> None:
         """An output beyond the memory limit is cut, and the log reports how many bytes are missing."""
         size = processes.HELD_BYTES + 5
         script = f"import sys; sys.stdout.write('x' * {size})"
@@ -414,9 +418,7 @@ class TestOutputs:
         assert "SECRET" not in told
         assert "456789" not in told
 
-    async def test_what_the_service_keeps_secret_is_masked_too(
-        self, harness: Harness, performer: CommandPerformer
-    ) -> None:
+    async def test_the_services_own_secrets_are_masked(self, harness: Harness, performer: CommandPerformer) -> None:
         """The record masks the service's own secrets in the output of a command."""
         call = dataclasses.replace(
             harness.call(shell("echo the service-wide secret")), masker=plain.Masker(["service-wide secret"])
@@ -429,7 +431,7 @@ class TestOutputs:
 class TestLostLaunchers:
     """Commands whose launcher is killed."""
 
-    async def test_nothing_is_left(
+    async def test_a_killed_launcher_leaves_no_process(
         self, harness: Harness, performer: CommandPerformer, running: supervisor.Supervisor
     ) -> None:
         """A command whose launcher is killed is interrupted, and none of its processes is left."""

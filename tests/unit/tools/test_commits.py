@@ -42,7 +42,7 @@ def test_a_text_is_written_with_its_folders(tmp_path):
     assert names(tmp_path / "Story/Scenes") == ["SCN-new.md"]
 
 
-def test_the_path_told_is_the_plain_one(tmp_path):
+def test_the_recorded_path_is_the_plain_one(tmp_path):
     """The recorded path has no dots and no doubled slashes."""
     assert Workspace(tmp_path).write_text("./a//b.md", "x").path == "a/b.md"
 
@@ -75,7 +75,7 @@ def test_overwrite_also_makes_a_file_that_is_not_there(tmp_path):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_folder_at_the_path_is_no_file(tmp_path, overwrite):
+def test_a_folder_at_the_path_is_never_replaced(tmp_path, overwrite):
     """A folder at the path is never replaced."""
     workspace = stories.write(tmp_path, {"a/b.md": "x"})
 
@@ -83,7 +83,7 @@ def test_a_folder_at_the_path_is_no_file(tmp_path, overwrite):
     assert names(tmp_path) == ["a"]
 
 
-def test_a_file_on_the_way_is_no_folder(tmp_path):
+def test_a_path_through_a_file_cannot_be_written(tmp_path):
     """A path through a file cannot be written."""
     workspace = stories.write(tmp_path, {"a.md": "x"})
 
@@ -172,7 +172,7 @@ def test_a_file_made_at_the_last_moment_is_not_replaced(tmp_path, monkeypatch):
     assert names(tmp_path) == ["a.md"]
 
 
-def test_what_a_crash_left_behind_is_removed_by_the_next_write(tmp_path):
+def test_the_next_write_removes_a_dead_processs_file(tmp_path):
     """The next write removes the temporary file of a dead process."""
     (tmp_path / ".control-room-commit.tmp").write_text("half")
 

@@ -25,7 +25,7 @@ def scene(number: int, text: str, **front_matter: str) -> str:
     return f"---\nscene: {number}\n{further}---\n{text}\n"
 
 
-def test_an_attribute_told_in_two_ways_is_a_conflict_with_all_its_places(tmp_path):
+def test_a_conflicting_attribute_cites_both_places(tmp_path):
     """Without a canon, two different eye colours of a name are a conflict that cites both places."""
     payload = check(
         tmp_path, scene(1, "He met Kael. Kael's grey eyes closed."), scene(2, "She met Kael. Kael's green eyes closed.")
@@ -60,7 +60,7 @@ def test_versions_are_compared_each_with_each(tmp_path):
     assert [conflict["kind"] for conflict in payload["conflicts"]] == ["eye_colour"]
 
 
-def test_what_may_change_in_a_story_is_a_warning(tmp_path):
+def test_a_changeable_value_gives_only_a_warning(tmp_path):
     """A value that may change in a story, such as an age, gives only a warning."""
     payload = check(
         tmp_path,
@@ -83,7 +83,7 @@ def test_the_dead_do_not_speak_in_later_scenes(tmp_path):
     assert check(tmp_path / "d", scene(1, death), scene(2, speech, flashback="true"))["conflicts"] == []
 
 
-def test_a_speaker_from_the_grave_is_told_once_with_both_places(tmp_path):
+def test_a_dead_speaker_gives_one_finding_with_both_places(tmp_path):
     """A dead character who speaks repeatedly gives one finding, with both places."""
     speech = 'They saw Orrin. "Late," said Orrin. "Go," said Orrin.'
     payload = check(tmp_path, scene(1, "He knew Orrin. Then Orrin was dead."), scene(2, speech), scene(3, speech))
@@ -91,7 +91,7 @@ def test_a_speaker_from_the_grave_is_told_once_with_both_places(tmp_path):
     assert [[s["path"] for s in c["statements"]] for c in payload["conflicts"]] == [["Story/1.md", "Story/2.md"]]
 
 
-def test_numbers_give_the_order_whatever_the_files_are_called(tmp_path):
+def test_scene_numbers_decide_the_order_of_scenes(tmp_path):
     """Scene numbers decide the order of scenes, not file names or the order of arguments."""
     workspace = stories.write(
         tmp_path,
@@ -111,7 +111,7 @@ def test_scenes_without_numbers_keep_the_given_order(tmp_path):
     assert [entry["path"] for entry in payload["scenes"]] == ["c.md", "b.md", "a.md"]
 
 
-def test_a_name_spelled_differently_is_told(tmp_path):
+def test_the_rarer_spelling_of_a_name_is_the_slip(tmp_path):
     """The rarer spelling of a name is the slip; with a canon, the canon's spelling is correct."""
     text = "He saw Tamsin. She saw Tamsin."
     payload = check(tmp_path / "a", scene(1, text), scene(2, "They saw Tamsen."))
@@ -123,7 +123,7 @@ def test_a_name_spelled_differently_is_told(tmp_path):
     assert [(c["subject"], c["statements"][0]["value"]) for c in with_canon["conflicts"]] == [("Kael", "Keal")]
 
 
-def test_time_that_runs_backwards_is_told_at_its_date_line(tmp_path):
+def test_a_date_before_the_previous_scenes_is_a_conflict(tmp_path):
     """A date earlier than the previous scene's is a conflict at its line, unless the scene is a flashback."""
     first, second = scene(1, "A.", date="4 March 1894"), scene(2, "B.", date="3 March 1894")
     payload = check(tmp_path / "a", first, second)
@@ -136,7 +136,7 @@ def test_time_that_runs_backwards_is_told_at_its_date_line(tmp_path):
     assert check(tmp_path / "d", first, scene(2, "no date"), scene(3, "C.", date="5 March"))["conflicts"] == []
 
 
-def test_an_event_dated_in_two_ways_is_told(tmp_path):
+def test_an_event_with_two_dates_is_a_conflict(tmp_path):
     """An event with two dates is a conflict."""
     payload = check(
         tmp_path, scene(1, "After the Long Storm of 12 October."), scene(2, "After the Long Storm of 14 October.")
@@ -145,7 +145,7 @@ def test_an_event_dated_in_two_ways_is_told(tmp_path):
     assert [(c["kind"], c["subject"]) for c in payload["conflicts"]] == [("date", "Long Storm")]
 
 
-def test_what_characters_say_is_not_held_against_the_story(tmp_path):
+def test_direct_speech_gives_no_conflict(tmp_path):
     """Direct speech that contradicts the narration gives no conflict."""
     payload = check(
         tmp_path,
@@ -169,7 +169,7 @@ def test_with_a_canon_pronouns_are_understood(tmp_path):
 
 
 @pytest.mark.parametrize("scenes", [[""], ["", ""], ["---\nscene: 1\n---\n"], ["Rain."]])
-def test_empty_scenes_and_a_single_one_are_no_conflict(tmp_path, scenes):
+def test_empty_scenes_and_a_single_one_have_no_conflict(tmp_path, scenes):
     """Empty scenes and a single scene have no conflict."""
     payload = check(tmp_path, *scenes)
 

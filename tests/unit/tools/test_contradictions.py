@@ -46,12 +46,12 @@ def test_a_contradiction_is_found_and_nothing_else(tmp_path, kind, name, card, t
 
 
 @pytest.mark.parametrize(("kind", "name", "card", "told"), contradictions.INNOCENT)
-def test_what_only_seems_to_contradict_is_left_alone(tmp_path, kind, name, card, told):
+def test_an_apparent_contradiction_gives_no_conflict(tmp_path, kind, name, card, told):
     """Memories, guesses, other people, narrated changes and other readings give no conflict."""
     assert check(tmp_path, card, *told)["conflicts"] == []
 
 
-def test_the_summary_counts_what_was_compared_and_names_what_could_not_be_read(tmp_path):
+def test_the_summary_counts_comparisons_and_names_unread_cards(tmp_path):
     """The summary counts comparisons and facts, and names cards and scenes without readable facts."""
     card = "# Edda Marsh\n\n- Eyes: blue\n"
     files = {

@@ -20,12 +20,12 @@ BOOKS = [book for part in PARTS for book in scoring.books(part, scoring.CORPUS)]
 
 
 @pytest.mark.parametrize(("folder", "truth"), smoke.only(BOOKS[0], BOOKS), ids=[folder.name for folder, _ in BOOKS])
-def test_a_book_gives_what_is_recorded(folder, truth):
+def test_a_book_gives_its_recorded_contradictions(folder, truth):
     """A book gives the contradictions and false alarms that `score_corpus.py --record` recorded."""
     assert scoring.outcome(scoring.score(folder, truth)) == FLOOR[folder.name]
 
 
-def test_the_short_passages_give_what_is_recorded(tmp_path):
+def test_the_short_passages_give_their_recorded_outcomes(tmp_path):
     """The short passages give the outcomes that `score_corpus.py passages --record` recorded."""
     scores = [scoring.score(folder, truth) for folder, truth in scoring.passages(scoring.CORPUS, tmp_path)]
     outcomes = scoring.outcomes(scores)
@@ -33,7 +33,7 @@ def test_the_short_passages_give_what_is_recorded(tmp_path):
     assert {kind: outcomes[kind] for kind in SHORT_FLOOR} == SHORT_FLOOR
 
 
-def test_every_quote_of_the_truth_stands_in_its_file():
+def test_every_quote_of_the_truth_is_in_its_file():
     """Every quote of the truth is in its file, so that the score finds its place."""
     absent = [
         (folder.name, item["id"], place["quote"])

@@ -187,7 +187,7 @@ def test_a_field_is_a_name_a_colon_and_a_value(line, name, value):
 
 
 @pytest.mark.parametrize("line", ["no colon", ": value", "http://example.org/x", "10:30", "a" * 60 + ": long", ""])
-def test_other_lines_are_no_fields(line):
+def test_other_lines_are_not_fields(line):
     """An address, a time of day and a sentence are not fields."""
     assert documents.field_of(line, 1) is None
 
@@ -200,7 +200,7 @@ def test_lists_are_split_at_commas_and_semicolons():
 
 @settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab:-#*>`~ \n\r\t1.[]'\"—"), max_size=200))
-def test_any_text_is_a_document_whose_places_lie_in_it(text):
+def test_every_line_of_a_document_exists_in_its_text(text):
     """Any text can be read, and every line that the document names exists."""
     document = documents.parse(text, path="x.md")
     lines = len(document.lines)

@@ -64,7 +64,7 @@ async def rejection(root: Path, **claim: Any) -> errors.EvidenceRejected:
         TEXT,
     ],
 )
-async def test_words_that_stand_there(root: Path, quote: str) -> None:
+async def test_a_quote_is_found_regardless_of_white_space(root: Path, quote: str) -> None:
     """A quote is found word for word; white space and line ends do not matter."""
     found = await look(root, quote=quote, path="./Story/a.md")
 
@@ -151,7 +151,7 @@ async def test_large_files(root: Path) -> None:
     assert (await rejection(root, quote="the", path="huge")).code == "file_too_large"
 
 
-async def test_a_workspace_that_is_not_allowed_is_no_evidence_failure(root: Path) -> None:
+async def test_a_forbidden_workspace_is_not_an_evidence_failure(root: Path) -> None:
     """A run in a workspace that is not allowed fails with `workspace_not_allowed`, not with an evidence failure."""
     call = Harness(working_dir=Path("/")).call(operations.CheckEvidence(quote="x", path="etc/passwd"))
     with pytest.raises(errors.ToolFailed) as failed:

@@ -48,7 +48,7 @@ def test_the_scene_a_task_names_is_found_first(tmp_path):
     assert reasons["Story/Scenes/SCN-the-tower.md"] == "is Scene 2 “The Tower”"
 
 
-def test_a_match_tells_path_score_category_title_and_snippet(tmp_path):
+def test_a_match_has_path_score_category_title_and_snippet(tmp_path):
     """A match has path, score, category, title, snippet and reason; the best score is 1, the others are lower."""
     payload = find(tmp_path, "the tower")
     best = payload["matches"][0]
@@ -103,7 +103,7 @@ def test_a_path_in_the_criteria_is_the_best_match(tmp_path):
     assert paths(find(tmp_path, "Check Story/Scenes/SCN-the-ferry.md against the tower scene"))[0].endswith("ferry.md")
 
 
-def test_what_only_says_that_there_is_work_finds_nothing(tmp_path):
+def test_criteria_of_stop_words_match_no_file(tmp_path):
     """Criteria of stop words only, such as `Please draft the`, match no file."""
     payload = find(tmp_path, "Please draft the")
 
@@ -160,7 +160,7 @@ def test_a_file_that_is_too_large_is_known_by_its_name(tmp_path):
     assert paths(stories.payload(TOOL, workspace, search_criteria="rare", scan_mode="DEEP_SCAN")) == []
 
 
-def test_a_scan_cut_short_says_so(tmp_path):
+def test_a_scan_beyond_the_limits_is_truncated(tmp_path):
     """A project beyond the scan limits gives a truncated answer, not a failure."""
     workspace = stories.write(tmp_path, {f"tower-{number}.md": "" for number in range(9)}, Limits(scan_files=4))
     payload = stories.payload(TOOL, workspace, search_criteria="tower")

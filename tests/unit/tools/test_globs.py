@@ -83,7 +83,7 @@ class TestNames:
             ("A*", ["Ab"], ["ab"]),
         ],
     )
-    def test_what_fits(self, pattern: str, fit: list[str], unfit: list[str]) -> None:
+    def test_patterns_follow_posix(self, pattern: str, fit: list[str], unfit: list[str]) -> None:
         """Wildcards, sets, classes and backslashes follow POSIX; a leading dot must be matched explicitly."""
         read = name_patterns.parse(pattern)
 
@@ -94,7 +94,7 @@ class TestNames:
         assert [name for name in unfit if fits(name)] == []
 
     @given(pattern=st.text("ab*?é.", min_size=1, max_size=12), name=NAMES)
-    def test_it_agrees_with_the_standard_library(self, pattern: str, name: str) -> None:
+    def test_patterns_agree_with_fnmatch(self, pattern: str, name: str) -> None:
         """Without sets and hidden names, a pattern fits the same names as `fnmatch`."""
         read = name_patterns.parse(pattern)
         hidden = name.startswith(".") and not pattern.startswith(".")
@@ -109,7 +109,7 @@ class TestNames:
         assert isinstance(read, name_patterns.Wildcard)
         assert not read.fits("a" * 255)
 
-    def test_a_class_that_there_is_not(self, root: Path) -> None:
+    def test_an_unknown_character_class_is_refused(self, root: Path) -> None:
         """An unknown character class is refused as `invalid_pattern`."""
         assert refusal(root, "a/[[:digits:]]").code == "invalid_pattern"
 
@@ -140,7 +140,9 @@ class TestPaths:
             (".", ["."]),
         ],
     )
-    def test_what_is_found(self, root: Path, pattern: str, found: list[str] | None) -> None:
+    def test_a_glob_finds_files_and_folders_below_the_workspace(
+        self, root: Path, pattern: str, found: list[str] | None
+    ) -> None:
         """A glob finds files and folders as paths below the workspace, with any slashes and dots in the pattern."""
         plant(root, "data/b.csv", "data/a.csv", "data/.c.csv", "data/sub/x.csv", "top.md", ".hidden")
         plant(root, "inbox/qa/2.task", "inbox/qa/1.task", ".control-room/runs/x", ".git/config")
@@ -163,7 +165,7 @@ class TestPaths:
 
         assert globs.fitting(root, "inbox/*.task") == [f"inbox/{name}" for name in names]
 
-    def test_names_that_are_no_text_are_left_out(self, root: Path) -> None:
+    def test_names_that_are_not_utf8_are_left_out(self, root: Path) -> None:
         """Names that are not UTF-8 are left out, because a record cannot contain them; other names are found."""
         plant(root, "a.task")
         (Path(os.fsdecode(os.fsencode(root) + b"/\xff.task"))).touch()
@@ -172,7 +174,7 @@ class TestPaths:
         assert globs.fitting(root, "*") == ["a.task"]
         assert globs.fitting(root, "*/*") == []
 
-    def test_what_is_no_file_fits_too(self, root: Path) -> None:
+    def test_a_named_pipe_fits_a_pattern(self, root: Path) -> None:
         """A named pipe fits a pattern, and the glob does not block on it."""
         os.mkfifo(root / "pipe")
         (root / "link").symlink_to("pipe")
@@ -198,7 +200,7 @@ class TestLinks:
         assert globs.fitting(root, "near/a.csv") == ["near/a.csv"]
         assert globs.fitting(root, "near/") == ["near"]
 
-    def test_broken_links_are_no_match(self, root: Path) -> None:
+    def test_a_broken_link_is_not_a_match(self, root: Path) -> None:
         """A broken link is not a match, whether the pattern lists or names it, and other paths are found."""
         plant(root, "a")
         (root / "broken").symlink_to("nowhere")
@@ -346,7 +348,7 @@ class TestPerformer:
         assert result.output == {"found": {"*.md": ["a.md", "b.md"], "a.*": ["a.md"], "*.txt": []}}
         assert result.summary == "3 paths"
 
-    async def test_one_pattern_that_fails_fails_the_step(self, root: Path) -> None:
+    async def test_a_failing_pattern_fails_the_step(self, root: Path) -> None:
         """One failing pattern fails the step, and the failure names the path."""
         plant(root, "a.md")
         (root / "out.md").symlink_to("/etc/passwd")

@@ -105,7 +105,7 @@ class TestMoves:
         assert (root / "done/link").is_symlink()
         assert content(root) == {"done/link": "a", "inbox/a.task": "a"}
 
-    async def test_what_is_no_file_is_moved_too(self, root: Path) -> None:
+    async def test_a_named_pipe_is_moved_without_blocking(self, root: Path) -> None:
         """A named pipe is moved without blocking."""
         os.mkfifo(root / "inbox/pipe")
         await move(root, "inbox/pipe", "done")
@@ -115,7 +115,7 @@ class TestMoves:
     @pytest.mark.parametrize("attempt", [1, 2])
     @pytest.mark.parametrize("taken", ["file", "folder", "full folder", "link", "broken link", "hard link of another"])
     @pytest.mark.parametrize("moved", ["a.task", "box"])
-    async def test_nothing_is_overwritten(self, root: Path, attempt: int, taken: str, moved: str) -> None:
+    async def test_no_existing_path_is_overwritten(self, root: Path, attempt: int, taken: str, moved: str) -> None:
         """A file, folder or link at the new place is never overwritten, and the moved file stays, also at a retry."""
         (root / "inbox/box").mkdir()
         (root / "inbox/box/x").write_text("x")
@@ -173,7 +173,7 @@ class TestMoves:
             (".git/config", "done", "path_outside_workspace"),
         ],
     )
-    async def test_what_cannot_be_moved_stays(
+    async def test_an_immovable_path_is_not_moved(
         self, root: Path, source: str, folder: str, code: str, attempt: int
     ) -> None:
         """A path that cannot be moved fails with the code of its reason, and no folder is created."""
@@ -220,7 +220,7 @@ class TestCrashes:
             assert os.path.lexists(root / move.target)
         assert reached > 5
 
-    async def test_it_finishes_only_its_own(self, root: Path) -> None:
+    async def test_a_hard_link_of_another_program_is_refused(self, root: Path) -> None:
         """A first try refuses a hard link to the same file at the new place, because another program made it."""
         (root / "done").mkdir()
         (root / "done/a.task").hardlink_to(root / "inbox/a.task")
@@ -298,7 +298,7 @@ class TestCrashes:
 class TestOthers:
     """Other programs that move files at the same time."""
 
-    async def test_one_of_two_wins(self, root: Path) -> None:
+    async def test_only_one_of_two_moves_succeeds(self, root: Path) -> None:
         """Of two runs that move a file to different folders, one succeeds and the other gets `file_not_found`."""
         for number in range(30):
             (root / f"inbox/{number}").write_text("x")

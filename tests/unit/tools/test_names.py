@@ -36,7 +36,7 @@ def test_a_name_that_opens_a_sentence_counts_if_it_is_known_from_elsewhere():
     assert [sighting.name for sighting in found] == ["Kael", "Kael", "Kael"]
 
 
-def test_a_word_that_is_also_written_small_is_no_name():
+def test_a_word_also_in_lower_case_is_not_a_name():
     """A word that the text also writes in lower case is not a name."""
     assert seen("He loved the Light. The light burned.") == []
 
@@ -88,7 +88,7 @@ def test_without_known_names_the_more_frequent_spelling_is_meant():
     assert slips("He saw Tamsin. They saw Tamsen.") == []
 
 
-def test_a_slip_is_told_with_its_first_place_and_counts():
+def test_a_slip_has_its_first_place_and_counts():
     """A slip has its first place and the counts of both spellings."""
     slip = names.slips(seen("He saw Tamsin. She saw Tamsin.", "They saw Tamsen."), [])[0]
 

@@ -156,7 +156,7 @@ def test_gaps_of_the_outline_are_found(tmp_path):
         ("number_gap", 25),
         ("unpaid_plant", 6),
     }
-    assert "the cracked bell" in stories.told(found, "unpaid_plant")[0]["message"]
+    assert "the cracked bell" in stories.findings_of_kind(found, "unpaid_plant")[0]["message"]
 
 
 def test_doubled_numbers_and_dates_that_go_back_are_found(tmp_path):
@@ -207,7 +207,7 @@ def test_a_missing_outline_fails(tmp_path):
     assert caught.value.code == "file_not_found"
 
 
-def test_a_huge_outline_is_cut_and_says_so(tmp_path):
+def test_a_huge_outline_is_cut_with_its_true_totals(tmp_path):
     """The payload of a huge outline is cut and has the true totals, and a late match is complete."""
     text = "".join(
         f"## Scene {number}: Title {number}\n- Beat number {number} is told at some length.\n"

@@ -79,7 +79,9 @@ class TestTools:
         assert result.summary
         assert len(result.summary) <= 200
 
-    async def test_wrong_arguments_are_all_told(self, harness: Harness, tools: ToolPerformer) -> None:
+    async def test_invalid_arguments_fail_the_step_with_every_flaw(
+        self, harness: Harness, tools: ToolPerformer
+    ) -> None:
         """Arguments that do not fit the tool's schema fail the step with every flaw."""
         call = harness.call(tool("prose_analyzer", args={"scene": "x", "scene_path": 5}))
         with pytest.raises(errors.ToolFailed) as failed:
@@ -206,7 +208,7 @@ class TestChecks:
             ("file_exists", "../a", "path_outside_workspace"),
         ],
     )
-    async def test_what_cannot_be_checked_fails(
+    async def test_an_impossible_check_fails_the_step(
         self, harness: Harness, workspaces: Workspaces, check: str, subject: Any, code: str
     ) -> None:
         """A check that cannot be made fails the step instead of returning that it does not hold."""
@@ -249,7 +251,7 @@ class TestCommits:
         assert (now.st_ino, now.st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
 
     @pytest.mark.parametrize(("attempt", "found"), [(1, "Kael arrives."), (1, "Mine."), (2, "Mine.")])
-    async def test_a_file_of_somebody_else_is_left_alone(
+    async def test_an_existing_foreign_file_is_refused(
         self, harness: Harness, commits: CommitFilePerformer, attempt: int, found: str
     ) -> None:
         """A first try refuses any existing file; a retry refuses one with other content."""
@@ -296,7 +298,7 @@ class TestCommits:
             ("a.md", None, "not_text"),
         ],
     )
-    async def test_what_must_not_be_written_is_not(
+    async def test_a_forbidden_write_is_refused(
         self, harness: Harness, commits: CommitFilePerformer, path: str, text: Any, code: str
     ) -> None:
         """Paths outside the workspace and values that are not text are refused, at a retry as well."""

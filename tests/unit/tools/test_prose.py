@@ -89,7 +89,7 @@ def test_words_are_letters_with_apostrophes_and_hyphens():
 
 
 @pytest.mark.parametrize("text", ["", "...", "— — —", "!?!?", "# Only a heading", "```\ncode.\n```", "1 2 3"])
-def test_what_holds_no_words_has_no_paragraphs(text):
+def test_text_without_words_has_no_paragraphs(text):
     """Marks, figures, headings and code give no paragraphs."""
     assert paragraphs(text) == []
 
@@ -115,7 +115,7 @@ def test_an_endless_line_is_cut_into_pieces_of_the_same_line():
 
 @settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from("aB .!?…\"“”'’\n-#é1"), max_size=300))
-def test_any_text_is_prose_whose_sentences_lie_in_their_paragraphs(text):
+def test_any_sentence_is_inside_its_paragraph(text):
     """Sentences and speech of any text are inside their paragraph, in order and without overlap."""
     lines = len(documents.parse(text).lines)
     for paragraph in paragraphs(text):

@@ -119,16 +119,16 @@ def test_each_paragraph_has_its_tempo(tmp_path):
     ]
 
 
-def test_slow_paragraphs_in_a_row_and_long_sentences_are_told(tmp_path):
+def test_slow_paragraphs_and_long_sentences_are_findings(tmp_path):
     """Slow paragraphs in a row and long sentences are findings with their lines."""
     endless = "he went on and " * 15 + "slept."
     found = analyze(tmp_path, f"{SLOW}\n\n{SLOW}\n\n{SLOW}\n\nStop.\n\n{endless}")["findings"]
 
-    assert [finding["line"] for finding in stories.told(found, "slow_passage")] == [1]
-    assert [finding["line"] for finding in stories.told(found, "long_sentence")] == [9]
+    assert [finding["line"] for finding in stories.findings_of_kind(found, "slow_passage")] == [1]
+    assert [finding["line"] for finding in stories.findings_of_kind(found, "long_sentence")] == [9]
 
 
-def test_many_adverbs_and_much_passive_voice_are_told(tmp_path):
+def test_adverbs_and_passive_voice_are_findings(tmp_path):
     """Many adverbs and much passive voice are findings."""
     found = analyze(tmp_path, "It was slowly opened. It was quickly closed. It was sadly lost.")["findings"]
 

@@ -134,7 +134,7 @@ def test_any_text_holds_itself(text: str) -> None:
     assert holds(unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)) == whole
 
 
-def test_it_is_told_how_far_a_quote_holds() -> None:
+def test_the_matching_beginning_of_a_quote_is_returned() -> None:
     """The matching beginning of a quote is returned word by word, in the quote's own spelling."""
     text = "The “lantern” was *very* dark"
 

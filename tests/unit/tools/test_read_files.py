@@ -75,7 +75,7 @@ class TestWhole:
             (".git/config", "path_outside_workspace"),
         ],
     )
-    async def test_what_cannot_be_read_fails(self, root: Path, path: str, code: str) -> None:
+    async def test_an_unreadable_path_fails_with_its_reason(self, root: Path, path: str, code: str) -> None:
         """A path that cannot be read fails with the code of its reason and the path; a named pipe does not block."""
         (root / "a.md").touch()
         (root / "folder").mkdir()
@@ -135,7 +135,7 @@ class TestWhole:
 class TestExcerpts:
     """Files that are read as excerpts."""
 
-    async def test_what_is_no_file_has_no_text(self, root: Path) -> None:
+    async def test_a_path_that_is_not_a_file_has_no_text(self, root: Path) -> None:
         """Folders, pipes, broken links and missing files have no text in an excerpt and do not fail the step."""
         (root / "folder").mkdir()
         (root / "broken").symlink_to("nowhere")
@@ -165,7 +165,7 @@ class TestExcerpts:
         assert text.startswith(shown)
         assert len(shown.encode()) >= min(limit, len(content)) - 3
 
-    async def test_what_is_no_text_is_replaced(self, root: Path) -> None:
+    async def test_bytes_that_are_not_utf8_are_replaced(self, root: Path) -> None:
         """Bytes of an excerpt that are not UTF-8 are replaced, in the middle and at the end."""
         (root / "a").write_bytes(b"a\xffb\xc3")
 
@@ -178,7 +178,7 @@ class TestExcerpts:
         assert (await read(root, "a", excerpts=("a",), excerpt_bytes=5))["a"]["text"] == "x" * 20
 
     @pytest.mark.parametrize("path", ["out", "../a", ".git/config"])
-    async def test_nothing_outside_is_quoted(self, root: Path, path: str) -> None:
+    async def test_an_excerpt_from_outside_fails_the_step(self, root: Path, path: str) -> None:
         """An excerpt of a path outside the workspace fails the step, also behind a link."""
         (root / "out").symlink_to("/etc/hosts")
 

@@ -101,7 +101,7 @@ def test_the_outline_decides_where_it_speaks(tmp_path):
     assert payload["pass"]
 
 
-def test_a_declared_payoff_that_is_not_told_stays_unpaid(tmp_path):
+def test_a_payoff_missing_from_its_scene_leaves_the_loop_open(tmp_path):
     """A declared payoff that its scene does not contain leaves the loop open."""
     payload = read(tmp_path, "The silver coin lay there.", "Rain.", "Rain.", outline=OUTLINE)
 
@@ -195,7 +195,7 @@ def test_a_scene_is_measured_in_parts(tmp_path):
     assert [point["position"] for point in curve] == [0.0, 0.167, 0.333, 0.5]
 
 
-def test_a_flat_and_a_sagging_story_are_told(tmp_path):
+def test_flat_and_sagging_stories_are_findings(tmp_path):
     """Four scenes of equal tension are flat, and a calm one between two peaks sags."""
     calm, tense = "They talked about the garden and the harvest for a while.", "He ran. Dark. Blood! Nothing. He fell."
     flat = read(tmp_path / "a", calm, calm, calm, calm)["findings"]

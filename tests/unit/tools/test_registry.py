@@ -100,7 +100,7 @@ def test_execution_checks_the_arguments(tools, tmp_path):
     assert [flaw.path for flaw in tools.flaws("prose_analyzer", {"path": "x"})] == ["$.path", "$.scene_path"]
 
 
-def test_a_routed_task_is_told_as_payload_and_text(tmp_path):
+def test_a_routed_task_is_returned_as_payload_and_text(tmp_path):
     """A routed task gives recipe, arguments and reason as payload and as text."""
     output = stories.run(TaskRouter(route), stories.write(tmp_path, {}), user_request="Draft scene 21")
 
@@ -112,7 +112,7 @@ def test_a_routed_task_is_told_as_payload_and_text(tmp_path):
     assert output.summary == "routed to creative_draft_scene"
 
 
-def test_a_task_that_fits_no_recipe_is_told_with_the_reason(tmp_path):
+def test_a_task_without_a_recipe_is_answered_with_the_reason(tmp_path):
     """A task without a recipe gives an answer with the reason, not a failure."""
     output = stories.run(TaskRouter(route), stories.write(tmp_path, {}), user_request="Sing")
 

@@ -125,7 +125,7 @@ async def test_no_path_leads_there(project: Path, places: Workspaces, running: s
     assert contents(project) == before
 
 
-def test_they_are_not_listed(project: Path, places: Workspaces) -> None:
+def test_reserved_folders_are_not_listed(project: Path, places: Workspaces) -> None:
     """Globs and scans list neither reserved folders nor their contents."""
     (project / "book" / "chapter.md").touch()
     workspace = places.of(Harness(working_dir=project).call(operations.Check(check="file_exists", subject="x")).run)
@@ -140,7 +140,9 @@ def test_they_are_not_listed(project: Path, places: Workspaces) -> None:
 @pytest.mark.parametrize(
     "way", ["book/state", "book/state/runs", *WAYS[4:5], "other/.control-room/runs", ".orchestrate/runs"]
 )
-async def test_nothing_works_there(project: Path, places: Workspaces, running: supervisor.Supervisor, way: str) -> None:
+async def test_a_run_in_a_reserved_folder_gets_no_workspace(
+    project: Path, places: Workspaces, running: supervisor.Supervisor, way: str
+) -> None:
     """A run whose working folder is reserved gets no workspace for a tool, a command or an agent."""
     harness = Harness(working_dir=project / way)
     speaking = backends.Backends({"one": BackendConfig(name="one", type="local")}, around.surroundings())

@@ -35,7 +35,7 @@ def results(payload: dict) -> dict[str, bool]:
     return {check["check"]: check["pass"] for check in payload["checks"]}
 
 
-def test_a_draft_that_tells_its_beats_passes(tmp_path):
+def test_a_draft_with_all_its_beats_passes(tmp_path):
     """A draft with all its beats passes, in other forms of the words and with other words between."""
     payload = validate(tmp_path)
 
@@ -50,12 +50,12 @@ def test_a_draft_that_tells_its_beats_passes(tmp_path):
     assert payload["words"] == 11
 
 
-def test_a_beat_that_is_not_told_fails(tmp_path):
+def test_a_missing_beat_fails_the_draft(tmp_path):
     """A missing beat fails the draft, and the finding names it."""
     payload = validate(tmp_path, "---\nscene: 1\n---\nMira boarded the ferry.")
 
     assert not payload["pass"]
-    assert [finding["message"] for finding in stories.told(payload["findings"], "missing_beat")] == [
+    assert [finding["message"] for finding in stories.findings_of_kind(payload["findings"], "missing_beat")] == [
         "The beat “The bell strikes.” is not told."
     ]
     assert [beat["covered"] for beat in payload["beats"]] == [True, False]
@@ -107,7 +107,7 @@ def test_length_of_the_outline_is_checked(tmp_path):
     """A draft longer than the outline allows is a finding."""
     payload = validate(tmp_path, DRAFT + "Rain fell on and on. " * 20)
 
-    assert "more than 50" in stories.told(payload["findings"], "length")[0]["message"]
+    assert "more than 50" in stories.findings_of_kind(payload["findings"], "length")[0]["message"]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_either_a_file_or_a_text_must_be_given(tmp_path, args):
     assert caught.value.code == "invalid_args"
 
 
-def test_the_summary_and_the_report_say_what_failed(tmp_path):
+def test_the_summary_and_the_report_name_failed_checks(tmp_path):
     """The summary is one line with the result, and the report lists each check."""
     workspace = stories.write(tmp_path, {"s.md": DRAFT, "o.md": OUTLINE})
     output = stories.run(TOOL, workspace, scene_path="s.md", outline_path="o.md", forbidden_words=["ferry"])

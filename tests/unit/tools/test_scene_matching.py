@@ -134,7 +134,7 @@ def test_the_description_is_the_second_query(tmp_path):
     assert refused(tmp_path, SCALES, "SCN-11.md", second_query="Draft scene 3")[0] == "scene_ambiguous"
 
 
-def test_what_a_file_says_counts_before_its_name(tmp_path):
+def test_content_decides_before_the_files_name(tmp_path):
     """Front matter decides before headings, and headings before the file's name."""
     stories.write(tmp_path, {"a/21.md": "---\nscene: 11\n---\nx", "a/x.md": "# Chapter 3\n\n## Scene 1\n\nx"})
 

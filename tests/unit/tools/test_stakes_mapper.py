@@ -54,10 +54,10 @@ def test_a_drop_names_its_scene(tmp_path):
 
     assert payload["escalation"]["drops"] == ["2 T2"]
     assert payload["escalation"]["levels"] == [scene["level"] for scene in payload["scenes"]]
-    assert [finding["path"] for finding in stories.told(payload["findings"], "falling_stakes")] == ["2.md"]
+    assert [finding["path"] for finding in stories.findings_of_kind(payload["findings"], "falling_stakes")] == ["2.md"]
 
 
-def test_what_a_scene_lacks_is_told(tmp_path):
+def test_each_missing_part_of_a_scene_is_a_finding(tmp_path):
     """A scene without goal, risk or consequence has a finding for each."""
     found = chart(tmp_path, CALM, TENSE)["findings"]
 

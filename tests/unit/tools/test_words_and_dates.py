@@ -114,12 +114,12 @@ def test_different_words_keep_different_stems(one, other):
     assert matching.stem(one) != matching.stem(other)
 
 
-def test_terms_are_the_words_that_say_something_once_each():
+def test_terms_are_distinct_words_without_stop_words():
     """Terms are folded words in order, without stop words and repetitions."""
     assert matching.terms("The Ärger of the árger: Kael's KEY, the key!") == ["arger", "kael", "key"]
 
 
-def test_overlap_is_the_part_of_what_is_wanted():
+def test_overlap_is_the_share_of_wanted_terms():
     """The overlap is the share of wanted terms that are found, and zero without wanted terms."""
     assert matching.overlap(["a", "b"], {"a", "c"}) == 0.5
     assert matching.overlap([], {"a"}) == 0.0

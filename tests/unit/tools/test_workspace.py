@@ -229,7 +229,7 @@ def test_readers_racing_with_a_swapping_link_never_see_the_outside(root, outside
         ("sub", "not_a_file"),
     ],
 )
-def test_what_is_no_file_is_told_apart(root, path, code):
+def test_each_wrong_kind_of_path_has_its_own_code(root, path, code):
     """A missing file, a file used as a folder and a folder used as a file have their own codes."""
     workspace = stories.write(root, {"one.md": "one", "sub/two.md": "two"})
 
@@ -246,7 +246,7 @@ def test_the_root_is_a_folder_and_no_file(root, path):
     assert refusal(workspace.write_text, path, "x").code == "not_a_file"
 
 
-def test_pipes_sockets_and_devices_are_no_files(root):
+def test_pipes_sockets_and_devices_are_not_files(root):
     """Named pipes and sockets are not files, and opening them neither waits nor reads."""
     os.mkfifo(root / "pipe.md")
     with socket.socket(socket.AF_UNIX) as server:
@@ -267,7 +267,7 @@ def test_pipes_sockets_and_devices_are_no_files(root):
 @pytest.mark.parametrize(
     "content", [b"\0", b"text\0text", b"x" * 8191 + b"\0", b"\xff\xfe\x00a", b"caf\xe9", b"\x80" * 10]
 )
-def test_what_is_not_utf8_text_is_refused(root, content):
+def test_content_that_is_not_utf8_text_is_refused(root, content):
     """A file with NUL bytes near the beginning or bytes that are not UTF-8 is not text."""
     workspace = stories.write(root, {"binary.md": content})
 
@@ -309,7 +309,7 @@ def test_a_file_that_grows_while_it_is_read_is_read_to_the_limit_only(root, monk
     assert failure.detail["size_bytes"] == 101
 
 
-def test_a_file_that_cannot_be_read_is_told_as_unreadable():
+def test_a_file_with_unreadable_content_is_file_unreadable():
     """A file whose content cannot be read fails with `file_unreadable`, as `/proc/self/mem` does at address zero."""
     workspace = Workspace(Path("/proc/self"))
 
@@ -364,7 +364,7 @@ def test_a_folder_made_by_another_writer_at_the_same_moment_is_used(root, monkey
     assert (root / "new" / "a.md").read_text() == "x"
 
 
-def test_an_error_of_the_disk_is_told_as_unreadable(root, monkeypatch):
+def test_an_input_error_of_the_disk_is_file_unreadable(root, monkeypatch):
     """An input error of the disk fails the tool with `file_unreadable` and the system's name for the error."""
     workspace = stories.write(root, {"one.md": "x"})
 
@@ -378,7 +378,7 @@ def test_an_error_of_the_disk_is_told_as_unreadable(root, monkeypatch):
     assert failure.detail["errno"] == "EIO"
 
 
-def test_a_missing_workspace_says_so(tmp_path):
+def test_a_missing_workspace_has_its_own_code(tmp_path):
     """A missing workspace fails with its own code."""
     workspace = Workspace(tmp_path / "gone")
 
@@ -441,7 +441,7 @@ def test_a_scan_can_begin_in_a_folder(root):
     ("limits", "found"),
     [(Limits(scan_files=2), 2), (Limits(scan_bytes=25), 2), (Limits(scan_entries=3), 3), (Limits(), 5)],
 )
-def test_a_scan_stops_at_its_limits_and_says_so(root, limits, found):
+def test_a_scan_stops_at_its_limits_as_truncated(root, limits, found):
     """A scan stops at its limits of files, bytes and entries, and is marked as truncated."""
     workspace = stories.write(root, {f"{name}.md": "x" * 10 for name in "abcde"}, limits)
 

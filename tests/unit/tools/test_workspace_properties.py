@@ -70,7 +70,7 @@ def state(folder: Path) -> list[tuple[str, bytes, int]]:
 @example(layout=[([], "a", "b"), ([], "b", "{outside}")], path="a/secret.md")
 @example(layout=[(["a"], "b", "../../outside/secret.md")], path="a/b")
 @example(layout=[([], "x.md", "{outside}/secret.md")], path="x.md")
-def test_nothing_outside_is_ever_read(layout, path):
+def test_no_file_outside_the_root_is_read(layout, path):
     """Every read returns a file whose real path is inside the root, and never the secret."""
     with tempfile.TemporaryDirectory() as base:
         root, _ = build(Path(base), layout)
@@ -92,7 +92,7 @@ def test_nothing_outside_is_ever_read(layout, path):
 @example(layout=[([], "a", "../outside")], path="a/secret.md", overwrite=True)
 @example(layout=[([], "x.md", "{outside}/secret.md")], path="x.md", overwrite=True)
 @example(layout=[([], "x.md", "../outside/new.md")], path="x.md", overwrite=False)
-def test_nothing_outside_is_ever_written(layout, path, overwrite):
+def test_no_file_outside_the_root_is_written(layout, path, overwrite):
     """A write never changes the folder beside the root, and a successful one is whole and inside the root."""
     with tempfile.TemporaryDirectory() as base:
         root, outside = build(Path(base), layout)

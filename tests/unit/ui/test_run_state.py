@@ -46,7 +46,7 @@ def living(name: str) -> list[records.Record]:
 
 
 @pytest.mark.parametrize("dialect", sorted({name.partition("/")[0] for name in golden.names()}))
-def test_events_lead_to_what_the_answer_shows(dialect: str) -> None:
+def test_events_lead_to_the_steps_of_the_answer(dialect: str) -> None:
     """From any moment of a recorded run, its events lead to the steps of the run's final answer."""
     names = [name for name in golden.names() if name.startswith(f"{dialect}/")]
     cases, wanted = [], []
@@ -93,7 +93,7 @@ def test_a_step_that_runs_is_shown_until_it_ends() -> None:
     assert found[1]["sentence"] == "It works on a."
 
 
-def test_a_run_that_is_done_in_part_says_what_is_missing() -> None:
+def test_a_partial_run_names_its_failed_steps_and_cut_replies() -> None:
     """The sentence of a run done in part names failed steps and cut replies, or else the reason."""
     endings: list[dict[str, Any]] = [
         {"failed_steps": ["a"], "cut_off_steps": ["b", "c"], "reason": "x"},
@@ -111,7 +111,7 @@ def test_a_run_that_is_done_in_part_says_what_is_missing() -> None:
     ]
 
 
-def test_a_run_says_which_other_run_it_waits_for_or_gave_way_to() -> None:
+def test_a_run_names_the_run_that_it_waits_for_or_yielded_to() -> None:
     """A run's sentence distinguishes a held workspace, a held concurrency key and a newer run of the same key."""
     newer = {"superseded_by": {"run_id": "r2", "key": "book"}}
     end = {"type": "run.ended", "at": "2026-02-10T14:30:09.000Z", "key": None}
@@ -132,7 +132,7 @@ def test_a_run_says_which_other_run_it_waits_for_or_gave_way_to() -> None:
     ]
 
 
-def test_the_time_in_steps_is_shown_where_a_run_stood_still() -> None:
+def test_the_time_in_steps_is_shown_for_an_idle_run() -> None:
     """The time in steps counts overlaps once and adds attempts; it is shown only for an ended run that was idle."""
 
     def spent(*spans: tuple[str, str], **others: Any) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def test_the_ticks_of_a_timeline_are_round() -> None:
     ]
 
 
-def test_a_resumed_run_forgets_what_no_longer_counts() -> None:
+def test_a_resumed_run_hides_its_discarded_steps() -> None:
     """After a resume the page does not show the steps that were discarded."""
     name = max(golden.names(), key=lambda each: len(living(each)))
     counted = living(name)

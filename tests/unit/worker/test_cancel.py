@@ -104,7 +104,7 @@ async def test_cancelling_again_is_the_same() -> None:
     await bench.close()
 
 
-async def test_an_order_is_carried_out_though_nobody_waits() -> None:
+async def test_a_cancel_is_carried_out_after_its_caller_hangs_up() -> None:
     """A cancel whose caller hangs up is still recorded, and the run ends."""
     bench = await Bench().open()
     bench.toolbox.hold("one")

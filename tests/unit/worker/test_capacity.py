@@ -18,9 +18,9 @@ class Line:
     """Capacity that records which runs got it."""
 
     def __init__(self, limit: int, *, known: bool = True) -> None:
-        self.told: list[tuple[str, capacity.Obstacle | None]] = []
+        self.reported: list[tuple[str, capacity.Obstacle | None]] = []
         self.capacity = capacity.WorkerCapacity(
-            limit, lambda run_id: self.told.append((run_id, self.capacity.obstacle(run_id)))
+            limit, lambda run_id: self.reported.append((run_id, self.capacity.obstacle(run_id)))
         )
         self.granted: list[str] = []
         if known:
@@ -95,7 +95,7 @@ def test_a_closed_queue_grants_nothing() -> None:
     assert line.capacity.is_queued("b")
 
 
-def test_a_held_workspace_holds_up_nobody_else() -> None:
+def test_a_run_that_wants_a_held_workspace_lets_others_pass() -> None:
     """A run that wants a held workspace lets others pass, gets the reason, and is granted once it is free."""
     line = Line(4)
     line.join("holder", 0, "/w")
@@ -167,7 +167,7 @@ def test_no_workspace_is_granted_before_the_holders_are_known() -> None:
     assert line.granted == ["sharing", "early"]
 
 
-def test_whoever_waits_is_told_of_another_obstacle() -> None:
+def test_each_change_of_a_waiting_runs_obstacle_is_reported() -> None:
     """Each change of the obstacle of a run that waits for a workspace is reported."""
     line = Line(8, known=False)
     line.join("waiting", 0, "/w")
@@ -179,16 +179,16 @@ def test_whoever_waits_is_told_of_another_obstacle() -> None:
 
     assert line.granted == ["other", "first"]
     busy = [capacity.Obstacle(reason="workspace_busy", holder=holder) for holder in ("found", "first")]
-    assert _without_repetition(told for run_id, told in line.told if run_id == "waiting") == [
+    assert _without_repetition(told for run_id, told in line.reported if run_id == "waiting") == [
         capacity.Obstacle(reason="recovering"),
         *busy,
     ]
 
-    line.told.clear()
+    line.reported.clear()
     line.join("sharing")
     line.end("sharing")
 
-    assert line.told == []
+    assert line.reported == []
 
 
 @given(
@@ -196,7 +196,7 @@ def test_whoever_waits_is_told_of_another_obstacle() -> None:
     st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([None, "/v", "/w"])), max_size=25),
     st.randoms(use_true_random=False),
 )
-def test_nobody_waits_behind_an_obstacle_untold(
+def test_the_last_reported_obstacle_is_the_present_one(
     limit: int, wishes: list[tuple[int, str | None]], chance: object
 ) -> None:
     """The last reported obstacle of a waiting run is always its present one."""
@@ -210,7 +210,7 @@ def test_nobody_waits_behind_an_obstacle_untold(
     deeds = [lambda: line.capacity.know_workspaces(), lambda: outside.busy.clear(), lambda: line.capacity.look_again()]
     for number in range(2 * len(wishes) + 4):
         before = len(line.granted)
-        line.told.clear()
+        line.reported.clear()
         leaving = chance.choice(holding) if holding else None  # type: ignore[attr-defined]
         if number % 2 == 0 or leaving is None:
             deeds[number // 2 % 3]()
@@ -218,7 +218,7 @@ def test_nobody_waits_behind_an_obstacle_untold(
             line.end(leaving)
             holding.remove(leaving)
         holding += line.granted[before:]
-        shown |= dict(line.told)
+        shown |= dict(line.reported)
 
         waiting = [run_id for run_id in shown if line.capacity.is_queued(run_id)]
         assert {run_id: shown[run_id] for run_id in waiting} == {
@@ -231,7 +231,7 @@ def test_nobody_waits_behind_an_obstacle_untold(
     st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([None, "/v", "/w"])), max_size=25),
     st.randoms(use_true_random=False),
 )
-def test_everybody_is_served_once_and_in_order(
+def test_runs_of_a_kind_are_granted_once_and_in_order(
     limit: int, wishes: list[tuple[int, str | None]], chance: object
 ) -> None:
     """Runs may end in any order: the limit and the workspaces hold, and runs of a kind are granted in order."""
@@ -345,7 +345,7 @@ def test_no_lock_is_taken_before_capacity_is_free() -> None:
     assert outside.ours == ["/a"]
 
 
-def test_who_is_found_begun_goes_on_whoever_is_beside_it() -> None:
+def test_a_run_begun_before_the_start_holds_its_workspace() -> None:
     """A run that had begun before the start holds its workspace, though another process may have locked it."""
     outside = Outside("/a")
     line, told = guarded(2, outside)

@@ -137,7 +137,7 @@ async def test_a_child_of_a_cancelled_parent_begins_nothing_after_a_restart() ->
         await bench.close()
 
 
-async def test_a_cancelled_child_is_told_to_its_parent() -> None:
+async def test_a_cancelled_child_fails_its_parents_step() -> None:
     """Cancelling only the child fails the step that waits for it."""
     bench = await Bench().open()
     bench.toolbox.hold("one")
@@ -172,7 +172,7 @@ async def test_a_stop_and_a_pause_leave_the_child_alone() -> None:
     await bench.close()
 
 
-async def test_a_child_nobody_waits_for_any_more_is_cancelled() -> None:
+async def test_a_child_of_a_failed_parent_is_cancelled() -> None:
     """When a sibling branch fails the parent, the child of the other branch is cancelled."""
     bench = await Bench().open()
     bench.toolbox.hold("one")

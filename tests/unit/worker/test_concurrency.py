@@ -171,7 +171,7 @@ async def _superseding(policy: concurrency.Policy, kill: tuple[str, int] | None)
     return story, [*(state.value for state in ended), *executed]
 
 
-async def test_a_restart_does_not_cancel_what_was_resumed_since() -> None:
+async def test_a_restart_does_not_cancel_a_run_resumed_since() -> None:
     """An earlier run that a person resumes waits for the run that cancelled it, also after a restart."""
     bench = await Bench().open()
     first = await bench.submit({"gate": "go"}, **keyed())
@@ -266,7 +266,7 @@ def test_rounds_never_let_a_label_wait_for_two_of_another(moves: list[str]) -> N
         {"key": "a", "within": []},
     ],
 )
-def test_what_is_no_key_is_not_read(value: Any) -> None:
+def test_an_invalid_key_in_start_json_is_not_accepted(value: Any) -> None:
     """A key of the wrong form in start.json is not accepted."""
     with pytest.raises(TypeError):
         concurrency.Concurrency.from_json(value)

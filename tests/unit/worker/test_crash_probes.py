@@ -29,7 +29,7 @@ def test_the_process_dies_at_the_nth_passing(told: str, printed: str) -> None:
     assert (ended.returncode, ended.stdout) == (-signal.SIGKILL, printed)
 
 
-def test_a_point_that_is_not_passed_kills_nobody() -> None:
+def test_a_process_that_passes_no_point_ends_as_usual() -> None:
     """A process that never passes the point ends as usual."""
     ended = subprocess.run([sys.executable, "-c", SCRIPT, "elsewhere"], capture_output=True, text=True, check=False)
 

@@ -51,7 +51,7 @@ async def journal(there: Bench, run_id: str) -> list[dict[str, plain.Json]]:
     return timeless([record.line for record in (await there.store.read(run_id)).records])
 
 
-async def told(there: Bench, run_id: str) -> list[tuple[int, str, str | None]]:
+async def events_of(there: Bench, run_id: str) -> list[tuple[int, str, str | None]]:
     """Return number, type and key of a run's events."""
     return [(event.seq, event.type, event.key) for event in await there.store.read_events(run_id)]
 
@@ -151,7 +151,7 @@ async def test_a_crowd_at_gates_is_evicted_without_a_wait() -> None:
     await there.close()
 
 
-async def test_nothing_is_seen_of_it() -> None:
+async def test_an_eviction_is_invisible_to_clients() -> None:
     """A client sees no difference: polls get the same bytes, no change is counted, and a wrong answer is refused."""
     there = await bench().open()
     run_id = await there.submit({"tool": "one"}, {"gather": {"a": [{"gate": "ask"}], "b": [{"gate": "too"}]}})
@@ -159,14 +159,14 @@ async def test_nothing_is_seen_of_it() -> None:
     await there.shown(run_id, RunState.WAITING)
     reader = run_reader.RunReader(store=there.store, engine=there.pool, drivers={"toy": toys.TOY}, clock=there.clock)
     number, before = there.pool.change_number(run_id), await reader.ready(run_id)
-    events = await told(there, run_id)
+    events = await events_of(there, run_id)
     await there.evicted(run_id)
     reader.forget(run_id)
     after = await reader.ready(run_id)
 
     assert (await reader.status(run_id), there.pool.change_number(run_id)) == (RunState.WAITING, number)
     assert after.body == before.body
-    assert await told(there, run_id) == events
+    assert await events_of(there, run_id) == events
     with pytest.raises(errors.RequestInvalid):
         await there.pool.deliver(run_id, "ask", gates.Answer(decision="perhaps"))
     with pytest.raises(errors.NotFound):
@@ -266,7 +266,7 @@ async def test_the_end_of_a_child_wakes_its_parent() -> None:
     await there.close()
 
 
-async def test_a_cancel_reaches_what_goes_on() -> None:
+async def test_a_cancel_interrupts_the_step_of_an_evicted_run() -> None:
     """A cancel cuts off the step of an evicted run, which ends as cancelled and leaves no task."""
     there = await bench().open()
     there.toolbox.hold("slow")
@@ -387,7 +387,7 @@ async def test_a_folder_that_is_gone_ends_the_wait() -> None:
     await there.close()
 
 
-async def test_what_is_shown_cannot_be_written_now() -> None:
+async def test_a_run_with_unwritable_snapshots_is_not_evicted() -> None:
     """A run whose snapshots cannot be written is not evicted."""
     there = bench()
     disk = failing.FullDisk()
@@ -464,7 +464,7 @@ async def test_an_order_in_the_moment_of_eviction(order: str, turns: int) -> Non
 
 
 @pytest.mark.parametrize("turns", range(12))
-async def test_a_pause_in_the_moment_of_eviction_cuts_off_what_is_performed(turns: int) -> None:
+async def test_a_pause_during_an_eviction_interrupts_the_step(turns: int) -> None:
     """A pause cuts off the step that it interrupts, even if it reaches a runner that was released."""
     there = await bench().open()
     there.toolbox.hold("slow")
@@ -565,7 +565,7 @@ async def lived(program: Sequence[toys.Step], *, sleeps: bool) -> tuple[Any, ...
             break
         await _move_on(there, sleeps=sleeps)
     await there.ended(run_id)
-    found = await journal(there, run_id), await told(there, run_id), there.toolbox.executed
+    found = await journal(there, run_id), await events_of(there, run_id), there.toolbox.executed
     slept = there.probes.count("pool.asleep")
     await there.close()
 

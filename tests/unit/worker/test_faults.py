@@ -71,7 +71,7 @@ async def test_a_stop_does_not_wait_for_room() -> None:
     await bench.close()
 
 
-async def test_a_lost_index_ends_nobody() -> None:
+async def test_a_lost_index_leaves_the_run_unfinished() -> None:
     """A run whose row cannot be written stays unfinished in the index, and is corrected when the index is back."""
     index = failing.LostIndex()
     bench = await opened(index=index)
@@ -98,7 +98,7 @@ async def test_a_lost_index_ends_nobody() -> None:
     await bench.close()
 
 
-async def test_a_disk_that_is_full_at_the_start_leaves_nobody_behind(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_pool_with_a_lost_index_recovers_old_runs_later(caplog: pytest.LogCaptureFixture) -> None:
     """A pool that cannot list unfinished runs at its start executes new runs, and continues the others later."""
     bench = Bench(limit=2)
     index = failing.LostIndex()
@@ -188,7 +188,7 @@ async def test_a_damaged_journal_fails_its_own_run() -> None:
     await bench.close()
 
 
-async def test_a_folder_that_nobody_understands_stops_nothing() -> None:
+async def test_a_fault_in_opening_a_run_does_not_stop_the_pool() -> None:
     """A fault in opening one run is logged and leaves that run alone; the pool continues."""
     bench = Bench(limit=2)
     store = failing.OddFolder(clock=bench.clock, probes=bench.probes)

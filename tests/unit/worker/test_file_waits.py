@@ -38,7 +38,7 @@ async def pass_time(bench: Bench, holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def test_a_wait_goes_on_after_a_restart(bench: Bench, tmp_path: Path) -> None:
+async def test_a_wait_across_a_restart_is_one_attempt(bench: Bench, tmp_path: Path) -> None:
     """A wait across a restart is one attempt, finds a file that came meanwhile, and omits time without a process."""
     run_id = await bench.submit(WAIT, {"tool": "after"}, working_dir=str(tmp_path))
     await bench.until(lambda: bench.clock.next_wake_seconds() is not None)  # type: ignore[attr-defined]

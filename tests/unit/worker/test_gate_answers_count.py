@@ -35,7 +35,7 @@ async def gate_of(bench: Bench, run_id: str) -> gates.OpenGate:
     return bench.pool.open_gates(run_id)[0]
 
 
-async def test_an_approval_lapses_with_what_it_was_given_for() -> None:
+async def test_a_resume_before_a_gate_voids_its_approval() -> None:
     """Resumed from an earlier step, the run opens another gate; the old answer and its attempt are no longer valid."""
     bench = await Bench().open()
     bench.toolbox.fail("two")
@@ -100,7 +100,7 @@ async def test_no_resume_goes_past_a_denial(from_key: str | None, by_default: bo
     await bench.close()
 
 
-async def test_a_denial_that_its_recipe_goes_on_from_stays() -> None:
+async def test_a_denial_is_kept_when_its_later_steps_resume() -> None:
     """The steps that follow a denial can be resumed; the denial is not asked for again."""
     bench = await Bench().open()
     bench.toolbox.fail("two")
@@ -173,7 +173,7 @@ async def test_a_run_that_was_left_behind_asks_the_same() -> None:
     await bench.close()
 
 
-async def test_the_folder_alone_tells_what_a_run_asks() -> None:
+async def test_open_gates_are_found_from_the_folder_alone() -> None:
     """Without an engine the same open gates are found, and none after an answer or the run's end."""
     bench = await Bench().open()
     program = ({"tool": "one"}, {"gather": {"a": [{"gate": "ask"}, {"tool": "two"}], "b": [{"gate": "too"}]}})
@@ -211,7 +211,7 @@ async def test_a_large_question_is_kept_whole() -> None:
     await bench.close()
 
 
-async def test_what_only_looks_like_an_answer_is_none() -> None:
+async def test_an_output_like_a_denial_does_not_prevent_a_resume() -> None:
     """A tool whose output looks like a denial does not keep its run from being resumed."""
     bench = await Bench().open()
     bench.toolbox.fail("two")

@@ -33,7 +33,7 @@ def recorded(gate: gates.OpenGate, **decided: Any) -> dict[str, Any]:
     return bound | {"idempotency_key": None} | decided
 
 
-async def test_an_answer_lets_the_run_go_on() -> None:
+async def test_a_gate_answer_continues_the_run() -> None:
     """The run waits without capacity; the answer is its step's record, durable when it is accepted."""
     bench = await Bench(limit=1).open()
     run_id = await asked(bench, *ASKING)
@@ -167,7 +167,7 @@ APPROVE = gates.Answer(decision="approve")
 DENY = gates.Answer(decision="deny")
 
 
-async def test_whoever_comes_second_hears_of_the_first() -> None:
+async def test_the_second_voter_sees_the_first_decision() -> None:
     """The refusal of a second answer comes after the first is durable, so that the caller can read the first."""
     bench = await Bench().open()
     run_id = await asked(bench, *ASKING)
@@ -283,7 +283,7 @@ async def test_a_run_that_does_not_ask_is_not_loaded_for_an_answer() -> None:
     await bench.close()
 
 
-async def test_an_answer_that_cannot_be_written_is_told() -> None:
+async def test_an_answer_on_a_full_disk_is_refused_and_kept() -> None:
     """On a full disk an answer is refused with the reason, kept in memory, and recorded as soon as there is room."""
     disk = failing.FullDisk()
     bench = Bench()
@@ -325,7 +325,7 @@ async def refuse_to_open(run_id: str) -> stores.RunLog:
     raise errors.StorageFault(f"the folder of {run_id} cannot be opened")
 
 
-async def test_what_happens_at_a_gate_is_told() -> None:
+async def test_gate_events_name_question_and_decider() -> None:
     """The opening event has question, options, time and hash, the decision event who decided; both name the gate."""
     bench = await Bench().open()
     run_id = await asked(bench, {"gate": "ask", "prompt": "Ship it?", "default": "deny", "expires_seconds": 100})
@@ -375,7 +375,7 @@ async def test_time_runs_out_though_all_capacity_is_taken() -> None:
     await bench.close()
 
 
-async def test_a_stop_waits_for_what_is_being_loaded() -> None:
+async def test_a_stop_during_loading_leaves_no_run_open() -> None:
     """A service that stops while it loads runs for their gates leaves no run open."""
     bench = await Bench(limit=1).open()
     run_ids = [await asked(bench, *ASKING) for _ in range(3)]

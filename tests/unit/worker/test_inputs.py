@@ -84,7 +84,7 @@ async def test_a_delivery_counts_once(delivery: inputs.Delivery) -> None:
     await bench.close()
 
 
-async def test_a_delivery_must_fit_what_is_open() -> None:
+async def test_a_delivery_to_another_step_is_refused() -> None:
     """A step that is not open, unknown or not an input takes no delivery, and an input takes no gate's answer."""
     bench = await Bench().open()
     run_id = await bench.submit({"tool": "one"}, {"gate": "ask"}, *PROGRAM)

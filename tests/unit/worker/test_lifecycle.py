@@ -162,7 +162,7 @@ async def test_a_paused_run_stops_at_its_step_boundary(bench: Bench) -> None:
     assert bench.toolbox.executed == ["one/1", "two/1"]
 
 
-async def test_unpausing_before_the_boundary_goes_on(bench: Bench) -> None:
+async def test_an_unpause_during_the_last_step_cancels_the_pause(bench: Bench) -> None:
     """A pause that is taken back while its last step is open has no effect."""
     bench.toolbox.hold("one")
     run_id = await bench.submit(*toys.tools("one", "two"))

@@ -7,7 +7,7 @@ from tests.unit.worker import toys
 from tests.unit.worker.pools import Bench
 
 
-async def test_a_pause_is_told_once_however_often_its_run_is_loaded() -> None:
+async def test_a_pause_has_one_event_after_any_number_of_starts() -> None:
     """A crash right after the pause was written gives one event at the next start, and further starts add none."""
     bench = await Bench().open()
     bench.toolbox.hold("one")

@@ -17,7 +17,7 @@ Bench = pools.Bench
 RunState = states.RunState
 
 
-async def test_two_hundred_runs_go_on_within_the_limit() -> None:
+async def test_two_hundred_runs_continue_within_the_limit() -> None:
     """After a crash every unfinished run is continued, oldest first, and never more than the limit at a time."""
     bench = await Bench(limit=8).open()
     hold = bench.toolbox.hold("two")
@@ -79,7 +79,7 @@ async def test_priorities_hold_after_a_restart() -> None:
     await bench.close()
 
 
-async def test_a_crash_loop_parks_the_run_until_a_person_lets_it_go_on() -> None:
+async def test_a_crash_loop_parks_the_run_for_a_person() -> None:
     """A step that was under way in three crashes is not tried a fourth time without a person."""
     bench = await Bench().open()
     hold = bench.toolbox.hold("one")
@@ -255,7 +255,7 @@ async def test_an_interrupted_run_of_another_process_is_not_unpaused() -> None:
     await bench.close()
 
 
-async def test_a_pool_that_is_no_service_takes_up_nothing() -> None:
+async def test_a_pool_without_a_service_recovers_no_run() -> None:
     """A command line's pool executes the runs that it submits, and leaves the runs that it finds to the service."""
     bench = await Bench().open()
     found = await bench.create(*toys.tools("one"))
@@ -270,7 +270,7 @@ async def test_a_pool_that_is_no_service_takes_up_nothing() -> None:
     await bench.close()
 
 
-async def test_recovery_tells_how_many_it_found() -> None:
+async def test_recovery_returns_the_number_of_runs() -> None:
     """The pool returns the number of runs that it has recovered."""
     bench = await Bench(limit=1).open()
     for _ in range(3):
@@ -283,7 +283,7 @@ async def test_recovery_tells_how_many_it_found() -> None:
     await bench.close()
 
 
-async def test_who_waits_for_an_end_waits_through_pauses() -> None:
+async def test_a_waiting_caller_waits_through_pauses() -> None:
     """A caller that waits for the end of a run waits through its pause and unpause."""
     bench = await Bench().open()
     run_id = await _paused(bench)
@@ -351,7 +351,7 @@ async def test_a_run_that_ended_while_rows_were_read_is_not_queued_again() -> No
 
 
 @pytest.mark.parametrize("submitted", [False, True])
-async def test_a_run_that_came_while_rows_were_read_is_not_told_as_recovered(submitted: bool) -> None:
+async def test_a_run_created_after_the_start_is_not_recovered(submitted: bool) -> None:
     """A run created after the start does not count as recovered, whether it is submitted or not."""
     bench = Bench()
     store = SlowRows(bench)

@@ -39,7 +39,7 @@ def written(bench: Bench, run_id: str) -> dict[str, bytes]:
     return {name: bench.store.disk.read(f"{layout.run_folder(run_id)}/{name}") for name in names}
 
 
-async def test_it_waits_again_without_being_loaded() -> None:
+async def test_a_run_at_a_gate_waits_again_without_being_loaded() -> None:
     """The run opens no folder, executes no step and writes no line, and its gate is in the inbox with the same id."""
     bench, run_id = await killed()
     before = written(bench, run_id)
@@ -109,7 +109,7 @@ async def test_a_cancel_ends_it() -> None:
     await bench.close()
 
 
-async def test_a_question_whose_event_is_lost_is_told_again() -> None:
+async def test_a_lost_question_event_is_written_again() -> None:
     """If a power cut has taken the event of an open gate, the run is loaded and writes the event again."""
     bench, run_id = await killed()
     path = f"{layout.run_folder(run_id)}/{layout.EVENTS}"
@@ -133,7 +133,7 @@ async def test_a_question_whose_event_is_lost_is_told_again() -> None:
     ],
     ids=["a time", "a timer beside it"],
 )
-async def test_what_has_a_time_is_loaded(program: tuple[toys.Step, ...]) -> None:
+async def test_a_run_with_a_due_time_is_loaded(program: tuple[toys.Step, ...]) -> None:
     """A run with a due time is loaded after a restart."""
     bench, run_id = await restarted(program)
     await bench.until(lambda: bench.pool.view(run_id) is not None)
@@ -170,7 +170,7 @@ async def test_an_order_that_comes_before_it_is_read_does_not_lose_it() -> None:
     await bench.close()
 
 
-async def test_one_whose_output_cannot_be_read_stops_nothing() -> None:
+async def test_a_run_with_an_unreadable_output_waits_again_later() -> None:
     """A run whose question depends on an output that cannot be read now waits again once it can."""
     bench, run_id, store, let = await held_back(({"tool": "big", "reads": True}, {"gate": "ask"}))
     store.bad = True

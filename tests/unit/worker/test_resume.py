@@ -25,7 +25,7 @@ async def failed(bench: Bench) -> str:
     return run_id
 
 
-async def test_a_failed_run_goes_on_from_its_failed_step() -> None:
+async def test_a_failed_run_continues_from_its_failed_step() -> None:
     """Finished steps are kept, and the step that made the run fail is performed again."""
     bench = await Bench().open()
     run_id = await failed(bench)
@@ -63,7 +63,7 @@ async def test_an_unknown_step_is_refused() -> None:
     await bench.close()
 
 
-async def test_other_arguments_must_fit_what_is_kept() -> None:
+async def test_new_arguments_must_replay_the_living_lines() -> None:
     """New arguments are accepted only if the living lines replay with them; before that no step is executed."""
     bench = await Bench().open()
     run_id = await failed(bench)

@@ -15,7 +15,7 @@ async def stalled(bench: Bench, run_id: str) -> int:
     return (await bench.kinds(run_id)).count("run.stalled")
 
 
-async def test_each_silence_is_told_once() -> None:
+async def test_each_silence_causes_one_event() -> None:
     """Each silence causes one event; output ends it, and the step continues."""
     bench = await Bench(stalled_after_seconds=60).open()
     held = bench.toolbox.hold("write")
@@ -69,7 +69,7 @@ async def test_silence_is_not_measured_by_the_wall_clock(jump_seconds: float) ->
     await bench.close()
 
 
-async def test_a_run_out_of_memory_is_told_too() -> None:
+async def test_an_evicted_run_is_loaded_for_its_silence_event() -> None:
     """A run that was evicted while its agent works is loaded for the event."""
     bench = await Bench(stalled_after_seconds=600, kept_loaded=0).open()
     held = bench.toolbox.hold("write")
@@ -86,7 +86,7 @@ async def test_a_run_out_of_memory_is_told_too() -> None:
     await bench.close()
 
 
-async def test_what_only_waits_is_never_stalled() -> None:
+async def test_a_waiting_step_is_never_stalled() -> None:
     """A gate, a timer and a tool are silent by nature and never stalled."""
     bench = await Bench(stalled_after_seconds=60).open()
     run_id = await bench.submit({"gate": "go"})

@@ -109,7 +109,7 @@ async def test_a_stopping_pool_begins_nothing() -> None:
     await bench.close()
 
 
-async def test_whoever_waits_is_told() -> None:
+async def test_a_stop_notifies_every_waiting_caller() -> None:
     """A stop wakes polls, and notifies callers that wait for a run's end that it will come later."""
     bench = await Bench(limit=1).open()
     run_id = await bench.submit({"gate": "ask"})
@@ -182,7 +182,7 @@ async def test_a_dead_helper_stops_the_pool_loudly(caplog: pytest.LogCaptureFixt
     await bench.close()
 
 
-async def test_an_orderly_stop_is_no_death() -> None:
+async def test_an_orderly_stop_does_not_count_as_a_fault() -> None:
     """The watcher of a pool that was asked to stop gets no fault."""
     bench = await Bench().open()
     await bench.close()

@@ -66,7 +66,7 @@ def test_each_signal_stops_once_more(loop_factory, sent: tuple[signal.Signals, .
     assert {signal.getsignal(number) for number in sent} == {signal.SIG_DFL}
 
 
-def test_what_nohup_has_started_outlives_its_terminal() -> None:
+def test_an_ignored_sighup_remains_ignored() -> None:
     """A SIGHUP that was ignored before stays ignored."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
 

@@ -207,7 +207,7 @@ def _open(bench: Bench, run_id: str) -> list[str]:
     return [] if view is None else [step.key for step in view.open]
 
 
-async def test_what_a_run_waits_for_is_parked_before_it() -> None:
+async def test_a_working_child_is_parked_before_its_parent() -> None:
     """A working child is parked with its parent, under the parent's limit, and does not continue alone."""
     bench = await Bench().open()
     bench.toolbox.hold("write")
@@ -223,7 +223,7 @@ async def test_what_a_run_waits_for_is_parked_before_it() -> None:
 
 
 @pytest.mark.parametrize("raised", [True, False])
-async def test_a_child_that_was_only_queued_goes_on_with_its_parent(raised: bool) -> None:
+async def test_a_queued_child_continues_with_its_resumed_parent(raised: bool) -> None:
     """Once the parent is resumed under a higher limit, its child executes; until then it is parked in its turn."""
     bench = await Bench(limit=1).open()
     busy = bench.toolbox.hold("busy")

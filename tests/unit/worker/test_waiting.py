@@ -34,7 +34,7 @@ def call(seconds: float, due_at: str | None) -> ports.Call:
     ("due_in", "left"),
     [(60.0, 60.0), (20.0, 20.0), (-5.0, 0.0), (4000.0, 60.0), (None, 60.0)],
 )
-async def test_a_timer_waits_for_what_is_left(due_in: float | None, left: float) -> None:
+async def test_a_timer_waits_only_for_its_remaining_time(due_in: float | None, left: float) -> None:
     """A timer does not begin anew after a restart, and a clock that was set back does not make it longer."""
     time = clock.FakeClock()
     due_at = None if due_in is None else clock.stamp(time.now() + timedelta(seconds=due_in))
@@ -51,7 +51,7 @@ async def test_a_timer_waits_for_what_is_left(due_in: float | None, left: float)
     assert (await waits).status is states.StepState.DONE
 
 
-async def test_a_grace_period_ends_with_what_it_waits_for() -> None:
+async def test_a_finished_wait_does_not_use_up_the_grace_period() -> None:
     """A stop whose runs come to rest does not use up its grace period."""
     time = clock.FakeClock()
     grace = aio.GracePeriod(time)

@@ -17,7 +17,7 @@ async def begun(bench: Bench, key: str) -> str:
     return run_id
 
 
-async def test_the_next_run_waits_and_is_told_for_whom() -> None:
+async def test_a_run_waiting_for_a_workspace_names_its_holder() -> None:
     """A run that wants a held workspace is pending and names the holder; others pass it; then it has its turn."""
     bench = await Bench().open()
     holder = await begun(bench, "one")

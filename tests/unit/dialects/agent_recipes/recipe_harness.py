@@ -97,10 +97,10 @@ def parsed(document: Mapping[str, Any]) -> library.Recipe:
 
 def flaws(document: Any) -> set[tuple[str, str]]:
     """Return place and kind of every flaw that the parser finds in a document or a text."""
-    return {(flaw.path, flaw.code) for flaw in told(document)}
+    return {(flaw.path, flaw.code) for flaw in all_flaws(document)}
 
 
-def told(document: Any) -> list[errors.Flaw]:
+def all_flaws(document: Any) -> list[errors.Flaw]:
     """Return every flaw that the parser finds in a document or a text."""
     try:
         DIALECT.parse(document if isinstance(document, str) else json.dumps(document), "recipe")

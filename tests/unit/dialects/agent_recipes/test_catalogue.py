@@ -201,7 +201,7 @@ def test_both_implementing_recipes_share_their_first_step():
     assert {name for name in one if one[name] != all_[name]} == {"commit"}
 
 
-def test_nothing_lies_about_that_no_recipe_takes():
+def test_every_shared_step_is_used_by_a_recipe():
     """Every shared step is used by a recipe."""
     texts = "".join(path.read_text(encoding="utf-8") for path in recipe_harness.CATALOGUE.glob("*.json"))
     for path in (recipe_harness.CATALOGUE / "shared").glob("*.json"):
@@ -233,7 +233,7 @@ def test_prompts_follow_the_conventions():
         assert prompt.splitlines()[-1].startswith("Report "), name
 
 
-def test_prompts_say_when_to_report_what():
+def test_a_prompt_names_each_outcome_except_other():
     """The prompt of a step names each of its outcomes except `other`, which every step has."""
     for recipe_id in ALL:
         for name, step in _steps(recipe_id).items():
@@ -436,7 +436,7 @@ REQUIRED = {
 
 
 @pytest.mark.parametrize("name", sorted(REQUIRED))
-def test_a_prompt_holds_what_its_section_demands(name):
+def test_a_prompt_has_the_required_commands_and_files(name):
     """The prompt contains the required commands, criteria, files and constraints."""
     prompt = dict(_prompts())[name]
 

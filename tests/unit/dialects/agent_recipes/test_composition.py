@@ -155,7 +155,7 @@ def test_an_inclusion_that_cannot_be_made(files, code):
     assert [(path, kind) for path, kind, _ in found] == [('$.steps["$include"]', code)]
 
 
-def test_a_fault_in_a_shared_step_is_told_in_the_recipe():
+def test_a_fault_in_a_shared_step_is_reported_in_the_recipe():
     """Shared steps must follow the same rules as the recipe's own."""
     source = json.dumps(recipe(steps={**STEPS, "fix": {"$ref": "shared/s.json#/fix"}}))
     made = composition.compose(source, Files(s={"fix": {**FIX, "model": "large"}}))
@@ -190,7 +190,7 @@ def test_a_restart_makes_the_recipe_another():
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_any_reference_is_followed_or_told(file, pointer):
+def test_any_reference_is_composed_or_reported(file, pointer):
     """Any text is composed without an exception, and only files below the folder are read."""
     files = Files(s=STEPS)
     source = json.dumps(recipe(steps={**STEPS, "fix": {"$ref": f"{file}#{pointer}"}}))

@@ -126,7 +126,7 @@ def test_a_recipe_is_drawn():
     assert agent_recipes.render(parsed(RECIPE)) == recipe_harness.DRAWN
 
 
-def test_a_drawing_shows_what_would_hold():
+def test_a_drawing_shows_arguments_and_model_of_a_run():
     """The drawing shows arguments, the recipe's model, restarts and a followed `other` as a run would use them."""
     puzzled = recipe_harness.REVIEW["onOutcome"] | {"other": {"nextStep": "fix", "reason": "puzzled"}}
     steps = {
@@ -152,7 +152,7 @@ def test_every_object_of_the_schema_is_strict():
     assert all(part["additionalProperties"] is False for part in parts)
 
 
-def test_the_schema_takes_what_the_catalogue_holds():
+def test_the_recipes_of_the_catalogue_fit_the_schema():
     """The recipes fit the schema as they are in their files, with references."""
     from app.domain import json_schemas
 
@@ -210,7 +210,7 @@ def test_the_reference_names_every_code_and_event():
     assert {"backend-error", "orchestration-error", "max-total-steps", "max-restarts"} <= told
 
 
-def test_a_text_that_is_no_recipe_is_refused():
+def test_an_invalid_recipe_is_refused_with_every_flaw():
     """The parser's error contains every flaw, and the first one in its message."""
     with pytest.raises(errors.RecipeInvalid, match=r"\$.id is missing") as caught:
         recipe_harness.DIALECT.parse("{}", "x")

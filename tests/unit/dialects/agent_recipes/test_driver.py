@@ -29,7 +29,7 @@ async def test_a_run_from_its_first_prompt_to_its_exit(tmp_path):
     assert (play.manifest["current_step_index"], play.manifest["total_steps"]) == (4, None)
 
 
-async def test_lines_say_step_visit_and_slot(tmp_path):
+async def test_a_line_names_step_visit_and_slot(tmp_path):
     """A line names the step, its index in the recipe, the visit, and the slot that it fills."""
     play = Play(tmp_path, recipe_harness.RECIPE, {**ONE_LOOP, "review#2": "Hm.", "review#2.reminder": OTHER_SAID})
     await play.run()
@@ -43,7 +43,7 @@ async def test_lines_say_step_visit_and_slot(tmp_path):
     ]
 
 
-async def test_what_a_step_sends(tmp_path):
+async def test_a_prompt_contains_only_the_steps_text_and_the_block(tmp_path):
     """The prompt contains only the step's text and the block, and agents use their own tools."""
     play = Play(tmp_path, recipe_harness.RECIPE, STRAIGHT)
     await play.run()
@@ -79,7 +79,7 @@ def test_conversations_are_different():
     assert runs.agent_session_id("a", 1) == "9fbb4cc2-b9fe-5682-9ae1-4ec02d47ccb9"
 
 
-async def test_an_existing_conversation_goes_on(tmp_path):
+async def test_a_given_conversation_is_resumed(tmp_path):
     """A given conversation is resumed from the first prompt on."""
     play = Play(tmp_path, recipe_harness.RECIPE, STRAIGHT, {"agent_session_id": "ses_1"})
     await play.run()
@@ -232,7 +232,7 @@ async def test_a_system_prompt_reaches_every_prompt(tmp_path):
     assert [prompt.system for prompt in play.prompts] == ["Answer in Latin."] * 2
 
 
-async def test_arguments_stand_in_prompts(tmp_path):
+async def test_defaults_replace_missing_arguments_in_prompts(tmp_path):
     """The recipe's defaults replace missing arguments in prompts."""
     schema = {"properties": {"branch": {"type": "string", "default": "main"}, "what": {}}, "required": ["what"]}
     document = with_step("review", prompt="On {{args.branch}}: {{args.what}}.") | {"args_schema": schema}
@@ -331,7 +331,7 @@ async def test_a_restart_begins_anew_in_a_new_conversation(tmp_path):
     assert machine["stepVisitCounts"] == {"review": 2, "fix": 1}
 
 
-async def test_restarts_go_on_until_there_is_nothing_to_do(tmp_path):
+async def test_restarts_continue_until_the_agent_ends_the_loop(tmp_path):
     """Without a limit on restarts only the agent ends the loop; each turn has a conversation of its own."""
     script = {"*review": says("no-issues"), "*commit": says("committed"), "restart30/review": OTHER_SAID}
     play = Play(tmp_path, _restarting(), script)
@@ -433,7 +433,7 @@ FIELDS = [
 ]
 
 
-async def test_events_tell_the_whole_story(tmp_path):
+async def test_events_are_complete_and_in_order(tmp_path):
     """The events are complete and in order, and each has every field of the list."""
     play = Play(
         tmp_path,
@@ -491,7 +491,7 @@ async def test_events_bring_their_facts(tmp_path):
     assert exited["stepCostsUsd"] == {"review": None, "commit": 0.5}
 
 
-async def test_failures_are_told_as_exits(tmp_path):
+async def test_every_failure_has_an_exit_event(tmp_path):
     """Every end of a run has an exit event, with the error of a failure."""
     broken = Play(tmp_path, recipe_harness.RECIPE, {"review": {"error": {"code": "c", "message": "It died."}}})
     await broken.run()
@@ -562,7 +562,7 @@ async def test_a_resume_after_an_orchestration_error_asks_once_more(tmp_path):
     assert [note["reason"] for note in play.notes("recipe:exited")] == ["orchestration-error", "changes-committed"]
 
 
-async def test_a_resume_with_a_higher_limit_goes_on_where_the_guardrail_stood(tmp_path):
+async def test_a_resume_with_a_higher_limit_allows_the_refused_step(tmp_path):
     """No step is repeated, and the refused one is now allowed."""
     play = Play(tmp_path, recipe_harness.RECIPE, {**ONE_LOOP, **_commit()}, {"max_steps": 3})
 
@@ -572,7 +572,7 @@ async def test_a_resume_with_a_higher_limit_goes_on_where_the_guardrail_stood(tm
     assert [prompt.key for prompt in play.prompts] == ["commit"]
 
 
-async def test_another_failure_after_a_resume_is_told_again(tmp_path):
+async def test_each_failure_of_a_resumed_run_has_its_event(tmp_path):
     """Each end of a resumed run has its own event."""
     play = Play(tmp_path, recipe_harness.RECIPE, {"*": {"error": {"code": "c", "message": "It died."}}})
     await play.run()

@@ -49,7 +49,7 @@ def test_a_step_without_other_lists_none():
         ('{"outcome": "other"}', 'reported the outcome "other" without saying in "otherDescription" why.'),
     ],
 )
-def test_the_reminder_says_what_was_wrong(reply, opener):
+def test_the_reminder_begins_with_the_fault_of_the_reply(reply, opener):
     """The reminder begins with the fault of the reply; runs of the first wording keep their single opening."""
     missed = outcomes.extract(reply, SET)
     assert isinstance(missed, outcomes.NoOutcome)
@@ -214,7 +214,7 @@ def test_any_reply_is_read_or_not(reply):
 
 
 @given(_TEXT, st.sampled_from(SET), _TEXT.filter(lambda text: text.strip() and "\0" not in text), st.booleans())
-def test_an_outcome_at_the_end_is_read_whatever_stands_before(prose, outcome, description, escaped):
+def test_any_text_before_the_last_line_keeps_the_outcome(prose, outcome, description, escaped):
     """Prose, other objects, code and any line separators before the last line do not change the outcome."""
     said = plainly(description)
     line = json.dumps({"outcome": outcome, "otherDescription": said}, ensure_ascii=escaped)

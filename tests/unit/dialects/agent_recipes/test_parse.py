@@ -149,7 +149,7 @@ def test_every_run_takes_the_same_arguments():
         ),
     ],
 )
-def test_each_fault_is_told_with_its_place(document, told):
+def test_each_fault_has_its_exact_path_and_kind(document, told):
     """Path and kind of each fault are exact, and no other fault is reported."""
     assert recipe_harness.flaws(document) == told
 
@@ -170,18 +170,18 @@ def test_an_argument_of_a_prompt_is_always_there(rule, required, told):
     assert recipe_harness.flaws(document) == ({(f"{REVIEW_AT}.prompt", told)} if told else set())
 
 
-def test_faults_are_told_in_words():
+def test_a_fault_names_the_missing_part_and_the_nearest_name():
     """The message names the missing thing and suggests the nearest name."""
     document = recipe(initialStep="revue", model="opsu")
-    messages = {flaw.path: flaw.message for flaw in recipe_harness.told(document)}
+    messages = {flaw.path: flaw.message for flaw in recipe_harness.all_flaws(document)}
 
     assert messages["$.initialStep"] == "Initial step not found in steps: revue; did you mean review?"
     assert messages["$.model"] == "'opsu' is not allowed; did you mean opus?"
-    next_step = recipe_harness.told(_on(no_issues={"nextStep": "comit"}))
+    next_step = recipe_harness.all_flaws(_on(no_issues={"nextStep": "comit"}))
     assert [flaw.message for flaw in next_step] == ["Next step not found in steps: comit; did you mean commit?"]
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_of_a_recipe_are_reported_together():
     """All faults are reported at once."""
     broken = {"prompt": "{{args.x}}", "outcomes": ["a"], "onOutcome": {"b": {"nextStep": "c"}}}
     document = recipe(label=3, initialStep="d", steps={"e": broken})

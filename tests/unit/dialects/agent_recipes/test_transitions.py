@@ -68,7 +68,7 @@ def test_keys_are_made_of_step_visit_and_restart():
         ("other", transitions.Exit(reason="user-provided-other")),
     ],
 )
-def test_the_outcome_chooses_what_follows(outcome, follows):
+def test_the_outcome_decides_the_transition(outcome, follows):
     """The transition of the present step decides alone."""
     assert _decide(outcome) == follows
 
@@ -142,7 +142,7 @@ def test_guardrails_come_from_the_recipe_and_the_run():
 
 
 @given(st.lists(st.sampled_from(["no-issues", "issues-found", "complete", "committed", "other"]), max_size=60))
-def test_no_run_goes_on_for_ever(outcomes):
+def test_no_run_exceeds_its_guardrails(outcomes):
     """For any outcomes, no step and no total exceeds its guardrail."""
     document, state = recipe_harness.recipe(), _begun()
     for outcome in outcomes:

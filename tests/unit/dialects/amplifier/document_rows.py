@@ -12,7 +12,10 @@ _VALIDATION = "../../../acceptance/amplifier/test_validation"
 
 ROWS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "top-level fields": {
-        "name, description, version, steps are required": (_PARSE, "test_what_a_recipe_must_have"),
+        "name, description, version, steps are required": (
+            _PARSE,
+            "test_a_recipe_needs_name_description_version_and_steps",
+        ),
         "name: characters and length": (_FIELDS, "test_a_recipes_field_takes"),
         "name: unique in the library": (_VALIDATION, "test_names_are_unique_in_the_library"),
         "description: length": (_FIELDS, "test_a_recipes_field_takes"),
@@ -27,10 +30,10 @@ ROWS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "steps: in order": (_DRIVER, "test_steps_in_order"),
     },
     "step fields": {
-        "id, agent, prompt are required": (_PARSE, "test_what_a_step_must_have"),
+        "id, agent, prompt are required": (_PARSE, "test_a_step_needs_an_id_an_agent_and_a_prompt"),
         "id: characters and length": (_FIELDS, "test_a_steps_field_takes"),
         "agent: checked before the first step": (_DIALECT, "test_agents_are_there_before_the_first_step"),
-        "agent: namespaced": (_AGENTS, "test_who_is_meant"),
+        "agent: namespaced": (_AGENTS, "test_a_step_finds_its_agent_by_id_or_role"),
         "mode: passed to the agent": (_DRIVER, "test_how_an_agent_is_asked"),
         "prompt: context, outputs, metadata": (_RUNS, "test_variable_sources"),
         "prompt: undefined variable fails the step": (_DRIVER, "test_an_undefined_variable_fails_the_step"),
@@ -56,7 +59,10 @@ ROWS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "priority: no variable is called as metadata is": (_PARSE, "test_reserved_names_in_the_context"),
         "reserved: recipe, session, step": (_DRIVER, "test_reserved_variables"),
         "reserved: index from 0": (_RUNS, "test_step_index_counts_every_step"),
-        "undefined: names the variable and what there is": (_TEMPLATES, "test_names_that_stand_for_nothing"),
+        "undefined: names the variable and what there is": (
+            _TEMPLATES,
+            "test_an_undefined_variable_is_named_with_the_known_ones",
+        ),
         "undefined: can be fixed and resumed": (_DRIVER, "test_an_undefined_variable_fails_the_step"),
     },
     "conditions": {
@@ -64,11 +70,11 @@ ROWS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "the document's conditions": (_FIELDS, "test_conditions_of_the_document"),
         "from left to right": (_CONDITIONS, "test_precedence"),
         "strings in either quotes": (_CONDITIONS, "test_operators"),
-        "values are compared as text": (_RUNS, "test_what_a_condition_compares"),
+        "values are compared as text": (_RUNS, "test_values_are_compared_as_text_or_json"),
         "true: execute": (_DRIVER, "test_conditions_that_hold_and_do_not"),
         "false: skip": (_DRIVER, "test_conditions_that_hold_and_do_not"),
         "undefined variable: fail recipe": (_DRIVER, "test_an_undefined_variable_in_a_condition_fails_the_run"),
-        "invalid syntax: parse error": (_CONDITIONS, "test_what_is_no_condition"),
+        "invalid syntax: parse error": (_CONDITIONS, "test_a_faulty_condition_names_the_text_at_its_fault"),
         "skipped step: output undefined": (_RUNS, "test_a_skipped_step_leaves_its_output_undefined"),
         "skipped_steps": (_RUNS, "test_skipped_steps_are_tracked"),
         "complete example": (_EXAMPLES, "test_a_conditional_review"),
@@ -78,7 +84,7 @@ ROWS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "loops": {
         "list: iterate": (_LOOPS, "test_a_list_is_gone_through"),
         "empty list: skip": (_LOOPS, "test_an_empty_list_skips_the_step"),
-        "not a list: fail recipe": (_LOOPS, "test_what_is_no_list"),
+        "not a list: fail recipe": (_LOOPS, "test_a_value_that_is_not_a_list_fails_the_run"),
         "undefined: fail recipe": (_LOOPS, "test_an_undefined_list"),
         "max_iterations: fail recipe": (_LOOPS, "test_very_large_lists"),
         "any iteration fails: fail recipe": (_LOOPS, "test_the_first_failure_ends_the_loop"),
@@ -97,10 +103,10 @@ ROWS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "deferred fields": (_FIELDS, "test_deferred_fields_of_loops"),
     },
     "validation rules": {
-        "recipe: name, description, version, steps": (_PARSE, "test_what_a_recipe_must_have"),
+        "recipe: name, description, version, steps": (_PARSE, "test_a_recipe_needs_name_description_version_and_steps"),
         "recipe: unique ids": (_PARSE, "test_ids_are_unique"),
-        "step: id, agent, prompt": (_PARSE, "test_what_a_step_must_have"),
-        "step: condition contains a variable": (_CONDITIONS, "test_what_is_no_condition"),
+        "step: id, agent, prompt": (_PARSE, "test_a_step_needs_an_id_an_agent_and_a_prompt"),
+        "step: condition contains a variable": (_CONDITIONS, "test_a_faulty_condition_names_the_text_at_its_fault"),
         "step: timeout, retry.max_attempts, on_error": (_PARSE, "test_forms_of_a_steps_fields"),
         "step: depends_on": (_PARSE, "test_dependencies_on_earlier_steps"),
         "step: no circular dependencies": (_FIELDS, "test_circular_dependencies"),
@@ -110,7 +116,7 @@ ROWS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "runtime: agents available": (_DIALECT, "test_agents_are_there_before_the_first_step"),
         "runtime: nothing is asked before": (_VALIDATION, "test_agents_are_there_before_anything_is_asked"),
         "runtime: no conflicting sessions": (_VALIDATION, "test_no_conflicting_sessions"),
-        "faults: all, with lines": (_VALIDATION, "test_every_fault_is_told_with_its_line"),
+        "faults: all, with lines": (_VALIDATION, "test_validate_reports_every_flaw_with_its_line"),
         "runtime: required context is given": (_EXAMPLES, "test_its_file_must_be_given"),
     },
     "complete example, future and deferred": {

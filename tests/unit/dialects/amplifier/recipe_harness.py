@@ -48,7 +48,7 @@ def parsed(document: Any) -> library.Recipe:
     return parse.parse(document if isinstance(document, str) else json.dumps(document))
 
 
-def told(document: Any) -> tuple[errors.Flaw, ...]:
+def own_flaws(document: Any) -> tuple[errors.Flaw, ...]:
     """Return every flaw of a recipe, except for missing agents and recipes."""
     try:
         found = DIALECT.check(parsed(document), library.Library())
@@ -59,7 +59,7 @@ def told(document: Any) -> tuple[errors.Flaw, ...]:
 
 def flaws(document: Any) -> set[tuple[str, str]]:
     """Return path and code of every flaw of a recipe."""
-    return {(flaw.path, flaw.code) for flaw in told(document)}
+    return {(flaw.path, flaw.code) for flaw in own_flaws(document)}
 
 
 AGENT: dict[str, Any] = {

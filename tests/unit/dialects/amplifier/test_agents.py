@@ -27,7 +27,7 @@ CREW = (_agent("zen-architect"), _agent("reviewer-001"), _agent("foundation:expl
         ("nobody", None),
     ],
 )
-def test_who_is_meant(name, meant):
+def test_a_step_finds_its_agent_by_id_or_role(name, meant):
     """A step finds an agent by its id, by the id without its namespace, or by its role."""
     found = agents.find(name, CREW)
 
@@ -91,7 +91,7 @@ def test_voices(step, expected):
     assert {voice.agent_id for voice in voices} == {"a"}
 
 
-def test_settings_that_nobody_understands():
+def test_a_setting_without_a_supporting_agent_is_reported():
     """A setting of a step that no agent understands is reported."""
     config = {"role": "r", "tools": [], "providers": [{"module": "p", "config": {"temperature": 0.8, "model": "m"}}, 3]}
 

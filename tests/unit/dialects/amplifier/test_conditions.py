@@ -87,7 +87,7 @@ def test_precedence(text, first, later):
         ("{{big}} > 9007199254740992.0", True),
     ],
 )
-def test_what_later_versions_have(text, expected):
+def test_the_later_version_has_more_conditions(text, expected):
     """The later version has comparisons of numbers, `not`, parentheses, and variables that are true or false."""
     assert _holds(text, "1.7") is expected
     with pytest.raises(conditions.ConditionInvalid):
@@ -117,7 +117,7 @@ def test_what_later_versions_have(text, expected):
         ("{{a}} == 'it's'", "cannot be read"),
     ],
 )
-def test_what_is_no_condition(text, told):
+def test_a_faulty_condition_names_the_text_at_its_fault(text, told):
     """The message for a faulty condition names the text at the fault."""
     with pytest.raises(conditions.ConditionInvalid) as caught:
         conditions.parse(text)
@@ -128,14 +128,14 @@ def test_what_is_no_condition(text, told):
 @pytest.mark.parametrize(
     "text", ["({{a}} == 'x'", "{{a}} == 'x')", "()", "not", "(" * 40 + "{{a}}" + ")" * 40, "true == true"]
 )
-def test_what_is_no_later_condition(text):
+def test_a_malformed_compound_condition_is_refused(text):
     """Parentheses must close, `not` needs an operand, and the depth is limited."""
     with pytest.raises(conditions.ConditionInvalid):
         conditions.parse(text, "1.7")
 
 
 @pytest.mark.parametrize("text", ["{{word}} > 9", "{{n}} < {{a}}", "not {{a}}", "{{n}} and {{yes}}"])
-def test_what_cannot_be_decided(text):
+def test_an_undecidable_condition_is_refused(text):
     """Words have no order, and only true and false are conditions by themselves."""
     with pytest.raises(conditions.Undecidable):
         _holds(text, "1.7")

@@ -26,7 +26,7 @@ def _flaws(document, *recipes):
     return {(flaw.path, flaw.code) for flaw in recipe_harness.DIALECT.check(parsed(document), _library(*recipes))}
 
 
-def test_it_is_registered():
+def test_the_dialect_is_registered_for_yaml_files():
     """Recipes of the language are YAML files that contain their ids."""
     dialect = DIALECTS["amplifier"]
 
@@ -68,7 +68,7 @@ def test_recipes_that_are_run_are_there():
     }
 
 
-def test_flaws_are_told_at_once():
+def test_flaws_of_text_and_agents_are_reported_together():
     """The parser's flaws come first; flaws beside the agents are added for a readable text."""
     assert recipe_harness.DIALECT.flaws("name: x", "x", _library())
     assert [
@@ -76,7 +76,7 @@ def test_flaws_are_told_at_once():
     ] == ["unknown_agent"]
 
 
-def test_what_is_frozen():
+def test_a_run_freezes_the_agents_of_its_recipe():
     """A run freezes the agents of its recipe, under the names in the recipe."""
     frozen = recipe_harness.DIALECT.freeze(
         parsed(recipe(step("a", agent="foundation:helper"), step("b", agent="aide"))), _library()

@@ -114,7 +114,7 @@ def _numbered(steps: list[Any], counter: Any) -> list[Any]:
 def _fitting(document: dict[str, Any]) -> dict[str, Any] | None:
     """Return a recipe without its refused fields and steps, or None if it has no other steps."""
     for _ in range(12):
-        found = recipe_harness.told(document)
+        found = recipe_harness.own_flaws(document)
         if not found:
             return document
         for flaw in found:

@@ -214,7 +214,7 @@ def test_conditions_of_the_document(condition: str) -> None:
 )
 def test_deferred_operators(condition: str) -> None:
     """An operator that the document defers needs the later version, which the message names."""
-    (found,) = recipe_harness.told(recipe(step(condition=condition), context=CONTEXT))
+    (found,) = recipe_harness.own_flaws(recipe(step(condition=condition), context=CONTEXT))
 
     assert (found.path, found.code) == ("$.steps[0].condition", "invalid_condition")
     assert 'schema: "1.7"' in found.message

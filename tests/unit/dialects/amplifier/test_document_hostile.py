@@ -226,7 +226,7 @@ async def test_an_earlier_iteration_can_be_gone_back_to() -> None:
     assert made.prompt("after") == '["anew","each[1] said","each[2] said","each[3] said"]'
 
 
-async def test_pauses_do_not_depend_on_who_came_first() -> None:
+async def test_the_recipe_decides_which_prompts_wait() -> None:
     """The recipe decides which prompts wait for `min_delay_ms`, so that one branch alone can be repeated."""
 
     def branch(name: str) -> dict[str, Any]:

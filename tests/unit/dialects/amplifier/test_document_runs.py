@@ -86,7 +86,7 @@ async def test_results_outlast_a_restart() -> None:
         pytest.param({"true": "true"}, False, id="object"),
     ],
 )
-async def test_what_a_condition_compares(held: Any, taken: bool) -> None:
+async def test_values_are_compared_as_text_or_json(held: Any, taken: bool) -> None:
     """Values are compared as text, and others as JSON, without any conversion."""
     run = await ran(recipe(step("a", condition="{{x}} == 'true'"), step("b"), context={"x": held}))
 
@@ -180,7 +180,7 @@ async def test_changes_of_the_list_do_not_change_the_loop() -> None:
     assert run.prompts == {"each[0]": "a", "each[1]": "b", "each[2]": "c", "after": "each[2] said"}
 
 
-async def test_a_false_condition_skips_even_what_is_no_list() -> None:
+async def test_a_false_condition_skips_an_invalid_list() -> None:
     """If the condition is false, the list is not evaluated, and no result is collected."""
     run = await ran(
         recipe(
@@ -193,7 +193,7 @@ async def test_a_false_condition_skips_even_what_is_no_list() -> None:
     assert run.statuses() == {"each": "skipped", "after": "failed"}
 
 
-async def test_an_iteration_may_name_what_is_missing() -> None:
+async def test_an_item_without_the_named_part_fails_the_run() -> None:
     """An item without the part that the prompt names fails the run there, and the error lists the variables."""
     run = await ran(
         recipe(
@@ -270,7 +270,7 @@ async def test_on_error(on_error: str, status: str, reason: str, taken: list[str
     assert [name for name, _ in run.stub.asked] == [key, *others, *taken[1:]]
 
 
-async def test_a_continued_failure_is_told_with_what_came_of_it() -> None:
+async def test_a_malformed_reply_with_continue_counts_as_failed() -> None:
     """A reply of the wrong form counts as a failure: its line is done, but its step is among the failed ones."""
     run = await ran(
         later(step("a", parse_json=True, on_error="continue", output="x"), step("b")), {"a": "no data at all"}
@@ -345,7 +345,7 @@ async def test_parallel_failures_replay_alike() -> None:
         assert again.slots == whole.slots
 
 
-async def test_a_resume_asks_only_for_what_failed_the_run() -> None:
+async def test_a_resume_repeats_only_the_step_that_ended_the_run() -> None:
     """After parallel failures that were passed over, a resume repeats only the step that ended the run."""
     run = recipe_harness.Run(FAILING)
     run.replies.update(FAILURES)

@@ -90,7 +90,7 @@ async def test_replies_that_are_json_are_data():
     assert json.loads(run.slots["found"]) == {"severity": "high", "issues": [{"at": {"line": 3}}]}
 
 
-async def test_replies_are_read_as_the_step_says():
+async def test_parse_json_decides_how_a_reply_is_read():
     """`parse_json: true` finds JSON among words and fails without any; `false` leaves even JSON as text."""
     document = later(
         step("a", output="x", parse_json=True),
@@ -208,7 +208,7 @@ async def test_a_failed_step_ends_the_run():
     assert [key for key, _ in run.stub.asked] == ["a", "b", "b", "c"]
 
 
-async def test_continue_goes_on():
+async def test_continue_runs_the_next_step_after_a_failure():
     """With `continue` the next step follows, and the run is done in part and names the failed step."""
     run = await ran(recipe(step("a", on_error="continue", output="x"), step("b")), {"a": broke()})
 
@@ -397,7 +397,7 @@ def _ended(slots, status="done", partial=False):
     return {"run_id": "r", "status": status, "ending": ending, "error": None, "slots": shown}
 
 
-async def test_recipes_get_what_they_are_given_and_nothing_else():
+async def test_a_sub_recipe_gets_only_its_context():
     """A sub-recipe gets only its `context`; its variables, or its `final_output`, are the step's result."""
     document = later(CHILD, step("b", prompt="{{x}}"), context={"file": "f.py", "files": ["a", "b"], "secret": "s"})
     run = await ran(document, {"a": _ended({"report": "fine", "data": '{"n": 1}'})})
@@ -463,7 +463,7 @@ STAGED = staged(
 )
 
 
-async def test_an_approval_lets_the_flow_go_on():
+async def test_an_approval_lets_the_flow_continue():
     """A person is asked after the stage; later steps can name the answer's message."""
     run = await ran(
         STAGED, {"a": "plan", "approval:look": {"decision": "approve", "message": "be quick", "by_default": False}}
@@ -494,7 +494,7 @@ async def test_a_denial_is_final(by_default):
     assert [key for key, _ in run.stub.asked] == ["a", "approval:look"]
 
 
-async def test_where_approvals_stand():
+async def test_an_approval_can_precede_its_stage_or_be_off():
     """An approval may come before its stage, wait for ever, approve by default, or be switched off."""
     run = await ran(
         staged(
@@ -511,7 +511,7 @@ async def test_where_approvals_stand():
     assert run.manifest["total_steps"] == 3
 
 
-async def test_skip_remaining_asks_nobody():
+async def test_skip_remaining_asks_for_no_approval():
     """Skipped steps need no approval."""
     run = await ran(
         staged(

@@ -114,7 +114,7 @@ async def test_the_condition_comes_before_the_loop(wanted, taken):
         (False, "which is true or false, not a list"),
     ],
 )
-async def test_what_is_no_list(value, told):
+async def test_a_value_that_is_not_a_list_fails_the_run(value, told):
     """A value that is not a list fails the run, for any value of `on_error`."""
     run = await ran(recipe(_each(on_error="continue"), step("after"), context={"files": value}))
 
@@ -123,7 +123,7 @@ async def test_what_is_no_list(value, told):
     assert run.stub.asked == []
 
 
-async def test_a_long_text_is_no_list_either():
+async def test_a_long_text_is_not_a_list():
     """A reply that the journal stores as a blob is a text."""
     run = await ran(recipe(step("find", output="files"), _each()), {"find": "long " * 20_000})
 
@@ -152,7 +152,7 @@ async def test_the_first_failure_ends_the_loop():
     assert run.prompt("after") == '["each[0] said","mended","each[2] said"]'
 
 
-async def test_a_loop_whose_step_goes_on():
+async def test_a_loop_continues_after_a_failed_iteration():
     """With `on_error: continue` the element of a failed iteration is null, and the loop continues."""
     run = await ran(
         _over(_each(on_error="continue", collect="all"), step("after", prompt="{{all}}")), {"each[1]": broke()}

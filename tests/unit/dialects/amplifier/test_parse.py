@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.dialects.amplifier import parse, rules, schema, walk
 from tests.examples import examples
 from tests.unit.dialects.amplifier import recipe_harness
-from tests.unit.dialects.amplifier.recipe_harness import flaws, later, parsed, recipe, staged, step, told
+from tests.unit.dialects.amplifier.recipe_harness import flaws, later, own_flaws, parsed, recipe, staged, step
 
 SPEC_STEP = step(
     "full",
@@ -61,7 +61,7 @@ def test_the_parsed_document_parses_again():
 
 
 @pytest.mark.parametrize("name", ["name", "description", "version", "steps"])
-def test_what_a_recipe_must_have(name):
+def test_a_recipe_needs_name_description_version_and_steps(name):
     """A recipe has a name, a description, a version and steps."""
     document = recipe(step())
     del document[name]
@@ -93,19 +93,19 @@ def test_what_a_recipe_must_have(name):
 )
 def test_forms_of_a_recipes_fields(field, value):
     """Names, lengths, versions and times must have their form."""
-    assert [flaw.code for flaw in told(recipe(step()) | {field: value})] == ["invalid_value"]
+    assert [flaw.code for flaw in own_flaws(recipe(step()) | {field: value})] == ["invalid_value"]
 
 
 @pytest.mark.parametrize("version", ["1.0.0", "2.3.1", "0.1.0-beta", "0.5.0-alpha.1", "1.0.0-rc.1+build.5"])
 def test_semantic_versions(version):
     """Versions may be pre-releases and name a build."""
-    assert told(recipe(step(), version=version)) == ()
+    assert own_flaws(recipe(step(), version=version)) == ()
 
 
 @pytest.mark.parametrize("moment", ["2025-11-18T14:30:00Z", "2025-11-18T14:30:00-08:00", "2025-11-18"])
 def test_moments(moment):
     """Times are ISO 8601."""
-    assert told(recipe(step(), created=moment, updated=moment)) == ()
+    assert own_flaws(recipe(step(), created=moment, updated=moment)) == ()
 
 
 def test_ids_are_unique():
@@ -122,7 +122,7 @@ def test_ids_are_unique():
 
 
 @pytest.mark.parametrize("name", ["id", "agent", "prompt"])
-def test_what_a_step_must_have(name):
+def test_a_step_needs_an_id_an_agent_and_a_prompt(name):
     """A step has an id, an agent and a prompt."""
     made = step()
     del made[name]
@@ -167,7 +167,7 @@ def test_forms_of_a_steps_fields(field, value, code):
     """Every constraint of a step is checked, and each fault reported once."""
     document = recipe(step() | {field: value}, step("b"), context={"x": 1})
 
-    assert [flaw.code for flaw in told(document)] == [code]
+    assert [flaw.code for flaw in own_flaws(document)] == [code]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_forms_of_loops(field, value, code):
     """A loop goes over one variable, and its names are names of variables."""
     looped = step(foreach="{{files}}") | {field: value}
 
-    assert [flaw.code for flaw in told(recipe(looped, context={"files": []}))] == [code]
+    assert [flaw.code for flaw in own_flaws(recipe(looped, context={"files": []}))] == [code]
 
 
 @pytest.mark.parametrize("field", ["as", "collect", "max_iterations"])
@@ -205,8 +205,8 @@ def test_dependencies_on_earlier_steps():
     """A step can depend on every earlier step, also in other stages and groups."""
     group = {"id": "g", "substeps": [step("inner"), step("next", depends_on=["a", "inner"])]}
 
-    assert told(recipe(step("a"), step("b", depends_on=["a"]))) == ()
-    assert told(later(step("a"), group, step("c", depends_on=["a", "g", "inner"]))) == ()
+    assert own_flaws(recipe(step("a"), step("b", depends_on=["a"]))) == ()
+    assert own_flaws(later(step("a"), group, step("c", depends_on=["a", "g", "inner"]))) == ()
     assert flaws(later({**group, "parallel": True}, step("a"))) == {
         ("$.steps[0].substeps[1].depends_on[0]", "later_dependency"),
         ("$.steps[0].substeps[1].depends_on[1]", "later_dependency"),
@@ -230,7 +230,7 @@ def test_reserved_names_in_the_context(name):
 
 def test_approval_is_reserved_later():
     """The name `approval` is free in the first version, and reserved in versions with approvals."""
-    assert told(recipe(step(output="approval"))) == ()
+    assert own_flaws(recipe(step(output="approval"))) == ()
     assert flaws(later(step(output="approval"))) == {("$.steps[0].output", "reserved_name")}
 
 
@@ -249,7 +249,7 @@ def test_approval_is_reserved_later():
 )
 def test_reserved_variables_are_there(name):
     """Every reserved variable of the document can be named in every step."""
-    assert told(recipe(step(prompt=f"{{{{{name}}}}}"))) == ()
+    assert own_flaws(recipe(step(prompt=f"{{{{{name}}}}}"))) == ()
 
 
 @pytest.mark.parametrize("name", ["recipe", "recipe.nam", "session.user", "step.index.x", "approval.message"])
@@ -264,10 +264,10 @@ def test_variables_are_set_before_they_are_named():
         step("a", prompt="{{given}}", output="made"), step("b", prompt="{{made.deep.er}}"), context={"given": "x"}
     )
     early = recipe(step("a", prompt="{{made}}"), step("b", output="made"))
-    (near,) = told(recipe(step("a", output="analysis"), step("b", prompt="{{analysys}}")))
+    (near,) = own_flaws(recipe(step("a", output="analysis"), step("b", prompt="{{analysys}}")))
 
-    assert told(sound) == ()
-    assert "set only later" in told(early)[0].message
+    assert own_flaws(sound) == ()
+    assert "set only later" in own_flaws(early)[0].message
     assert (near.path, near.code) == ("$.steps[1].prompt", "undefined_variable")
     assert near.message == "{{analysys}} is set nowhere before; did you mean analysis?"
 
@@ -277,7 +277,7 @@ def test_loop_variables_end_with_the_loop():
     context = {"files": ["a"]}
     looped = step("a", foreach="{{files}}", prompt="{{file}}", collect="all", **{"as": "file"})
 
-    assert told(recipe(looped, step("b", prompt="{{all}}"), context=context)) == ()
+    assert own_flaws(recipe(looped, step("b", prompt="{{all}}"), context=context)) == ()
     assert flaws(recipe(looped, step("b", prompt="{{file}}"), context=context)) == {
         ("$.steps[1].prompt", "undefined_variable")
     }
@@ -286,7 +286,7 @@ def test_loop_variables_end_with_the_loop():
     }
 
 
-def test_what_a_condition_names():
+def test_a_condition_names_only_variables_set_before():
     """Variables in conditions must be set before."""
     assert flaws(recipe(step(condition="{{nothing}} == 'x'"))) == {("$.steps[0].condition", "undefined_variable")}
 
@@ -294,7 +294,7 @@ def test_what_a_condition_names():
 # -- arguments
 
 
-def test_the_context_is_what_a_run_is_given():
+def test_values_of_the_context_are_defaults():
     """Values of the context are defaults, empty ones must be given, and arguments may also set steps' variables."""
     made = parsed(recipe(step(output="found"), context={"file": "", "none": None, "limit": 3, "flag": False, "l": []}))
 
@@ -361,7 +361,7 @@ LATER_STEPS = {
 def test_later_fields_of_steps_need_their_version(field):
     """Each deferred, future or later field is refused in the first version, with a hint at its version."""
     made = recipe(step() | {field: LATER_STEPS[field]}, context={"x": "y"})
-    found = [flaw for flaw in told(made) if flaw.path == f"$.steps[0].{field}" and flaw.code != "misplaced_field"]
+    found = [flaw for flaw in own_flaws(made) if flaw.path == f"$.steps[0].{field}" and flaw.code != "misplaced_field"]
 
     assert [flaw.code for flaw in found] == ["needs_schema"]
     assert found[0].message.startswith('needs schema: "1.7"; write schema: "1.7" at the top of the recipe')
@@ -381,7 +381,7 @@ def test_later_fields_of_steps_need_their_version(field):
 def test_later_fields_of_recipes_need_their_version(field, value):
     """Each later field of the recipe itself is refused in the first version."""
     found = [
-        flaw.code for flaw in told(recipe(step(), context={"x": 1}, **{field: value})) if flaw.path == f"$.{field}"
+        flaw.code for flaw in own_flaws(recipe(step(), context={"x": 1}, **{field: value})) if flaw.path == f"$.{field}"
     ]
 
     assert found == ["needs_schema"]
@@ -405,8 +405,8 @@ def test_versions_are_named_in_quotes(named, code):
 
 def test_unknown_fields_are_refused_by_name():
     """A field that no version has is reported with the nearest one."""
-    (flaw,) = told(recipe(step(promt="x")))
-    (other,) = told(recipe(step(), descripton="x"))
+    (flaw,) = own_flaws(recipe(step(promt="x")))
+    (other,) = own_flaws(recipe(step(), descripton="x"))
 
     assert (flaw.path, flaw.code, flaw.message) == (
         "$.steps[0].promt",
@@ -423,7 +423,7 @@ def test_faults_have_lines():
         "    timeout: 0\n  - id: a\n    agent: b\n    promt: p\n"
     )
 
-    assert [(flaw.line, flaw.path, flaw.code) for flaw in told(source)] == [
+    assert [(flaw.line, flaw.path, flaw.code) for flaw in own_flaws(source)] == [
         (1, "$.name", "invalid_value"),
         (7, "$.steps[0].prompt", "undefined_variable"),
         (8, "$.steps[0].timeout", "invalid_value"),
@@ -436,9 +436,9 @@ def test_faults_have_lines():
 @pytest.mark.parametrize(
     "source", ["", "- a\n- b\n", "text", "a: [", "{}", "steps: 5", "steps: [5, {}]", "stages: {a: b}"]
 )
-def test_what_is_no_recipe(source):
+def test_a_text_that_is_not_a_recipe_is_refused(source):
     """Any other text is refused with a flaw that has a line."""
-    found = told(source)
+    found = own_flaws(source)
 
     assert found
     assert all(flaw.line for flaw in found)
@@ -515,14 +515,14 @@ def test_types_of_steps():
         ),
     ],
 )
-def test_what_does_not_go_together(made, expected):
+def test_incompatible_fields_are_faults_at_their_places(made, expected):
     """Each field that has no meaning beside another one is a fault, at its place."""
     found = flaws(later(made, context={"x": "a", "l": []}))
 
     assert found == {(f"$.steps[0].{name}".rstrip("."), code) for name, code in expected}
 
 
-def test_what_loops_can_name():
+def test_inner_loops_see_the_items_of_outer_ones():
     """Inner loops see the items of outer ones; a condition after an iteration sees its result."""
     nested = {"foreach": "{{row.cells}}", "as": "cell", "index_as": "n"}
     made = later(
@@ -541,7 +541,7 @@ def test_what_loops_can_name():
         context={"rows": [], "text": "bad"},
     )
 
-    assert told(made) == ()
+    assert own_flaws(made) == ()
 
 
 def test_parallel_steps_do_not_see_one_another():
@@ -549,7 +549,7 @@ def test_parallel_steps_do_not_see_one_another():
     inner = [step("a", output="one"), step("b", prompt="{{one}}", output="two")]
     after = step("c", prompt="{{one}} {{two}}")
 
-    assert told(later({"id": "g", "substeps": inner}, after)) == ()
+    assert own_flaws(later({"id": "g", "substeps": inner}, after)) == ()
     assert flaws(later({"id": "g", "substeps": inner, "parallel": True}, after)) == {
         ("$.steps[0].substeps[1].prompt", "undefined_variable")
     }
@@ -570,7 +570,7 @@ def test_stages_and_approvals():
         },
     )
 
-    assert told(made) == ()
+    assert own_flaws(made) == ()
     assert parsed(made).total_steps == 2
 
 
@@ -603,7 +603,7 @@ def test_steps_or_stages():
     assert flaws(later(step(), stages=[stage])) == {("$", "exclusive_fields")}
     assert flaws(later(steps=None)) == {("$", "missing_field")}
     assert flaws(staged(stage, {"name": "s", "steps": [step("c")]})) == {("$.stages[1].name", "duplicate_name")}
-    assert told(later(step(output="x"), final_output="x")) == ()
+    assert own_flaws(later(step(output="x"), final_output="x")) == ()
     assert flaws(later(step(output="x"), final_output="y")) == {("$.final_output", "undefined_variable")}
 
 
@@ -620,7 +620,7 @@ def test_steps_or_stages():
 )
 def test_forms_of_limits(field, value):
     """Limits must be positive."""
-    assert [flaw.code for flaw in told(later(step(), **{field: value}))] == ["invalid_value"]
+    assert [flaw.code for flaw in own_flaws(later(step(), **{field: value}))] == ["invalid_value"]
 
 
 def test_very_many_steps_are_refused():
@@ -660,4 +660,4 @@ _VALUES = st.recursive(
 def test_any_document_is_a_recipe_or_is_refused(field, value):
     """Any value of any field gives a recipe or flaws, and never another error."""
     for document in (recipe(step(), context={"x": 1}), later(step(), context={"x": 1})):
-        assert all(re.fullmatch(r"[a-z_]+", flaw.code) for flaw in told(document | {field: value}))
+        assert all(re.fullmatch(r"[a-z_]+", flaw.code) for flaw in own_flaws(document | {field: value}))

@@ -29,7 +29,7 @@ def _scope(**own):
         ("", ""),
     ],
 )
-def test_what_names_stand_for(template, expected):
+def test_a_name_is_replaced_by_text_or_json(template, expected):
     """A text is inserted unchanged, any other value as JSON; dots lead into objects and lists."""
     scope = _scope(
         file="a.py",
@@ -57,7 +57,7 @@ def test_what_names_stand_for(template, expected):
         ("long.name", "there is no 'name' in a text"),
     ],
 )
-def test_names_that_stand_for_nothing(name, reason):
+def test_an_undefined_variable_is_named_with_the_known_ones(name, reason):
     """The error names the variable, the reason, and the known variables."""
     blob = records.BlobRef(sha256="0", size_bytes=1, text=True)
     scope = _scope(file="a.py", report={}, items=["x", "y"], long=templates.Kept(text="t", blob=blob))
@@ -100,7 +100,7 @@ def test_long_texts_stay_where_they_are():
     assert templates.filled({"all": "{{long}}"}, scope) == {"all": "long text"}
 
 
-def test_values_are_filled_as_what_they_are():
+def test_a_single_variable_keeps_its_type():
     """A text of a single variable becomes its value; among words the value becomes text."""
     scope = _scope(files=["a", "b"], n=2)
 

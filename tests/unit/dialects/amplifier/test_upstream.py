@@ -16,13 +16,13 @@ from tests.unit.dialects.amplifier.recipe_harness import (
     broke,
     flaws,
     later,
+    own_flaws,
     parsed,
     printed,
     ran,
     recipe,
     staged,
     step,
-    told,
 )
 
 BACKENDS = {"cloud": {"haiku": "claude-haiku-5", "sonnet": "claude-sonnet-5", "opus": "claude-opus-5"}, "script": {}}
@@ -63,7 +63,7 @@ def test_fields_of_later_recipes_are_named(field: str, schema: str) -> None:
         document = later(step(), rate_limiting={"backoff": {field: 3}})
     else:
         document["steps"][0][field] = "x"
-    (found,) = told(document)
+    (found,) = own_flaws(document)
 
     assert found.code == "unknown_field"
     assert found.message == f"belongs to later recipes of Amplifier; {parse.INSTEAD[field]}"
@@ -72,7 +72,7 @@ def test_fields_of_later_recipes_are_named(field: str, schema: str) -> None:
 def test_one_flaw_for_a_missing_schema_line() -> None:
     """A recipe of 1.7 without the schema line has one flaw for it, beside those that it would have in 1.7."""
     steps = [{"id": f"s{number}", "type": "bash", "command": "ls", "output": "x"} for number in range(30)]
-    found = told(recipe(*steps, step("tell", prompt="{{nothing}}"), rate_limiting={}))
+    found = own_flaws(recipe(*steps, step("tell", prompt="{{nothing}}"), rate_limiting={}))
 
     assert [(flaw.path, flaw.code) for flaw in found] == [
         ("$.steps[0].type", "needs_schema"),
@@ -101,7 +101,7 @@ def test_one_flaw_for_a_missing_schema_line() -> None:
 )
 def test_messages_are_short_and_in_words(document: dict[str, Any]) -> None:
     """A message contains neither a regular expression nor a long text in full."""
-    found = told(document)
+    found = own_flaws(document)
 
     assert found
     for flaw in found:
@@ -296,7 +296,7 @@ async def test_a_declared_value_that_is_left_out() -> None:
 # -- failures
 
 
-async def test_what_a_failed_step_leaves() -> None:
+async def test_a_failed_steps_variables_are_null() -> None:
     """After `on_error: continue` a step's variables are null, and a command's output is what it printed."""
     run = await ran(
         later(

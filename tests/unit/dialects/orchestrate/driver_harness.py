@@ -193,16 +193,16 @@ class Play:
         return next(line for line in map(json.loads, reversed(self.disk.control)) if line["kind"] == "ended")
 
 
-def told(value: Any) -> Any:
+def comparable(value: Any) -> Any:
     """Return a value without the fields that differ between two runs of the same workflow."""
     match value:
         case dict():
-            return {name: told(item) for name, item in value.items() if name not in TIMES}
+            return {name: comparable(item) for name, item in value.items() if name not in TIMES}
         case list():
-            return [told(item) for item in value]
+            return [comparable(item) for item in value]
     return value
 
 
 def lines(play: Play) -> list[Any]:
     """Return the lines of a run's journal without those fields."""
-    return [told(json.loads(line)) for line in play.disk.steps]
+    return [comparable(json.loads(line)) for line in play.disk.steps]

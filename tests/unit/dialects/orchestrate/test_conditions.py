@@ -51,7 +51,7 @@ def test_files(fitting, holds):
     assert condition.holds(dict(zip(condition.patterns, fitting, strict=True))) is holds
 
 
-def test_nothing_is_looked_up_in_vain():
+def test_no_file_is_searched_if_the_texts_differ():
     """If the texts differ, no file is searched."""
     condition, _ = _condition(equals={"left": "a", "right": "b"}, exists="x")
     other, _ = _condition(equals={"left": "a", "right": "a"}, exists="x", not_exists="x")
@@ -60,7 +60,7 @@ def test_nothing_is_looked_up_in_vain():
     assert (other.patterns, other.holds({"x": 1}), other.holds({"x": 0})) == (("x",), False, False)
 
 
-def test_names_that_stand_for_nothing():
+def test_a_condition_collects_all_undefined_names():
     """The condition collects all undefined names, so that its step can fail with all of them."""
     _, gaps = _condition(equals={"left": "${context.b}", "right": "${steps.A.json.x}"}, exists="${nope}")
 

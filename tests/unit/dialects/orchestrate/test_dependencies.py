@@ -55,7 +55,7 @@ def test_files_of_patterns():
         ({"inject": {"mode": "list", "instruction": "Read:"}}, Injection(mode="list", instruction="Read:")),
     ],
 )
-def test_what_steps_say(depends_on, injection):
+def test_true_inserts_the_list_before_the_prompt(depends_on, injection):
     """`true` inserts a list before the prompt; without a mode no list is inserted."""
     assert dependencies.injection(depends_on) == injection
 
@@ -102,7 +102,7 @@ def test_behind_the_prompt():
 
 
 @pytest.mark.parametrize("mode", ["list", "content", "none"])
-def test_nothing_to_tell(mode):
+def test_a_prompt_without_files_is_unchanged(mode):
     """Without files, and in the mode `none`, a prompt is unchanged."""
     files = [_file("a", "x")] if mode == "none" else []
 

@@ -299,7 +299,7 @@ async def test_a_failing_item_stops_the_run():
     assert [turn["S"]["status"] for turn in play.state["steps"]["Each"]] == ["completed", "failed"]
 
 
-async def test_items_that_are_no_list():
+async def test_a_loop_without_a_list_fails_and_can_be_caught():
     """A loop without a list fails with 2 and names the reference, and the failure can be caught."""
     play = Play(
         step("J", command=["echo", '{"a": 1}'], output_capture="json"),

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from app.dialects.orchestrate import explanations, schema
-from tests.unit.dialects.orchestrate.workflow_harness import loop, step, told, workflow
+from tests.unit.dialects.orchestrate.workflow_harness import all_flaws, loop, step, workflow
 
 
 def message(document: Any) -> str:
     """Return the first flaw's message."""
-    return told(document)[0].message
+    return all_flaws(document)[0].message
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def message(document: Any) -> str:
         (loop("A", step("B"), items=["a"], item="x"), "did you mean as?"),
     ],
 )
-def test_a_guess_is_made_at_what_was_meant(made: Any, guess: str) -> None:
+def test_a_misplaced_field_gets_a_suggestion(made: Any, guess: str) -> None:
     """Misspelled fields, those of other tools, and those that belong one level deeper get a suggestion."""
     assert f"is not a known field; {guess}; its fields are " in message(workflow(made))
 
@@ -57,7 +57,7 @@ def test_all_fields_are_listed() -> None:
 )
 def test_fields_of_later_versions_are_named_as_such(document: Any, version: str) -> None:
     """An upstream field of a later version has its own code, and the message names that version."""
-    found = [flaw for flaw in told(document) if flaw.code == "later_field"]
+    found = [flaw for flaw in all_flaws(document) if flaw.code == "later_field"]
 
     assert [flaw.message.partition(";")[0] for flaw in found] == [f"belongs to upstream's version {version}"]
 
@@ -81,7 +81,7 @@ def test_fields_of_later_versions_are_named_as_such(document: Any, version: str)
 )
 def test_a_value_in_another_form_is_answered_with_the_form(made: Any, form: str) -> None:
     """A value in the form of another tool is answered with the form of this language."""
-    flaw = next(flaw for flaw in told(workflow(made)) if flaw.code == "wrong_type")
+    flaw = next(flaw for flaw in all_flaws(workflow(made)) if flaw.code == "wrong_type")
 
     assert flaw.message.endswith(form)
 

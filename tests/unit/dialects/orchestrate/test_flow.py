@@ -48,7 +48,7 @@ def test_jumps(events, exit_code, target):
         (False, "continue", False),
     ],
 )
-def test_failures_that_nobody_expects(strict, on_error, stops):
+def test_the_command_line_overrides_strict_flow(strict, on_error, stops):
     """The command line overrides `strict_flow`; a run that continues is not complete."""
     following = frames.continuation(_on("success"), 1, strict_flow=strict, on_error=on_error)
 

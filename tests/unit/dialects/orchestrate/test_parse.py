@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app import errors
 from app.dialects.orchestrate import parse, schema
-from tests.unit.dialects.orchestrate.workflow_harness import flaws, loop, parsed, step, told, workflow
+from tests.unit.dialects.orchestrate.workflow_harness import all_flaws, flaws, loop, parsed, step, workflow
 
 INBOX = """\
 version: "1.1.1"
@@ -102,13 +102,13 @@ def test_steps_are_counted_where_the_flow_cannot_come_back(steps, total):
     assert parsed(workflow(*steps)).total_steps == total
 
 
-def test_every_flaw_is_told_at_once_with_its_line():
+def test_all_flaws_are_reported_in_the_order_of_lines():
     """All flaws of a text are reported, in the order of their lines."""
     text = (
         'version: "1.1"\nnmae: x\nsteps:\n  - name: A\n    command: [echo, "${env.HOME}"]\n    provider: p\n'
         "  - name: A\n    command_override: [x]\n    depends_on:\n      inject: true\n    on: {failure: {goto: B}}\n"
     )
-    found = told(text)
+    found = all_flaws(text)
 
     assert [(flaw.line, flaw.path, flaw.code) for flaw in found] == [
         (2, "$.nmae", "unknown_field"),
@@ -127,14 +127,16 @@ def test_every_flaw_is_told_at_once_with_its_line():
 
 def test_yaml_that_cannot_be_read():
     """An error in the YAML itself is reported as a fault of the workflow."""
-    assert [(flaw.code, flaw.line) for flaw in told("version: '1.1'\nsteps: []\nsteps: []\n")] == [("repeated_name", 3)]
-    assert [(flaw.code, flaw.line) for flaw in told("version: '1.1'\nsteps: [}\n")] == [("syntax", 2)]
+    assert [(flaw.code, flaw.line) for flaw in all_flaws("version: '1.1'\nsteps: []\nsteps: []\n")] == [
+        ("repeated_name", 3)
+    ]
+    assert [(flaw.code, flaw.line) for flaw in all_flaws("version: '1.1'\nsteps: [}\n")] == [("syntax", 2)]
 
 
 @pytest.mark.parametrize("document", ["", "[]", "7", "text", "{}"])
-def test_what_is_no_workflow(document):
+def test_an_invalid_workflow_document_is_a_fault(document):
     """An empty text, a list or a word is a fault."""
-    assert told(document)
+    assert all_flaws(document)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_what_is_no_workflow(document):
 )
 def test_versions(version, path, code, hint):
     """A version is a text, and a known one."""
-    found = told({**workflow(step()), "version": version})
+    found = all_flaws({**workflow(step()), "version": version})
 
     assert [(flaw.path, flaw.code) for flaw in found] == [(path, code)]
     assert hint in found[0].message
@@ -187,7 +189,7 @@ def test_fields_belong_to_versions(version, since):
         assert flaws(document) == set()
     else:
         assert flaws(document) == {(f"$.steps[0].{path}", "needs_version")}
-        assert f'"{since}" or higher' in told(document)[0].message
+        assert f'"{since}" or higher' in all_flaws(document)[0].message
 
 
 def test_a_later_field_elsewhere_is_unknown():
@@ -335,7 +337,7 @@ def test_rules_of_steps(given, found):
         loop("A", loop("B", step("C", on={"always": {"goto": "A"}})), items=[1, {"a": None}, [True]]),
     ],
 )
-def test_what_is_allowed(given):
+def test_every_allowed_combination_of_fields_is_valid(given):
     """Every combination of fields that the language allows is valid."""
     assert parsed(workflow(given)).document["steps"][0]["name"] == "A"
 
@@ -480,7 +482,7 @@ def test_many_flaws_take_bounded_time():
     """A workflow with many faults is answered with the first two hundred, after a few passes."""
     steps = [step(f"S{index}", unknown=1, on={"failure": {"goto": f"T{index}"}}) for index in range(900)]
 
-    assert len(told(workflow(*steps, version="1.1"))) == 200
+    assert len(all_flaws(workflow(*steps, version="1.1"))) == 200
 
 
 def test_names_that_lead_nowhere():

@@ -44,7 +44,7 @@ def performed(play: driver_harness.Play) -> list[tuple[str, int]]:
     return tries[:: max(len(tries) // CUTS, 1)][:CUTS]
 
 
-async def test_they_end_as_they_must() -> None:
+async def test_every_valid_workflow_ends() -> None:
     """Every valid workflow ends as done, or as failed by a step or an endless flow; after a cut it ends the same."""
     judged = 0
     for seed in SEEDS:
@@ -67,6 +67,9 @@ async def test_they_end_as_they_must() -> None:
 
             assert await play.run() is ended, (seed, dying)
             assert driver_harness.lines(play) == driver_harness.lines(whole), (seed, dying)
-            assert driver_harness.told(dict(play.state)) == driver_harness.told(dict(whole.state)), (seed, dying)
+            assert driver_harness.comparable(dict(play.state)) == driver_harness.comparable(dict(whole.state)), (
+                seed,
+                dying,
+            )
             assert play.stub.files == whole.stub.files, (seed, dying)
     assert judged > len(SEEDS) // 2

@@ -45,7 +45,7 @@ TITLES = {
         step(for_each={"steps": [step("B")]}),
     ],
 )
-def test_editors_see_what_excludes_what(given):
+def test_the_schema_has_the_exclusions_of_the_parser(given):
     """The schema has the same exclusive forms of a step and of a loop's items as the parser."""
     document = workflow(given)
 
@@ -87,7 +87,7 @@ def test_the_reference_names_every_code():
     assert set(variables.RESULTS) - told == set()
 
 
-def test_the_reference_tells_the_limits():
+def test_the_reference_states_the_limits_of_the_code():
     """Sizes in docs/reference/orchestrate.md are those of the code."""
     assert f"{captures.TEXT_BYTES // 1024} KiB" in REFERENCE
     assert f"{captures.MOST_LINES:,}" in REFERENCE

@@ -86,7 +86,7 @@ def over_names(items: list[str], **facts: Any) -> Play:
     )
 
 
-async def test_names_with_wildcards_stand_for_themselves() -> None:
+async def test_wildcards_in_an_items_name_match_that_file_alone() -> None:
     """Brackets, stars and question marks in an item's name match that file alone, also in conditions."""
     play = over_names(list(NAMES), driver_version=2)
     play.stub.files = NAMES | DECOYS
@@ -97,7 +97,7 @@ async def test_names_with_wildcards_stand_for_themselves() -> None:
     assert [prompt.splitlines()[1:] for prompt in prompts] == [[f"- {name}"] for name in NAMES]
 
 
-async def test_a_missing_name_is_told_as_it_is_written() -> None:
+async def test_a_missing_file_is_named_without_escapes() -> None:
     """A missing file is named without the signs that escape its wildcards."""
     play = Play(
         step("A", depends_on={"required": ["in/${context.name}"]}), context={"name": "x[1].csv"}, driver_version=2

@@ -46,7 +46,7 @@ def _filled(template, at=FULL):
         ("", ""),
     ],
 )
-def test_what_names_stand_for(template, text):
+def test_a_name_is_replaced_once_by_text_or_json(template, text):
     """Values are inserted once, as text or as JSON; escapes give the characters themselves."""
     assert _filled(template) == (text, [])
 
@@ -78,7 +78,7 @@ def test_what_names_stand_for(template, text):
         ("file.name", "there is no 'name' in an object"),
     ],
 )
-def test_what_stands_for_nothing(name, reason):
+def test_a_name_without_a_value_is_kept_and_reported(name, reason):
     """A name without a value stays, and is reported with the reason."""
     filler = variables.Filler(FULL)
 
@@ -148,7 +148,7 @@ def test_no_text_breaks_the_filler(text):
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
-def test_what_is_no_text_becomes_json(value):
+def test_a_value_that_is_not_text_becomes_json(value):
     """A value is inserted unchanged if it is a text, and as JSON otherwise."""
     text = variables.written(value)
 

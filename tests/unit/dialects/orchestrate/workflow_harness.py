@@ -39,10 +39,10 @@ def parsed(document: Any) -> library.Recipe:
 
 def flaws(document: Any) -> set[tuple[str, str]]:
     """Return path and code of every flaw of a workflow."""
-    return {(flaw.path, flaw.code) for flaw in told(document)}
+    return {(flaw.path, flaw.code) for flaw in all_flaws(document)}
 
 
-def told(document: Any) -> tuple[errors.Flaw, ...]:
+def all_flaws(document: Any) -> tuple[errors.Flaw, ...]:
     """Return every flaw of a workflow."""
     try:
         parsed(document)

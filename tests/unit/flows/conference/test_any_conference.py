@@ -61,7 +61,7 @@ def conferences(draw: Any) -> tuple[Held, dict[str, str]]:
 
 @settings(max_examples=examples(50), deadline=None)
 @given(conferences())
-def test_nobody_sees_another_and_all_see_the_same(made: tuple[Held, dict[str, str]]) -> None:
+def test_participants_get_equal_prompts_without_replies(made: tuple[Held, dict[str, str]]) -> None:
     """Prompts of phase 2 are equal byte for byte except for the role, and contain no participant's reply."""
     held, marks = made
     state = asyncio.run(held.run())

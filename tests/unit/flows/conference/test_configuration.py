@@ -35,7 +35,9 @@ def test_a_configuration_that_fits() -> None:
         ({"more": 1}, ("$.more", "unknown_field")),
     ],
 )
-def test_what_cannot_be_had_is_told_with_its_place(changes: dict[str, plain.Json], expected: tuple[str, str]) -> None:
+def test_each_flaw_of_a_configuration_names_its_place(
+    changes: dict[str, plain.Json], expected: tuple[str, str]
+) -> None:
     """Each flaw names its place in the configuration."""
     assert expected in flaws(**changes)
 
@@ -64,7 +66,7 @@ def test_names_that_would_be_taken_for_steps(names: tuple[str, ...]) -> None:
     assert found == {(f"$.agents[{len(names) - 1}]", "agent_name_taken")}
 
 
-def test_what_is_frozen() -> None:
+def test_the_frozen_recipe_has_chief_participants_and_tools() -> None:
     """The frozen recipe has the chief, the participants in order, and the allowed tools with their arguments."""
     recipe = DIALECT.recipe(document(agents=["writer", "critic"], allowed_tools=["reader"]))
     frozen = DIALECT.freeze(recipe, stock())
@@ -76,7 +78,7 @@ def test_what_is_frozen() -> None:
     assert set(DIALECT.freeze(DIALECT.recipe(document()), stock())["tools"]) == {"finder", "reader"}
 
 
-def test_what_is_said_of_the_recipe() -> None:
+def test_the_recipe_takes_only_a_message() -> None:
     """The recipe takes only a message, and its number of steps is unknown."""
     recipe = DIALECT.recipe(document(agents=["critic"]))
 

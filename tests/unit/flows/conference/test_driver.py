@@ -100,7 +100,7 @@ class TestGathering:
 
         assert held.disk.recorded()[:6] == ["chief", "tool", "chief#2", "tool#2", "chief#3", "tool#3"]
 
-    async def test_a_failed_call_is_told(self) -> None:
+    async def test_a_failed_tool_call_is_shown_to_the_chief_only(self) -> None:
         """Wrong arguments are the tool's failed record, which the chief sees and the participants do not."""
         held = Held()
         held.replies |= {"chief": call("finder", nonsense=1), "chief#2": READ}
@@ -123,7 +123,7 @@ class TestGathering:
             '{"done": true}\x00', '```json\n{"tool": "finder"}\n```\n```json\n{"done": true}\n```',
         ],
     )  # fmt: skip
-    async def test_a_reply_that_is_no_turn_is_told_back_once(self, said: str) -> None:
+    async def test_an_unusable_reply_gets_one_more_turn(self, said: str) -> None:
         """An unusable reply is answered by one more turn; a second one ends the phase, and the round continues."""
         held = Held()
         held.replies |= {"chief": said, "chief#2": said, "chief#3": FIND}
@@ -136,7 +136,7 @@ class TestGathering:
     @pytest.mark.parametrize(
         "said", [FIND, f"```json\n{FIND}\n```", f"I look first.\n\n```\n{FIND}\n```\nSo.", f" {FIND}\n"]
     )
-    async def test_a_turn_may_stand_in_a_fenced_block(self, said: str) -> None:
+    async def test_json_in_a_fenced_block_is_accepted(self, said: str) -> None:
         """JSON is accepted alone or in the only fenced block of a text."""
         held = Held()
         held.replies["chief"] = said
@@ -152,7 +152,7 @@ class TestGathering:
 
         assert held.asked("tool").args == {}
 
-    async def test_the_correction_is_said_once_in_all(self) -> None:
+    async def test_only_one_unusable_reply_is_corrected(self) -> None:
         """Only one unusable reply is reported back, even if calls are between two of them."""
         held = Held()
         held.replies |= {"chief": "What?", "chief#2": FIND, "chief#3": "What?", "chief#4": FIND}
@@ -283,7 +283,7 @@ class TestRequiringATool:
 class TestOpinions:
     """Phase 2."""
 
-    async def test_everybody_is_asked_the_same_at_once(self) -> None:
+    async def test_participants_are_asked_the_same_at_the_same_time(self) -> None:
         """Prompts are equal byte for byte, tools are off, and participants are asked at the same time."""
         held = Held()
         held.replies |= {"chief": FIND, "opinion.critic": f"First.\n{QUOTED}"}
@@ -408,7 +408,7 @@ class TestOpinions:
         assert held.verdicts() == {"critic": "accepted", "editor": "failed", "writer": "accepted"}
         assert "### editor (editor): no answer: no credit [agent_error]" in held.asked("transcript").body
 
-    async def test_nobody_stands(self) -> None:
+    async def test_a_run_without_an_accepted_opinion_fails(self) -> None:
         """If no opinion is accepted, the run fails with its transcript; a resume repeats the opinions only."""
         held = Held()
         held.replies |= {

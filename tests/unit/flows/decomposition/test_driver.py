@@ -59,7 +59,7 @@ async def test_the_chief_is_asked_as_it_is_configured(tmp_path):
     assert call.reply_schema["required"] == ["tasks"]
 
 
-async def test_the_files_are_found_and_told(tmp_path):
+async def test_the_prompt_contains_the_found_files(tmp_path):
     """The search has the intent as criteria and a receipt in the session; the prompt contains the found files."""
     split = Split(tmp_path, splitting.REPLY)
     await split.run()
@@ -210,7 +210,7 @@ async def test_a_run_cut_anywhere_ends_the_same(tmp_path, name):
         assert cut.disk.files["run.json"]["error"] == whole.disk.files["run.json"]["error"]
 
 
-def test_without_a_chief_there_is_no_plan():
+def test_a_missing_chief_is_a_flaw():
     """A missing chief is a flaw, and the recipe cannot be frozen."""
     definition_cache = library.Library(agents=())
 
@@ -223,7 +223,7 @@ def test_without_a_chief_there_is_no_plan():
     assert refused.value.code == "no_chief"
 
 
-def test_the_chief_is_the_first_who_takes_part():
+def test_an_agent_reserved_for_conferences_is_not_the_chief():
     """An agent that is reserved for conferences is not chosen as the chief."""
     chiefs = [dataclasses.replace(splitting.chief(), id=f"chief-{n}", modes=modes) for n, modes in enumerate(MODES)]
 

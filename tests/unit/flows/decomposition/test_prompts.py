@@ -38,7 +38,7 @@ def asked(tier: library.Tier, intent: str = INTENT, known: Any = None) -> str:
     return prompts.request(size, intent, FILES[: size.files], fitting)
 
 
-def test_kinds_are_what_can_be_routed_to():
+def test_each_routable_recipe_gives_a_kind():
     """Each recipe with task patterns gives its label, plain phrases, and arguments, needed ones first."""
     check, write = kinds.frozen(RECIPES)
 
@@ -81,7 +81,7 @@ def test_odd_recipes_are_survived(made):
     assert all(set(arg) == {"name", "required", "about", "form"} and not arg["required"] for arg in kind["args"])
 
 
-def test_what_is_frozen_is_bounded():
+def test_the_frozen_kinds_are_bounded():
     """The frozen kinds of a run remain small, however many and large the recipes are."""
     rules = {f"arg_{n}": {"type": "string", "description": "word " * 5_000} for n in range(300)}
     many = [
@@ -92,7 +92,7 @@ def test_what_is_frozen_is_bounded():
     assert len(json.dumps(kinds.frozen(many))) < 2_000_000
 
 
-def test_what_the_intent_names_comes_first():
+def test_kinds_named_in_the_intent_come_first():
     """Kinds and phrases with words of the intent come before the others, the longest first."""
     fitting = kinds.fitting(bundled(), INTENT)
 
@@ -100,7 +100,7 @@ def test_what_the_intent_names_comes_first():
     assert {kind["label"] for kind in fitting} == {kind["label"] for kind in bundled()}
 
 
-def test_a_whole_prompt_says_what_is_needed():
+def test_a_whole_prompt_contains_intent_files_and_kinds():
     """The prompt has intent, files, kinds with phrases and arguments, rules and form, but no recipe and no tool."""
     for tier in ("t3", "t5"):
         prompt = asked(tier)
@@ -126,20 +126,20 @@ def test_a_small_prompt_is_short():
     assert "What can be done: consistency check, " in asked("t1", "Make it better")
 
 
-def test_without_kinds_the_chief_is_told_to_ask():
+def test_without_kinds_the_chief_is_asked_for_questions():
     """In a project without recipes to route to, the chief is asked for tasks with questions."""
     assert "ask a scoping_question of every task" in asked("t3", known=[])
     assert asked("t1", known=[])
 
 
 @given(st.text(min_size=1).filter(str.strip))
-def test_an_intent_is_told_as_it_is(intent):
+def test_an_intent_is_inserted_once_and_unchanged(intent):
     """The prompt contains any intent once and unchanged, without expansion."""
     assert intent.strip() in asked("t3", intent)
 
 
 @pytest.mark.parametrize("tier", ["t3", "t5"])
-def test_what_fits_the_form_is_accepted(tier):
+def test_a_reply_that_fits_the_form_has_no_flaw(tier):
     """A backend that binds the chief to the form cannot return a reply with a flaw of form."""
     size = schema.SIZES[tier]
     form = schema.form(size, kinds.arguments(bundled()))
@@ -186,7 +186,7 @@ async def test_the_size_goes_by_the_tier(tier, tmp_path):
     assert split.keys[-1] == "chief.correction"
 
 
-def test_a_correction_counts_what_it_leaves_out():
+def test_a_correction_counts_the_omitted_flaws():
     """A correction lists as many flaws as fit, and the number of the others."""
     flaws = [errors.Flaw(path=f"$.tasks[{n}]", message="is wrong") for n in range(9)]
     told = prompts.correction("ASKED", schema.SIZES["t1"], "REPLY", flaws)
@@ -196,7 +196,7 @@ def test_a_correction_counts_what_it_leaves_out():
     assert "and 4 more" in told
 
 
-def test_the_chief_is_told_what_tasks_leave():
+def test_a_kind_lists_the_slots_that_its_runs_fill():
     """A kind lists the slots that its runs fill, and a rule shows how a later task names one; the form allows it."""
     prompt = asked("t3", "write scene 21")
     assert "leaves scene_brief, draft, edited_draft (with a file), continuity_report, critique" in prompt

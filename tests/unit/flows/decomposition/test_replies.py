@@ -82,12 +82,12 @@ def test_json_alone_or_fenced_is_read(said):
         (reply(*(task(n, dod="x" * 2_000, args={"a": "x" * 2_000}) for n in range(1, 20))), [("$.tasks", "too_large")]),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(said, found):
+def test_each_flaw_of_a_reply_has_its_path(said, found):
     """JSON, schema, dependencies and size are checked in this order, and each flaw has its path."""
     assert flaws(said) == found
 
 
-def test_tasks_stand_behind_what_they_depend_on():
+def test_tasks_come_after_their_dependencies():
     """Tasks keep the chief's order and numbers, except that dependencies come first and repeated ones count once."""
     drafts = replies.read(reply(task(4), task(7, 2, 2), task(2, 4), task(1)), 20)
 

@@ -160,7 +160,7 @@ def test_any_intent_has_a_sound_form(intent):
     assert all(router.route(part.phrase).routable for part in meant)
 
 
-def test_phrases_with_odd_signs_bind_nobody():
+def test_a_phrase_with_odd_signs_is_not_in_the_grammar():
     """A phrase with signs that a grammar might not support is left to the chief's own words."""
     known = kinds.frozen([recipe("odd", 'say "hi" (now)')])
     made = small.form(small.parts('say "hi" (now)', known), MOST)
@@ -168,7 +168,7 @@ def test_phrases_with_odd_signs_bind_nobody():
     assert made["$defs"]["task1"]["properties"]["description"] == {"type": "string", "minLength": 1, "maxLength": 100}
 
 
-def test_the_form_is_no_strict_one():
+def test_the_form_does_not_set_additional_properties():
     """Services that support only closed forms without tuples must not mistake this form for a closed one."""
     assert "additionalProperties" not in form(INTENT)
 

@@ -121,7 +121,7 @@ async def test_words_of_an_output_are_evidence(tmp_path: Path) -> None:
     assert made.result()["by"] == "chief"
 
 
-async def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+async def test_a_missing_file_does_not_prevent_the_judgement(tmp_path: Path) -> None:
     """A missing file does not keep the chief from judging."""
     made = Reviewed(tmp_path, outputs=[{"name": "draft", "path": "Drafts/gone.md"}])
     await made.run()

@@ -104,7 +104,7 @@ async def test_a_plan_from_its_start_to_its_end() -> None:
     await bench.close()
 
 
-async def test_nothing_begins_without_capacity_and_a_refused_run_fails_its_task() -> None:
+async def test_a_refused_run_fails_its_task() -> None:
     """With a limit of zero a look only records endings; a run that cannot be made fails its task with the reason."""
     bench, performer = await opened()
     performer.refuses = True
@@ -189,7 +189,7 @@ async def test_a_plan_ends_when_it_is_deleted_or_continued(kind: str, reason: st
     await bench.close()
 
 
-async def test_a_restart_shows_what_was_shown() -> None:
+async def test_a_restart_leaves_the_plan_unchanged() -> None:
     """After a kill at any input the plan is unchanged, and no run is made again."""
     bench, performer = await opened()
     steps = [{"kind": "change", "plan": STARTED.to_json()}, look(), look(), look(("run-1", RunState.DONE)), look()]
@@ -206,7 +206,7 @@ async def test_a_restart_shows_what_was_shown() -> None:
     await bench.close()
 
 
-def test_a_plan_is_known_by_what_it_says() -> None:
+def test_equal_plans_have_the_same_hash() -> None:
     """Two files with the same plan have the same hash, however they are written."""
     assert driver.sha256(DRAFT) == driver.sha256(plan_files.from_json(DRAFT.to_json()))
     assert driver.sha256(None) is None

@@ -51,7 +51,7 @@ def test_an_edit_names_no_author() -> None:
     assert merging.merged(ours, ours, dataclasses.replace(ours, priority=5)).revision == ours.revision
 
 
-def test_what_has_begun_keeps_its_run() -> None:
+def test_an_edit_of_a_begun_task_keeps_its_run() -> None:
     """An edit of a running, done or failed task changes its words, but not its status, run or earlier runs."""
     for task in (given.running(1), given.done(1), given.failed(1)):
         ours = TWO.with_task(dataclasses.replace(task, earlier_runs=("run-0",)))
@@ -75,7 +75,7 @@ def test_tasks_come_and_go() -> None:
     assert [task.id for task in merged.tasks] == [9, 2, 3]
 
 
-def test_what_a_running_task_needed_stays() -> None:
+def test_a_removal_keeps_a_running_tasks_dependencies() -> None:
     """A removal keeps a running task and the tasks that it depends on, and frees no number."""
     base = given.plan(given.done(1), given.task(2), given.task(3, 1), given.task(4), revision=3)
     running = dataclasses.replace(given.running(3), deps=(1,))

@@ -58,6 +58,6 @@ def states(found: Plan) -> dict[int, str]:
     return {each.id: each.status.value for each in found.tasks}
 
 
-def told(error: errors.ControlRoomError) -> list[tuple[str, str]]:
+def places_and_codes(error: errors.ControlRoomError) -> list[tuple[str, str]]:
     """Return places and codes of the flaws in a refusal."""
     return [(flaw.path, flaw.code) for flaw in getattr(error, "flaws", ())]

@@ -303,7 +303,7 @@ Act = Callable[[Harness, str], Awaitable[Any]]
 """Bring a plan to its end, or check its state; after a crash it is called again."""
 
 
-async def go_on(harness: Harness, session_id: str) -> None:
+async def start_and_rest(harness: Harness, session_id: str) -> None:
     """Start an approved plan, and wait until it is at rest."""
     if (await harness.show(session_id)).status is plans.PlanState.APPROVED:
         # A start that was journalled before a crash may have brought the plan to its end by now.
@@ -317,7 +317,7 @@ def crash_points(story: Sequence[str], lost: tuple[str, ...]) -> list[tuple[str,
     return examples.passings([point for point in story if point.startswith(lost)])
 
 
-async def crash_everywhere(begin: Begin, check: Act, lost: tuple[str, ...], act: Act = go_on) -> set[str]:
+async def crash_everywhere(begin: Begin, check: Act, lost: tuple[str, ...], act: Act = start_and_rest) -> set[str]:
     """Bring a plan to its end, and again with a crash at passings of every point: kill, restart, check.
 
     Args:

@@ -149,7 +149,7 @@ class AnyMoves(RuleBasedStateMachine):
 
     @rule(status=st.sampled_from([None, *RunState]), which=st.integers(0, 9))
     @precondition(lambda self: self.runs)
-    def went_on(self, status: RunState | None, which: int) -> None:
+    def reconcile_run(self, status: RunState | None, which: int) -> None:
         """Give a run any possible state, and reconcile the plan with it."""
         run_id = sorted(self.runs)[which % len(self.runs)]
         if self.runs[run_id].status in (None, RunState.DONE):

@@ -356,7 +356,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
     def order(self, asked: Any, allowed: bool | None) -> None:
         """Give an order, and check that it is refused exactly when it must be; None accepts both."""
         revision, crashing = self.last["revision"], self.harness.watch.armed
-        answered, refusal = self.runner.run(_told(asked, self.harness.watch))
+        answered, refusal = self.runner.run(_plan_or_refusal(asked, self.harness.watch))
         hypothesis.note(f"refused: {refusal}" if answered is None else f"answered: revision {answered['revision']}")
         assert answered is not None or allowed is not True or crashing, f"refused although it is right: {refusal}"
         assert answered is None or allowed is not False, "answered although it is wrong"
@@ -527,7 +527,7 @@ class AnyPlan(stateful.RuleBasedStateMachine):
         return task["status"] not in ("running", "done")
 
 
-async def _told(asked: Awaitable[plans.Plan | requests.Created], watch: Watch) -> tuple[Json | None, str]:
+async def _plan_or_refusal(asked: Awaitable[plans.Plan | requests.Created], watch: Watch) -> tuple[Json | None, str]:
     """Return the plan that answers an order, or the reason of the refusal; a crashed service does not answer."""
     order = asyncio.ensure_future(asked)
     while not order.done() and watch.left is None:

@@ -56,7 +56,7 @@ def describe(content: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_persons_change_builds_on_what_another_one_wrote(harness: plan_harness.Harness, point: str) -> None:
+async def test_a_request_is_made_again_on_an_edited_plan(harness: plan_harness.Harness, point: str) -> None:
     """A request whose plan is edited by hand meanwhile is made again on the edited plan."""
     session_id = await harness.create(task("sweep room 1"), task("sweep room 2"))
     at_next(harness, point, meddle(harness, session_id, describe))
@@ -78,7 +78,7 @@ async def test_an_order_that_is_journalled_counts(harness: plan_harness.Harness,
     assert await harness.show(session_id) == changed
 
 
-async def test_who_has_seen_another_revision_is_told(harness: plan_harness.Harness) -> None:
+async def test_a_request_with_an_outdated_revision_is_refused(harness: plan_harness.Harness) -> None:
     """A request with a revision is refused if the file has another one by then."""
     session_id = await harness.create(task("sweep room 1"))
     meddle(harness, session_id, lambda content: content.update(revision=7))()
@@ -123,9 +123,7 @@ async def test_a_retry_sends_its_run_on_once(harness: plan_harness.Harness, poin
 
 @pytest.mark.parametrize("point", [*POINTS, *MAKING])
 @pytest.mark.parametrize("nth", [1, 2])
-async def test_the_planner_goes_on_with_what_a_person_wrote(
-    harness: plan_harness.Harness, point: str, nth: int
-) -> None:
+async def test_an_edit_by_hand_counts_at_any_planner_write(harness: plan_harness.Harness, point: str, nth: int) -> None:
     """An edit by hand at any write of the planner or creation of a run counts, and no run is created twice."""
     session_id = await harness.create(task("sweep room 1"), task("sweep room 2", 1), task("sweep room 3", 2))
     await harness.application.plans.approve(session_id)

@@ -48,7 +48,7 @@ async def test_an_intent_becomes_tasks(harness: plan_harness.Harness) -> None:
     assert [each.recipe_id for each in plan.tasks] == ["sweep", "carry", None]
 
 
-async def test_what_the_chief_gets_wrong_is_asked(harness: plan_harness.Harness) -> None:
+async def test_invalid_arguments_of_the_chief_become_a_question(harness: plan_harness.Harness) -> None:
     """Wrong arguments of the chief become a question of the system; the chief's own questions remain its own."""
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
     plan = await harness.rested(created.plan.session_id)
@@ -59,7 +59,7 @@ async def test_what_the_chief_gets_wrong_is_asked(harness: plan_harness.Harness)
     assert nice.scoping_question == "How nice?"
 
 
-async def test_nobody_meddles_while_the_chief_is_at_work(harness: plan_harness.Harness) -> None:
+async def test_a_plan_cannot_be_changed_while_the_chief_works(harness: plan_harness.Harness) -> None:
     """Until the chief's tasks are there, the plan can be read but not changed."""
     harness.place.project.say("chief*", text=plan_harness.says(*SPLIT))
     harness.door.clear()
@@ -111,7 +111,7 @@ async def test_a_chiefs_run_that_was_sent_on_by_hand_counts(harness: plan_harnes
 
 
 @pytest.mark.parametrize("how", ["cancelled", "deleted"])
-async def test_a_chiefs_run_that_somebody_ends(harness: plan_harness.Harness, how: str) -> None:
+async def test_a_cancelled_run_of_the_chief_fails_the_plan(harness: plan_harness.Harness, how: str) -> None:
     """A cancelled run of the chief fails the plan; a start continues the run, or creates another if it was deleted."""
     harness.place.project.say("chief*", hang=True)
     created = await harness.application.plans.create(plan_harness.intended("tidy up"))
@@ -139,7 +139,7 @@ async def test_without_a_chief_an_intent_is_refused(tmp_path: Path) -> None:
     with pytest.raises(errors.RequestInvalid) as refused:
         await harness.application.plans.create(plan_harness.intended("tidy up"))
 
-    assert (refused.value.code, given.told(refused.value)) == ("no_chief", [("$.intent", "no_chief")])
+    assert (refused.value.code, given.places_and_codes(refused.value)) == ("no_chief", [("$.intent", "no_chief")])
     assert (await harness.application.plans.page(plans.PlanQuery()))[0] == []
 
     await harness.close()
@@ -163,7 +163,7 @@ async def test_tasks_taken_away_do_not_come_back(harness: plan_harness.Harness) 
     assert [each.id for each in added.plan.tasks] == [4]
 
 
-async def test_an_intent_may_stand_above_tasks(harness: plan_harness.Harness) -> None:
+async def test_tasks_with_an_intent_need_no_chief(harness: plan_harness.Harness) -> None:
     """A request with an intent and tasks stores the intent, and the chief is not asked."""
     created = await harness.application.plans.create(requests.NewPlan(intent="Tidy", tasks=(task("sweep it"),)))
 

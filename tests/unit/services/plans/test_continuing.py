@@ -282,7 +282,7 @@ async def test_a_number_written_again(place: plan_harness.Place) -> None:
     await harness.close()
 
 
-async def test_plans_are_no_runs(harness: Harness, tmp_path: Path) -> None:
+async def test_the_run_of_a_plan_does_not_count_as_a_run(harness: Harness, tmp_path: Path) -> None:
     """The run of a plan is not listed, counted or controlled as a run, and takes no capacity."""
     session_id = await harness.create(task("sweep room 1"))
     await pools.idle()
@@ -337,7 +337,9 @@ async def test_an_edit_by_hand_counts_as_a_change(harness: Harness) -> None:
     assert (undone.revision, undone.tasks[0].description) == (4, "sweep room 1")
 
 
-async def test_an_old_file_between_two_runs_is_no_edit(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_old_file_after_a_full_journal_is_not_an_edit(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An old file written back after a full journal has ended is not taken for an edit."""
     monkeypatch.setattr(driver, "MOST_INPUTS", 3)
     session_id = await harness.create(task("sweep room 1"))

@@ -11,7 +11,7 @@ from app import errors
 from app.domain.plans import Plan, PlanState, Scoping, TaskState
 from app.flows.session_plan import rules, transitions
 from app.services.plans import edits, requests
-from tests.unit.services.plans.given import LATER, asking, done, failed, plan, running, states, task, told
+from tests.unit.services.plans.given import LATER, asking, done, failed, places_and_codes, plan, running, states, task
 
 DRAFT = PlanState.DRAFT
 
@@ -38,13 +38,13 @@ class TestOrder:
             each.id for each in rules.startable(transitions.started(transitions.approved(after, LATER), LATER), 1)
         ] == [2]
 
-    def test_all_flaws_are_told(self) -> None:
+    def test_all_flaws_of_a_new_task_are_reported(self) -> None:
         """Missing, unknown and repeated tasks, and those before their dependency, are reported together."""
         before = plan(task(1), task(2, 1), task(3), task(4, 2, 3), status=DRAFT)
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.reordered(before, [2, 1, 9, 4, 2], LATER)
 
-        assert told(refused.value) == [
+        assert places_and_codes(refused.value) == [
             ("$.order", "order_incomplete"),
             ("$.order[0]", "order_breaks_dependency"),
             ("$.order[2]", "order_unknown_task"),
@@ -52,7 +52,7 @@ class TestOrder:
         ]
         assert refused.value.code == "order_incomplete"
 
-    def test_the_same_order_is_no_change(self) -> None:
+    def test_an_unchanged_order_leaves_the_plan_unchanged(self) -> None:
         """An unchanged order leaves the plan unchanged."""
         before = plan(task(1), task(2))
 
@@ -76,7 +76,7 @@ class TestNewTasks:
         for number in (7, 3, 1):
             with pytest.raises(errors.RequestInvalid) as refused:
                 edits.with_new_task(after, task(number), LATER)
-            assert told(refused.value) == [("$.id", "duplicate_task")]
+            assert places_and_codes(refused.value) == [("$.id", "duplicate_task")]
         assert ids(edits.with_new_task(after, task(8, 1), LATER)) == [1, 8]
 
     def test_numbers_come_to_an_end(self) -> None:
@@ -84,15 +84,15 @@ class TestNewTasks:
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.with_new_task(plan(task(999_999)), task(1_000_000), LATER)
 
-        assert told(refused.value) == [("$.id", "invalid")]
+        assert places_and_codes(refused.value) == [("$.id", "invalid")]
 
-    def test_all_flaws_are_told(self) -> None:
+    def test_all_flaws_of_a_new_task_are_reported(self) -> None:
         """A wrong number and wrong dependencies of a new task are reported together, with places in the task."""
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.with_new_task(plan(task(1), task(2)), task(2, 2, 9, 1, 1), LATER)
 
         assert refused.value.code == "tasks_invalid"
-        assert told(refused.value) == [
+        assert places_and_codes(refused.value) == [
             ("$.id", "duplicate_task"),
             ("$.deps[0]", "self_dependency"),
             ("$.deps[1]", "unknown_dependency"),
@@ -119,7 +119,7 @@ class TestEdits:
     """Edits of tasks."""
 
     @pytest.mark.parametrize("begun", [running(1), done(1), running(1, run_id=None)])
-    def test_what_has_begun_stays(self, begun: Any) -> None:
+    def test_a_begun_task_cannot_be_edited(self, begun: Any) -> None:
         """A running or done task cannot be edited."""
         with pytest.raises(errors.Conflict) as refused:
             edits.editable(plan(begun, task(2)), 1)
@@ -127,7 +127,7 @@ class TestEdits:
         assert refused.value.code == "task_begun"
         assert refused.value.detail["task"] == 1
 
-    def test_a_cycle_is_told_at_the_task(self) -> None:
+    def test_a_cycle_is_reported_at_its_closing_dependency(self) -> None:
         """A cycle is reported at the dependency that would close it."""
         before = plan(task(3), task(2, 3), task(1, 3, 2))
         with pytest.raises(errors.RequestInvalid) as refused:
@@ -185,7 +185,7 @@ class TestEdits:
 class TestRemovals:
     """Removal of tasks."""
 
-    def test_what_others_need_stays(self) -> None:
+    def test_a_task_that_others_need_is_not_removed(self) -> None:
         """A task that others depend on is not removed, and the refusal names them."""
         with pytest.raises(errors.Conflict) as refused:
             edits.without_task(plan(failed(1), task(2, 1), task(3, 1)), 1, LATER)
@@ -200,7 +200,7 @@ class TestRemovals:
         assert (after.status, ids(after)) == (PlanState.DONE, [1])
 
 
-def test_nobody_disturbs_the_chief() -> None:
+def test_a_plan_cannot_be_edited_while_the_chief_works() -> None:
     """While the chief is at work, a plan cannot be changed or approved."""
     awaiting = plan(asking(1), status=DRAFT, awaits_chief=True, chief_run_id="run-c")
     for change in (
@@ -215,14 +215,14 @@ def test_nobody_disturbs_the_chief() -> None:
             change()
 
 
-def test_a_new_plan_tells_all_its_flaws() -> None:
+def test_all_flaws_of_a_new_plan_are_reported() -> None:
     """Wrong numbers, dependencies and cycles of a new plan are reported with their places."""
     tasks = [task(1, 2), task(2, 1), task(2, 7), task(3, 3), task(5, 6), task(6, 5), task(8, 5)]
     with pytest.raises(errors.RequestInvalid) as refused:
         edits.check_graph(tasks)
 
     assert refused.value.code == "tasks_invalid"
-    assert told(refused.value) == [
+    assert places_and_codes(refused.value) == [
         ("$.tasks[2].id", "duplicate_task"),
         ("$.tasks[2].deps[0]", "unknown_dependency"),
         ("$.tasks[3].deps[0]", "self_dependency"),

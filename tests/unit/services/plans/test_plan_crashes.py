@@ -145,7 +145,7 @@ async def test_a_task_that_is_written_down_as_begun_gets_its_run(place: plan_har
     await harness.close()
 
 
-async def test_an_interrupted_plan_goes_on_when_it_is_asked_to(place: plan_harness.Place) -> None:
+async def test_an_interrupted_plan_continues_only_when_asked(place: plan_harness.Place) -> None:
     """A process that is not the service continues an interrupted plan only when asked."""
     harness, session_id = await begin(place)
     harness.toolbox.hold(1)

@@ -121,7 +121,7 @@ async def refuse_to_open(run_id: str) -> stores.RunLog:
     raise errors.StorageFault(f"the folder of {run_id} cannot be opened")
 
 
-async def test_a_plan_goes_on_when_there_is_room_again(harness: plan_harness.Harness) -> None:
+async def test_a_plan_continues_once_the_disk_has_space(harness: plan_harness.Harness) -> None:
     """A planner that cannot write waits and retries, and continues with one run per task."""
     harness.toolbox.hold(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))

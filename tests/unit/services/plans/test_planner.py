@@ -39,7 +39,7 @@ async def test_a_plan_is_done_when_its_tasks_are(harness: plan_harness.Harness) 
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_a_task_whose_run_is_done_in_part_says_so(place: plan_harness.Place, restarts: bool) -> None:
+async def test_a_task_with_a_partial_run_is_marked_as_partial(place: plan_harness.Place, restarts: bool) -> None:
     """A task whose run is partial is marked as partial, even if the run ended while no planner ran."""
     place.add_recipe(chores.recipe("halve", partial=True))
     harness = await plan_harness.Harness(place).open()
@@ -73,7 +73,7 @@ async def test_an_order_that_another_input_overtook_is_made_again(harness: plan_
     assert await plan_harness.soon(overtaken) == approved
 
 
-async def test_nothing_is_begun_before_the_start(harness: plan_harness.Harness) -> None:
+async def test_a_plan_begins_no_task_before_its_start(harness: plan_harness.Harness) -> None:
     """A draft and an approved plan begin no task, and a start of a running plan changes no state."""
     session_id = await harness.create(task("sweep room 1"))
     with pytest.raises(errors.WrongState):
@@ -93,7 +93,7 @@ async def test_nothing_is_begun_before_the_start(harness: plan_harness.Harness) 
     await harness.rested(session_id)
 
 
-async def test_what_a_plan_lacks_is_found_beside_the_loop(
+async def test_recipes_of_a_plan_are_checked_beside_the_loop(
     harness: plan_harness.Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Approve, start and resume check recipes in a thread, so that they do not block the loop."""
@@ -110,7 +110,7 @@ async def test_what_a_plan_lacks_is_found_beside_the_loop(
     harness.toolbox.release(1)
 
 
-async def test_what_a_run_is_told(harness: plan_harness.Harness) -> None:
+async def test_a_run_gets_its_tasks_arguments_and_the_plans_labels(harness: plan_harness.Harness) -> None:
     """A run gets its task's description and arguments, and the plan's labels, priority, session and task number."""
     carry = task("carry the box", args={"what": "a box"}, dod="it is there")
     session_id = await harness.started(
@@ -144,7 +144,7 @@ async def test_independent_tasks_run_together_up_to_the_limit(place: plan_harnes
     await harness.close()
 
 
-async def test_who_waits_for_a_person_takes_no_room(tmp_path: Path) -> None:
+async def test_a_task_waiting_for_a_person_takes_no_capacity(tmp_path: Path) -> None:
     """Tasks whose runs wait at a gate or are paused take no capacity, and continue after the answers."""
     place = plan_harness.Place(tmp_path)
     place.add_recipe(chores.recipe("ask", asks=True))
@@ -168,7 +168,7 @@ async def test_who_waits_for_a_person_takes_no_room(tmp_path: Path) -> None:
     await harness.close()
 
 
-async def test_nobody_asks_who_rests_while_there_is_room(
+async def test_waiting_runs_are_looked_up_only_without_capacity(
     harness: plan_harness.Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planner checks whether runs wait for a person only if a task lacks capacity."""
@@ -193,7 +193,7 @@ async def test_nobody_asks_who_rests_while_there_is_room(
     await harness.until(session_id, lambda plan: plan.status is plans.PlanState.DONE)
 
 
-async def test_a_failure_stops_only_what_depends_on_it(harness: plan_harness.Harness) -> None:
+async def test_a_failed_task_blocks_only_its_dependents(harness: plan_harness.Harness) -> None:
     """A failed task blocks only its dependents; then the plan fails with one issue."""
     harness.toolbox.fail(1)
     session_id = await harness.started(
@@ -208,7 +208,7 @@ async def test_a_failure_stops_only_what_depends_on_it(harness: plan_harness.Har
     assert (issue.kind, issue.run_id, issue.session_id) == ("task", plan.tasks[0].run_id, session_id)
 
 
-async def test_a_retry_goes_on_where_the_run_stood(harness: plan_harness.Harness) -> None:
+async def test_a_retry_continues_the_same_run(harness: plan_harness.Harness) -> None:
     """A retry continues the same run without repeating its done step, and then the dependent task runs."""
     harness.toolbox.fail(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
@@ -306,7 +306,7 @@ async def test_a_blocked_task_is_begun_by_force(harness: plan_harness.Harness) -
     assert plan.status is plans.PlanState.FAILED
 
 
-async def test_a_pause_lets_what_runs_go_on_and_begins_nothing(harness: plan_harness.Harness) -> None:
+async def test_a_paused_plan_ends_its_run_and_begins_no_task(harness: plan_harness.Harness) -> None:
     """A paused plan lets the current run end and begins no task, and a resume continues it."""
     harness.toolbox.hold(1)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
@@ -337,7 +337,7 @@ async def test_a_task_added_to_a_done_plan_waits_for_a_person(harness: plan_harn
     assert len(await harness.runs()) == 2
 
 
-async def test_what_runs_or_is_done_is_not_changed(harness: plan_harness.Harness) -> None:
+async def test_a_running_or_done_task_is_not_changed(harness: plan_harness.Harness) -> None:
     """An edit of a running or done task, and the removal of a running or needed one, are refused."""
     harness.toolbox.hold(2)
     session_id = await harness.started(task("sweep room 1"), task("sweep room 2", 1))
@@ -358,7 +358,7 @@ async def test_what_runs_or_is_done_is_not_changed(harness: plan_harness.Harness
     await harness.rested(session_id)
 
 
-async def test_a_change_of_what_was_not_seen_is_refused(harness: plan_harness.Harness) -> None:
+async def test_a_change_with_an_outdated_revision_is_a_conflict(harness: plan_harness.Harness) -> None:
     """A change with an outdated revision is a conflict with the current plan, and changes no field."""
     session_id = await harness.create(task("sweep room 1"))
     await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(dod="it shines"), revision=1)
@@ -438,7 +438,7 @@ async def test_a_plan_is_waited_for(harness: plan_harness.Harness) -> None:
     assert await plan_harness.soon(harness.application.plans.wait(session_id, 60, rested.revision)) == rested
 
 
-async def test_a_damaged_plan_stops_nobody_else(harness: plan_harness.Harness) -> None:
+async def test_a_damaged_plan_does_not_stop_other_plans(harness: plan_harness.Harness) -> None:
     """A plan with a broken file is reported as damaged and not changed, and other plans continue."""
     harness.toolbox.hold(1)
     broken = await harness.started(task("sweep room 1"))

@@ -132,7 +132,7 @@ class TestTheChief:
             (judges("unsure", evidence=""), "the chief is unsure: it is unsure"),
         ],
     )
-    async def test_what_it_cannot_show_a_person_decides(
+    async def test_an_unsure_review_asks_a_person(
         self, place: plan_harness.Place, harness: plan_harness.Harness, said: str, why: str
     ) -> None:
         """An invalid verdict is corrected once; after that, and if the chief is unsure, a gate asks a person."""
@@ -248,7 +248,7 @@ class TestWhoJudges:
 class TestOrders:
     """Each order to a plan whose review asks a person (docs/reference/plans.md, the table of reviews)."""
 
-    async def test_a_pause_lets_the_review_go_on(
+    async def test_a_review_continues_in_a_paused_plan(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
         """A review in a paused plan continues and its verdict counts, and no other task begins before the resume."""
@@ -274,7 +274,7 @@ class TestOrders:
         assert plan.tasks[0].review is not None
 
     @pytest.mark.parametrize("order", ["edit", "remove", "retry", "force", "delete", "answer"])
-    async def test_what_a_running_task_refuses(
+    async def test_a_task_under_review_refuses_changes(
         self, place: plan_harness.Place, harness: plan_harness.Harness, order: str
     ) -> None:
         """A task under review cannot be edited, removed, retried, forced or answered, nor its plan deleted."""
@@ -414,7 +414,7 @@ class TestProposals:
         await harness.comes_to(session_id, t1="done")
         return session_id
 
-    async def test_nothing_happens_before_a_person_accepts(
+    async def test_a_proposal_changes_the_plan_only_when_accepted(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
         """Accepting a proposal makes its edit once; before that, and after a dismissal, the plan is unchanged."""
@@ -463,7 +463,7 @@ class TestProposals:
             ({"kind": "add_task", "why": "x", "description": "x" * 9_000}, "bytes"),
         ],
     )
-    async def test_what_cannot_be_is_refused_and_harms_nothing(
+    async def test_an_invalid_proposal_is_refused_and_the_verdict_counts(
         self, place: plan_harness.Place, harness: plan_harness.Harness, proposal: Any, problem: str
     ) -> None:
         """An invalid proposal is stored as refused with its reason, and the verdict counts."""
@@ -476,7 +476,7 @@ class TestProposals:
         with pytest.raises(errors.Conflict):
             await harness.application.plans.accept(session_id, 1)
 
-    async def test_what_has_become_wrong_is_refused_when_it_is_accepted(
+    async def test_a_proposal_about_a_removed_task_is_refused(
         self, place: plan_harness.Place, harness: plan_harness.Harness
     ) -> None:
         """Accepting a proposal about a task that was removed since is refused, and the proposal stays open."""
@@ -552,7 +552,7 @@ async def test_a_review_comes_out_the_same_wherever_the_process_dies(
         return harness, session_id
 
     async def act(harness: plan_harness.Harness, session_id: str) -> None:
-        await plan_harness.go_on(harness, session_id)
+        await plan_harness.start_and_rest(harness, session_id)
         while (await harness.task(session_id, 1)).status is plans.TaskState.RUNNING:
             for gate in (await harness.application.gates.page(GateQuery(session_id=session_id)))[0]:
                 # The run may already be executing with an earlier answer.

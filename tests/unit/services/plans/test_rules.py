@@ -33,7 +33,7 @@ class TestRuns:
         assert found.partial
         assert not transitions.without_run(found).partial
 
-    def test_a_run_that_fails_blocks_only_what_needs_it(self) -> None:
+    def test_a_failed_run_blocks_only_the_tasks_that_need_it(self) -> None:
         """A task fails with its run's error, its dependents remain blocked, and other tasks are pending."""
         found = rules.reconciled(plan(running(1), task(2, 1), task(3)), {"run-1": fact(RunState.FAILED, error=ERROR)})
 
@@ -62,7 +62,7 @@ class TestRuns:
         assert states(found) == {1: "running", 2: "blocked"}
         assert (found.tasks[0].error, found.tasks[0].ended_at) == (None, None)
 
-    def test_what_is_done_stays_done(self) -> None:
+    def test_a_done_task_stays_done(self) -> None:
         """A done task stays done in any state of its run."""
         for status in (None, *RunState):
             assert rules.reconciled(plan(done(1), task(2, 1)), {"run-1": fact(status)}) == plan(done(1), task(2, 1))
@@ -73,7 +73,7 @@ class TestRuns:
 
         assert rules.reconciled(before, {"run-1": fact(None)}) is before
 
-    def test_runs_that_are_not_told_of_stay(self) -> None:
+    def test_a_task_without_a_new_fact_does_not_change(self) -> None:
         """A task whose run has no new fact does not change."""
         before = plan(running(1), failed(2), done(3), task(4))
 
@@ -210,7 +210,7 @@ class TestChanges:
         assert after.revision == known.revision + 2
         assert rules.renewed(known, after, LATER).revision == known.revision + 1
 
-    def test_nothing_changed_is_no_change(self) -> None:
+    def test_an_unchanged_plan_keeps_its_revision_and_time(self) -> None:
         """An unchanged plan keeps its revision and its time."""
         known = plan(running(1))
         same = dataclasses.replace(known, revision=9, updated_at=LATER)

@@ -121,7 +121,7 @@ async def test_a_persons_question_comes_first(harness: plan_harness.Harness) -> 
         await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="later"))
 
 
-async def test_what_a_person_gives_must_be(harness: plan_harness.Harness) -> None:
+async def test_an_invalid_task_of_a_person_is_refused(harness: plan_harness.Harness) -> None:
     """Unknown recipes and wrong arguments are all refused with their places, and no plan is created."""
     wrong = [
         task("sweep it", recipe_id="swepe"),
@@ -131,7 +131,7 @@ async def test_what_a_person_gives_must_be(harness: plan_harness.Harness) -> Non
     with pytest.raises(errors.RequestInvalid) as refused:
         await harness.create(*wrong)
 
-    assert given.told(refused.value) == [
+    assert given.places_and_codes(refused.value) == [
         ("$.tasks[0].recipe_id", "unknown_recipe"),
         ("$.tasks[1].args.wheels", "undeclared_arg"),
         ("$.tasks[1].args.what", "args_type"),
@@ -147,7 +147,7 @@ async def test_what_a_person_gives_must_be(harness: plan_harness.Harness) -> Non
         ({"args": {"wheels": 4}}, "args_invalid", "$.args.wheels"),
     ],
 )
-async def test_one_wrong_task_is_told_by_its_own_code(
+async def test_an_invalid_task_is_refused_with_its_own_code(
     harness: plan_harness.Harness, wrong: dict[str, Any], code: str, path: str
 ) -> None:
     """A wrong new task, or edit of one, is refused with the code that a request for a run would get."""
@@ -162,7 +162,7 @@ async def test_one_wrong_task_is_told_by_its_own_code(
     assert path in [flaw.path for flaw in edited.value.flaws]
 
 
-async def test_what_the_router_finds_is_nobodys_mistake(harness: plan_harness.Harness) -> None:
+async def test_unfitting_router_arguments_become_a_question(harness: plan_harness.Harness) -> None:
     """Arguments found by the router that do not fit become a question, not a refusal."""
     place = harness.place
     pattern = "/lay (?P<eggs>[0-9]+) eggs/"
@@ -229,7 +229,7 @@ async def test_an_edit_can_take_a_question_back_or_ask_another(harness: plan_har
     assert same.tasks[0].status is answered.tasks[0].status is plans.TaskState.PENDING
 
 
-async def test_an_edit_that_says_nothing_is_refused(harness: plan_harness.Harness) -> None:
+async def test_an_empty_edit_is_refused(harness: plan_harness.Harness) -> None:
     """An edit without a field, and blank or overlong texts, are refused with their places."""
     session_id, _ = await only(harness, task("sweep it"))
     told = []
@@ -241,7 +241,7 @@ async def test_an_edit_that_says_nothing_is_refused(harness: plan_harness.Harnes
     ):
         with pytest.raises(errors.RequestInvalid) as refused:
             await harness.application.plans.edit_task(session_id, 1, edit)
-        told += given.told(refused.value)
+        told += given.places_and_codes(refused.value)
 
     assert told == [
         ("$", "missing"),
@@ -266,7 +266,7 @@ async def test_a_plan_as_a_whole_must_be(harness: plan_harness.Harness) -> None:
     for new in wrong:
         with pytest.raises(errors.RequestInvalid) as refused:
             await harness.application.plans.create(new)
-        told.append(given.told(refused.value))
+        told.append(given.places_and_codes(refused.value))
 
     assert told == [
         [("$.intent", "missing")],
@@ -337,7 +337,7 @@ async def test_pages_of_plans(harness: plan_harness.Harness) -> None:
 
 
 @pytest.mark.parametrize("session_id", ["", "..", "a/b", "x" * 200, "sp_0"])
-async def test_an_unknown_plan_is_told(harness: plan_harness.Harness, session_id: str) -> None:
+async def test_an_unknown_plan_is_not_found(harness: plan_harness.Harness, session_id: str) -> None:
     """An id that is not a plan's is not found."""
     with pytest.raises(errors.NotFound) as refused:
         await harness.show(session_id)
@@ -345,7 +345,7 @@ async def test_an_unknown_plan_is_told(harness: plan_harness.Harness, session_id
     assert refused.value.code == "plan_not_found"
 
 
-async def test_an_answer_given_twice_is_no_answer_to_the_next_question(harness: plan_harness.Harness) -> None:
+async def test_a_repeated_answer_does_not_answer_the_next_question(harness: plan_harness.Harness) -> None:
     """A repeated answer does not answer the next question, unless it names a recipe that was added since."""
     session_id, _ = await only(harness, task("make it nice", scoping_question="How nice?"))
     asked = await harness.application.plans.answer(session_id, 1, requests.ScopingAnswer(answer="late"))
@@ -360,7 +360,7 @@ async def test_an_answer_given_twice_is_no_answer_to_the_next_question(harness: 
     assert named.tasks[0].recipe_id == "late"
 
 
-async def test_an_answer_that_settles_nothing_is_told(harness: plan_harness.Harness) -> None:
+async def test_an_insufficient_answer_repeats_the_question(harness: plan_harness.Harness) -> None:
     """An answer that does not settle the question asks it again with the reason."""
     session_id, asking = await only(harness, task("make it nice"))
     again = (

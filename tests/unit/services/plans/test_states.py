@@ -226,7 +226,7 @@ def test_every_drawn_move_can_be_made() -> None:
     assert shown - moved == by_edit
 
 
-def test_what_an_edit_takes_a_task_to() -> None:
+def test_an_edit_with_an_open_dependency_makes_a_task_wait() -> None:
     """An edit that adds an open dependency or question makes a task wait; a failed one waits after its retry."""
     waits = _edited(deps=(2,))
     open_two = plan(task(1), task(2))
@@ -255,6 +255,6 @@ def test_what_an_edit_takes_a_task_to() -> None:
         (plan(task(2, 1), failed(1), task(3, 2), status=APPROVED), FAILED),
     ],
 )
-def test_where_a_running_plan_stands(before: Plan, status: PlanState) -> None:
+def test_the_state_of_a_running_plan_follows_its_tasks(before: Plan, status: PlanState) -> None:
     """A running plan is done when all tasks are, failed when none can continue, else running."""
     assert transitions.started(before, LATER).status is status

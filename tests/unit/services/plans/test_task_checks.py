@@ -44,14 +44,14 @@ def test_a_check_of_the_wrong_form_is_refused_at_its_place(check: dict[str, Any]
     with pytest.raises(errors.RequestInvalid) as refused:
         requests.check(requests.NewPlan(tasks=(task("sweep room 1", dod=[HOLDS, check]),)))
 
-    assert place_of_flaw in [path for path, _ in given.told(refused.value)]
+    assert place_of_flaw in [path for path, _ in given.places_and_codes(refused.value)]
 
 
 def test_too_many_checks_are_refused() -> None:
     """A task has at most fifty checks."""
     with pytest.raises(errors.RequestInvalid) as refused:
         requests.check(requests.NewPlan(tasks=(task("sweep room 1", dod=[HOLDS] * 51),)))
-    assert given.told(refused.value) == [("$.tasks[0].dod", "invalid")]
+    assert given.places_and_codes(refused.value) == [("$.tasks[0].dod", "invalid")]
 
 
 async def test_a_task_is_done_when_its_checks_hold(harness: plan_harness.Harness) -> None:
@@ -97,7 +97,7 @@ async def test_a_failed_check_fails_the_task_until_a_retry_meets_it(harness: pla
     assert [issue.status for issue in await harness.issues()] == ["closed"]
 
 
-async def test_a_check_of_what_no_run_leaves_fails(harness: plan_harness.Harness) -> None:
+async def test_a_check_of_an_unknown_slot_fails(harness: plan_harness.Harness) -> None:
     """A check of a slot or argument that does not exist fails and names the slots of the run."""
     checks = [
         {"check": "slot_not_null", "slot": "draft"},

@@ -62,7 +62,7 @@ class TestForm:
 
         assert flaws(given.task(1), wrong) == [("$.tasks[1].args.a[1].b", "invalid")]
 
-    def test_only_what_comes_before_can_be_named(self) -> None:
+    def test_a_task_may_use_only_outputs_of_its_dependencies(self) -> None:
         """A task may use outputs of its direct and indirect dependencies, and no others."""
         chain = (given.task(1), given.task(2, 1), given.task(3, 2, args={"a": SAID}))
         assert flaws(*chain) == []
@@ -80,13 +80,16 @@ class TestForm:
         with pytest.raises(errors.RequestInvalid) as refused:
             edits.with_edit(before, given.task(2), given.LATER)
 
-        assert (refused.value.code, given.told(refused.value)) == ("tasks_invalid", [("$.deps", "not_a_dependency")])
+        assert (refused.value.code, given.places_and_codes(refused.value)) == (
+            "tasks_invalid",
+            [("$.deps", "not_a_dependency")],
+        )
 
         broken = given.plan(given.task(1), given.task(2), given.task(3, 2, args={"a": SAID}))
         assert edits.with_edit(broken, given.task(2, dod="soon"), given.LATER).tasks[1].dod == "soon"
 
 
-async def test_a_task_gets_what_an_earlier_one_left(harness: plan_harness.Harness) -> None:
+async def test_a_task_gets_the_output_of_an_earlier_one(harness: plan_harness.Harness) -> None:
     """The run of a task gets the value of the output, and the plan keeps the reference."""
     wanted = task("carry it", 1, recipe_id="carry", args={"what": SAID})
     session_id = await harness.started(task("sweep room 1"), wanted)
@@ -118,7 +121,7 @@ async def test_a_missing_output_fails_the_task(harness: plan_harness.Harness, na
     assert (await harness.rested(session_id)).status is plans.PlanState.DONE
 
 
-async def test_a_forced_task_cannot_use_what_is_not_there_yet(harness: plan_harness.Harness) -> None:
+async def test_a_forced_task_without_its_input_fails(harness: plan_harness.Harness) -> None:
     """A task forced before the one whose output it uses fails with the reason, and can be retried afterwards."""
     harness.toolbox.hold(1)
     wanted = task("carry it", 1, recipe_id="carry", args={"what": SAID})
@@ -146,7 +149,7 @@ async def test_an_output_that_does_not_fit_fails_the_task(harness: plan_harness.
     assert failed.error["code"] == "args_invalid"
 
 
-async def test_what_is_known_of_a_task_with_outputs_is_asked_and_refused(harness: plan_harness.Harness) -> None:
+async def test_other_arguments_of_a_referring_task_are_checked(harness: plan_harness.Harness) -> None:
     """The other arguments of a task with references are checked when the plan is created."""
     wanted = task("carry it", 1, recipe_id="carry", args={"what": SAID, "times": "often"})
     with pytest.raises(errors.RequestInvalid) as refused:
