@@ -91,7 +91,9 @@ def age(context: click.Context, option: click.Parameter, text: str | None) -> ti
     try:
         return cleaning.age(text or f"{days}d")
     except ValueError as error:
-        raise click.BadParameter(str(error)) if text else click.UsageError(f"{KEEP}: {error}") from error
+        if text:
+            raise click.BadParameter(str(error)) from error
+        raise click.UsageError(f"{KEEP} must be a number of days, such as 30, not {days!r:.40}.") from error
 
 
 _NAMES = (
