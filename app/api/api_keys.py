@@ -34,17 +34,19 @@ class KeyBody(BaseModel):
         {"name": "ada", "role": "approver", "labels": ["book:one"], "expires_at": "2027-02-10T00:00:00Z"}
     )
 
-    name: Annotated[str, Field(pattern=keys.NAME_PATTERN, description="Name of its holder.")]
+    name: Annotated[str, Field(pattern=keys.NAME_PATTERN, description="Name of the key's holder.")]
     role: access.Role = Field(
-        access.Role.VIEWER, strict=False, description="What it may do; each role includes those before it."
+        access.Role.VIEWER, strict=False, description="Role of the key; each role includes the roles before it."
     )
     recipes: Annotated[list[_Recipe], Field(max_length=keys.MOST_NAMED)] = Field(
-        [], description="Recipes whose runs it is limited to; none: all."
+        [], description="Recipes whose runs the key can access; an empty list allows all."
     )
     labels: Annotated[list[_Label], Field(max_length=keys.MOST_NAMED)] = Field(
-        [], description="Labels, `name:value`, that it is limited to: of each name one of the values; none: all runs."
+        [],
+        description="Labels, `name:value`, of the runs that the key can access: one of the values for each "
+        "name. An empty list allows all.",
     )
-    expires_at: _Instant | None = Field(None, description="When it stops to count; without it, never.")
+    expires_at: _Instant | None = Field(None, description="When the key expires; by default never.")
 
     def key(self) -> key_requests.NewKey:
         """Return the requested key."""
@@ -58,7 +60,7 @@ class RotateBody(BaseModel):
     model_config = request_models.strict({"grace_seconds": 3600})
 
     grace_seconds: Annotated[int, Field(ge=0, le=key_requests.LONGEST_GRACE_SECONDS)] = Field(
-        0, description="How long the secret before counts, too."
+        0, description="How long the previous secret remains valid, in seconds."
     )
 
 
@@ -80,7 +82,7 @@ async def list_keys(services: ServicesDep) -> Response:
         "too_many_keys",
         "admin_key_needed",
         status=201,
-        meaning="The key with its secret, which is shown this once.",
+        meaning="The key with its secret, which is shown only once.",
     ),
 )
 async def add_key(services: ServicesDep, body: KeyBody, author: AuthorDep) -> Response:
@@ -110,7 +112,10 @@ async def revoke_key(services: ServicesDep, name: KeyName, author: AuthorDep) ->
     "/{name}/rotate",
     summary="Rotate a key",
     responses=declared(
-        key_requests.KeyIssued, *refusals.WRITE, "key_not_found", meaning="The key with its new secret, shown once."
+        key_requests.KeyIssued,
+        *refusals.WRITE,
+        "key_not_found",
+        meaning="The key with its new secret, which is shown only once.",
     ),
 )
 async def rotate_key(

@@ -23,7 +23,7 @@ router = routers.router(prefix="/api/audit", tags=["audit"])
         "request_invalid",
         "bad_cursor",
         meaning="A page of changes, newest first.",
-        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
+        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last page.'},
     ),
 )
 async def list_changes(

@@ -39,7 +39,7 @@ class BudgetBody(BaseModel):
         {"recipe_id": "creative_draft_scene", "label": "book:one", "limits": {"tokens": 5_000_000}},
     )
 
-    recipe_id: str | None = Field(None, description="Only runs of this recipe count, with those that they start.")
+    recipe_id: str | None = Field(None, description="Counts only runs of this recipe, and the runs that they start.")
     label: (
         Annotated[
             str,
@@ -47,13 +47,15 @@ class BudgetBody(BaseModel):
             Field(pattern=request_flaws.BUDGET_LABEL_PATTERN, max_length=330),
         ]
         | None
-    ) = Field(None, description="Only runs with this label count, as `name:value` or `name=value`.")
+    ) = Field(None, description="Counts only runs with this label, `name:value` or `name=value`.")
     session_id: Annotated[str, Field(pattern=requests.SESSION_ID_PATTERN)] | None = Field(
-        None, description="Only runs of this work session, or of its plans, count."
+        None, description="Counts only runs of this work session or of its plans."
     )
-    per: Literal["day"] | None = Field(None, description="`day`: the spending of each day counts by itself.")
-    time_zone: Annotated[str, Field(max_length=100)] = Field("UTC", description="Time zone of midnight, by IANA name.")
-    limits: SharedLimitsBody = Field(description="The limits; give one at least.")
+    per: Literal["day"] | None = Field(None, description="`day`: the limits apply to each day separately.")
+    time_zone: Annotated[str, Field(max_length=100)] = Field(
+        "UTC", description="IANA name of the time zone in which a day begins."
+    )
+    limits: SharedLimitsBody = Field(description="Limits; at least one is required.")
 
     def budget(self, name: str) -> values.Budget:
         """Return the budget that the body describes."""
@@ -80,7 +82,7 @@ async def list_budgets(services: ServicesDep) -> Response:
         "too_many_budgets",
         "file_damaged",
         "file_unreadable",
-        meaning="The budget, on disk and in force; runs that it parked continue if they fit.",
+        meaning="The budget is on disk and in force; runs that it paused continue if they now fit.",
     ),
 )
 async def put_budget(services: ServicesDep, name: Name, body: BudgetBody, author: AuthorDep) -> Response:

@@ -34,11 +34,13 @@ class BulkBody(BaseModel):
 
     action: bulk.Action = Field(description="The action.")
     run_ids: Annotated[list[_RunId], Field(min_length=1, max_length=bulk.MOST_RUNS)] | None = Field(
-        None, description="Runs, by id."
+        None, description="Ids of the runs."
     )
-    filter: queries.RunFilters | None = Field(None, description="Runs, by the filters of the list of runs.")
+    filter: queries.RunFilters | None = Field(
+        None, description="Filter that selects the runs, with the fields of the list of runs."
+    )
     expected: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="Number of runs that you expect; another one is a 409. Needed with `filter`."
+        None, description="Expected number of runs; a different number returns 409. Required with `filter`."
     )
     dry_run: bool = Field(False, description="Only count the runs.")
     labels: request_models.Labelling = Field(default_factory=dict)

@@ -31,32 +31,33 @@ class ConferenceBody(BaseModel):
     )
 
     message: Annotated[str, Field(min_length=1, max_length=conferences.MESSAGE_CHARACTERS, pattern=r"\S")] = Field(
-        description="What the team is asked."
+        description="Question for the agents."
     )
     agents: Annotated[list[_Name], Field(max_length=conferences.MOST_AGENTS)] | None = Field(
         None,
-        description="Agents to ask, by id or archetype, the chief too if named; by default all others that confer.",
+        description="Agents to ask, by id or archetype, the chief only if named; by default all other agents "
+        "that confer.",
     )
     allowed_tools: Annotated[list[_Name], Field(max_length=200)] | None = Field(
-        None, description="Tools that the chief may call; by default all, an empty list: none."
+        None, description="Tools that the chief may call; by default all. An empty list allows none."
     )
-    require_tool: bool = Field(False, description="Whether at least one call of the chief must bring something.")
+    require_tool: bool = Field(False, description="Whether at least one tool call of the chief must return a payload.")
     max_tool_calls: int = Field(
         conferences.USUAL_TOOL_CALLS,
         ge=1,
         le=conferences.MOST_TOOL_CALLS,
-        description="Calls that the chief may make, refused ones included.",
+        description="Maximum number of tool calls by the chief, including refused ones.",
     )
     session_id: request_models.SessionId | None = Field(
-        None, description="Work session that receipts belong to; by default the parent's, or a new one."
+        None, description="Work session of the receipts; by default the parent's, or a new one."
     )
     working_dir: str | None = Field(None, description="Workspace of the tools; by default the project.")
-    labels: request_models.Labels = Field(default_factory=dict, description="Labels for finding the run again.")
-    priority: request_models.Priority = Field(0, description="Higher goes first.")
+    labels: request_models.Labels = Field(default_factory=dict, description="Labels for finding the run.")
+    priority: request_models.Priority = Field(0, description="Priority of the run; higher values start first.")
     parent_run_id: str | None = Field(
         None,
-        description="Run that asks; by default that of the agent or command that asks, where it is known. The depth "
-        "of nested runs is limited.",
+        description="Parent run; by default the run of the agent or command that sends the request, if known. "
+        "The depth of nested runs is limited.",
     )
     runs_above: request_models.RunsAbove = None
 
@@ -69,8 +70,8 @@ _STARTED = responses.created(
     conferences.Started,
     *refusals.START,
     "no_chief",
-    meaning="The conference is accepted and on disk, as a run.",
-    repeated="An earlier request with this Idempotency-Key made the conference.",
+    meaning="The conference is accepted and on disk as a run.",
+    repeated="An earlier request with this Idempotency-Key created the conference.",
     headers={"Location": "Address of the run."},
 )
 

@@ -57,8 +57,10 @@ class ValidateBody(BaseModel):
         }
     )
 
-    recipe: dict[str, Any] | str = Field(description="The recipe; text keeps line numbers in the flaws.")
-    dialect: str = Field("control_room", description="Language it is written in.")
+    recipe: dict[str, Any] | str = Field(
+        description="The recipe, as an object or as text; only flaws in text have line numbers."
+    )
+    dialect: str = Field("control_room", description="Language of the recipe.")
 
 
 class RouteBody(BaseModel):
@@ -94,7 +96,7 @@ async def list_recipes(
     tags=["recipes"],
     summary="Validate a recipe",
     responses=declared(
-        recipe_versions.Examined, *refusals.BODY, "unknown_dialect", meaning="Its flaws, if it has any."
+        recipe_versions.Examined, *refusals.BODY, "unknown_dialect", meaning="The flaws of the recipe, if any."
     ),
 )
 async def validate_recipe(services: ServicesDep, body: ValidateBody) -> Response:
@@ -129,9 +131,9 @@ async def show_recipe_graph(services: ServicesDep, recipe_id: _RecipeId) -> Resp
 @router.post(
     "/preflight",
     tags=["runs"],
-    summary="Examine a request for a run",
+    summary="Check a request for a run",
     responses=declared(
-        preflight.PreflightReport, *refusals.BODY, meaning="What the request would run; nothing is kept."
+        preflight.PreflightReport, *refusals.BODY, meaning="What the request would run; nothing is stored."
     ),
 )
 async def examine_request(services: ServicesDep, request: Request, body: request_models.StartBody) -> Response:
@@ -171,7 +173,7 @@ async def list_tools(services: ServicesDep, if_none_match: responses.IfNoneMatch
 async def list_files(
     services: ServicesDep,
     working_dir: Annotated[str | None, Query(description="Working folder; the project by default.")] = None,
-    q: Annotated[str, Query(max_length=200, description="Text that the path contains, whatever its case.")] = "",
+    q: Annotated[str, Query(max_length=200, description="Text that the path must contain, ignoring case.")] = "",
 ) -> Response:
     """List the files that an argument of a run could name, by path; none of them is read."""
     return as_json(await services.inventory.files(working_dir, q))
@@ -198,7 +200,7 @@ async def list_agents(
     summary="List receipts",
     responses=responses.page(
         list[receipts.ListedReceipt],
-        meaning="A page of receipts, session by session, each in the order in which they were written.",
+        meaning="A page of receipts, session by session, in the order in which they were written.",
     ),
 )
 async def list_receipts(

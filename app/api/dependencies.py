@@ -18,8 +18,9 @@ _Name = Annotated[
     str | None,
     Header(
         alias=callers.HEADER,
-        description="Name of the person on whose behalf you ask, in UTF-8. It is recorded as claimed, with the order. "
-        "A signed-in browser has the name of its sign-in, and a key its own.",
+        description="Name of the person on whose behalf the request is sent, in UTF-8. It is recorded with the "
+        "order as a claimed name. A signed-in browser uses the name of its sign-in, and a key uses "
+        "its own name.",
     ),
 ]
 

@@ -14,8 +14,8 @@ from app.domain import events
 SUMMARY = "A durable run manager for agent recipes."  # One line about the service.
 
 DESCRIPTION = (
-    "Start a run of a recipe, follow its steps, read its slots. Every finished step is on disk before the next one "
-    "starts. Every refusal is a problem document (RFC 9457) with a stable `code`."
+    "Start a run of a recipe, follow its steps, and read its slots. Every finished step is on disk "
+    "before the next one starts. Every error is a problem document (RFC 9457) with a stable `code`."
 )
 """A paragraph about the service."""
 
@@ -23,15 +23,15 @@ TAGS = [
     {"name": "runs", "description": "Executions of recipes."},
     {"name": "triggers", "description": "Schedules, webhooks and file drops that start runs."},
     {"name": "notifications", "description": "Endpoints that receive messages about runs."},
-    {"name": "gates", "description": "Questions of runs to people, and their answers."},
-    {"name": "issues", "description": "Findings of runs and notes of people."},
-    {"name": "plans", "description": "Session plans: tasks and their dependencies, each task one run."},
+    {"name": "gates", "description": "Questions that runs ask people, and the answers."},
+    {"name": "issues", "description": "Findings of runs, and notes from people."},
+    {"name": "plans", "description": "Session plans: tasks with dependencies; each task is one run."},
     {"name": "conferences", "description": "Opinions of several agents on the same evidence."},
     {"name": "recipes", "description": "Recipes, and the router that chooses among them."},
     {"name": "library", "description": "Tools and agents that recipes can name."},
-    {"name": "budgets", "description": "What runs may spend together."},
+    {"name": "budgets", "description": "Limits on what several runs spend together."},
     {"name": "audit", "description": "Receipts of tool executions, and the audit log."},
-    {"name": "keys", "description": "Keys of people and programs, with roles and scopes."},
+    {"name": "keys", "description": "Keys for people and programs, with roles and scopes."},
     {"name": "upkeep", "description": "Verification of stored files, and repair of runs."},
     {"name": "service", "description": "Health and metrics."},
 ]
@@ -75,7 +75,8 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
         "token": {
             "type": "http",
             "scheme": "bearer",
-            "description": "Needed where the service was given CONTROL_ROOM_API_TOKEN.",
+            "description": "Token of the service or secret of a key; required if CONTROL_ROOM_API_TOKEN is set or "
+            "a key has been added.",
         }
     }
     for path, operation in _operations(document):

@@ -23,8 +23,8 @@ _LastEventId = Annotated[
     str | None,
     Header(
         alias="Last-Event-ID",
-        description="Id of the last event seen; the stream continues after it. One that is not known any more is "
-        "answered by `event: reset`.",
+        description="Id of the last event seen; the stream continues after it. If the id is no longer known, "
+        "the stream sends `event: reset`.",
         max_length=200,
     ),
 ]

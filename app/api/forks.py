@@ -31,7 +31,7 @@ _FORKED = responses.created(
     "unknown_parent",
     "depth_exceeded",
     meaning="The new run is on disk with the steps that it took over.",
-    repeated="An earlier request with this Idempotency-Key made the run.",
+    repeated="An earlier request with this Idempotency-Key created the run.",
     headers={"Location": "Address of the run."},
 )
 _PREVIEWED = responses.declared(fork_requests.PreviewReport, *refusals.BODY, "run_not_found", "journal_corrupt")
@@ -50,21 +50,21 @@ class ForkBody(BaseModel):
     begin: Annotated[str, Field(min_length=1, max_length=300)] | Annotated[int, Field(ge=0)] | None = Field(
         None,
         alias="from",
-        description="Step to perform again first, by its key or the position of its journal line; by default the cause "
-        "of a failure, else the first step that differs.",
+        description="First step to perform again, by its key or the position of its journal line; by default "
+        "the step that caused the failure, otherwise the first step that differs.",
     )
-    args: dict[str, plain.Json] | None = Field(None, description="Arguments put over those that the run has.")
-    options: dict[str, plain.Json] | None = Field(None, description="Options put over those that the run has.")
+    args: dict[str, plain.Json] | None = Field(None, description="Arguments that override those of the run.")
+    options: dict[str, plain.Json] | None = Field(None, description="Options that override those of the run.")
     recipe: Annotated[str, Field(pattern="^current$")] | None = Field(
-        None, description="`current` uses the recipe as it is now."
+        None, description="`current` uses the current version of the recipe."
     )
-    prompt: _Words | None = Field(None, description="Words sent at the step `from` in place of the recipe's.")
+    prompt: _Words | None = Field(None, description="Prompt sent at the step `from` instead of the recipe's prompt.")
     agent: Annotated[str, Field(min_length=1, max_length=128)] | None = Field(
-        None, description="Agent of agents.json, or backend, that is asked at the step `from`."
+        None, description="Agent from agents.json, or backend, to ask at the step `from`."
     )
     labels: request_models.Labelling = Field(default_factory=dict)
     parent_run_id: str | None = Field(
-        None, description="Run that asks; by default that of the agent or command that asks, where it is known."
+        None, description="Parent run; by default the run of the agent or command that sends the request, if known."
     )
     runs_above: request_models.RunsAbove = None
 
@@ -89,7 +89,7 @@ class PreviewBody(ForkBody):
 
     model_config = request_models.strict({"order": "resume"}, {"order": "fork", "from": "draft"})
 
-    order: fork_requests.Order = Field(description="Order that would be given.")
+    order: fork_requests.Order = Field(description="Order to preview.")
 
     @model_validator(mode="after")
     def _fits_its_order(self) -> PreviewBody:

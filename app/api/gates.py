@@ -30,7 +30,9 @@ class AnswerBody(BaseModel):
         "", description="Message with the answer; later steps can read it."
     )
     shown_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
-        None, description="Hash of what was decided on; refused with `gate_lapsed` if its question has changed."
+        None,
+        description="Hash of the question that was shown; the answer is refused with `gate_lapsed` if the "
+        "question has changed.",
     )
 
     def reply(self, idempotency_key: str | None) -> gates.Reply:
@@ -41,7 +43,7 @@ class AnswerBody(BaseModel):
 @router.get(
     "",
     summary="List open gates",
-    responses=responses.page(list[gates.GateShown], meaning="A page of open questions, those of the newest run first."),
+    responses=responses.page(list[gates.GateShown], meaning="A page of open gates, those of the newest run first."),
 )
 async def list_gates(
     services: ServicesDep,

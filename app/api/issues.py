@@ -32,7 +32,7 @@ _WRITTEN = responses.created(
     "session_mismatch",
     "issue_damaged",
     meaning="The issue; it is on disk.",
-    repeated="An earlier request with this Idempotency-Key made the issue.",
+    repeated="An earlier request with this Idempotency-Key created the issue.",
     headers=_ETAG | {"Location": "Address of the issue."},
 )
 _OUTSIDE = errors.NotFound("there is no such run; name one that your key is limited to", code="run_not_found")
@@ -48,18 +48,18 @@ class IssueBody(BaseModel):
 
     model_config = request_models.strict({"title": "The lantern is lit again in scene 22", "kind": "continuity"})
 
-    title: _Title = Field(description="One line.")
+    title: _Title = Field(description="Title, in one line.")
     body: _Body = Field("", description="Text of the issue.")
     kind: Annotated[str, Field(pattern=issue_texts.KIND_PATTERN)] = Field(
-        "note", description="What sort of issue it is, in a word of small letters."
+        "note", description="Kind of issue, as one lowercase word."
     )
     severity: issues.Severity | None = Field(None, description="Severity of the issue.")
-    run_id: str | None = Field(None, description="Run that it is about.")
+    run_id: str | None = Field(None, description="Run that the issue is about.")
     session_id: str | None = Field(
-        None, description="Work session that it belongs to; by default that of the run, or of the receipts."
+        None, description="Work session of the issue; by default that of the run or of the receipts."
     )
     receipts: Annotated[list[_ReceiptId], Field(max_length=control_issues.RECEIPTS)] = Field(
-        default_factory=list, description="Receipts that prove it."
+        default_factory=list, description="Receipts that serve as evidence."
     )
 
     def issue(self, idempotency_key: str | None) -> control_issues.NewIssue:
@@ -74,15 +74,16 @@ class IssueEditBody(BaseModel):
 
     model_config = request_models.strict({"status": "closed", "note": "mended in the second draft", "revision": 1})
 
-    title: _Title | None = Field(None, description="Another title.")
-    body: _Body | None = Field(None, description="Another body.")
-    severity: issues.Severity | None = Field(None, description="Another severity.")
-    status: Literal["open", "closed"] | None = Field(None, description="Closes it, or opens it again.")
+    title: _Title | None = Field(None, description="New title.")
+    body: _Body | None = Field(None, description="New body.")
+    severity: issues.Severity | None = Field(None, description="New severity.")
+    status: Literal["open", "closed"] | None = Field(None, description="`closed` closes the issue; `open` reopens it.")
     note: Annotated[str, Field(min_length=1, max_length=issue_texts.NOTE_CHARACTERS)] | None = Field(
-        None, description="A note, stored after the earlier ones."
+        None, description="Note to add after the earlier ones."
     )
     revision: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Revision that was seen; refused with `issue_changed` if the issue has another one."
+        None,
+        description="Expected revision; the change is refused with `issue_changed` if the issue has a different one.",
     )
 
     def edit(self, matched: int | None) -> control_issues.Edit:

@@ -29,7 +29,7 @@ class CollectBody(BaseModel):
         604_800,
         ge=3600,
         le=2**53,
-        description="Age from which an object counts; a run may be about to name a newer one.",
+        description="Minimum age of objects to remove; a run may be about to reference a newer object.",
     )
     dry_run: bool = Field(True, description="Only count what would be removed.")
 
@@ -45,7 +45,7 @@ class RepairBody(BaseModel):
 @router.get(
     "/runs/{run_id}/verification",
     summary="Verify a run",
-    responses=declared(maintenance_port.Verification, "run_not_found", meaning="The result of each file."),
+    responses=declared(maintenance_port.Verification, "run_not_found", meaning="The result for each file."),
 )
 async def verify_run(services: ServicesDep, run_id: RunId) -> Response:
     """Verify a run's start file, journals and blobs, without changing them."""
@@ -61,7 +61,7 @@ async def verify_run(services: ServicesDep, run_id: RunId) -> Response:
         "run_not_found",
         "run_busy",
         "journal_corrupt",
-        meaning="What was kept, or with `dry_run` what would be.",
+        meaning="What was kept, or with `dry_run` what would be kept.",
     ),
 )
 async def repair_run(
@@ -76,12 +76,12 @@ async def repair_run(
 
 @router.post(
     "/runs/collect",
-    summary="Remove objects that no run names",
+    summary="Remove objects that no run references",
     responses=declared(
         maintenance_port.Collected,
         *refusals.WRITE,
         "blobs_away",
-        meaning="What was removed, or with `dry_run` would be.",
+        meaning="What was removed, or with `dry_run` what would be removed.",
     ),
 )
 async def collect(services: ServicesDep, author: AuthorDep, body: CollectBody) -> Response:
@@ -96,8 +96,8 @@ async def collect(services: ServicesDep, author: AuthorDep, body: CollectBody) -
         list[maintenance_port.Verification],
         "request_invalid",
         "bad_cursor",
-        meaning="A page of what was checked: runs, receipts, plans, issues, conversations, the audit log.",
-        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last.'},
+        meaning="A page of check results for runs, receipts, plans, issues, conversations and the audit log.",
+        headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last page.'},
     ),
 )
 async def verify_all(
@@ -105,7 +105,7 @@ async def verify_all(
     request: Request,
     limit: Annotated[
         int,
-        Query(description="Maximum length of a page; it is shorter where checking takes long.", ge=1, le=_LARGEST_PAGE),
+        Query(description="Maximum page size; a page is shorter if checking takes long.", ge=1, le=_LARGEST_PAGE),
     ] = 100,
     cursor: Annotated[
         str | None,

@@ -38,15 +38,16 @@ _Question = Annotated[str, _documented("string", minLength=1, maxLength=requests
 _Answer = Annotated[str, _documented("string", minLength=1, maxLength=requests.ANSWER_CHARACTERS)]
 _RecipeId = Annotated[str, Field(min_length=1, max_length=200)]
 _MOST_TASKS: dict[str, Any] = {"maxItems": requests.TASKS}
-_RECIPE = "Recipe that does it; without it the router chooses."
+_RECIPE = "Recipe of the task; by default the router chooses one."
 _ARGS = (
-    "Arguments of its run; the recipe's defaults, and what the router finds in the description, fill the rest. A value "
-    'may be an output of an earlier task: `{"$task": 1, "output": "edited_draft"}`.'
+    "Arguments of the task's run; missing ones come from the recipe's defaults and from what the "
+    'router finds in the description. A value may be an output of an earlier task: `{"$task": 1, '
+    '"output": "edited_draft"}`.'
 )
-_DEPS = "Tasks that must be done before."
-_DOD = "When it is done: words, which are reviewed, or checks as recipes have them, which the run must pass."
-_REVIEW = "Whether definitions of done in words are reviewed when a task's run is done."
-_QUESTION = "What must be answered before it is started."
+_DEPS = "Tasks that must be done first."
+_DOD = "Definition of done: text, which is reviewed, or checks as in recipes, which the run must pass."
+_REVIEW = "Whether textual definitions of done are reviewed when a task's run is done."
+_QUESTION = "Question that must be answered before the task starts."
 
 
 def _optional(description: str, **limits: int) -> Any:
@@ -64,7 +65,8 @@ class RevisedBody(BaseModel):
     model_config = request_models.strict({}, {"revision": 3})
 
     revision: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Revision that was seen; refused with `plan_changed` if the plan has another one."
+        None,
+        description="Expected revision; the change is refused with `plan_changed` if the plan has a different one.",
     )
 
     def seen(self, matched: int | None) -> int | None:
@@ -81,7 +83,9 @@ class TaskBody(BaseModel):
 
     model_config = request_models.strict({"description": "Write scene 21", "recipe_id": "creative_draft_scene"})
 
-    id: TaskNumber | None = Field(None, description="Its number, by which others depend on it; by default the next.")
+    id: TaskNumber | None = Field(
+        None, description="Number of the task, which dependencies refer to; by default the next free one."
+    )
     description: _Description = Field(description="What the task does.")
     recipe_id: _RecipeId | None = Field(None, description=_RECIPE)
     args: dict[str, Any] = Field(default_factory=dict, description=_ARGS)
@@ -111,19 +115,19 @@ class PlanBody(BaseModel):
         },
     )
 
-    intent: _Intent | None = Field(None, description="The goal of the whole plan; with tasks it is only stored.")
+    intent: _Intent | None = Field(None, description="Goal of the whole plan; if tasks are given, it is only stored.")
     tasks: list[TaskBody] = Field(
         default_factory=list,
-        description="Tasks, in the order in which they are begun.",
+        description="Tasks, in the order in which they start.",
         json_schema_extra=_MOST_TASKS,
     )
-    working_dir: str | None = Field(None, description="Workspace of its runs; by default the project.")
-    labels: request_models.Labels = Field(default_factory=dict, description="Labels of its runs.")
-    priority: request_models.Priority = Field(0, description="Priority of its runs; higher goes first.")
+    working_dir: str | None = Field(None, description="Workspace of the plan's runs; by default the project.")
+    labels: request_models.Labels = Field(default_factory=dict, description="Labels of the plan's runs.")
+    priority: request_models.Priority = Field(0, description="Priority of the plan's runs; higher values start first.")
     parent_run_id: str | None = Field(
         None,
-        description="Run that asks; by default that of the agent or command that asks, where it is known. The depth "
-        "of nested runs is limited.",
+        description="Parent run; by default the run of the agent or command that sends the request, if known. "
+        "The depth of nested runs is limited.",
     )
     runs_above: request_models.RunsAbove = None
     review: Switch = Field("on", description=_REVIEW)
@@ -140,7 +144,7 @@ class OrderBody(RevisedBody):
     model_config = request_models.strict({"order": [2, 1, 3], "revision": 1}, {"review": "off"})
 
     order: Annotated[list[TaskNumber], Field(min_length=1, max_length=requests.TASKS)] | None = Field(
-        None, description="The numbers of all tasks, none before one that it depends on."
+        None, description="Numbers of all tasks, each after its dependencies."
     )
     review: Switch | None = Field(None, description=_REVIEW)
 
@@ -156,13 +160,13 @@ class TaskEditBody(RevisedBody):
 
     model_config = request_models.strict({"description": "Write scene 22, from Mira's view", "deps": []})
 
-    description: _Description = _optional("Another description.")
-    recipe_id: _RecipeId | None = Field(None, description="Another recipe; null: the router chooses again.")
-    args: dict[str, Any] = _optional("Other arguments, in place of all it has.")
-    deps: list[TaskNumber] = _optional("Other tasks that must be done before.", **_MOST_TASKS)
+    description: _Description = _optional("New description.")
+    recipe_id: _RecipeId | None = Field(None, description="New recipe; null lets the router choose again.")
+    args: dict[str, Any] = _optional("New arguments, which replace all current ones.")
+    deps: list[TaskNumber] = _optional("New list of tasks that must be done first.", **_MOST_TASKS)
     dod: _Dod = _optional(_DOD)
     scoping_question: _Question | None = Field(
-        None, description="Another question, open until it is answered; null: none."
+        None, description="New question, which stays open until it is answered; null removes the question."
     )
 
     def edit(self) -> requests.TaskEdit:
@@ -176,9 +180,11 @@ class ScopingAnswerBody(RevisedBody):
 
     model_config = request_models.strict({"answer": "The lantern and the ferry, in scenes 3 to 9"})
 
-    answer: _Answer = Field(description="The answer; the agents of the task read it.")
-    args: dict[str, Any] = Field(default_factory=dict, description="Arguments put over those that the task has.")
-    recipe_id: _RecipeId | None = Field(None, description="Recipe that does it, where the question was which.")
+    answer: _Answer = Field(description="The answer, which the agents of the task receive.")
+    args: dict[str, Any] = Field(default_factory=dict, description="Arguments that override those of the task.")
+    recipe_id: _RecipeId | None = Field(
+        None, description="Recipe of the task, if the question was which recipe to use."
+    )
 
     def answered(self) -> requests.ScopingAnswer:
         """Return the answer from the body."""

@@ -75,10 +75,10 @@ def schema() -> dict[str, Any]:
         "type": "object",
         "required": ["path", "code", "message"],
         "properties": {
-            "path": {"type": "string", "description": "JSON path of the place, or `query.NAME`, `header.NAME`."},
+            "path": {"type": "string", "description": "JSON path of the flaw, or `query.NAME` or `header.NAME`."},
             "code": {"type": "string", "description": "Stable name of the kind of flaw."},
             "message": {"type": "string", "description": "The flaw, in one sentence."},
-            "line": {"type": "integer", "description": "Line in the source text, where it is known."},
+            "line": {"type": "integer", "description": "Line in the source text, if known."},
         },
     }
     return {
@@ -88,11 +88,11 @@ def schema() -> dict[str, Any]:
         "required": ["type", "title", "status", "detail", "code", "flaws", "facts"],
         "properties": {
             "type": {"type": "string", "description": f"`{TYPE_PREFIX}` and the code."},
-            "title": {"type": "string", "description": "The same sentence for every problem of the kind."},
+            "title": {"type": "string", "description": "Title, which is the same for every problem with this code."},
             "status": {"type": "integer", "description": "The HTTP status."},
-            "detail": {"type": "string", "description": "This occurrence of the problem, in a sentence."},
-            "code": {"type": "string", "description": "Stable name, for programs."},
-            "flaws": {"type": "array", "items": flaw, "description": "Every fault of an input, with its place."},
-            "facts": {"type": "object", "description": "What a program may want to know beside."},
+            "detail": {"type": "string", "description": "This occurrence of the problem, in one sentence."},
+            "code": {"type": "string", "description": "Stable name for programs."},
+            "flaws": {"type": "array", "items": flaw, "description": "Every flaw of the input, with its location."},
+            "facts": {"type": "object", "description": "Further details for programs."},
         },
     }

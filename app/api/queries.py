@@ -51,8 +51,8 @@ _WAIT: Any = Field(
     None,
     ge=0,
     le=polling.MOST_WAIT_SECONDS,
-    description="Answer when the list differs from `If-None-Match`, or from the present one, after this many "
-    "seconds at the latest; it is checked twice a second.",
+    description="Long poll: return when the list differs from `If-None-Match`, or by default from the current "
+    "list, or after this many seconds. The list is checked twice a second.",
 )
 
 
@@ -84,22 +84,24 @@ class RunFilters(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    status: _States | None = Field(None, description="Only runs in this state; repeat it for runs in any of several.")
+    status: _States | None = Field(
+        None, description="Only runs in this state; repeat the parameter for several states."
+    )
     recipe_id: _Plain | None = Field(None, description="Only runs of this recipe.")
     label: _Label | None = Field(None, description="Only runs with this label, `name:value`.", examples=["book:one"])
     created_after: _Instant | None = Field(None, description="Only runs created at or after this instant.")
     created_before: _Instant | None = Field(None, description="Only runs created before this instant.")
     parent_run_id: _Plain | None = Field(None, description="Only runs that this run started.")
-    session_id: _Plain | None = Field(None, description="Only runs of this work session, or of the plan of this id.")
+    session_id: _Plain | None = Field(None, description="Only runs of the work session or plan with this id.")
     started_by: _Plain | None = Field(
         None,
-        description="Only runs that the author of this name started, or without a name in this way (`local`, `token`).",
+        description="Only runs started by the author with this name, or without a name in this way (`local`, `token`).",
         examples=["trigger trg_5h2m9q0x7c1v8b3n"],
     )
     q: _Plain | None = Field(
         None,
-        description="Only runs whose id, recipe, description, session or label value contains this text, whatever its "
-        "case; no character in it has a meaning of its own.",
+        description="Only runs whose id, recipe, description, session or label value contains this text, "
+        "ignoring case; no character is a wildcard.",
         examples=["SCN-the-arrival"],
     )
 
@@ -126,7 +128,9 @@ class StatsQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    since: _Instant | None = Field(None, description="From when failed runs are counted; 24 hours ago by default.")
+    since: _Instant | None = Field(
+        None, description="Instant from which failed runs are counted; 24 hours ago by default."
+    )
     today: _Instant | None = Field(
         None,
         description="Local midnight, from which runs and spend are counted; midnight in UTC by default.",
@@ -146,11 +150,11 @@ class StatsQuery(BaseModel):
 class UsageQuery(RunFilters):
     """Grouping of sums of usage, and the runs that they cover."""
 
-    by: run_sums.By = Field("recipe", description="What the sums are grouped by.")
+    by: run_sums.By = Field("recipe", description="Criterion by which the sums are grouped.")
     label_key: _Plain | None = Field(
-        None, description="Label by whose values sums are grouped; required with `by=label`.", examples=["book"]
+        None, description="Label whose values group the sums; required with `by=label`.", examples=["book"]
     )
-    utc_offset: _Offset = Field("+00:00", description="How far local days are ahead of UTC.", examples=["+02:00"])
+    utc_offset: _Offset = Field("+00:00", description="UTC offset of local days.", examples=["+02:00"])
 
     @model_validator(mode="after")
     def _label_is_named(self) -> UsageQuery:
@@ -170,7 +174,7 @@ class FeedQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    type: _Types | None = Field(None, description="Only events of this type; repeat it for several.")
+    type: _Types | None = Field(None, description="Only events of this type; repeat the parameter for several types.")
     run_id: _Plain | None = Field(None, description="Only events of this run.")
     recipe_id: _Plain | None = Field(None, description="Only events of runs of this recipe.")
     session_id: _Plain | None = Field(None, description="Only events of runs of this work session.")
@@ -197,7 +201,7 @@ class GatesQuery(_ListQuery):
     label: _Label | None = Field(
         None, description="Only gates of runs with this label, `name:value`.", examples=["book:one"]
     )
-    session_id: _Plain | None = Field(None, description="Only gates of runs of this work session, or session plan.")
+    session_id: _Plain | None = Field(None, description="Only gates of runs of this work session or session plan.")
     cursor: Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$")] | None = Field(
         None, description="Start of the page, from the previous `Link` header."
     )
@@ -245,11 +249,11 @@ class AuditQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    author: _Plain | None = Field(None, description="Only changes of this author, by name.")
+    author: _Plain | None = Field(None, description="Only changes by the author with this name.")
     action: _Plain | None = Field(
-        None, description="Only this action, e.g. `run.cancelled`; a noun means all of its actions.", examples=["run"]
+        None, description="Only this action, e.g. `run.cancelled`; a noun selects all of its actions.", examples=["run"]
     )
-    target: _Plain | None = Field(None, description="Only changes of what has this id or name.")
+    target: _Plain | None = Field(None, description="Only changes to the object with this id or name.")
     created_after: _Instant | None = Field(None, description="Only changes at or after this instant.")
     created_before: _Instant | None = Field(None, description="Only changes before this instant.")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Page size.")

@@ -204,8 +204,8 @@ Description = Annotated[str, Field(max_length=requests.DESCRIPTION_CHARACTERS)] 
 RunsAbove = Annotated[
     Annotated[int, Field(ge=requests.RUNS_ABOVE[0], le=requests.RUNS_ABOVE[-1])] | None,
     Field(
-        description="How many runs are above, where the run that asks may be one of another project; by default it is "
-        "one of this service."
+        description="Number of runs above the new run, if the parent run may belong to another project; by "
+        "default it belongs to this service."
     ),
 ]
 """Number of runs above the requested one."""
@@ -217,11 +217,11 @@ def strict(*examples: dict[str, Any], **schema: Any) -> ConfigDict:
 
 
 _LIMITS = {
-    "cost_usd": "Price of the calls of agents in US dollars, told or estimated.",
+    "cost_usd": "Cost of agent calls in US dollars, reported or estimated.",
     "tokens": "Tokens that agents read and write.",
-    "calls": "Calls of agents, repeated ones included.",
+    "calls": "Agent calls, including repeated ones.",
     "wall_seconds": "Time since the run was accepted.",
-    "active_seconds": "Time in which the run executes.",
+    "active_seconds": "Time during which the run executes.",
 }
 
 
@@ -257,7 +257,7 @@ class ApprovalsBody(BaseModel):
     model_config = strict({"count": 2, "not_starter": True})
 
     count: int = Field(1, ge=1, le=approvals.MOST, description="Number of keys that must give the same decision.")
-    not_starter: bool = Field(False, description="The key that started the run does not count.")
+    not_starter: bool = Field(False, description="Whether the key that started the run does not count.")
 
 
 class ConcurrencyBody(BaseModel):
@@ -265,12 +265,18 @@ class ConcurrencyBody(BaseModel):
 
     model_config = strict({"key": "deploy"}, {"key": "book", "limit": 2, "policy": "cancel_waiting"})
 
-    key: Annotated[str, Field(pattern=concurrency.KEY_PATTERN)] = Field(description="Key that runs share.")
-    limit: int = Field(1, ge=1, le=concurrency.MOST_RUNS, description="Runs of the key that may be under way.")
+    key: Annotated[str, Field(pattern=concurrency.KEY_PATTERN)] = Field(description="Key that the runs share.")
+    limit: int = Field(
+        1,
+        ge=1,
+        le=concurrency.MOST_RUNS,
+        description="Maximum number of runs with this key in progress at the same time.",
+    )
     policy: concurrency.Policy = Field(
         "queue",
-        description="At the limit the new run waits, or is refused with 409, or the earlier runs of the key are "
-        "cancelled, or those of them that have not begun.",
+        description="What happens at the limit: the new run waits (`queue`) or is refused with 409 (`reject`), "
+        "or the earlier runs with the key are cancelled, all of them (`cancel_running`) or only "
+        "those that have not started (`cancel_waiting`).",
     )
 
     def given(self) -> concurrency.Concurrency:
@@ -293,46 +299,51 @@ class StartBody(BaseModel):
         {"description": "draft scene 21 in Story/Scenes/SCN-the-arrival.md", "labels": {"book": "one"}, "priority": 5},
     )
 
-    recipe_id: str | None = Field(None, description="Recipe to execute; without it the router chooses.")
+    recipe_id: str | None = Field(None, description="Recipe to execute; by default the router chooses one.")
     description: Description | None = Field(None, description="The task, as text; by default the recipe's label.")
     args: dict[str, Any] = Field(default_factory=dict, description="Arguments; the recipe's defaults fill the rest.")
     options: dict[str, Any] = Field(
-        default_factory=dict, description="How the recipe's language is to go about it; most languages take none."
+        default_factory=dict, description="Options of the recipe's language; most languages have none."
     )
     session_id: SessionId | None = Field(
-        None, description="Work session that receipts belong to; by default the parent's, or a new one."
+        None, description="Work session of the receipts; by default the parent's, or a new one."
     )
-    session_plan_task_id: int | None = Field(None, description="Task of the session plan that asks.")
+    session_plan_task_id: int | None = Field(None, description="Task of the session plan that starts the run.")
     working_dir: str | None = Field(
         None,
         description="Workspace, absolute or below the project, inside the allowed folders; by default the project.",
     )
-    labels: Labels = Field(default_factory=dict, description="Labels for finding the run again.")
-    priority: Priority = Field(0, description="Higher goes first.")
+    labels: Labels = Field(default_factory=dict, description="Labels for finding the run.")
+    priority: Priority = Field(0, description="Priority of the run; higher values start first.")
     limits: LimitsBody = Field(
         default_factory=LimitsBody,
-        description="What the run may take, with the runs that it starts; at a limit it is paused, to be continued.",
+        description="Limits of the run, including the runs that it starts; at a limit it is paused and can be "
+        "continued.",
     )
     approvals: ApprovalsBody | None = Field(
-        None, description="Keys that must agree at the run's gates, and at those of the runs that it starts."
+        None, description="Approvals required at the gates of the run and of the runs that it starts."
     )
     concurrency: ConcurrencyBody | None = Field(
-        None, description="Limits how many runs of one key are under way at the same time."
+        None, description="Limits how many runs with one key are in progress at the same time."
     )
     exclusive: bool = Field(False, description="Refuse with 409 if a run of the recipe is unfinished.")
-    exclusive_workspace: bool = Field(False, description="Hold the workspace alone from start to end.")
-    share_workspace: bool = Field(False, description="Share the workspace, as runs of agent recipes do not unasked.")
+    exclusive_workspace: bool = Field(
+        False, description="Lock the workspace from start to end against other runs that lock it."
+    )
+    share_workspace: bool = Field(
+        False, description="Do not lock the workspace; by default, runs of agent recipes lock it."
+    )
     parent_run_id: str | None = Field(
         None,
-        description="Run that asks; by default that of the agent or command that asks, where it is known. The depth "
-        "of nested runs is limited.",
+        description="Parent run; by default the run of the agent or command that sends the request, if known. "
+        "The depth of nested runs is limited.",
     )
     runs_above: RunsAbove = None
     recipe: dict[str, Any] | str | None = Field(
         None,
-        description="A recipe brought along, as an object or as text, where CONTROL_ROOM_INLINE_RECIPES allows it.",
+        description="Inline recipe, as an object or as text, if CONTROL_ROOM_INLINE_RECIPES allows it.",
     )
-    dialect: str = Field("control_room", description="Language of a recipe brought along.")
+    dialect: str = Field("control_room", description="Language of the inline recipe.")
 
     @field_validator("recipe")
     @classmethod
@@ -358,11 +369,11 @@ class EmptyBody(BaseModel):
 
 Labelling = Annotated[
     dict[LabelName, LabelValue | None],
-    Field(max_length=requests.LABELS, description="Labels to set; null removes one. All others stay."),
+    Field(max_length=requests.LABELS, description="Labels to set; null removes a label. Other labels are unchanged."),
 ]
 """Changes of labels."""
 
-Pinning = Annotated[bool | None, Field(description="Whether retention keeps the run; null: as before.")]
+Pinning = Annotated[bool | None, Field(description="Whether retention keeps the run; null leaves this unchanged.")]
 """A change of a pin."""
 
 

@@ -28,7 +28,8 @@ IdempotencyKey = Annotated[
 """Header that makes a request safe to repeat."""
 
 IfNoneMatch = Annotated[
-    str | None, Header(alias="If-None-Match", description="ETags that the client has; an unchanged resource is a 304.")
+    str | None,
+    Header(alias="If-None-Match", description="ETags that the client has; an unchanged resource returns 304."),
 ]
 """Entity tags that the client has."""
 
@@ -37,8 +38,8 @@ IfNoneMatch = Annotated[
 Wait = Annotated[
     float | None,
     Query(
-        description="Answer when the list differs from `If-None-Match`, or from the present one, after this many "
-        "seconds at the latest; it is checked twice a second.",
+        description="Long poll: return when the list differs from `If-None-Match`, or by default from the "
+        "current list, or after this many seconds. The list is checked twice a second.",
         ge=0,
         le=polling.MOST_WAIT_SECONDS,
     ),
@@ -64,7 +65,7 @@ NOT_MODIFIED: refusals.Responses = {304: {"description": "Nothing has changed si
 """Declaration of a route that compares entity tags."""
 
 _ETAG = {"ETag": "Changes whenever the list does."}
-_LINK = {"Link": 'Address of the next page, as `rel="next"`; absent on the last.'}
+_LINK = {"Link": 'Address of the next page, as `rel="next"`; absent on the last page.'}
 
 
 def as_json(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

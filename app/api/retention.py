@@ -25,8 +25,10 @@ class RuleBody(BaseModel):
         {"older_than_seconds": 2592000, "status": ["done"]}, {"keep_bytes": 10737418240, "labels": {"book": "one"}}
     )
 
-    older_than_seconds: _Amount = Field(None, description="Time since a run ended after which it is removed.")
-    keep_bytes: _Amount = Field(None, description="Bytes that the newest of these runs may have together.")
+    older_than_seconds: _Amount = Field(None, description="Age at which a run is removed, counted from its end.")
+    keep_bytes: _Amount = Field(
+        None, description="Maximum total size of these runs, in bytes; the newest runs are kept."
+    )
     status: Annotated[list[_Finished], Field(min_length=1)] = Field(
         default=["done", "failed", "cancelled"], description="States of the runs."
     )
@@ -60,9 +62,9 @@ class PruneBody(RuleBody):
         {"older_than_seconds": 2592000, "status": ["done"], "dry_run": False, "expected": 0},
     )
 
-    dry_run: bool = Field(True, description="Only say which runs would be removed.")
+    dry_run: bool = Field(True, description="Only report which runs would be removed.")
     expected: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="Number of runs that you expect; another one is a 409. Needed to remove runs."
+        None, description="Expected number of runs; a different number returns 409. Required to remove runs."
     )
 
     @model_validator(mode="after")
@@ -78,7 +80,7 @@ class PolicyBody(BaseModel):
     model_config = request_models.strict({"rules": [{"older_than_seconds": 2592000, "status": ["done"]}]})
 
     rules: Annotated[list[RuleBody], Field(max_length=control_retention.MOST_RULES)] = Field(
-        description="The rules, each by itself."
+        description="The rules; each applies independently."
     )
 
 

@@ -48,7 +48,7 @@ async def list_logs(
     | responses.NOT_MODIFIED
     | {
         200: {"description": "The log."},
-        206: {"description": "The part that `Range` or `tail` asks for; `Content-Range` says which."},
+        206: {"description": "The part that `Range` or `tail` requests, as `Content-Range` specifies."},
     },
 )
 async def show_log(
@@ -91,12 +91,12 @@ async def _followed(
     run_id: RunId,
     name: LogName,
     tail: _Tail = None,
-    offset: Annotated[int, Query(description="Byte to begin at.", ge=0, le=_LAST_BYTE)] = 0,
+    offset: Annotated[int, Query(description="Byte offset to start at.", ge=0, le=_LAST_BYTE)] = 0,
     last_event_id: Annotated[
         str | None,
         Header(
             alias="Last-Event-ID",
-            description="Byte behind the last text seen; the stream continues there.",
+            description="Byte offset after the last text seen; the stream continues there.",
             pattern=r"^[0-9]{1,15}$",
         ),
     ] = None,

@@ -30,7 +30,7 @@ _LAST_SEQ = 2**53
         list[records.StepLine] | list[views.StepShown],
         "run_not_found",
         "journal_corrupt",
-        meaning="Lines of the journal, oldest first; with `attempts`, finished steps as in the run's answer.",
+        meaning="Lines of the journal, oldest first; with `attempts`, finished steps as in `GET /api/runs/{run_id}`.",
     ),
 )
 async def show_steps(
@@ -44,12 +44,12 @@ async def show_steps(
     cursor: Annotated[
         str | None,
         Query(
-            description="Start of the page, from the previous `Link` header; "
-            "with `attempts`, the index of the step before the first."
+            description="Start of the page, from the previous `Link` header; with `attempts`, the index of the "
+            "step before the page."
         ),
     ] = None,
     attempts: Annotated[
-        bool, Query(description="Return finished steps as in the run's answer, with earlier attempts inside.")
+        bool, Query(description="Return finished steps as in `GET /api/runs/{run_id}`, each with its earlier attempts.")
     ] = False,
     if_none_match: responses.IfNoneMatch = None,
 ) -> Response:
@@ -72,7 +72,7 @@ async def show_steps(
     "/{run_id}/graph",
     summary="Show a run's graph",
     responses=declared(
-        graphs.Graph, "run_not_found", "journal_corrupt", headers={"ETag": "Changes whenever the answer does."}
+        graphs.Graph, "run_not_found", "journal_corrupt", headers={"ETag": "Changes whenever the response does."}
     )
     | responses.NOT_MODIFIED,
 )
@@ -84,7 +84,7 @@ async def show_graph(services: ServicesDep, run_id: RunId, if_none_match: respon
 
 @router.get(
     "/{run_id}/why",
-    summary="Explain why a run does not move",
+    summary="Explain why a run makes no progress",
     responses=declared(explanations.Explanation, "run_not_found", "journal_corrupt"),
 )
 async def explain_run(services: ServicesDep, request: Request, run_id: RunId) -> Response:
@@ -94,7 +94,7 @@ async def explain_run(services: ServicesDep, request: Request, run_id: RunId) ->
 
 @router.get(
     "/{run_id}/request",
-    summary="Show what an open step asks",
+    summary="Show the request of an open step",
     responses=declared(explanations.StepRequest, "run_not_found", "step_not_open", "journal_corrupt"),
 )
 async def show_request(

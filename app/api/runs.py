@@ -29,8 +29,8 @@ class PauseBody(BaseModel):
 
     interrupt: bool = Field(
         False,
-        description="Cut the steps in flight off; they leave no record, and run again as their next attempt when the "
-        "run continues.",
+        description="Interrupt the steps in flight; they leave no record, and run again as their next attempt "
+        "when the run continues.",
     )
 
 
@@ -41,12 +41,12 @@ class ResumeBody(BaseModel):
         {"from": "draft"}, {"args": {"scene_path": "Story/Scenes/SCN-the-locked-lamp-room.md"}}
     )
 
-    from_key: str | None = Field(None, alias="from", description="Key of the step to go back to.")
-    args: dict[str, Any] | None = Field(None, description="Arguments put over those that the run has.")
-    options: dict[str, Any] | None = Field(None, description="Options put over those that the run has.")
-    recipe: Literal["current"] | None = Field(None, description="`current` uses the recipe as it is now.")
+    from_key: str | None = Field(None, alias="from", description="Key of the step to resume from.")
+    args: dict[str, Any] | None = Field(None, description="Arguments that override those of the run.")
+    options: dict[str, Any] | None = Field(None, description="Options that override those of the run.")
+    recipe: Literal["current"] | None = Field(None, description="`current` uses the current version of the recipe.")
     conversation: Literal["new"] | None = Field(
-        None, description="`new` begins the agent's conversation again, with the prompts and replies of the journal."
+        None, description="`new` starts a new conversation with the agent from the prompts and replies in the journal."
     )
 
     def request(self) -> requests.ResumeRequest:
@@ -89,7 +89,7 @@ _STARTED = responses.created(
     "approvals_need_keys",
     "unroutable",
     meaning="The run is accepted and on disk; `running` if the pool has capacity, else `pending`.",
-    repeated="An earlier request with this Idempotency-Key made the run.",
+    repeated="An earlier request with this Idempotency-Key created the run.",
     headers={"Location": "Address of the run."},
 )
 _MOVED = declared(requests.Moved, *refusals.COMMAND)
@@ -105,7 +105,7 @@ _RESUMED = declared(
     "resume_unchangeable",
     "no_conversation",
 )
-_NoBody = Annotated[request_models.EmptyBody | None, Body(description="May be left out.")]
+_NoBody = Annotated[request_models.EmptyBody | None, Body(description="Optional.")]
 
 
 @router.post("", summary="Start a run", status_code=201, responses=_STARTED)
@@ -142,8 +142,8 @@ async def list_runs(
         views.RunDetail,
         "run_not_found",
         "request_invalid",
-        meaning="Everything a poll needs.",
-        headers={"ETag": "Changes whenever the answer does."},
+        meaning="The run, with everything that a polling client needs.",
+        headers={"ETag": "Changes whenever the response does."},
     )
     | responses.NOT_MODIFIED,
 )

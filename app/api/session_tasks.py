@@ -37,7 +37,7 @@ _ADDED = responses.created(
     *sessions.TASK,
     "too_many_tasks",
     meaning="The plan with the task; it is on disk.",
-    repeated="An earlier request with this Idempotency-Key added the task.",
+    repeated="An earlier request with this Idempotency-Key created the task.",
     headers=sessions.ETAG,
 )
 
@@ -127,7 +127,7 @@ async def retry_task(
     authored: sessions.AuthoredPlans,
     session_id: SessionId,
     task_id: TaskId,
-    body: Annotated[plan_requests.RetryBody | None, Body(description="May be left out.")] = None,
+    body: Annotated[plan_requests.RetryBody | None, Body(description="Optional.")] = None,
     if_match: IfMatch = None,
 ) -> Response:
     """Resume the run of a failed task. With `fresh`, or if the task was changed, start a new run."""

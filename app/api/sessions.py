@@ -39,7 +39,7 @@ IfMatch = Annotated[
 SeenRevision = Annotated[int | None, Query(description="Expected revision, like `If-Match`.", ge=1)]
 """The same, for requests without a body."""
 
-NoBody = Annotated[plan_requests.RevisedBody | None, Body(description="May be left out.")]
+NoBody = Annotated[plan_requests.RevisedBody | None, Body(description="Optional.")]
 """A body that can only name the revision."""
 
 CHANGED = (*refusals.WRITE, "plan_not_found", "plan_changed", "plan_damaged", "wrong_state")
@@ -63,13 +63,13 @@ _CREATED = responses.created(
     *TASK,
     "no_chief",
     "plan_damaged",
-    meaning="The plan; it is on disk, and so is the run of the chief if that splits the intent.",
-    repeated="An earlier request with this Idempotency-Key made the plan.",
+    meaning="The plan; it is on disk, and so is the chief's run if the chief splits the intent into tasks.",
+    repeated="An earlier request with this Idempotency-Key created the plan.",
     headers=ETAG | _PLACE,
 )
 
 
-def moved(*codes: str, meaning: str = "The plan as it is now; the change is on disk.") -> refusals.Responses:
+def moved(*codes: str, meaning: str = "The changed plan; the change is on disk.") -> refusals.Responses:
     """Return the `responses` of a route that changes a plan."""
     return declared(plans.Plan, *CHANGED, *codes, meaning=meaning, headers=ETAG)
 

@@ -26,7 +26,7 @@ class SignInBody(BaseModel):
 
     token: Annotated[str, Field(max_length=4096, description="Token of the service, or secret of a key.")]
     name: Annotated[
-        str, Field(max_length=100, description="Your name, returned with the sign-in; a key has its own.")
+        str, Field(max_length=100, description="Your name, returned with the sign-in; a key uses its own name.")
     ] = ""
 
 

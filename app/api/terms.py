@@ -35,11 +35,11 @@ class PricesBody(BaseModel):
     )
 
     version: Annotated[str, Field(max_length=100)] = Field(
-        "", description="Recorded with each estimate; by default made of the content."
+        "", description="Version recorded with each estimate; by default derived from the content."
     )
     models: dict[str, Any] = Field(
         max_length=prices.MOST_MODELS,
-        description="Prices by model, or by `backend/model`; `*` stands for any characters.",
+        description="Prices by model or by `backend/model`; `*` matches any characters.",
     )
 
 
@@ -56,7 +56,7 @@ class PoliciesBody(BaseModel):
     )
 
     policies: list[Any] = Field(
-        max_length=policies.MOST_POLICIES, description="At most one for each recipe; `*` is every recipe."
+        max_length=policies.MOST_POLICIES, description="Policies, at most one per recipe; `*` matches every recipe."
     )
 
 

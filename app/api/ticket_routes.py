@@ -37,7 +37,7 @@ class Ticket(shapes.Shape):
 async def issue_ticket(
     request: Request,
     author: AuthorDep,
-    _body: Annotated[request_models.EmptyBody | None, Body(description="May be left out.")] = None,
+    _body: Annotated[request_models.EmptyBody | None, Body(description="Optional.")] = None,
 ) -> Response:
     """Issue a one-use ticket, valid for 60 seconds, for streams of clients that cannot send headers."""
     issued: tickets.Tickets = request.app.state.tickets

@@ -31,7 +31,7 @@ _ADDED = responses.created(
     *_RECIPE,
     "too_many_triggers",
     meaning="The trigger; it is on disk. `address` and `signing_secret` are shown only now.",
-    repeated="An earlier request with this Idempotency-Key made the trigger.",
+    repeated="An earlier request with this Idempotency-Key created the trigger.",
     headers={"Location": "Address of the trigger."},
 )
 _FIRED = responses.created(
@@ -40,7 +40,7 @@ _FIRED = responses.created(
     *refusals.RECIPE,
     "trigger_not_found",
     meaning="The run is accepted and on disk.",
-    repeated="An earlier request with this Idempotency-Key made the run.",
+    repeated="An earlier request with this Idempotency-Key created the run.",
     headers={"Location": "Address of the run."},
 )
 
@@ -128,7 +128,7 @@ async def fire_trigger(
         "hook_refused",
         "signature_invalid",
         status=202,
-        meaning="The delivery counts; a repetition with the same id finds the same run.",
+        meaning="The delivery is accepted; a repeated delivery with the same id returns the same run.",
     ),
     openapi_extra={"requestBody": {"content": {kind: {"schema": {"type": "object"}} for kind in _KINDS}}},
 )
