@@ -84,7 +84,7 @@ class TaskBody(BaseModel):
     model_config = request_models.strict({"description": "Write scene 21", "recipe_id": "creative_draft_scene"})
 
     id: TaskNumber | None = Field(
-        None, description="Number of the task, which dependencies refer to; by default the next free one."
+        None, description="Number of the task, which dependencies refer to; by default the next number."
     )
     description: _Description = Field(description="What the task does.")
     recipe_id: _RecipeId | None = Field(None, description=_RECIPE)

@@ -75,11 +75,11 @@ def unpause(place: options.Place, as_json: bool, run_id: str) -> int:
 
 @click.command()
 @click.argument("run_id")
-@click.option("--from", "from_key", metavar="KEY", help="Step to resume from.  [default: the step that failed]")
+@click.option("--from", "from_key", metavar="KEY", help="Step to resume from.  [default: the failed step]")
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Replace an argument; repeatable.")
 @click.option("--current-recipe", is_flag=True, help="Continue with the recipe's current version.")
 @click.option(
-    "--conversation", type=click.Choice(["new"]), help="Start a new conversation of the agent, from the journal."
+    "--conversation", type=click.Choice(["new"]), help="Start a new conversation with the agent, from the journal."
 )
 @click.option("--dry-run", is_flag=True, help="Only show which steps would run again.")
 @options.as_json
@@ -109,12 +109,10 @@ def resume(
 
 @click.command()
 @click.argument("run_id")
-@click.option(
-    "--from", "begin", metavar="KEY|LINE", help="Step to perform again first.  [default: the one that failed]"
-)
+@click.option("--from", "begin", metavar="KEY|LINE", help="First step to perform again.  [default: the failed step]")
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Replace an argument; repeatable.")
-@click.option("--current-recipe", is_flag=True, help="Take the recipe's current version.")
-@click.option("--prompt", metavar="TEXT", help="Send TEXT at the step --from in place of the recipe's prompt.")
+@click.option("--current-recipe", is_flag=True, help="Use the recipe's current version.")
+@click.option("--prompt", metavar="TEXT", help="Send TEXT at the step --from instead of the recipe's prompt.")
 @click.option("--agent", metavar="ID", help="Ask this agent at the step --from.")
 @click.option("--label", "changes", multiple=True, metavar="NAME=TEXT|NAME-", help="Set or remove a label; repeatable.")
 @arguments.repeatable("Repeating the command returns the same run.")
@@ -133,7 +131,7 @@ def fork(
 ) -> int:
     """Start a run with the finished steps of another one; without --server, execute it in this process.
 
-    Steps that it would perform exactly as before are taken over and not paid again. Files are not restored.
+    Steps that would be performed exactly as before are taken over and not paid for again. Files are not restored.
     """
     from app.services import fork_requests
 

@@ -213,17 +213,20 @@ def _unreadable(path: Path, reason: str) -> errors.RequestInvalid:
 _BY_PLACE = (
     click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe."),
     click.option("--label", metavar="NAME=TEXT", help="Only runs with this label."),
-    click.option("--session", "session_id", metavar="ID", help="Only runs of this work session, or session plan."),
+    click.option("--session", "session_id", metavar="ID", help="Only runs of this work session or session plan."),
     click.option(
-        "--created-after", metavar="INSTANT", help="Only runs created at or after it, e.g. 2026-02-10T14:30:00Z."
+        "--created-after", metavar="INSTANT", help="Only runs created at or after this time, e.g. 2026-02-10T14:30:00Z."
     ),
-    click.option("--created-before", metavar="INSTANT", help="Only runs created before it."),
+    click.option("--created-before", metavar="INSTANT", help="Only runs created before this time."),
 )
 _BY_STATE = (
-    click.option("--started-by", metavar="NAME", help="Only runs of this author, as the list shows it."),
+    click.option("--started-by", metavar="NAME", help="Only runs started by this author, as shown in the list."),
     click.option("--status", type=click.Choice(STATES), multiple=True, help="Only runs in this state; repeatable."),
     click.option(
-        "--search", "q", metavar="TEXT", help="Only runs with this text in id, task, recipe, label or session."
+        "--search",
+        "q",
+        metavar="TEXT",
+        help="Only runs that contain this text in the id, task, recipe, a label or the session.",
     ),
 )
 

@@ -24,20 +24,20 @@ async def list_audit(folder: FolderClient, query: AuditQuery) -> list[JsonObject
 
 @click.group()
 def audit() -> None:
-    """Read who changed what."""
+    """Read the log of changes and their authors."""
 
 
 @audit.command("list")
 @click.option("--author", metavar="NAME", help="Only changes by this author.")
-@click.option("--action", metavar="NOUN[.VERB]", help="Only these actions, e.g. key, or run.cancelled.")
-@click.option("--target", metavar="ID", help="Only changes of what has this id or name.")
-@click.option("--created-after", metavar="INSTANT", help="Only changes at or after it.")
-@click.option("--created-before", metavar="INSTANT", help="Only changes before it.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Most changes to show.")
+@click.option("--action", metavar="NOUN[.VERB]", help="Only these actions, e.g. key or run.cancelled.")
+@click.option("--target", metavar="ID", help="Only changes to the object with this id or name.")
+@click.option("--created-after", metavar="INSTANT", help="Only changes at or after this time.")
+@click.option("--created-before", metavar="INSTANT", help="Only changes before this time.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Maximum number of changes to show.")
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
-    """List orders to runs, answers, and changes of everything else, newest first."""
+    """List orders to runs, answers at gates, and all other changes, newest first."""
     from app.domain import audit as log
 
     query = log.AuditQuery(**filters | arguments.instants(filters, "created_after", "created_before"))

@@ -19,7 +19,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @options.as_json
 @options.in_folder
 def backup(place: options.Place, as_json: bool, file: Path) -> int:
-    """Copy the project's data directory to FILE, also while a service works in it."""
+    """Copy the project's data directory to FILE, even while a service uses it."""
     from app.storage import backup as copies
 
     project = place.settings().project

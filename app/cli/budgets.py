@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
     from app.domain.budgets import Budget
 
-_ACTIVE = "Time in which it executes."
+_ACTIVE = "Maximum time during which the run executes."
 _COLUMNS = ("name", "covers", "limit", "spent", "reserved", "left", "begins anew")
 
 
@@ -57,32 +57,40 @@ def run_limits(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options with limits of a run."""
     active = click.option("--max-active-time", "active_seconds", type=arguments.duration, metavar="30m", help=_ACTIVE)
     wall = click.option(
-        "--max-time", "wall_seconds", type=arguments.duration, metavar="2h", help="Time since its start."
+        "--max-time",
+        "wall_seconds",
+        type=arguments.duration,
+        metavar="2h",
+        help="Maximum time since the run was accepted.",
     )
     return spending_limits(wall(active(command)))
 
 
 def spending_limits(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options with limits for the calls of agents."""
-    calls = click.option("--max-calls", "calls", type=int, metavar="N", help="Calls of agents.")
-    tokens = click.option("--max-tokens", "tokens", type=int, metavar="N", help="Tokens that agents read and write.")
-    cost = click.option("--max-cost", "cost_usd", type=float, metavar="USD", help="Cost of the calls of agents.")
+    calls = click.option("--max-calls", "calls", type=int, metavar="N", help="Maximum number of agent calls.")
+    tokens = click.option(
+        "--max-tokens", "tokens", type=int, metavar="N", help="Maximum number of tokens that agents read and write."
+    )
+    cost = click.option("--max-cost", "cost_usd", type=float, metavar="USD", help="Maximum cost of agent calls.")
     return cost(tokens(calls(command)))
 
 
 @click.group()
 def budgets() -> None:
-    """List and change budgets that several runs share."""
+    """List and change budgets shared by several runs."""
 
 
 @budgets.command("set")
 @click.argument("name")
-@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe count; '' is any.")
-@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label count; '' is any.")
+@click.option("--recipe", "recipe_id", metavar="ID", help="Count only runs of this recipe; '' counts all.")
+@click.option("--label", metavar="NAME=TEXT", help="Count only runs with this label; '' counts all.")
 @click.option(
-    "--session", "session_id", metavar="ID", help="Only runs of this work session, or its plans, count; '' is any."
+    "--session", "session_id", metavar="ID", help="Count only runs of this work session or its plans; '' counts all."
 )
-@click.option("--per-day/--not-per-day", default=None, help="Count the spending of each day by itself, or all of it.")
+@click.option(
+    "--per-day/--not-per-day", default=None, help="Apply the limits to each day separately, or to all spending."
+)
 @click.option("--time-zone", metavar="ZONE", help="Time zone in which a day begins.  [default: UTC]")
 @spending_limits
 @click.option("--lift", "lifted", multiple=True, metavar="LIMIT", help="Limit to remove, e.g. cost_usd; repeatable.")

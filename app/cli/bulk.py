@@ -44,8 +44,10 @@ async def give_order(folder: FolderClient, order: orders.BulkOrder) -> JsonObjec
 @click.argument("action", type=click.Choice(("cancel", "pause", "unpause", "resume", "label", "delete")))
 @click.argument("run_ids", nargs=-1, metavar="[RUN_ID]...")
 @arguments.by_state
-@click.option("--expected", type=click.IntRange(0), metavar="COUNT", help="Number of runs that you expect.")
-@click.option("--set", "changes", multiple=True, metavar="NAME=TEXT|NAME-", help="With `label`: what to set or remove.")
+@click.option("--expected", type=click.IntRange(0), metavar="COUNT", help="Expected number of runs.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="NAME=TEXT|NAME-", help="With `label`: label to set or remove."
+)
 @click.option("--pin/--unpin", "pinned", default=None, help="With `label`: whether retention keeps the runs.")
 @options.as_json
 @options.anywhere

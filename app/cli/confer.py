@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("message")
 @click.option(
-    "--agent", "agents", multiple=True, metavar="ID", help="Agent or archetype to ask, including chief; repeatable."
+    "--agent", "agents", multiple=True, metavar="ID", help="Agent or archetype to ask; can be the chief; repeatable."
 )
 @click.option("--tool", "tools", multiple=True, metavar="NAME", help="Tool that the chief may call; repeatable.")
 @click.option("--no-tools", is_flag=True, help="Do not let the chief call tools.")
-@click.option("--require-tool", is_flag=True, help="Fail unless at least one tool call succeeds.")
+@click.option("--require-tool", is_flag=True, help="Fail unless at least one tool call returns a payload.")
 @click.option(
     "--max-tool-calls",
     type=click.IntRange(1, 20),
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 )
 @click.option("--working-dir", metavar="DIR", help="Working directory of the tools, below the project or absolute.")
 @click.option("--session", "session_id", metavar="ID", help="Work session of the conference.")
-@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label to find the run by; repeatable.")
-@click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Label for finding the run; repeatable.")
+@click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Priority; higher values start first.")
 @arguments.repeatable("Repeating the command with the same key returns the same conference.")
 @click.option("--detach", is_flag=True, help="With --server: return at once instead of following the run.")
 @options.as_json
 @options.anywhere
 def confer(place: options.Place, as_json: bool, detach: bool, **given: Any) -> int:
-    """Ask several agents for an opinion of MESSAGE on the same evidence, and print the transcript.
+    """Ask several agents for their opinion on MESSAGE, given the same evidence, and print the transcript.
 
     Without --server the conference runs in this process. Ctrl-C stops it so that `runs resume` can continue it.
     """

@@ -48,10 +48,16 @@ _LYING = "Steps may be lost or run again only where a sync lied."
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
 @click.option("--args-file", type=click.Path(path_type=Path), metavar="FILE", help="JSON object of arguments.")
 @click.option("--description", metavar="TEXT", help="The task, as text.  [default: the recipe's label]")
-@click.option("--replies", type=click.Path(path_type=Path, exists=True), metavar="FILE", help="Script of the agents.")
-@click.option("--sample", type=click.IntRange(1), metavar="N", help="Points tried in each sweep.  [default: all]")
-@click.option("--seed", type=int, default=0, show_default=True, help="Chooses the points of a sample.")
-@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Processes at a time.")
+@click.option(
+    "--replies", type=click.Path(path_type=Path, exists=True), metavar="FILE", help="Script with the agents' replies."
+)
+@click.option(
+    "--sample", type=click.IntRange(1), metavar="N", help="Number of points to try in each sweep.  [default: all]"
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed that selects the points of a sample.")
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Number of parallel processes."
+)
 @click.option("--untraced", is_flag=True, help="Use probes and an in-memory disk even if a tracer is available.")
 @click.option(
     "--output",
@@ -64,7 +70,7 @@ _LYING = "Steps may be lost or run again only where a sync lied."
 def crashtest(place: options.Place, as_json: bool, output: Path | None, **given: Any) -> int:
     """Crash RECIPE at every write and compare the endings; exit code 0 if nothing is lost, repeated or hidden.
 
-    Works on private copies of the project with scripted agents.
+    It works on private copies of the project, with scripted agents.
     """
     from app.crash_lab import crashtest as laboratory
 

@@ -30,7 +30,7 @@ async def show_request(folder: FolderClient, run_id: str, key: str) -> JsonObjec
 @options.as_json
 @options.anywhere
 def why(place: options.Place, as_json: bool, run_id: str) -> int:
-    """Explain why a run does not move, and what sends it on."""
+    """Explain why a run makes no progress, and what would let it continue."""
     return exit_codes.shown(place.ask(explain_run, run_id), as_json, formats.explanation)
 
 
@@ -40,7 +40,7 @@ def why(place: options.Place, as_json: bool, run_id: str) -> int:
 @options.as_json
 @options.anywhere
 def request(place: options.Place, as_json: bool, run_id: str, key: str) -> int:
-    """Print what the open step KEY asks: its prompt, command or arguments, and the agent that it asks."""
+    """Print the request of the open step KEY: its prompt, command or arguments, and the agent that it asks."""
     found = place.ask(show_request, run_id, key)
     if as_json:
         terminal.say_json(found)

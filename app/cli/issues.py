@@ -11,7 +11,7 @@ from app.cli.plain_commands import shown
 
 SEVERITIES = ("error", "warning", "hint")  # Severities of issues; a test compares them with the engine's.
 
-_note = click.option("--note", metavar="TEXT", help="Message with the answer.")
+_note = click.option("--note", metavar="TEXT", help="Note to add to the issue.")
 _revision = click.option(
     "--revision", type=click.IntRange(1), metavar="N", help="Reject the change if the issue's revision is newer."
 )
@@ -31,7 +31,7 @@ def issues() -> None:
 @click.option("--kind", metavar="WORD", help="Only issues of this kind, e.g. dod or finding.")
 @click.option("--severity", type=click.Choice(SEVERITIES), help="Only issues of this severity.")
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only issues that checks of this recipe found.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Most issues to show.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Maximum number of issues to show.")
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool, status: str, **filters: Any) -> int:
@@ -50,9 +50,9 @@ issues.add_command(shown(use_cases.show_issue, formats.issue, "Show an issue in 
 @click.option("--body", default="", metavar="TEXT", help="Text of the issue.")
 @click.option("--kind", default="note", metavar="WORD", help="Kind of issue.  [default: note]")
 @click.option("--severity", type=click.Choice(SEVERITIES), help="Severity of the issue.")
-@click.option("--run", "run_id", metavar="ID", help="Run that it is about.")
-@click.option("--session", "session_id", metavar="ID", help="Work session that it belongs to.")
-@click.option("--receipt", "receipts", multiple=True, metavar="ID", help="Receipt as evidence; repeatable.")
+@click.option("--run", "run_id", metavar="ID", help="Run that the issue is about.")
+@click.option("--session", "session_id", metavar="ID", help="Work session of the issue.")
+@click.option("--receipt", "receipts", multiple=True, metavar="ID", help="Receipt that serves as evidence; repeatable.")
 @arguments.repeatable("Repeating the command with the same key returns the same issue.")
 @options.as_json
 @options.anywhere
@@ -88,9 +88,9 @@ def reopen(place: options.Place, as_json: bool, issue_id: str, **edit: Any) -> i
 
 @issues.command("edit")
 @click.argument("issue_id")
-@click.option("--title", metavar="TEXT", help="Another title.")
-@click.option("--body", metavar="TEXT", help="Another body.")
-@click.option("--severity", type=click.Choice(SEVERITIES), help="Another severity.")
+@click.option("--title", metavar="TEXT", help="New title.")
+@click.option("--body", metavar="TEXT", help="New body.")
+@click.option("--severity", type=click.Choice(SEVERITIES), help="New severity.")
 @_note
 @_revision
 @options.as_json

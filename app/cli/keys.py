@@ -54,14 +54,18 @@ def keys() -> None:
 
 @keys.command()
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), default="viewer", help="What it may do.  [default: viewer]")
-@click.option("--recipe", "recipes", multiple=True, metavar="ID", help="Limit it to runs of this recipe; repeatable.")
-@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Limit it to these runs; repeatable.")
-@click.option("--expires", "expires_at", metavar="INSTANT", help="When it stops to count, e.g. 2027-02-10T00:00:00Z.")
+@click.option("--role", type=click.Choice(ROLES), default="viewer", help="Role of the key.  [default: viewer]")
+@click.option(
+    "--recipe", "recipes", multiple=True, metavar="ID", help="Limit the key to runs of this recipe; repeatable."
+)
+@click.option(
+    "--label", "labels", multiple=True, metavar="NAME=TEXT", help="Limit the key to runs with this label; repeatable."
+)
+@click.option("--expires", "expires_at", metavar="INSTANT", help="When the key expires, e.g. 2027-02-10T00:00:00Z.")
 @options.as_json
 @options.anywhere
 def add(place: options.Place, as_json: bool, name: str, role: str, **scope: Any) -> int:
-    """Add a key and print its secret, which is shown this once."""
+    """Add a key and print its secret, which is shown only once."""
     from app.services import keys as key_requests
 
     labels = tuple(map(arguments.label, scope["labels"]))
@@ -78,12 +82,12 @@ def add(place: options.Place, as_json: bool, name: str, role: str, **scope: Any)
 @click.argument("name")
 @click.option(
     "--grace", "grace_seconds", type=click.IntRange(0, 7 * 24 * 3600), default=0, metavar="SECONDS",
-    help="How long the secret before counts, too.  [default: 0]",
+    help="How long the previous secret remains valid.  [default: 0]",
 )  # fmt: skip
 @options.as_json
 @options.anywhere
 def rotate(place: options.Place, as_json: bool, name: str, grace_seconds: int) -> int:
-    """Give a key another secret and print it."""
+    """Give a key a new secret and print it."""
     return exit_codes.shown(place.ask(rotate_key, name, grace_seconds), as_json, _secret)
 
 
@@ -107,4 +111,4 @@ def _secret(found: Mapping[str, Any]) -> str:
     return f"{found['name']} ({found['role']}): {found['secret']}\nKeep it: nothing can show it again."
 
 
-keys.add_command(shown(list_keys, _table, "List the keys with their roles, scopes and ends.", name="list"))
+keys.add_command(shown(list_keys, _table, "List the keys with their roles, scopes and expiry times.", name="list"))

@@ -37,7 +37,7 @@ async def mark_run(
 @options.as_json
 @options.anywhere
 def label(place: options.Place, as_json: bool, run_id: str, changes: tuple[str, ...]) -> int:
-    """Set labels of a run (NAME=TEXT), or remove them (NAME-); ended runs too."""
+    """Set labels of a run (NAME=TEXT) or remove them (NAME-); also works for ended runs."""
     found = place.ask(mark_run, run_id, arguments.label_changes(changes), None)
     return exit_codes.shown(found, as_json, _shown)
 
@@ -53,7 +53,7 @@ def _pinning(name: str, meaning: str, *, pinned: bool) -> click.Command:
     return pinning
 
 
-pin = _pinning("pin", "Keep a run whatever its age: no retention removes it.", pinned=True)
+pin = _pinning("pin", "Keep a run regardless of its age: retention does not remove it.", pinned=True)
 unpin = _pinning("unpin", "Let retention remove a run again.", pinned=False)
 
 

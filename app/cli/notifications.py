@@ -87,13 +87,17 @@ def notifications() -> None:
 
 
 @notifications.command()
-@click.option("--webhook", "url", metavar="URL", help="Post messages there, signed by Standard Webhooks.")
-@click.option("--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the secret.")
-@click.option("--email", "to", multiple=True, metavar="ADDRESS", help="Send e-mail there; repeatable.")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this; repeatable.")
+@click.option("--webhook", "url", metavar="URL", help="Address to post messages to, signed as Standard Webhooks.")
+@click.option(
+    "--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the signing secret."
+)
+@click.option("--email", "to", multiple=True, metavar="ADDRESS", help="E-mail address to send messages to; repeatable.")
+@click.option(
+    "--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only messages of this kind; repeatable."
+)
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
 @click.option("--label", metavar="NAME=TEXT", help="Only runs with this label.")
-@click.option("--name", metavar="TEXT", help="What people call it.")
+@click.option("--name", metavar="TEXT", help="Display name.")
 @arguments.repeatable("Repeating the command returns the same endpoint.")
 @click.argument("argv", nargs=-1, metavar="[-- PROGRAM [ARGUMENT]...]")
 @options.as_json
@@ -116,14 +120,18 @@ def add(place: options.Place, as_json: bool, signing_secret_file: Path | None, *
 
 @notifications.command()
 @click.argument("endpoint_id")
-@click.option("--webhook", "url", metavar="URL", help="Another address of a webhook.")
-@click.option("--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="Another secret.")
-@click.option("--new-secret", is_flag=True, help="Make another secret, which is shown now.")
-@click.option("--email", "to", multiple=True, metavar="ADDRESS", help="Other addresses of e-mail; repeatable.")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice((*KINDS, "all")), help="Only this; repeatable.")
-@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe; '' is any.")
-@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label; '' is any.")
-@click.option("--name", metavar="TEXT", help="What people call it.")
+@click.option("--webhook", "url", metavar="URL", help="New address of a webhook.")
+@click.option(
+    "--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the new signing secret."
+)
+@click.option("--new-secret", is_flag=True, help="Generate a new secret and show it.")
+@click.option("--email", "to", multiple=True, metavar="ADDRESS", help="New e-mail address; repeatable.")
+@click.option(
+    "--kind", "kinds", multiple=True, type=click.Choice((*KINDS, "all")), help="Only messages of this kind; repeatable."
+)
+@click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe; '' means all.")
+@click.option("--label", metavar="NAME=TEXT", help="Only runs with this label; '' means all.")
+@click.option("--name", metavar="TEXT", help="Display name.")
 @click.argument("argv", nargs=-1, metavar="[-- PROGRAM [ARGUMENT]...]")
 @options.as_json
 @options.anywhere
@@ -166,7 +174,7 @@ def test(place: options.Place, as_json: bool, endpoint_id: str) -> int:
 @options.as_json
 @options.anywhere
 def replay(place: options.Place, as_json: bool, endpoint_id: str, message_id: str | None) -> int:
-    """Deliver a message again, or without MESSAGE_ID all dead letters, as soon as the service runs."""
+    """Deliver a message, or without MESSAGE_ID all dead letters, again as soon as the service runs."""
     found = place.ask(replay_letters, endpoint_id, message_id)
     return exit_codes.shown(found, as_json, lambda answer: f"{_messages(answer['replayed'])} will be delivered again")
 
@@ -177,7 +185,7 @@ def replay(place: options.Place, as_json: bool, endpoint_id: str, message_id: st
 @options.as_json
 @options.anywhere
 def give_up(place: options.Place, as_json: bool, endpoint_id: str, message_id: str | None) -> int:
-    """Give up a message, or without MESSAGE_ID all that fail; they become dead letters."""
+    """Give up a message, or without MESSAGE_ID all failing messages; they become dead letters."""
     found = place.ask(give_up_messages, endpoint_id, message_id)
     return exit_codes.shown(found, as_json, lambda answer: f"{_messages(answer['given_up'])} will not be tried again")
 
@@ -225,7 +233,7 @@ def _failing(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 notifications.add_command(
-    shown(list_failing, _failing, "List the messages that are tried again.", "endpoint_id", name="failing")
+    shown(list_failing, _failing, "List the messages that are being retried.", "endpoint_id", name="failing")
 )
 notifications.add_command(
     shown(

@@ -185,5 +185,5 @@ _server = click.option(
     "--server",
     metavar="URL",
     envvar="CONTROL_ROOM_SERVER",
-    help="Address of a running service; its token is read from CONTROL_ROOM_API_TOKEN.",
+    help="Address of a running service; the token is read from CONTROL_ROOM_API_TOKEN.",
 )

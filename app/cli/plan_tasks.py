@@ -39,7 +39,7 @@ _AFTER = click.option(
     metavar="TASK",
     help="Task that this one depends on; repeatable.",
 )
-_DOD = click.option("--dod", metavar="TEXT", help="Definition of done, in words.")
+_DOD = click.option("--dod", metavar="TEXT", help="Definition of done, as text.")
 _ASK = click.option(
     "--ask", "scoping_question", metavar="TEXT", help="Question that must be answered before the task starts."
 )
@@ -77,7 +77,9 @@ def changed(
 @click.command()
 @click.argument("session_id")
 @click.argument("description")
-@click.option("--id", "number", type=click.IntRange(1), metavar="N", help="Its number.  [default: the next]")
+@click.option(
+    "--id", "number", type=click.IntRange(1), metavar="N", help="Number of the task.  [default: the next number]"
+)
 @_RECIPE
 @_ARG
 @_ARGS_FILE
@@ -109,7 +111,7 @@ def add(
 @click.command()
 @click.argument("session_id")
 @_TASK
-@click.option("--description", metavar="TEXT", help="Another description.")
+@click.option("--description", metavar="TEXT", help="New description.")
 @_OTHER_RECIPE
 @click.option("--any-recipe", is_flag=True, help="Let the router choose the recipe again.")
 @_ARG

@@ -29,22 +29,28 @@ def plan() -> None:
 @plan.command()
 @click.argument("intent", required=False)
 @click.option(
-    "--task", "tasks", multiple=True, metavar="TEXT", help="A task, instead of tasks made by the chief; repeatable."
+    "--task",
+    "tasks",
+    multiple=True,
+    metavar="TEXT",
+    help="Task of the plan, instead of tasks from the chief; repeatable.",
 )
 @click.option("--in-order", is_flag=True, help="Make each task depend on the previous one.")
-@click.option("--file", "file", type=click.Path(path_type=Path), metavar="FILE", help="JSON of the whole plan.")
+@click.option("--file", "file", type=click.Path(path_type=Path), metavar="FILE", help="JSON file with the whole plan.")
 @click.option("--working-dir", metavar="DIR", help="Working directory, below the project or absolute.")
-@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label of its runs; repeatable.")
-@click.option("--priority", type=click.IntRange(-100, 100), help="Priority of its runs; higher goes first.")
-@click.option("--no-review", "review", flag_value="off", help="Do not review definitions of done in words.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Label of the plan's runs; repeatable.")
+@click.option(
+    "--priority", type=click.IntRange(-100, 100), help="Priority of the plan's runs; higher values start first."
+)
+@click.option("--no-review", "review", flag_value="off", help="Do not review textual definitions of done.")
 @arguments.repeatable("Repeating the command with the same key returns the same plan.")
 @detach
 @options.as_json
 @options.anywhere
 def create(place: options.Place, as_json: bool, detach: bool, **given: Any) -> int:
-    """Make a plan: of INTENT, which the chief splits into tasks, of tasks, or of a file.
+    """Create a plan from INTENT, which the chief splits into tasks, from tasks, or from a file.
 
-    Beside tasks INTENT is only a title.
+    If tasks are given, INTENT is only a title.
     """
     new = _new(**given)
     return changed(
@@ -59,7 +65,7 @@ def create(place: options.Place, as_json: bool, detach: bool, **given: Any) -> i
 
 @plan.command("list")
 @click.option("--status", type=click.Choice(_STATES), help="Only plans in this state.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Most plans to show.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Maximum number of plans to show.")
 @options.as_json
 @options.anywhere
 def list_(place: options.Place, as_json: bool, **filters: Any) -> int:
@@ -131,7 +137,7 @@ def order(place: options.Place, as_json: bool, session_id: str, tasks: tuple[int
 @options.as_json
 @options.anywhere
 def review(place: options.Place, as_json: bool, session_id: str, review: str, revision: int | None) -> int:
-    """Review definitions of done in words, or not; a review that has started continues."""
+    """Turn reviews of textual definitions of done on or off; a review that has started continues."""
     return changed(place, lambda client: client.call(plan_use_cases.set_review, session_id, review, revision), as_json)
 
 
@@ -146,7 +152,7 @@ def _add_decision(name: str, decide: UseCase[[str, int, int | None], JsonObject]
         return changed(place, lambda client: client.call(decide, session_id, proposal_id, revision), as_json)
 
 
-_add_decision("accept", plan_use_cases.accept_proposal, "Make a change that the chief has proposed.")
+_add_decision("accept", plan_use_cases.accept_proposal, "Accept a change that the chief has proposed.")
 _add_decision("dismiss", plan_use_cases.dismiss_proposal, "Dismiss a change that the chief has proposed.")
 
 
@@ -164,7 +170,7 @@ def _add_move(name: str, move: UseCase[[str, int | None], JsonObject], meaning: 
 
 _add_move("approve", plan_use_cases.approve_plan, "Approve a draft plan, so that it can be started.")
 _add_move("start", plan_use_cases.start_plan, "Start or continue a plan and follow it.", follows=True)
-_add_move("pause", plan_use_cases.pause_plan, "Start no further tasks. Running tasks continue to their end.")
+_add_move("pause", plan_use_cases.pause_plan, "Start no further tasks. Running tasks finish.")
 _add_move("resume", plan_use_cases.resume_plan, "Resume a paused plan and follow it.", follows=True)
 
 

@@ -93,9 +93,7 @@ def agents() -> None:
 @options.as_json
 @options.in_folder
 def check_agents(place: options.Place, as_json: bool) -> int:
-    """List the agents, and the backends there are, with what keeps each from working; exit code 5
-    if an agent cannot.
-    """
+    """List the agents and backends, with the problem of each that cannot work; exit code 5 if an agent cannot."""
     from app import bootstrap
 
     found = bootstrap.examine_agents(place.settings())

@@ -56,12 +56,12 @@ async def set_retention(folder: FolderClient, policy: Mapping[str, Any]) -> Json
 
 @click.group()
 def prices() -> None:
-    """Show and set what models cost."""
+    """Show and set the prices of models."""
 
 
 @click.group()
 def policies() -> None:
-    """Show and set the limits and approvals that runs of recipes get."""
+    """Show and set the limits and approvals of runs by recipe."""
 
 
 @click.group()
@@ -100,14 +100,14 @@ def _rules(found: JsonObject) -> str:
     return formats.table(("older than", "keep bytes", "status", "recipe", "labels"), rows, none="no rules")
 
 
-prices.add_command(shown(show_prices, _prices, "Show the prices, in US dollars for a million tokens."))
-prices.add_command(replaced(set_prices, _prices, "Replace the prices by those of FILE, a JSON object with `models`."))
+prices.add_command(shown(show_prices, _prices, "Show the prices, in US dollars per million tokens."))
+prices.add_command(replaced(set_prices, _prices, "Replace the prices with those in FILE, a JSON object with `models`."))
 policies.add_command(shown(show_policies, _policies, "Show the policies."))
 policies.add_command(
     replaced(
         set_policies,
         _policies,
-        "Replace the policies by those of FILE, a JSON object with `policies`.",
+        "Replace the policies with those in FILE, a JSON object with `policies`.",
         lambda found: [policy["recipe_id"] for policy in found["policies"]],
     )
 )
@@ -116,7 +116,7 @@ retention.add_command(
     replaced(
         set_retention,
         _rules,
-        "Replace the rules by those of FILE, a JSON object with `rules`.",
+        "Replace the rules with those in FILE, a JSON object with `rules`.",
         lambda found: [rule["recipe_id"] for rule in found["rules"]],
     )
 )

@@ -52,9 +52,16 @@ async def prune_runs(folder: FolderClient, rule: retention.Rule, expected: int |
 
 
 @click.command()
-@click.option("--older-than", type=arguments.duration, metavar="DURATION", help="Runs that ended longer ago, e.g. 30d.")
-@click.option("--keep-size", type=size, metavar="SIZE", help="The oldest runs beyond this total size, e.g. 10G.")
-@click.option("--status", type=click.Choice(retention.FINISHED), multiple=True, help="Only this state; repeatable.")
+@click.option(
+    "--older-than",
+    type=arguments.duration,
+    metavar="DURATION",
+    help="Only runs that ended longer ago than this, e.g. 30d.",
+)
+@click.option("--keep-size", type=size, metavar="SIZE", help="Only the oldest runs beyond this total size, e.g. 10G.")
+@click.option(
+    "--status", type=click.Choice(retention.FINISHED), multiple=True, help="Only runs in this state; repeatable."
+)
 @click.option("--recipe", "recipe_id", metavar="ID", help="Only runs of this recipe.")
 @click.option("--label", "given", multiple=True, metavar="NAME=TEXT", help="Only runs with this label; repeatable.")
 @click.option(
@@ -72,9 +79,9 @@ def prune(
     given: tuple[str, ...],
     expected: int | None,
 ) -> int:
-    """Remove finished runs by age or size; without --expected only show which.
+    """Remove finished runs by age or size; without --expected, only list them.
 
-    Pinned runs stay, and so do those that an unfinished run or plan needs. Receipts are kept.
+    Pinned runs, runs that an unfinished run or plan needs, and receipts are kept.
     """
     if older_than is None and keep_size is None:
         raise click.UsageError("Say which runs: --older-than, --keep-size, or both.")
@@ -101,14 +108,21 @@ async def collect_objects(folder: FolderClient, older_than_seconds: int, dry_run
 
 
 @click.command()
-@click.option("--older-than", type=arguments.duration, default="7d", metavar="DURATION", show_default=True)
-@click.option("--yes", is_flag=True, help="Remove them; without it they are only counted.")
+@click.option(
+    "--older-than",
+    type=arguments.duration,
+    default="7d",
+    metavar="DURATION",
+    show_default=True,
+    help="Minimum age of the objects, at least 1h.",
+)
+@click.option("--yes", is_flag=True, help="Remove the objects; by default they are only counted.")
 @options.as_json
 @options.anywhere
 def collect(place: options.Place, as_json: bool, older_than: int, yes: bool) -> int:
-    """Remove blobs and logs in object storage that no run names, at most 1,000 at a time.
+    """Remove blobs and logs in object storage that no run references, at most 1,000 at a time.
 
-    Those of unfinished runs stay, and so do those that are younger than an hour.
+    Objects of unfinished runs and objects younger than --older-than are kept.
     """
     if older_than < _LEAST_AGE_SECONDS:
         # A blob is stored before the journal has the line that names it.

@@ -26,22 +26,28 @@ if TYPE_CHECKING:
 @click.option("--description", metavar="TEXT", help="The task, as text.  [default: the recipe's label]")
 @click.option("--working-dir", metavar="DIR", help="Working directory, below the project or absolute.")
 @click.option("--session", "session_id", metavar="ID", help="Work session that the run belongs to.")
-@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label to find the run by; repeatable.")
-@click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Label for finding the run; repeatable.")
+@click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Priority; higher values start first.")
 @budgets.run_limits
-@click.option("--approvals", type=int, metavar="N", help="Keys that must agree at each gate; needs --server.")
+@click.option("--approvals", type=int, metavar="N", help="Number of keys that must agree at each gate; needs --server.")
 @click.option("--not-starter", is_flag=True, help="The starter's own approval does not count; needs --server.")
-@click.option("--concurrency", "key", metavar="KEY", help="Limit how many runs of this key are under way.")
-@click.option("--concurrency-limit", "most", type=click.IntRange(1, 1000), help="How many those are.  [default: 1]")
+@click.option(
+    "--concurrency", "key", metavar="KEY", help="Limit how many runs with this key are in progress at the same time."
+)
+@click.option(
+    "--concurrency-limit", "most", type=click.IntRange(1, 1000), help="Maximum number of these runs.  [default: 1]"
+)
 @click.option(
     "--concurrency-policy",
     "policy",
     type=click.Choice(["queue", "reject", "cancel_running", "cancel_waiting"]),
-    help="What happens at that limit.  [default: queue]",
+    help="What to do at that limit.  [default: queue]",
 )
 @arguments.repeatable("Repeating the command with the same key returns the same run.")
 @click.option("--exclusive", is_flag=True, help="Reject the start while another run of the recipe is unfinished.")
-@click.option("--share-workspace", is_flag=True, help="Other runs may work in the folder of an agent recipe meanwhile.")
+@click.option(
+    "--share-workspace", is_flag=True, help="Do not lock the workspace of an agent recipe against other runs."
+)
 @click.option("--option", "chosen", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One option of the language.")
 @click.option("--dry-run", is_flag=True, help="Check everything and show the steps; start nothing.")
 @click.option("--detach", is_flag=True, help="With --server: return at once instead of following the run.")

@@ -47,7 +47,7 @@ def runs() -> None:
 
 @runs.command("list")
 @arguments.by_state
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Most runs to show.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, help="Maximum number of runs to show.")
 @options.as_json
 @options.anywhere
 def list_runs(place: options.Place, as_json: bool, **filters: Any) -> int:
@@ -115,7 +115,7 @@ def pause(place: options.Place, as_json: bool, run_id: str, now: bool) -> int:
 @options.as_json
 @options.anywhere
 def graph(place: options.Place, as_json: bool, run_id: str) -> int:
-    """Show the flow of a run's recipe with the state of each node; `=>` is a way that the run took."""
+    """Show the graph of a run's recipe with the state of each node; `=>` marks an edge that the run took."""
     from app.cli import graph_text
 
     return exit_codes.shown(place.ask(use_cases.show_graph, run_id), as_json, graph_text.graph)
@@ -178,7 +178,14 @@ def repair(place: options.Place, as_json: bool, run_id: str, dry_run: bool, yes:
 
 @runs.command("export")
 @click.argument("run_ids", nargs=-1, metavar="[RUN_ID]...")
-@click.option("--to", "folder", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER")
+@click.option(
+    "--to",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Folder to copy to.",
+)
 @options.as_json
 @options.in_folder
 def export_runs(place: options.Place, as_json: bool, run_ids: tuple[str, ...], folder: Path) -> int:
@@ -196,9 +203,9 @@ def export_runs(place: options.Place, as_json: bool, run_ids: tuple[str, ...], f
 @options.as_json
 @options.in_folder
 def import_runs(place: options.Place, as_json: bool, run_ids: tuple[str, ...], folder: Path) -> int:
-    """Copy runs, by default all, to the store from FOLDER: what `export` made, or a data directory.
+    """Copy runs, by default all, from FOLDER to the store; FOLDER is an export or a data directory.
 
-    An unfinished run is listed and continues after `runs resume`.
+    An imported unfinished run is listed, and continues after `runs resume`.
     """
     import asyncio
 

@@ -48,7 +48,7 @@ store_option = click.option(
     _STORE,
     metavar="URL",
     callback=_without_password,
-    help="Run store on Postgres, an address without password.  [CONTROL_ROOM_STORE_URL; default: folders]",
+    help="Run store on Postgres, as an address without a password.  [CONTROL_ROOM_STORE_URL; default: folders]",
 )
 
 

@@ -47,7 +47,7 @@ async def show_usage(
 @options.as_json
 @options.anywhere
 def stats(place: options.Place, as_json: bool) -> int:
-    """Count runs, what waits for you, and what was spent today (UTC)."""
+    """Show the number of runs, what waits for you, and today's spending (UTC)."""
     return exit_codes.shown(place.ask(show_stats), as_json, _stats)
 
 
@@ -57,17 +57,17 @@ def stats(place: options.Place, as_json: bool) -> int:
     type=click.Choice(("recipe", "agent", "model", "label", "day")),
     default="recipe",
     show_default=True,
-    help="What the sums are grouped by.",
+    help="Criterion by which the sums are grouped.",
 )
-@click.option("--label-key", metavar="NAME", help="Label whose values the sums are grouped by, with --by label.")
-@click.option("--utc-offset", metavar="+HH:MM", default="+00:00", show_default=True, help="Local time zone, for days.")
+@click.option("--label-key", metavar="NAME", help="Label whose values group the sums, with --by label.")
+@click.option("--utc-offset", metavar="+HH:MM", default="+00:00", show_default=True, help="UTC offset of local days.")
 @arguments.by_place
 @options.as_json
 @options.anywhere
 def usage(
     place: options.Place, as_json: bool, by: run_sums.By, label_key: str | None, utc_offset: str, **filters: Any
 ) -> int:
-    """Add up the tokens and the cost of agents' calls. What deleted runs cost is not included."""
+    """Sum up the tokens and the cost of agent calls. The cost of deleted runs is not included."""
     if (by == "label") != (label_key is not None):
         raise errors.RequestInvalid("--label-key belongs to --by label: give both, or neither")
     _minutes(utc_offset)

@@ -75,10 +75,12 @@ def triggers() -> None:
 @click.option(
     "--webhook", type=click.Choice(SCHEMES), help="Start runs by webhook; requests are signed by this scheme."
 )
-@click.option("--event", "events", multiple=True, metavar="NAME", help="Only this event of GitHub; repeatable.")
-@click.option("--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the secret.")
+@click.option("--event", "events", multiple=True, metavar="NAME", help="Only this GitHub event; repeatable.")
+@click.option(
+    "--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the signing secret."
+)
 @click.option("--files", metavar="GLOB", help="Start a run for each new file, e.g. 'inbox/*.md'.")
-@click.option("--existing", type=click.Choice(("ignore", "start")), help="What to do with files that exist now.")
+@click.option("--existing", type=click.Choice(("ignore", "start")), help="What to do with files that already exist.")
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
 @click.option("--args-file", type=click.Path(path_type=Path), metavar="FILE", help="JSON object of arguments.")
 @click.option(
@@ -86,15 +88,15 @@ def triggers() -> None:
     "pointers",
     multiple=True,
     metavar="NAME=POINTER",
-    help="Take an argument from the delivery by JSON pointer; repeatable.",
+    help="Take an argument from the delivery or file by JSON pointer; repeatable.",
 )
-@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="A label of every run; repeatable.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Label of every run; repeatable.")
 @click.option("--name", metavar="TEXT", help="Display name.  [default: the recipe's id]")
 @click.option("--working-dir", metavar="DIR", help="Working directory, below the project or absolute.")
-@click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Higher goes first.")
+@click.option("--priority", type=click.IntRange(-100, 100), default=0, help="Priority; higher values start first.")
 @click.option("--overlap", type=click.Choice(OVERLAPS), help="What to do while an earlier run is unfinished.")
-@click.option("--catch-up", type=click.Choice(CATCH_UPS), default="one", help="Which missed times to make up for.")
-@click.option("--paused", is_flag=True, help="Start nothing at first.")
+@click.option("--catch-up", type=click.Choice(CATCH_UPS), default="one", help="Which missed times to catch up on.")
+@click.option("--paused", is_flag=True, help="Create the trigger paused.")
 @arguments.repeatable("Repeating the command returns the same trigger.")
 @options.as_json
 @options.anywhere
@@ -118,13 +120,19 @@ def _add_pausing(name: str, meaning: str, *, paused: bool) -> None:
         return exit_codes.shown(place.ask(edit_trigger, trigger_id, edit), as_json, _one)
 
 
-_add_pausing("pause", "Let a trigger start nothing until it is unpaused.", paused=True)
-_add_pausing("unpause", "Let a paused trigger continue; the time of the pause is not made up for.", paused=False)
+_add_pausing("pause", "Pause a trigger; it starts no runs until it is unpaused.", paused=True)
+_add_pausing("unpause", "Resume a paused trigger; occurrences during the pause are not caught up on.", paused=False)
 
 
 @triggers.command()
 @click.argument("trigger_id")
-@click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Another argument; repeatable.")
+@click.option(
+    "--arg",
+    "given",
+    multiple=True,
+    metavar="NAME=TEXT|NAME:=JSON",
+    help="Argument that overrides the trigger's; repeatable.",
+)
 @arguments.repeatable("Repeating the command returns the same run.")
 @options.as_json
 @options.anywhere
@@ -155,23 +163,41 @@ def fire(
 
 @triggers.command()
 @click.argument("trigger_id")
-@click.option("--cron", metavar="FIELDS", help="Another schedule, by cron.")
+@click.option("--cron", metavar="FIELDS", help="New schedule, by cron.")
 @click.option("--timezone", metavar="ZONE", help="Time zone of --cron.  [default: UTC]")
-@click.option("--every", "every_seconds", type=int, metavar="SECONDS", help="Another schedule, by an interval.")
-@click.option("--at", metavar="INSTANT", help="Another schedule: one run.")
-@click.option("--webhook", "scheme", type=click.Choice(SCHEMES), help="Other signatures of deliveries.")
-@click.option("--event", "events", multiple=True, metavar="NAME", help="Only this event of GitHub; repeatable.")
-@click.option("--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="Another secret.")
-@click.option("--new-address", is_flag=True, help="Make another address; the one before admits nothing more.")
-@click.option("--files", "pattern", metavar="GLOB", help="Other files.")
-@click.option("--existing", type=click.Choice(("ignore", "start")), help="What to do with files that exist now.")
-@click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="Arguments, in place of all.")
-@click.option("--arg-from", "pointers", multiple=True, metavar="NAME=POINTER", help="Pointers, in place of all.")
-@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Labels, in place of all.")
-@click.option("--name", metavar="TEXT", help="What people call it.")
-@click.option("--priority", type=click.IntRange(-100, 100), help="Higher goes first.")
+@click.option("--every", "every_seconds", type=int, metavar="SECONDS", help="New schedule, by interval.")
+@click.option("--at", metavar="INSTANT", help="New schedule: one run.")
+@click.option("--webhook", "scheme", type=click.Choice(SCHEMES), help="New signature scheme of deliveries.")
+@click.option("--event", "events", multiple=True, metavar="NAME", help="Only this GitHub event; repeatable.")
+@click.option(
+    "--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the new signing secret."
+)
+@click.option(
+    "--new-address", is_flag=True, help="Generate a new address; the previous one no longer accepts deliveries."
+)
+@click.option("--files", "pattern", metavar="GLOB", help="New glob pattern of files.")
+@click.option("--existing", type=click.Choice(("ignore", "start")), help="What to do with files that already exist.")
+@click.option(
+    "--arg",
+    "given",
+    multiple=True,
+    metavar="NAME=TEXT|NAME:=JSON",
+    help="New argument; the given ones replace all; repeatable.",
+)
+@click.option(
+    "--arg-from",
+    "pointers",
+    multiple=True,
+    metavar="NAME=POINTER",
+    help="New pointer; the given ones replace all; repeatable.",
+)
+@click.option(
+    "--label", "labels", multiple=True, metavar="NAME=TEXT", help="New label; the given ones replace all; repeatable."
+)
+@click.option("--name", metavar="TEXT", help="Display name.")
+@click.option("--priority", type=click.IntRange(-100, 100), help="Priority; higher values start first.")
 @click.option("--overlap", type=click.Choice(OVERLAPS), help="What to do while an earlier run is unfinished.")
-@click.option("--catch-up", type=click.Choice(CATCH_UPS), help="Which missed times to make up for.")
+@click.option("--catch-up", type=click.Choice(CATCH_UPS), help="Which missed times to catch up on.")
 @options.as_json
 @options.anywhere
 def edit(place: options.Place, as_json: bool, trigger_id: str, **given: Any) -> int:
@@ -291,8 +317,8 @@ triggers.add_command(
     shown(
         show_trigger,
         _one,
-        "Show a trigger, its next times and what came of its newest occurrences.",
+        "Show a trigger, its next times, and the results of its newest occurrences.",
         "trigger_id",
     )
 )
-triggers.add_command(removed(remove_trigger, "Remove a trigger; its runs stay.", "trigger_id"))
+triggers.add_command(removed(remove_trigger, "Remove a trigger; its runs are kept.", "trigger_id"))

@@ -12,20 +12,36 @@ from app.cli import exit_codes, options, serving, terminal
 
 @click.command()
 @click.option("--temporal", "TEMPORAL", metavar="HOST:PORT", help="Address of the Temporal server.")
-@click.option("--temporal-namespace", "TEMPORAL_NAMESPACE", metavar="NAME", help="Namespace on it.")
+@click.option("--temporal-namespace", "TEMPORAL_NAMESPACE", metavar="NAME", help="Namespace on the Temporal server.")
 @click.option("--project", "PROJECT", metavar="DIR", help="Project whose runs are executed.")
-@click.option("--blobs", "BLOBS_URL", metavar="URL", help="Object storage of blobs and logs, as services have it.")
-@click.option("--data-directory", "DATA_DIRECTORY", metavar="DIR", help="Its data directory on this machine.")
+@click.option(
+    "--blobs", "BLOBS_URL", metavar="URL", help="Object storage of blobs and logs, the same as for the services."
+)
+@click.option(
+    "--data-directory", "DATA_DIRECTORY", metavar="DIR", help="Data directory of the project on this machine."
+)
 @serving.store_option
-@click.option("--workspaces", "WORKSPACES", metavar="HOW", help="With --store: sticky (default) or shared.")
-@click.option("--worker-gone-seconds", "WORKER_GONE_SECONDS", metavar="N", help="Absence that pauses placed runs.")
-@click.option("--serve", "SERVE", metavar="WHAT", help="E.g. tools,commands,backend:claude; default: all it can.")
-@click.option("--max-running", "MAX_RUNNING", metavar="N", help="Steps that are performed at the same time.")
+@click.option(
+    "--workspaces", "WORKSPACES", metavar="HOW", help="With --store: workspaces are sticky (default) or shared."
+)
+@click.option(
+    "--worker-gone-seconds",
+    "WORKER_GONE_SECONDS",
+    metavar="N",
+    help="Absence of a worker, in seconds, after which its runs are paused.",
+)
+@click.option(
+    "--serve",
+    "SERVE",
+    metavar="WHAT",
+    help="What the worker performs, e.g. tools,commands,backend:claude; by default everything it can.",
+)
+@click.option("--max-running", "MAX_RUNNING", metavar="N", help="Maximum number of steps performed at the same time.")
 def worker(**given: str | None) -> int:
     """Perform the steps of runs that services on Temporal have accepted, until SIGTERM or Ctrl-C.
 
-    On the signal no further step starts, and steps in flight get STOP_GRACE_SECONDS; another worker performs again what
-    is cut off.
+    On the signal no further step starts, and steps in flight get STOP_GRACE_SECONDS; another worker performs
+    interrupted steps again.
     """
     environ = options.laid_over(ENGINE="temporal", **given)
     chosen, remarks = settings.examine(environ)

@@ -25,30 +25,44 @@ FLAGS = {
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.argument("recipe_id", required=False, metavar="RECIPE-ID")
-@click.option("--backend", metavar="NAME", help="Backend that all steps speak through; by default the project's.")
+@click.option("--backend", metavar="NAME", help="Backend of all steps; by default the project's.")
 @click.option("--list", "listing", is_flag=True, help="List the recipes with their descriptions.")
 @click.option("--dry-run", is_flag=True, help="Print the recipe's steps, transitions and guardrails; start nothing.")
 @click.option("--verbose", is_flag=True, help="Log steps, outcomes and transitions to stderr.")
 @click.option("--events", is_flag=True, help="Log the same to stderr as structured lines.")
 @click.option("--model", type=click.Choice(TIERS), help="Model tier of all steps.")
-@click.option("--max-steps", type=click.IntRange(1), metavar="N", help="Most steps, in place of the recipe's.")
-@click.option("--max-visits", type=click.IntRange(1), metavar="N", help="Most visits of a step, in place of its.")
-@click.option("--max-restarts", type=click.IntRange(0), metavar="N", help="Most new sessions.  [default: no limit]")
-@click.option("--working-dir", metavar="PATH", help="Folder that the agent works in.  [default: the current one]")
-@click.option("--system-prompt", metavar="TEXT", help="Appended to the backend's own, where it can do that.")
+@click.option(
+    "--max-steps", type=click.IntRange(1), metavar="N", help="Maximum number of steps, instead of the recipe's."
+)
+@click.option(
+    "--max-visits",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Maximum number of visits per step, instead of the recipe's.",
+)
+@click.option(
+    "--max-restarts",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Maximum number of restarts in a new session.  [default: no limit]",
+)
+@click.option("--working-dir", metavar="PATH", help="Working folder of the agent.  [default: the current folder]")
+@click.option(
+    "--system-prompt", metavar="TEXT", help="Text to append to the backend's system prompt, if the backend supports it."
+)
 @click.option("--session-id", "agent_session_id", metavar="ID", help="Existing conversation to continue.")
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: the list, the plan, or the run at its end.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: the list, the plan, or the run when it stops.")
 @click.version_option(__version__, prog_name="agent-recipes", message="%(prog)s %(version)s")
 def agent_recipes(
     recipe_id: str | None, listing: bool, dry_run: bool, as_json: bool, working_dir: str | None, **given: Any
 ) -> int:
-    """Run an agent recipe in the working directory: each reply of the agent, then the reason of the exit.
+    """Run an agent recipe in the working directory; print the agent's replies, then the reason for the exit.
 
-    The run is kept in the project that the directory belongs to. Ctrl-C stops it so that `control-room runs resume` can
-    continue it; a second one does not wait for the agent.
+    The run is stored in the project that contains the directory. Ctrl-C stops it so that `control-room runs resume` can
+    continue it; a second Ctrl-C does not wait for the agent.
 
-    Exit codes: 0 done, 1 recipe not valid, 2 no outcome, 3 guardrail, 4 backend failed, 5 usage or configuration,
+    Exit codes: 0 done, 1 invalid recipe, 2 no outcome, 3 guardrail, 4 backend failed, 5 usage or configuration,
     130 stopped by a person.
     """
     if listing == (recipe_id is not None):

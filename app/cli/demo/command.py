@@ -37,7 +37,7 @@ _NEXT = """\
 
 @click.command()
 @click.option(
-    "--model", is_flag=True, help="Ask a small local model (93 MB, fetched once) in place of scripted agents."
+    "--model", is_flag=True, help="Ask a small local model (93 MB, downloaded once) instead of scripted agents."
 )
 @click.option(
     "--project",
@@ -48,12 +48,12 @@ _NEXT = """\
 @click.option(
     "--port", default=address.PORT, help=f"Port of the service; if it is taken, a free one.  [default: {address.PORT}]"
 )
-@click.option("--open", "opens", is_flag=True, help="Open the page of the run that drafts in a browser.")
+@click.option("--open", "opens", is_flag=True, help="Open the page of the drafting run in a browser.")
 @click.option("--exit", "ends", is_flag=True, help="Stop the service at the end of the demo.")
 def demo(model: bool, project: Path | None, port: int, opens: bool, ends: bool) -> int:
     """Show Control Room on a small story: contradictions, a kill -9 in the middle of a draft, a gate.
 
-    It needs no model, no key and no network. At the end the service stays up with the runs on its pages until Ctrl-C.
+    It needs no model, no key and no network. At the end, the service continues to show the runs until Ctrl-C.
     """
     from app.cli.demo import service, tour, weights
 

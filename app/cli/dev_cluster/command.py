@@ -24,19 +24,25 @@ _INSTALL = extras.install("cluster")
 
 @click.command("dev-cluster")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=".")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 chooses one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port to listen on; 0 chooses a free one.",
+)
 @click.option("--workers", type=click.IntRange(1, 16), default=2, show_default=True, help="Number of workers.")
 @click.option(
     "--store",
     type=click.Choice(["folders", "postgres"]),
     default="folders",
     show_default=True,
-    help="Where runs are: folders, or a Postgres that is started.",
+    help="Run store: folders, or a Postgres server that is started.",
 )
 def dev_cluster(folder: Path, port: int, workers: int, store: str) -> int:
     """Try a cluster on this machine: Temporal, workers, and a service for the project FOLDER, until Ctrl-C.
 
-    Its data is in FOLDER/.control-room and FOLDER/.dev-cluster, and is used again by the next start.
+    Its data is stored in FOLDER/.control-room and FOLDER/.dev-cluster; the next start uses it again.
     """
     _refuse_missing(store)
     place = folder.resolve() / _FOLDER

@@ -22,9 +22,9 @@ WORKFLOW = click.argument("workflow", type=click.Path(path_type=Path), metavar="
 def orchestrate() -> None:
     """Run workflows of commands and prompts in the current folder, durably.
 
-    Runs are kept in .orchestrate/runs; `latest` there is the newest.
+    Runs are stored in .orchestrate/runs; `latest` is a link to the newest.
 
-    Exit codes: 0 completed, 1 failed, 2 nothing was started (usage, a workflow that is not valid, a changed one),
+    Exit codes: 0 completed, 1 failed, 2 nothing was started (usage, an invalid or changed workflow),
     130 interrupted and resumable.
     """
 
@@ -38,14 +38,15 @@ def orchestrate() -> None:
     is_flag=False,
     flag_value="",
     metavar="[PATH]",
-    help="After WORKFLOW: archive `processed_dir` when it has completed.  [default: processed.zip in the run's folder]",
+    help="After WORKFLOW: archive `processed_dir` once the run has completed.  [default: processed.zip "
+    "in the run's folder]",
 )
-@click.option("--dry-run", is_flag=True, help="Validate, and show what would run; start nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate the workflow and show what would run; start nothing.")
 @options.to_run
 def run(asked: running.Asked, workflow: Path, dry_run: bool, clean_processed: bool, **more: Any) -> int:
     """Run WORKFLOW from its beginning.
 
-    Ctrl-C stops the step under way; `resume` continues with it.
+    Ctrl-C stops the step in flight; `resume` runs that step again.
     """
     queue = running.Queue(clean=clean_processed, archive=more["archive_processed"])
     try:
@@ -65,7 +66,7 @@ def run(asked: running.Asked, workflow: Path, dry_run: bool, clean_processed: bo
 @click.option("--repair", is_flag=True, help="Cut a damaged run back to its intact lines, then continue.")
 @options.to_run
 def resume(asked: running.Asked, run_id: str, force_restart: bool, repair: bool) -> int:
-    """Go on with run RUN_ID, or the `latest`, behind its last step."""
+    """Continue run RUN_ID, or the `latest` run, after its last finished step."""
     if force_restart and repair:
         raise click.UsageError("--force-restart starts again, --repair continues: give one of them.")
     how = resuming.How.ANEW if force_restart else resuming.How.REPAIRED if repair else resuming.How.AS_IT_IS
@@ -78,12 +79,16 @@ def resume(asked: running.Asked, run_id: str, force_restart: bool, repair: bool)
 @orchestrate.command("run-step")
 @click.argument("step")
 @click.option(
-    "--workflow", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Workflow that it is a step of."
+    "--workflow",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Workflow that contains the step.",
 )
 @options.context
 @options.to_run
 def run_step(asked: running.Asked, step: str, workflow: Path, **more: Any) -> int:
-    """Run STEP of a workflow alone, with its loop if it is one; where it would jump to is not followed."""
+    """Run one STEP of a workflow alone, or one loop with its items; its jumps are not followed."""
     try:
         alone = workflows.read(workflow, asked.place).only(step)
         return running.run(asked, alone, options.context_of(more), running.Queue(), {running.ONLY: step})
@@ -96,7 +101,7 @@ def run_step(asked: running.Asked, step: str, workflow: Path, **more: Any) -> in
 @options.context
 @options.to_run
 def watch(asked: running.Asked, workflow: Path, **more: Any) -> int:
-    """Run WORKFLOW, and again whenever its file has changed; Ctrl-C ends it."""
+    """Run WORKFLOW now and after each change of its file, until Ctrl-C."""
     from app import clock
     from app.cli.orchestrate import watching
 
@@ -113,19 +118,22 @@ def watch(asked: running.Asked, workflow: Path, **more: Any) -> int:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="WORKFLOW...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def validate(files: tuple[Path, ...], as_json: bool) -> int:
-    """Check workflows, and report all their flaws; exit code 2 if there are any."""
+    """Check workflows and report all flaws; exit code 2 if there are any."""
     return showing.validate(places.of(None), files, as_json=as_json)
 
 
 @orchestrate.command()
 @click.option(
-    "--older-than", callback=options.age, metavar="AGE", help="As 7d or 12h.  [default: ORCHESTRATE_KEEP_RUNS days]"
+    "--older-than",
+    callback=options.age,
+    metavar="AGE",
+    help="Minimum time since the end of a run, e.g. 7d or 12h.  [default: ORCHESTRATE_KEEP_RUNS days]",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @options.state_dir
 def clean(older_than: Any, state_dir: Path | None, dry_run: bool, as_json: bool) -> int:
-    """Remove the runs that ended longer ago; those that have not ended stay."""
+    """Remove runs that ended longer ago than AGE; unfinished runs are kept."""
     return cleaning.clean(places.of(state_dir), older_than, dry_run=dry_run, as_json=as_json)
 
 

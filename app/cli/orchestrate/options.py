@@ -27,27 +27,27 @@ _INTERACTIVE = (
 
 state_dir = click.option(
     "--state-dir", type=click.Path(path_type=Path), envvar=places.STATE_DIR, metavar="DIR",
-    help="Folder for runs in place of .orchestrate/runs; also ORCHESTRATE_STATE_DIR.",
+    help="Folder for runs instead of .orchestrate/runs; also ORCHESTRATE_STATE_DIR.",
 )  # fmt: skip
 
 _OPTIONS = (
     click.option("--debug", is_flag=True, envvar="ORCHESTRATE_DEBUG",
                  help="Keep debug logs, prompts and backups; also ORCHESTRATE_DEBUG=1."),
     click.option("--progress", is_flag=True, help="Draw progress on stderr."),
-    click.option("--trace", is_flag=True, help="Put trace ids into the log."),
+    click.option("--trace", is_flag=True, help="Add trace ids to the log."),
     state_dir,
     click.option("--backup-state", is_flag=True, help="Copy the state before each step; the last three are kept."),
     click.option("--on-error", type=click.Choice(("stop", "continue", "interactive")),
-                 help="What follows a failure that the workflow says nothing about.  [default: as `strict_flow` says]"),
+                 help="What to do after a failure that the workflow does not handle.  [default: by `strict_flow`]"),
     click.option("--max-retries", type=click.IntRange(0, 1000), metavar="N",
-                 help="Further tries of providers that say nothing of their own.  [default: 0]"),
+                 help="Number of retries for providers without `retries` of their own.  [default: 0]"),
     click.option("--retry-delay", type=click.FloatRange(0, 86_400_000), metavar="MS",
-                 help="Milliseconds before each of those."),
+                 help="Milliseconds before each of these retries."),
     click.option("--quiet", is_flag=True, help="Print the run's id only."),
-    click.option("--verbose", is_flag=True, help="Print the log on stderr, too."),
-    click.option("--json", "as_json", is_flag=True, help="Print the run at its rest as JSON, and nothing else."),
+    click.option("--verbose", is_flag=True, help="Also print the log on stderr."),
+    click.option("--json", "as_json", is_flag=True, help="Print only the run as JSON when it stops."),
     click.option("--log-level", type=click.Choice(LEVELS), envvar="ORCHESTRATE_LOG_LEVEL",
-                 help="Least level that is logged; also ORCHESTRATE_LOG_LEVEL.  [default: info]"),
+                 help="Lowest level to log; also ORCHESTRATE_LOG_LEVEL.  [default: info]"),
 )  # fmt: skip
 
 _CONTEXT = (

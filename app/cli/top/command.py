@@ -16,8 +16,8 @@ from app.cli.top import KEYS
 def top(place: options.Place) -> int:
     """Watch a service: what waits for you, what runs, and what it costs; answer gates there.
 
-    Needs the extra `top`. Without --server it finds the service of the project. After a lost connection it continues
-    by itself.
+    It needs the extra `top`. Without --server, it finds the service of the project. It reconnects after a lost
+    connection.
     """
     if util.find_spec("textual") is None:
         raise errors.ConfigurationError(
