@@ -99,7 +99,7 @@ class ServerSettings:
     )
     body_seconds: float = _setting(60.0, "BODY_SECONDS", "Seconds a client may take to send a body.", 0.1)
     max_connections: int = _setting(
-        2048, "MAX_CONNECTIONS", "Maximum number of connections; capped at half of the process's file limit.", 8
+        2048, "MAX_CONNECTIONS", "Maximum number of connections, at most half of the process's file limit.", 8
     )
     max_connections_per_address: int = _setting(
         1024, "MAX_CONNECTIONS_PER_ADDRESS", "Maximum number of connections from one address.", 1
@@ -141,7 +141,7 @@ class ProjectSettings:
         "Object storage of blobs and logs, `s3://…`, `gs://…`, `az://…` or `file://…`; with the runs by default.",
     )
     keep_conversations_days: int = _setting(
-        90, "KEEP_CONVERSATIONS_DAYS", "Days to keep a conversation after its last run; 0 keeps it for ever.", 0, 36_500
+        90, "KEEP_CONVERSATIONS_DAYS", "Days to keep a conversation after its last run; 0 keeps it forever.", 0, 36_500
     )
     inline_recipes: bool = _setting(False, "INLINE_RECIPES", "Whether requests may contain an inline recipe.")
 
@@ -157,18 +157,18 @@ class PoolSettings:
 
     max_running: int = _setting(8, "MAX_RUNNING", "Maximum number of runs executing at the same time.", 1)
     stop_grace_seconds: float = _setting(
-        10.0, "STOP_GRACE_SECONDS", "Seconds that steps in flight get when the service stops.", 0
+        10.0, "STOP_GRACE_SECONDS", "Seconds that steps in flight get to finish when the service stops.", 0
     )
     stalled_after_seconds: float = _setting(
         300.0,
         "STALLED_AFTER_SECONDS",
-        "Silence of an agent, program or tool after which its run is reported as stalled.",
+        "Seconds of silence of an agent, program or tool after which its run is reported as stalled.",
         0.1,
     )
     fair_label: str | None = _setting(
-        None, "FAIR_LABEL", "Label between whose values the queue takes turns; by default runs go by arrival."
+        None, "FAIR_LABEL", "Label whose values take turns in the queue; by default runs start in order of arrival."
     )
-    max_depth: int = _setting(3, "MAX_DEPTH", "Maximum depth of runs that start runs.", 0)
+    max_depth: int = _setting(3, "MAX_DEPTH", "Maximum nesting depth of runs that start runs.", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +178,12 @@ class EngineSettings:
     engine: str = _setting("embedded", "ENGINE", "What executes runs: embedded or temporal.")
     temporal: str = _setting("127.0.0.1:7233", "TEMPORAL", "Address of the Temporal server, `HOST:PORT`.")
     temporal_namespace: str = _setting("default", "TEMPORAL_NAMESPACE", "Namespace on the Temporal server.")
-    workspaces: str = _setting("sticky", "WORKSPACES", "Workspaces of several machines: sticky or shared.")
+    workspaces: str = _setting("sticky", "WORKSPACES", "Workspaces across several machines: sticky or shared.")
     worker_gone_seconds: float = _setting(
-        300.0, "WORKER_GONE_SECONDS", "Absence of a worker after which its runs are paused with `worker_gone`.", 1
+        300.0,
+        "WORKER_GONE_SECONDS",
+        "Seconds of absence of a worker after which its runs are paused with `worker_gone`.",
+        1,
     )
     serve: tuple[str, ...] = _setting((), "SERVE", "What a worker performs, e.g. `tools,commands,backend:claude`.")
 
@@ -193,7 +196,10 @@ class ProcessSettings:
         "auto", "CONTAINMENT", "Containment of agent processes: auto, namespace, user_namespace or guard."
     )
     idle_seconds: float = _setting(
-        0.0, "IDLE_SECONDS", "Longest silence of steps that set no `idle_seconds`, nor their backend; 0: no limit.", 0
+        0.0,
+        "IDLE_SECONDS",
+        "Maximum silence of steps, in seconds, if neither step nor backend sets `idle_seconds`; 0: no limit.",
+        0,
     )
     agent_secrets: tuple[str, ...] = _setting(
         (), "AGENT_SECRETS", "Patterns of secret variables that every agent program receives besides its own keys."
@@ -217,12 +223,12 @@ class NotificationSettings:
     """Settings of notifications."""
 
     notify_allowed: tuple[str, ...] = _setting(
-        (), "NOTIFY_ALLOWED", "Host names, addresses and networks that webhooks may contact though they are private."
+        (), "NOTIFY_ALLOWED", "Private host names, addresses and networks that webhooks may contact."
     )
     smtp_url: str | None = _setting(
-        None, "SMTP_URL", "Server for e-mail, `smtp://USER:PASSWORD@HOST:PORT`, or `smtps://…` for TLS from the start."
+        None, "SMTP_URL", "E-mail server, `smtp://USER:PASSWORD@HOST:PORT`, or `smtps://…` for TLS from the start."
     )
-    mail_from: str | None = _setting(None, "MAIL_FROM", "Sender of e-mail.")
+    mail_from: str | None = _setting(None, "MAIL_FROM", "Sender address of e-mail.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,29 +54,29 @@ _AGENT = {
     "required": ["id"],
     "properties": {
         "id": _name("Name, unique among the agents."),
-        "archetype": _name("Role that recipes name."),
-        "tier": {"enum": ["t1", "t3", "t5"], "title": "Size; chooses the prompt variant."},
+        "archetype": _name("Role that recipes refer to."),
+        "tier": {"enum": ["t1", "t3", "t5"], "title": "Size, which selects the prompt variant."},
         "backend": _name("Backend of the agent."),
         "model": {
             "type": ["string", "null"],
             "minLength": 1,
-            "title": "Model, or haiku, sonnet, opus; null: the default.",
+            "title": "Model, or one of haiku, sonnet, opus; null: the default.",
         },
         "role": {"type": "string", "maxLength": 20_000, "title": "Role contract, part of every prompt."},
-        "evidence": {"enum": ["none", "any", "file", "receipt"], "title": "Evidence that its replies must bring."},
+        "evidence": {"enum": ["none", "any", "file", "receipt"], "title": "Evidence that its replies must contain."},
         "modes": {
             "type": "array",
             "items": {"enum": ["conference", "pipeline"]},
-            "title": "Modes it takes part in; empty: all.",
+            "title": "Modes in which the agent takes part; empty: all.",
         },
         "max_output_tokens": {
             "type": ["integer", "null"],
             "minimum": 1,
             "maximum": library.MOST_OUTPUT_TOKENS,
-            "title": "Longest reply, in tokens, unless the step sets one; null: the backend's default.",
+            "title": "Maximum length of a reply, in tokens, unless the step sets one; null: the backend's default.",
             "description": f"must be a whole number from 1 to {library.MOST_OUTPUT_TOKENS}, or null",
         },
-        "on_cut_off": {"enum": ["fail", "keep"], "title": "What happens to a reply that hit the length limit."},
+        "on_cut_off": {"enum": ["fail", "keep"], "title": "What to do with a reply that reaches the length limit."},
     },
 }
 
@@ -86,34 +86,34 @@ _BACKEND = {
     "properties": {
         "type": {"type": "string", "title": "Kind of backend."},
         "command": {**_PARTS, "title": "Program and leading arguments."},
-        "resume": {**_PARTS, "title": "The command that continues a conversation."},
+        "resume": {**_PARTS, "title": "Command that continues a conversation."},
         "arguments": {**_TEXTS, "title": "Further arguments of the program."},
         "allowed_tools": {
             "type": "array",
             "items": _TEXT,
             "minItems": 1,
-            "title": "Tools it may use unasked, in place of all of them.",
+            "title": "Tools that the program may use without asking; by default all.",
         },
-        "tools_on": {**_TEXTS, "title": "Arguments that let it use its tools unasked."},
-        "tools_off": {**_TEXTS, "title": "Arguments that keep it from using any tool."},
+        "tools_on": {**_TEXTS, "title": "Arguments that allow the program to use its tools without asking."},
+        "tools_off": {**_TEXTS, "title": "Arguments that disable all tools."},
         "reply": {
             "type": "object",
             "additionalProperties": False,
             "required": ["text"],
             "properties": dict.fromkeys(_PATHS, _TEXT),
-            "title": "Where in its JSON the program says what, by dotted path.",
+            "title": "Dotted paths of the values in the JSON that the program prints.",
         },
         "idle_seconds": {
             "type": "number",
             "exclusiveMinimum": 0,
-            "title": "Longest silence; then the prompt is ended.",
+            "title": "Maximum silence, in seconds; then the prompt is stopped.",
             "description": "must be a number of seconds above 0",
         },
         "max_cost_per_call": {
             "type": "number",
             "exclusiveMinimum": 0,
             "maximum": 1_000_000,
-            "title": "Most that a prompt may cost, in US dollars; the cap of programs that take one.",
+            "title": "Maximum cost of a prompt, in US dollars; passed as the cap to programs that take one.",
             "description": "must be a number of US dollars above 0",
         },
         **{
@@ -125,8 +125,8 @@ _BACKEND = {
                 "description": "must be a whole number from 1 to 1000000",
             }
             for name, title in (
-                ("max_per_minute", "Prompts to one model that may begin within a minute."),
-                ("max_parallel", "Prompts to one model at the same time."),
+                ("max_per_minute", "Maximum number of prompts to one model that start within a minute."),
+                ("max_parallel", "Maximum number of prompts to one model at the same time."),
             )
         },
         "base_url": {
@@ -138,7 +138,7 @@ _BACKEND = {
         "api_key_env": {
             "type": "string",
             "pattern": "^[A-Z_][A-Z0-9_]{0,127}$",
-            "title": "Environment variable that holds the key.",
+            "title": "Environment variable that contains the key.",
             "description": _KEY_RULE,
         },
         "secrets": {
@@ -148,7 +148,7 @@ _BACKEND = {
                 "pattern": "^[A-Za-z_*?][A-Za-z0-9_*?]{0,127}$",
                 "description": _VARIABLES_RULE,
             },
-            "title": "Further secret variables that the program gets.",
+            "title": "Further secret variables that the program receives.",
         },
         "models": {
             "type": "object",
@@ -156,13 +156,16 @@ _BACKEND = {
             "properties": {tier: _text(f"Model for {tier}.") for tier in TIERS},
             "title": "Models by tier name.",
         },
-        "file": _text("Script, from the folder of this file."),
+        "file": _text("Script, as a path relative to this file's folder."),
         "record": {
             "type": "object",
             "additionalProperties": False,
             "required": ["backend", "file"],
-            "properties": {"backend": _name("Backend to record."), "file": _text("Recording, from this folder.")},
-            "title": "Backend whose replies are recorded and repeated.",
+            "properties": {
+                "backend": _name("Backend to record."),
+                "file": _text("Recording, as a path relative to this folder."),
+            },
+            "title": "Backend whose replies are recorded and replayed.",
         },
     },
 }
@@ -175,7 +178,7 @@ SCHEMA: plain.Object = {
     "properties": {
         "$schema": {"type": "string"},
         "agents": {"type": "array", "items": _AGENT},
-        "default_backend": _name("Backend of agents and agent recipes that name none."),
+        "default_backend": _name("Backend of agents and agent recipes that do not name one."),
         "backends": {"type": "object", "propertyNames": _name("Name."), "additionalProperties": _BACKEND},
     },
 }

@@ -15,7 +15,8 @@ IDLE_FIELDS: Mapping[str, plain.Json] = {
         "type": "number",
         "exclusiveMinimum": 0,
         "maximum": MOST_IDLE_SECONDS,
-        "description": "Longest silence of the agent; then the step fails with `agent_idle`. Default: the backend's.",
+        "description": "Maximum silence of the agent, in seconds; then the step fails with `agent_idle`. Default: "
+        "the backend's.",
     },
 }
 """Field of a step, by JSON Schema, for the longest silence of its agent."""
@@ -25,12 +26,13 @@ LENGTH_FIELDS: Mapping[str, plain.Json] = {
         "type": "integer",
         "minimum": 1,
         "maximum": library.MOST_OUTPUT_TOKENS,
-        "description": "Longest reply, in tokens; by default the agent's, then the backend's.",
+        "description": "Maximum length of the reply, in tokens; by default the agent's, then the backend's.",
     },
     "on_cut_off": {
         "type": "string",
         "enum": ["fail", "keep"],
-        "description": "What happens to a reply that hit the length limit: it fails the step (default), or it is kept.",
+        "description": "What to do with a reply that reaches the length limit: fail the step (default) or keep "
+        "the reply.",
     },
 }
 """Fields of a step, by JSON Schema, for the longest reply of its agent."""

@@ -29,22 +29,31 @@ RUN_ARGS: plain.Object = {
         "type": "string",
         "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
         "default": DEFAULT_BACKEND,
-        "description": "Backend that all steps speak through.",
+        "description": "Backend of all steps.",
     },
-    "model": rule("string", "Model tier of all steps, whatever steps and recipe say.", enum=list(TIERS)),
-    "max_steps": rule("integer", "In place of the recipe's `maxTotalSteps`.", minimum=1, maximum=_MOST_COUNT),
-    "max_visits": rule("integer", "In place of the recipe's `maxStepVisits`.", minimum=1, maximum=_MOST_COUNT),
+    "model": rule("string", "Model tier of all steps; overrides those of the steps and the recipe.", enum=list(TIERS)),
+    "max_steps": rule(
+        "integer", "Maximum number of steps; overrides the recipe's `maxTotalSteps`.", minimum=1, maximum=_MOST_COUNT
+    ),
+    "max_visits": rule(
+        "integer",
+        "Maximum number of visits per step; overrides the recipe's `maxStepVisits`.",
+        minimum=1,
+        maximum=_MOST_COUNT,
+    ),
     "max_restarts": {
         "type": "integer",
         "minimum": 0,
         "maximum": _MOST_COUNT,
         "description": "Maximum number of restarts in a new session; unlimited by default.",
     },
-    "system_prompt": rule("string", "Appended to the backend's own system prompt.", minLength=1, maxLength=100_000),
+    "system_prompt": rule(
+        "string", "Text to append to the backend's own system prompt.", minLength=1, maxLength=100_000
+    ),
     "agent_session_id": {
         "type": "string",
         "pattern": r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}$",
-        "description": "An existing conversation, which the run continues.",
+        "description": "Existing conversation that the run continues.",
     },
 }
 """Arguments that every run of every recipe takes, besides the recipe's own."""
@@ -56,7 +65,8 @@ def json_schema() -> _Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:control-room:schema:agent_recipes:{VERSION}",
         "title": "Agent recipe",
-        "description": "A state machine: each step is a prompt, the outcome that the agent reports chooses the next.",
+        "description": "A state machine: each step is a prompt, and the outcome that the agent reports selects "
+        "the next step.",
         **_recipe(),
         "$defs": {
             "guardrails": _guardrails(),
@@ -80,21 +90,24 @@ def _recipe() -> _Schema:
     return closed(
         required=["id", "label", "description", "initialStep", "steps", "guardrails"],
         **{"$schema": _text("Address of this schema, for editors.", maxLength=300)},
-        id=_text("Unique id; a project's recipe shadows the bundled one that has the same.", pattern=RECIPE_ID)
+        id=_text("Unique id; a project's recipe shadows a bundled recipe with the same id.", pattern=RECIPE_ID)
         | {"maxLength": 128},
-        label=_text("Name for people.", minLength=1, maxLength=200),
+        label=_text("Display name.", minLength=1, maxLength=200),
         description=_text("What the recipe does, in one line.", minLength=1, maxLength=1000),
-        initialStep=_text("Step that a run begins with."),
+        initialStep=_text("First step of a run."),
         steps=_steps(),
-        guardrails={"$ref": "#/$defs/guardrails", "description": "Limits that end a runaway run."},
-        model=_tier("Model tier of steps that name none."),
-        args_schema={"type": "object", "description": "JSON Schema of the recipe's own arguments, for its prompts."},
+        guardrails={"$ref": "#/$defs/guardrails", "description": "Limits that stop a runaway run."},
+        model=_tier("Model tier of steps that do not set one."),
+        args_schema={
+            "type": "object",
+            "description": "JSON Schema of the recipe's own arguments, which its prompts can use.",
+        },
     )
 
 
 def _steps() -> _Schema:
     shared, own = {"$ref": "#/$defs/shared_step"}, {"$ref": "#/$defs/step"}
-    files = _text("File of steps, by its path from the folder of the recipes.")
+    files = _text("File with steps, as a path relative to the recipe folder.")
     return {
         "type": "object",
         "propertyNames": {"pattern": _ENTRY},
@@ -104,7 +117,7 @@ def _steps() -> _Schema:
                 "type": ["string", "array"],
                 "items": files,
                 "maxItems": 20,
-                "description": "File, or files, whose steps are taken in; a step of the recipe's own goes before.",
+                "description": "File or files whose steps are included; the recipe's own steps take precedence.",
             }
         },
         "additionalProperties": {"if": {"required": ["$ref"]}, "then": shared, "else": own},
@@ -118,22 +131,24 @@ def _step() -> _Schema:
 
 
 def _shared_step() -> _Schema:
-    reference = _text("`FILE#/NAME`: the step that is taken; fields beside this one go before its own.")
+    reference = _text("`FILE#/NAME`: the step to use; the other fields here override its fields.")
     return closed(required=["$ref"], **{"$ref": reference}, **_step_fields())
 
 
 def _step_fields() -> _Schema:
     return {
-        "prompt": _text("The whole instruction that the agent gets; may hold `{{args.NAME}}`.", minLength=1),
+        "prompt": _text("The whole instruction for the agent; can contain `{{args.NAME}}`.", minLength=1),
         "outcomes": {
             "type": "array",
             "items": {"type": "string", "pattern": NAME},
             "minItems": 1,
             "maxItems": 50,
             "uniqueItems": True,
-            "description": "Everything that the agent may report.",
+            "description": "All outcomes that the agent may report.",
         },
-        "onOutcome": rule("object", "What follows each outcome.", additionalProperties={"$ref": "#/$defs/transition"}),
+        "onOutcome": rule(
+            "object", "Transition for each outcome.", additionalProperties={"$ref": "#/$defs/transition"}
+        ),
         "model": _tier("Model tier of this step."),
         **frozen_agents.LENGTH_FIELDS,
         **frozen_agents.IDLE_FIELDS,
@@ -141,8 +156,8 @@ def _step_fields() -> _Schema:
 
 
 def _guardrails() -> _Schema:
-    visits = "Most visits of one step; the next would end the run."
-    total = "Most steps in all; the next would end the run."
+    visits = "Maximum number of visits of one step; one more ends the run."
+    total = "Maximum total number of steps; one more ends the run."
     return closed(
         required=[],
         maxStepVisits=_count(visits) | {"default": GUARDRAILS["maxStepVisits"]},
@@ -150,7 +165,7 @@ def _guardrails() -> _Schema:
         exitOnOther={
             "type": "boolean",
             "default": GUARDRAILS["exitOnOther"],
-            "description": "Whether the outcome `other` ends the run, whatever its transition says.",
+            "description": "Whether the outcome `other` ends the run regardless of its transition.",
         },
     )
 
@@ -166,22 +181,22 @@ def _transition() -> _Schema:
 
 
 def _next_step() -> _Schema:
-    return closed(required=["nextStep"], nextStep=_text("Step that follows."), reason=_reason_of_other())
+    return closed(required=["nextStep"], nextStep=_text("Next step."), reason=_reason_of_other())
 
 
 def _exit() -> _Schema:
     return closed(
         required=["action", "reason"],
-        action=_action("The run is done."),
-        reason=_text("Why, as the run's ending reports it.", pattern=r"\S", maxLength=200),
+        action=_action("Ends the run."),
+        reason=_text("Reason that is reported when the run ends.", pattern=r"\S", maxLength=200),
     )
 
 
 def _restart() -> _Schema:
     return closed(
         required=["action", "recipeId"],
-        action=_action("A recipe is begun in a new conversation."),
-        recipeId=_text("Recipe that is begun, from its initial step.", pattern=RECIPE_ID),
+        action=_action("Starts a recipe in a new conversation."),
+        recipeId=_text("Recipe to start, from its initial step.", pattern=RECIPE_ID),
         reason=_reason_of_other(),
     )
 
@@ -191,7 +206,7 @@ def _action(description: str) -> _Schema:
 
 
 def _reason_of_other() -> _Schema:
-    return _text("For the outcome `other` only: why the run ends where `exitOnOther` ends it.", pattern=r"\S")
+    return _text("Only for the outcome `other`: reason that is reported if `exitOnOther` ends the run.", pattern=r"\S")
 
 
 def _tier(description: str) -> _Schema:

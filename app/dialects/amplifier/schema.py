@@ -120,7 +120,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         _later("output", _NAME, "Alias of `final_output`."),
     ),
     "stage": (
-        _must("name", {"type": "string", "pattern": STAGE_NAME}, "Unique among the stages."),
+        _must("name", {"type": "string", "pattern": STAGE_NAME}, "Name, unique among the stages."),
         field("description", _TEXT, "Purpose."),
         _must("steps", several("step"), "Steps, in order.", below="step"),
         part("approval", "approval", "Question for a person."),
@@ -138,7 +138,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         field("output", _NAME, "Variable for `stage`, `decision`, `message` and `by_default`."),
     ),
     "step": (
-        _must("id", _ID, "Unique in the recipe."),
+        _must("id", _ID, "Id, unique in the recipe."),
         _later("type", {"type": "string", "enum": list(TYPES), "default": TYPES[0]}, "Kind of step."),
         Field(
             name="agent",
@@ -156,7 +156,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
             "Environment variables of the command.",
             filled=True,
         ),
-        _later("secrets", SECRETS, "Environment variables that must be set; their values are masked."),
+        _later("secrets", SECRETS, "Environment variables that the step requires; their values are masked."),
         _later("output_exit_code", _NAME, "Variable for the exit code; no exit code then fails the step."),
         _later("recipe", {"type": "string", "pattern": RECIPE}, "Recipe to run, by its id or file."),
         _later("context", _VALUES, "Arguments of that recipe; it receives nothing else.", filled=True),
@@ -185,7 +185,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         _later("model", _MODEL, "Model, a pattern (`claude-haiku-*`), or one of haiku, sonnet, opus."),
         _later("provider_preferences", several("preference"), "Backends and models, best first.", below="preference"),
         _later("max_tokens", _MOST_TOKENS, "Maximum length of the reply, in tokens."),
-        field("timeout", _SECONDS | {"default": DEFAULT_TIMEOUT}, "Seconds per attempt; recipes have no default."),
+        field("timeout", _SECONDS | {"default": DEFAULT_TIMEOUT}, "Seconds per attempt; recipe steps have no default."),
         _later("idle_seconds", field_tables.IDLE, "Maximum silence of the agent or command, in seconds."),
         part("retry", "retry", "Retries after transient errors."),
         field(
@@ -231,7 +231,7 @@ KINDS: Mapping[str, tuple[Field, ...]] = {
         field(
             "multiplier",
             {"type": "number", "minimum": 1, "maximum": 100, "default": 2},
-            "Factor of each further delay.",
+            "Factor by which the delay grows.",
         ),
     ),
     "preference": (

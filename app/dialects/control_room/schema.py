@@ -39,22 +39,22 @@ def _recipe() -> _Schema:
     return closed(
         required=["recipe_id"],
         **{"$schema": _text("Address of this schema, for editors.", maxLength=300)},
-        recipe_id=_text("Unique id; a project's recipe shadows the bundled one that has the same.", pattern=RECIPE_ID),
-        label=_text("Name for people; by default the id.", minLength=1, maxLength=200),
+        recipe_id=_text("Unique id; a project's recipe shadows a bundled recipe with the same id.", pattern=RECIPE_ID),
+        label=_text("Display name; by default the id.", minLength=1, maxLength=200),
         task_patterns={
             "type": "array",
             "items": {"type": "string"},
             "maxItems": 100,
-            "description": "Phrases, or regular expressions written /…/, that route a task to this recipe.",
+            "description": "Phrases or regular expressions (/…/) that route a task to this recipe.",
         },
         args_schema={
             "type": "object",
-            "description": "JSON Schema of the arguments; without it each task.args.X that is named is required.",
+            "description": "JSON Schema of the arguments; without it, each referenced task.args.X is required.",
         },
-        phase_a=_list("tool_step", "Tool steps, in order; no model takes part."),
-        phase_b=_list("agent_step", "Agent steps, in order; each feeds the next."),
+        phase_a=_list("tool_step", "Tool steps, in order; no model is used."),
+        phase_b=_list("agent_step", "Agent steps, in order; each provides input for the next."),
         outputs=_list("output", "Files written after the last agent step and before the definition of done."),
-        findings={"$ref": "#/$defs/reference", "description": "A list; each of its elements becomes an issue."},
+        findings={"$ref": "#/$defs/reference", "description": "Reference to a list; each element becomes an issue."},
         dod=_list("check", "Definition of done: checks that the finished pipeline must pass."),
     )
 
@@ -62,10 +62,10 @@ def _recipe() -> _Schema:
 def _tool_step() -> _Schema:
     return closed(
         required=["step_id", "tool", "output_slot"],
-        step_id=_text("Unique in the recipe; the step's key in logs.", pattern=NAME),
+        step_id=_text("Key of the step in logs; unique in the recipe.", pattern=NAME),
         tool=_text("Id of the tool."),
         args={"type": "object", "description": "Arguments of the tool: values, or $ref objects at any depth."},
-        output_slot=_text("Slot that the payload is kept in.", pattern=NAME),
+        output_slot=_text("Slot that stores the payload.", pattern=NAME),
         **_limits(),
     )
 
@@ -73,19 +73,19 @@ def _tool_step() -> _Schema:
 def _agent_step() -> _Schema:
     return closed(
         required=["step_id", "agent_archetype", "input_slots", "output_slot", "prompt_type"],
-        step_id=_text("Unique in the recipe; the step's key in logs.", pattern=NAME),
-        agent_archetype=_text("Role that the agent plays: planner, writer, editor, …"),
-        input_slots=rule("array", "Slots that the prompt may name.", items={"type": "string"}, maxItems=50),
-        output_slot=_text("Slot that the reply is kept in.", pattern=NAME),
+        step_id=_text("Key of the step in logs; unique in the recipe.", pattern=NAME),
+        agent_archetype=_text("Role of the agent: planner, writer, editor, …"),
+        input_slots=rule("array", "Slots that the prompt can reference.", items={"type": "string"}, maxItems=50),
+        output_slot=_text("Slot that stores the reply.", pattern=NAME),
         prompt_type=_text("Key of the prompt template in the registry."),
         evidence={
             "type": "boolean",
             "default": False,
-            "description": "Whether the reply is held to the evidence that the agent's role requires.",
+            "description": "Whether the reply must contain the evidence that the agent's role requires.",
         },
         reply_schema={
             "type": "object",
-            "description": "JSON Schema of the object that is asked for; backends that can hold a model to it do.",
+            "description": "JSON Schema of the object to reply with; backends that support it enforce it.",
         },
         **frozen_agents.LENGTH_FIELDS,
         **frozen_agents.IDLE_FIELDS,
@@ -112,10 +112,10 @@ def _limits() -> _Schema:
 def _output() -> _Schema:
     return closed(
         required=["slot", "path"],
-        slot=_text("Slot of an agent step, whose text is written."),
+        slot=_text("Slot of an agent step whose text is written."),
         path={"$ref": "#/$defs/path", "description": "File in the workspace."},
         overwrite=rule("boolean", "Whether an existing file is replaced; otherwise it fails the step.", default=False),
-        otherwise={"$ref": "#/$defs/path", "description": "File that is written where `path` has one already."},
+        otherwise={"$ref": "#/$defs/path", "description": "File to write if `path` already exists."},
     )
 
 
@@ -139,15 +139,15 @@ def _check() -> _Schema:
 def _fields(*names: str) -> _Schema:
     fields: _Schema = {
         "slot": _text("Slot to inspect."),
-        "field": _text("Dot-path inside the slot's value.", minLength=1),
-        "expected": {"description": "Value that must stand there, compared as JSON."},
-        "path": {"$ref": "#/$defs/path", "description": "File that must be in the workspace."},
+        "field": _text("Dotted path inside the slot's value.", minLength=1),
+        "expected": {"description": "Expected value, compared as JSON."},
+        "path": {"$ref": "#/$defs/path", "description": "File that must exist in the workspace."},
     }
     return closed(required=["check", *names], check={}, **{name: fields[name] for name in names})
 
 
 def _reference() -> _Schema:
-    reference = {"type": "string", "description": "`task.…` or a slot, then names and [N]."}
+    reference = {"type": "string", "description": "`task.…` or a slot, followed by names and [N]."}
     return closed(required=["$ref"], **{"$ref": reference})
 
 
@@ -156,7 +156,7 @@ def _path() -> _Schema:
         "type": ["string", "object"],
         "minLength": 1,
         "maxLength": 1024,
-        "description": "A path inside the workspace: a text, which may hold {{…}}, or a $ref object.",
+        "description": "A path inside the workspace: a text, which can contain {{…}}, or a $ref object.",
     }
 
 
