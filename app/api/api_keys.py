@@ -66,7 +66,7 @@ class RotateBody(BaseModel):
 
 @router.get("", summary="List keys", responses=declared(list[keys.KeyShown], meaning="All keys, by name."))
 async def list_keys(services: ServicesDep) -> Response:
-    """List the keys with their roles, scopes and ends; secrets are never shown again."""
+    """List the keys with their roles, scopes and expiry times; secrets are never shown again."""
     found = await asyncio.to_thread(services.keys.list)
     return as_json([key.to_json() for key in found])
 
@@ -121,6 +121,6 @@ async def revoke_key(services: ServicesDep, name: KeyName, author: AuthorDep) ->
 async def rotate_key(
     services: ServicesDep, name: KeyName, author: AuthorDep, body: Annotated[RotateBody | None, Body()] = None
 ) -> Response:
-    """Give a key another secret. The previous one remains valid for `grace_seconds`, by default not at all."""
+    """Give a key a new secret. The previous one remains valid for `grace_seconds`, by default not at all."""
     grace_seconds = 0 if body is None else body.grace_seconds
     return as_json(await services.keys.rotate(name, author, grace_seconds), headers=_ONCE)

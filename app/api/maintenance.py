@@ -85,7 +85,7 @@ async def repair_run(
     ),
 )
 async def collect(services: ServicesDep, author: AuthorDep, body: CollectBody) -> Response:
-    """Remove blobs and logs in object storage that no run names, at most 1,000 at a time."""
+    """Remove blobs and logs in object storage that no run references, at most 1,000 at a time."""
     return as_json(await services.upkeep.collect(body.older_than_seconds, author, dry_run=body.dry_run))
 
 

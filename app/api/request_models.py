@@ -220,8 +220,8 @@ _LIMITS = {
     "cost_usd": "Cost of agent calls in US dollars, reported or estimated.",
     "tokens": "Tokens that agents read and write.",
     "calls": "Agent calls, including repeated ones.",
-    "wall_seconds": "Time since the run was accepted.",
-    "active_seconds": "Time during which the run executes.",
+    "wall_seconds": "Time since the run first started.",
+    "active_seconds": "Time during which steps of the run are executing.",
 }
 
 
@@ -270,7 +270,7 @@ class ConcurrencyBody(BaseModel):
         1,
         ge=1,
         le=concurrency.MOST_RUNS,
-        description="Maximum number of runs with this key in progress at the same time.",
+        description="Maximum number of runs with this key that are under way at the same time.",
     )
     policy: concurrency.Policy = Field(
         "queue",
@@ -324,7 +324,7 @@ class StartBody(BaseModel):
         None, description="Approvals required at the gates of the run and of the runs that it starts."
     )
     concurrency: ConcurrencyBody | None = Field(
-        None, description="Limits how many runs with one key are in progress at the same time."
+        None, description="Limits how many runs with one key are under way at the same time."
     )
     exclusive: bool = Field(False, description="Refuse with 409 if a run of the recipe is unfinished.")
     exclusive_workspace: bool = Field(

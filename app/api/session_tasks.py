@@ -66,7 +66,7 @@ async def edit_task(
     body: plan_requests.TaskEditBody,
     if_match: IfMatch = None,
 ) -> Response:
-    """Change a task that has not begun or has failed.
+    """Change a task that has not started or has failed.
 
     A new description is routed again if the router chose the recipe.
     """

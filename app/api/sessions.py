@@ -90,7 +90,7 @@ async def create_plan(
     body: plan_requests.PlanBody,
     idempotency_key: responses.IdempotencyKey = None,
 ) -> Response:
-    """Make a plan of the given tasks, or let the chief split the intent into tasks.
+    """Create a plan from the given tasks, or let the chief split the intent into tasks.
 
     No task starts before a person has approved and started the plan.
     """
@@ -197,7 +197,7 @@ async def start_plan(
 async def pause_plan(
     authored: AuthoredPlans, session_id: SessionId, body: NoBody = None, if_match: IfMatch = None
 ) -> Response:
-    """Start no further tasks. Running tasks continue to their end."""
+    """Start no further tasks. Running tasks finish."""
     return shown(await authored.pause(session_id, seen(body, if_match)))
 
 
@@ -219,7 +219,7 @@ async def accept_proposal(
     body: NoBody = None,
     if_match: IfMatch = None,
 ) -> Response:
-    """Make a change that the chief has proposed. It is an ordinary edit and can be refused like one."""
+    """Accept a change that the chief has proposed. It is an ordinary edit and can be refused like one."""
     return shown(await authored.accept(session_id, proposal_id, seen(body, if_match)))
 
 

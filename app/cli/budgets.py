@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from app.cli.folder_client import FolderClient
     from app.domain.budgets import Budget
 
-_ACTIVE = "Maximum time during which the run executes."
+_ACTIVE = "Maximum time during which steps of the run are executing."
 _COLUMNS = ("name", "covers", "limit", "spent", "reserved", "left", "begins anew")
 
 
@@ -61,7 +61,7 @@ def run_limits(command: Callable[..., Any]) -> Callable[..., Any]:
         "wall_seconds",
         type=arguments.duration,
         metavar="2h",
-        help="Maximum time since the run was accepted.",
+        help="Maximum time since the run first started.",
     )
     return spending_limits(wall(active(command)))
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--approvals", type=int, metavar="N", help="Number of keys that must agree at each gate; needs --server.")
 @click.option("--not-starter", is_flag=True, help="The starter's own approval does not count; needs --server.")
 @click.option(
-    "--concurrency", "key", metavar="KEY", help="Limit how many runs with this key are in progress at the same time."
+    "--concurrency", "key", metavar="KEY", help="Limit how many runs with this key are under way at the same time."
 )
 @click.option(
     "--concurrency-limit", "most", type=click.IntRange(1, 1000), help="Maximum number of these runs.  [default: 1]"
