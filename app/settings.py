@@ -180,10 +180,7 @@ class EngineSettings:
     temporal_namespace: str = _setting("default", "TEMPORAL_NAMESPACE", "Namespace on the Temporal server.")
     workspaces: str = _setting("sticky", "WORKSPACES", "Workspaces across several machines: sticky or shared.")
     worker_gone_seconds: float = _setting(
-        300.0,
-        "WORKER_GONE_SECONDS",
-        "Seconds of absence of a worker after which its runs are paused with `worker_gone`.",
-        1,
+        300.0, "WORKER_GONE_SECONDS", "Seconds without a worker until its runs are paused with `worker_gone`.", 1
     )
     serve: tuple[str, ...] = _setting((), "SERVE", "What a worker performs, e.g. `tools,commands,backend:claude`.")
 
@@ -196,10 +193,7 @@ class ProcessSettings:
         "auto", "CONTAINMENT", "Containment of agent processes: auto, namespace, user_namespace or guard."
     )
     idle_seconds: float = _setting(
-        0.0,
-        "IDLE_SECONDS",
-        "Maximum silence of steps, in seconds, if neither step nor backend sets `idle_seconds`; 0: no limit.",
-        0,
+        0.0, "IDLE_SECONDS", "Seconds of silence allowed if step and backend set no `idle_seconds`; 0: no limit.", 0
     )
     agent_secrets: tuple[str, ...] = _setting(
         (), "AGENT_SECRETS", "Patterns of secret variables that every agent program receives besides its own keys."
