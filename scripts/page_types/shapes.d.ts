@@ -136,3 +136,75 @@ type GraphProps = Reached & { graph: { nodes: any[]; edges: any[] }; plain?: boo
 
 /** `plain`: there is no run. */
 type NodeProps = Reached & { at: Point; node: any; plain: boolean };
+
+/** What components take: a name means the same in each of them. */
+type Props = {
+  args: () => Record<string, any> | null;
+  at: any;
+  bars: Bar[];
+  before?: Record<string, string>;
+  body: any;
+  budget: any;
+  children?: any;
+  chosen: any;
+  /** Of a table: heading, cell, class. */
+  columns: [string, (row: any) => any, string?][];
+  command?: string;
+  count?: number;
+  ended: any;
+  error: Error | null;
+  gate: any;
+  gates: any[] | null;
+  id: string;
+  kind?: string;
+  kinds: [string, string, (amount: number) => string][];
+  label: string;
+  limits: any;
+  live: any;
+  name: any;
+  note?: any;
+  of: any;
+  path: string;
+  plans: any[];
+  query: URLSearchParams;
+  range: { from: number; to: number };
+  recipe: any;
+  rows: any[] | null;
+  run: any;
+  runs: any[];
+  state: RunState;
+  stats: any;
+  step: any;
+  steps: any[];
+  text: string;
+  title: any;
+  to: string;
+  value: string;
+  values: Record<string, string>;
+  word?: string;
+  actions?: any;
+  asks?: boolean;
+  busy: number;
+  denied: string;
+  from?: any;
+  lead?: any;
+  next?: boolean;
+  open: boolean;
+  over: boolean;
+  result?: boolean;
+  retry?: () => void;
+  served?: boolean;
+  waiting: number;
+  mine: (event: any) => boolean;
+  onAll: () => void;
+  onChange: (values: any) => void;
+  onChoose?: (id: string, on: boolean) => void;
+  onClose: () => void;
+  onDecided?: () => void;
+  onDone: () => void;
+  onFound: (blocked: boolean) => void;
+  onInput: (event: any) => void;
+  onLabel: (labels: any) => any;
+  onNear: (first: number, last: number) => void;
+  onSave: (limits: any) => any;
+};

@@ -142,7 +142,7 @@ function useWaiting() {
   return gates + parked + plans;
 }
 
-/** @param {{path: string}} props */
+/** @param {Props} props */
 function Navigation({ path }) {
   const waiting = useWaiting();
   const shownTheme = useValue(theme);

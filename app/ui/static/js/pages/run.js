@@ -18,7 +18,7 @@ const HEARTBEAT = 3000;
 /** Steps that are read at a time, where a run has more than its answer holds. */
 const PORTION = 200;
 
-/** A run: how it stands, its graph, timeline, steps, outputs and logs. @param {{id: string}} props */
+/** A run: how it stands, its graph, timeline, steps, outputs and logs. @param {Props} props */
 export function Run({ id }) {
   const path = `/api/runs/${encodeURIComponent(id)}`;
   const mine = (/** @type {any} */ event) => event.run_id === id;
@@ -95,7 +95,7 @@ function stopped({ error, status }) {
   return Boolean(error) && ["failed", "paused"].includes(status);
 }
 
-/** @param {{run: any, onDone: () => void}} props */
+/** @param {Props} props */
 function WhatHappened({ run, onDone }) {
   if (run.status !== "paused" && (run.status === "done" || !FINISHED.includes(run.status))) return null;
   const { code, message, key } = run.error || {};
@@ -106,7 +106,7 @@ function WhatHappened({ run, onDone }) {
     <${Section} title="What next"><div class="card"><${RunActions} run=${run} onDone=${onDone} next /></div></${Section}>`;
 }
 
-/** What lets a run continue that met a limit: of its own, of another run, or a budget. @param {{run: any, onDone: () => void}} props */
+/** What lets a run continue that met a limit: of its own, of another run, or a budget. @param {Props} props */
 function Raise({ run, onDone }) {
   const { detail = {} } = run.error;
   if (!metLimit(run.error)) return null;
@@ -115,14 +115,14 @@ function Raise({ run, onDone }) {
   return html`<p>Raise ${name ? html`the budget ${name} under <a href="/cost">Cost</a>` : html`the limit of <a href=${`/runs/${run_id}`}>run ${run_id}</a>`}; this run then continues by itself.</p>`;
 }
 
-/** Issues that a run that has ended left. @param {{run: any}} props */
+/** Issues that a run that has ended left. @param {Props} props */
 function Opens({ run }) {
   const issues = useLive(FINISHED.includes(run.status) ? withQuery("/api/issues", { run_id: run.run_id, limit: 100 }) : null, { pause: 60_000 });
   if (!issues.data?.length) return null;
   return html`<p class="notice"><span>It opened ${format.plural(issues.data.length, "issue")}. <a href=${withQuery("/issues", { run_id: run.run_id, status: "all" })}>Read what was found</a></span></p>`;
 }
 
-/** @param {{run: any, onDone: () => void}} props */
+/** @param {Props} props */
 function Facts({ run, onDone }) {
   const busy = worked(run);
   const service = useLive("/api/stats", { pause: 3600_000 }).data?.service;
@@ -148,14 +148,14 @@ function Facts({ run, onDone }) {
   </dl>`;
 }
 
-/** @param {{of: Record<string, any>, open: boolean}} props */
+/** @param {Props} props */
 function Arguments({ of, open }) {
   const names = Object.keys(of);
   if (!names.length) return "none";
   return html`<details open=${open}><summary>${names.join(", ")}</summary><div class="mono">${names.map((name) => html`<div>${name}: ${typeof of[name] === "string" ? of[name] : JSON.stringify(of[name])}</div>`)}</div></details>`;
 }
 
-/** The recipe as the run froze it, with the state of each node. @param {{path: string, mine: (event: any) => boolean, denied: string, over: boolean}} props As of a graph. */
+/** The recipe as the run froze it, with the state of each node. @param {Props} props As of a graph. */
 function RecipeGraph({ path, mine, denied, over }) {
   const graph = useLive(`${path}/graph`, { on: mine, every: 3000 });
   if (!graph.data?.nodes?.length) return null;
@@ -165,7 +165,7 @@ function RecipeGraph({ path, mine, denied, over }) {
 /** Files that a result lists. */
 const MOST = 5;
 
-/** @param {{run: any, result?: boolean}} props `result`: only what a run that is done is there for: its files, or its last slot. */
+/** @param {Props} props `result`: only what a run that is done is there for: its files, or its last slot. */
 function Outputs({ run, result }) {
   const path = `/api/runs/${run.run_id}/cache/`;
   const all = Object.entries(run.cache_summary);
@@ -179,7 +179,7 @@ function Outputs({ run, result }) {
   </ul></${Section}>`;
 }
 
-/** @param {{id: string}} props */
+/** @param {Props} props */
 function Children({ id }) {
   const runs = useLive(withQuery("/api/runs", { parent_run_id: id, limit: 100 }));
   if (!runs.data?.length) return null;
@@ -194,7 +194,7 @@ const SHOWN = ["ended", "gate", "parked", "paused", "pausing", "cancelling", "ag
 
 /**
  * What an unfinished run waits for, link by link; nothing where its page says so already.
- * @param {{run: any, path: string, mine: (event: any) => boolean}} props
+ * @param {Props} props
  */
 function Why({ run, path, mine }) {
   const { data } = useLive(FINISHED.includes(run.status) ? null : `${path}/why`, { on: mine, every: LOOK });
@@ -210,7 +210,7 @@ function Why({ run, path, mine }) {
 
 /**
  * The steps of a run with their place in time; only those near the view are in the page.
- * @param {{state: RunState, onNear: (first: number, last: number) => void}} props
+ * @param {Props} props
  */
 function Steps({ state, onNear }) {
   const { run } = state;
@@ -230,7 +230,7 @@ function Steps({ state, onNear }) {
   </${Section}>`;
 }
 
-/** @param {{step: any, range: {from: number, to: number}}} props */
+/** @param {Props} props */
 function StepRow({ step, range }) {
   const by = step.tool || step.agent_archetype || (step.gate_id ? "a person" : "");
   const tries = (step.attempts || []).filter((/** @type {any} */ each) => each.attempt !== step.attempt);
@@ -264,7 +264,7 @@ function heartbeat(step, now) {
   return isOpen(step) && step.output_at ? `last output ${format.relative(step.output_at, now)}` : "";
 }
 
-/** @param {{step: any, range: {from: number, to: number}, at: number, kind: string}} props */
+/** @param {Props} props */
 function Bar({ step, range, at, kind }) {
   const place = bar(step, range, at);
   return html`<span class=${`bar bar-${kind}`} style=${{ left: `${place.left}%`, width: `${place.width}%` }}></span>`;
@@ -282,7 +282,7 @@ const BEFORE = 40;
 
 /**
  * Everything about one step: its attempts, output, error, tokens, receipt.
- * @param {{state: RunState, name: string, onClose: () => void}} props
+ * @param {Props} props
  */
 function StepDrawer({ state, name, onClose }) {
   const { run } = state;
@@ -340,7 +340,7 @@ async function read(runId, name, first, known) {
   return found;
 }
 
-/** A try of a step: what is asked of whom while it goes on, and what came of it. @param {{run: any, step: any, name: string}} props */
+/** A try of a step: what is asked of whom while it goes on, and what came of it. @param {Props} props */
 function Attempt({ run, step, name }) {
   const path = `/api/runs/${encodeURIComponent(run.run_id)}`;
   const going = isOpen(step) && !step.gate_id;
@@ -370,7 +370,7 @@ function Attempt({ run, step, name }) {
 /** @type {Record<string, string>} */
 const ASKED = { agent_call: "Prompt", command: "Command", tool_call: "Arguments" };
 
-/** @param {{step: any}} props */
+/** @param {Props} props */
 function Output({ step }) {
   const output = step.output ?? step.output_preview;
   if ((output ?? "") === "") return null;

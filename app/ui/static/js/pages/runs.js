@@ -54,7 +54,7 @@ export function Home() {
     ${ended.data?.length > 0 && html`<${Section} title="Recently finished" actions=${html`<a href="/runs">All runs</a>`}><${RunLines} runs=${ended.data} /></${Section}>`}`;
 }
 
-/** @param {{stats: any, waiting: number, busy: number}} props */
+/** @param {Props} props */
 function Figures({ stats, waiting, busy }) {
   const { today, pool } = stats;
   return html`<dl class="figures">
@@ -159,7 +159,7 @@ function useOlder(path, second) {
   return { runs: kept.current.runs, error, read };
 }
 
-/** @param {{query: URLSearchParams}} props */
+/** @param {Props} props */
 function Choices({ query }) {
   const asked = query.get("q") || "";
   const [text, setText] = useState(asked);
@@ -188,7 +188,7 @@ function Choices({ query }) {
 
 const MANY = ["resume", "pause", "cancel", "delete"];
 
-/** Orders for all chosen runs. @param {{chosen: Set<string>, runs: any[], onAll: () => void, onDone: () => void}} props */
+/** Orders for all chosen runs. @param {Props} props */
 function BulkBar({ chosen, runs, onAll, onDone }) {
   const [asked, setAsked] = useState("");
   const [outcome, setOutcome] = useState(/** @type {any} */ (null));

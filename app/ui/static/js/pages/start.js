@@ -38,14 +38,14 @@ function Describe() {
   </form>`;
 }
 
-/** @param {{id: string}} props */
+/** @param {Props} props */
 function RecipeForm({ id }) {
   const recipe = useLive(`/api/recipes/${encodeURIComponent(id)}`, { pause: 3600_000 });
   if (!recipe.data) return html`<${Fault} error=${recipe.error} retry=${recipe.refresh} />`;
   return html`<${Filled} recipe=${recipe.data} />`;
 }
 
-/** @param {{recipe: any}} props */
+/** @param {Props} props */
 function Filled({ recipe }) {
   const all = fields(recipe.args_schema);
   const [{ values, description }, setForm] = useState(() => initial(recipe.recipe_id, all));
@@ -207,7 +207,7 @@ function Preflight({ report, error, others, faults, nodes, count, lacks, childre
   </section>`;
 }
 
-/** @param {{steps: any[]}} props */
+/** @param {Props} props */
 function Planned({ steps }) {
   const [all, setAll] = useState(false);
   const shown = all ? steps : steps.slice(0, MOST);
@@ -233,7 +233,7 @@ const WAYS = /** @type {const} */ ([
 
 /**
  * Let a filled form start runs by the clock.
- * @param {{recipe: string, args: () => Record<string, any> | null}} props `args`: the arguments of the form; null if it is not filled in.
+ * @param {Props} props `args`: the arguments of the form; null if it is not filled in.
  */
 function Schedule({ recipe, args }) {
   const [way, setWay] = useState("daily");

@@ -50,7 +50,7 @@ function isStopped(run) {
 
 /**
  * Buttons for what can be ordered of a run now, each confirmed.
- * @param {{run: any, onDone: () => void, next?: boolean}} props `next`: what sends a run on that stands still, each with what happens then.
+ * @param {Props} props `next`: what sends a run on that stands still, each with what happens then.
  */
 export function RunActions({ run, onDone, next = false }) {
   const [asked, setAsked] = useState("");
@@ -97,7 +97,7 @@ async function give(name, { run_id, status }) {
   else await post(`${path}/${name === "resume" && status === "paused" ? "unpause" : name}`);
 }
 
-/** Whether a run's files are what was written: checked on request, as it reads the whole journal. @param {{id: string, ended: boolean}} props */
+/** Whether a run's files are what was written: checked on request, as it reads the whole journal. @param {Props} props */
 export function Verified({ id, ended }) {
   const [found, setFound] = useState(/** @type {any} */ (null));
   const [check, error] = useAct(async () => {
@@ -132,7 +132,7 @@ const MOST = 12;
 
 /**
  * What a resume or a fork would do: which steps run again, and what that costs at most.
- * @param {{id: string, body: any, onFound: (blocked: boolean) => void}} props `body`: the order; `blocked`: it would be refused, or do nothing.
+ * @param {Props} props `body`: the order; `blocked`: it would be refused, or do nothing.
  */
 export function Preview({ id, body, onFound }) {
   const { report, error } = usePreflight(body, `/api/runs/${encodeURIComponent(id)}/preview`);
@@ -156,7 +156,7 @@ function paid(usage) {
 
 /**
  * Ask from which step a new run takes over what is finished.
- * @param {{run: any, from?: string, onClose: () => void}} props `from`: the step that is performed again first.
+ * @param {Props} props `from`: the step that is performed again first.
  */
 export function Fork({ run, from = "", onClose }) {
   const [values, change] = useFields({ from, prompt: "", agent: "", args: "" });
@@ -211,7 +211,7 @@ function changes(text, before = {}) {
   return found;
 }
 
-/** @param {{title: string, before?: Record<string, string>, onLabel: (labels: any) => any, onClose: () => void}} props `before`: those that are there. */
+/** @param {Props} props `before`: those that are there. */
 export function LabelDialog({ title, before, onLabel, onClose }) {
   const [text, setText] = useState(written(before || {}));
   const save = async () => {
@@ -223,7 +223,7 @@ export function LabelDialog({ title, before, onLabel, onClose }) {
       <textarea rows="5" value=${text} onInput=${typed(setText)}></textarea></label></${Confirm}>`;
 }
 
-/** @param {{run: any, onDone: () => void}} props */
+/** @param {Props} props */
 export function Marks({ run, onDone }) {
   const [asked, setAsked] = useState(false);
   const mark = async (/** @type {any} */ body) => {
@@ -259,9 +259,9 @@ const LOOK = 5000;
 
 /**
  * Each limit with what is used and reserved of it.
- * @param {{state: any}} props `state`: limits, used, reserved, left.
+ * @param {Props} props `of`: limits, used, reserved, left.
  */
-function Standing({ state }) {
+function Standing({ of: state }) {
   const { limits, left } = state;
   return html`${AMOUNTS.filter(([name]) => limits[name] !== undefined && limits[name] !== null).map(([name, unit, written]) => {
       const taken = limits[name] - (left[name] ?? limits[name]);
@@ -275,9 +275,9 @@ function Standing({ state }) {
     ${TIMES.filter(([name]) => limits[name] !== undefined && limits[name] !== null).map(([name, unit, written]) => html`<div class="budget"><span>at most ${written(limits[name])} ${unit.replace("seconds ", "")}</span></div>`)}`;
 }
 
-/** @param {{run: any, onDone: () => void}} props */
+/** @param {Props} props */
 export function RunLimits({ run, onDone }) {
-  return html`<div>${run.budget && html`<${Standing} state=${run.budget} />`}
+  return html`<div>${run.budget && html`<${Standing} of=${run.budget} />`}
     ${!FINISHED.includes(run.status) && html`<${ChangeLimits} run=${run} onDone=${onDone} class="small">${run.budget ? "Change" : "Set"} limits<//>`}</div>`;
 }
 
@@ -293,7 +293,7 @@ export function ChangeLimits({ run, onDone, class: kind, children }) {
     ${asked && html`<${LimitDialog} title="Limits of this run" limits=${run.budget?.limits || {}} kinds=${LIMITS} onSave=${save} onClose=${() => setAsked(false)} />`}`;
 }
 
-/** @param {{title: string, limits: any, kinds: typeof AMOUNTS, onSave: (limits: any) => any, onClose: () => void, children?: any}} props */
+/** @param {Props} props */
 function LimitDialog({ title, limits, kinds, onSave, onClose, children }) {
   const [values, setValues] = useState(/** @type {Record<string, string>} */ (Object.fromEntries(kinds.map(([name]) => [name, String(limits[name] ?? "")]))));
   const save = () => onSave(amounts(values));
@@ -304,7 +304,7 @@ function LimitDialog({ title, limits, kinds, onSave, onClose, children }) {
 
 /**
  * Fields for limits; an empty one limits nothing.
- * @param {{values: Record<string, string>, kinds?: typeof AMOUNTS, onChange: (values: Record<string, string>) => void}} props
+ * @param {Props} props
  */
 export function LimitFields({ values, kinds = LIMITS, onChange }) {
   return html`${kinds.map(([name, unit]) => html`<label>At most ${unit} <input inputmode="decimal" placeholder="no limit" value=${values[name] || ""}
@@ -329,7 +329,7 @@ export function useRecipes() {
   }, [data]);
 }
 
-/** A recipe's name, marked if no recipe has it: a budget or policy for it counts for no run. @param {{name: string}} props */
+/** A recipe's name, marked if no recipe has it: a budget or policy for it counts for no run. @param {Props} props */
 export function Recipe({ name }) {
   const known = useValue(names);
   return html`${name}${known[0] && !known.includes(name) && html` <span class="warn-text">(there is no such recipe)</span>`}`;
@@ -344,12 +344,12 @@ export function Budgets() {
     <${Fault} error=${budgets.error || error} />
     ${budgets.data?.length === 0 && html`<p class="muted">No budgets yet. A run that reaches a limit is paused and loses nothing.</p>`}
     ${budgets.data?.length > 0 && html`<ul class="lines">${each(budgets.data, (budget) => html`<li key=${budget.name}><strong>${budget.name}</strong> <span class="muted">${covers(budget)}</span>
-      <span class="wide"><${Standing} state=${budget} /></span>
+      <span class="wide"><${Standing} of=${budget} /></span>
       <button type="button" class="small" onClick=${() => setAsked(budget)}>Change</button><button type="button" class="small danger" onClick=${() => gone(budget.name)}>Remove</button></li>`)}</ul>`}
     ${asked && html`<${BudgetDialog} budget=${asked} onDone=${budgets.refresh} onClose=${() => setAsked(null)} />`}</${Section}>`;
 }
 
-/** @param {{budget: any, onDone: () => void, onClose: () => void}} props */
+/** @param {Props} props */
 function BudgetDialog({ budget, onDone, onClose }) {
   const [values, change] = useFields({ name: budget.name || "", recipe_id: budget.recipe_id || "", label: budget.label ? format.label(budget.label) : "", per: budget.per || "" });
   const save = async (/** @type {any} */ given) => {

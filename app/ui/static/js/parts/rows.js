@@ -19,7 +19,7 @@ export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
   </div>`;
 }
 
-/** @param {{run: any, to: string, chosen?: Set<string>, onChoose?: (id: string, on: boolean) => void}} props */
+/** @param {Props} props */
 function RunRow({ run, to, chosen, onChoose }) {
   const title = run.description || run.recipe_id;
   return html`${onChoose && html`<span role="cell" class="check"><label><input type="checkbox" aria-label=${`Select ${title}`} checked=${chosen?.has(run.run_id)}
@@ -35,7 +35,7 @@ function RunRow({ run, to, chosen, onChoose }) {
     <span role="cell" class="right when"><${Ago} at=${run.created_at} /></span>`;
 }
 
-/** @param {{run: any, note?: any}} props */
+/** @param {Props} props */
 function Standing({ run, note }) {
   return html`<${Status} of=${run.reason === "denied" ? run.reason : run.status} note=${run.reason === "partial" ? "in part" : note} />`;
 }
@@ -46,7 +46,7 @@ function standing({ error_code: code, live_step: step }, otherwise) {
   return step ? html`${step.key}${step.output_at && html` · last output <${Ago} at=${step.output_at} />`}` : otherwise;
 }
 
-/** @param {{runs: any[]}} props */
+/** @param {Props} props */
 export function RunLines({ runs }) {
   return html`<ul class="lines of-runs">${runs.map(
     (run) => html`<li key=${run.run_id} data-row>
@@ -65,7 +65,7 @@ export function asksForPerson(plan) {
   return plan.status === "draft" || Boolean(plan.tasks.needs_scoping);
 }
 
-/** @param {{plans: any[]}} props */
+/** @param {Props} props */
 export function PlanLines({ plans }) {
   if (!plans.length) return null;
   return html`<ul class="lines">${plans.map((plan) => html`<li key=${plan.session_id} data-row>
@@ -169,7 +169,7 @@ const given = signal({});
 
 /**
  * A question of a run, and the buttons that decide it.
- * @param {{gate: any, onDecided?: () => void}} props
+ * @param {Props} props
  */
 export function GateCard({ gate, onDecided }) {
   const [decision, setDecision] = useState("");
@@ -207,19 +207,19 @@ export function GateCard({ gate, onDecided }) {
   </article>`;
 }
 
-/** Which of several equal questions it is. @param {{gate: any}} props */
+/** Which of several equal questions it is. @param {Props} props */
 function Asked({ gate }) {
   return html`<p class="muted">Step <code>${gate.key}</code> of ${gate.recipe_id}, run <span class="mono">${gate.run_id}</span>, asked <time datetime=${gate.asked_at}>${new Date(gate.asked_at).toLocaleString()}</time></p>`;
 }
 
-/** Exactly what is decided on: in its parts, or, while those are not known or are cut, as a whole. @param {{gate: any}} props */
+/** Exactly what is decided on: in its parts, or, while those are not known or are cut, as a whole. @param {Props} props */
 function Question({ gate }) {
   const parts = gate.shown?.some((/** @type {any} */ part) => part.truncated) ? null : gate.shown;
   if (!parts?.length) return html`<${Content} text=${gate.prompt} kind="question" />`;
   return each(parts, (part) => html`<${Content} key=${part.name} text=${part.text} kind=${part.kind === "text" ? "question" : part.kind} />`);
 }
 
-/** What was answered, and by whom. @param {{id: string, asks?: boolean}} props `asks`: with the question. */
+/** What was answered, and by whom. @param {Props} props `asks`: with the question. */
 export function Decided({ id, asks = false }) {
   const [gate, error] = useGate(id);
   const mine = useValue(given)[id];
@@ -239,7 +239,7 @@ function author({ by_default, decided_by: by }) {
 /** @type {Record<string, string>} */
 const VIA = { local: "on this machine", token: "with the token", browser: "in a browser", key: "with a key" };
 
-/** Gates that were open while this page was, and are no more. @param {{gates: any[] | null}} props */
+/** Gates that were open while this page was, and are no more. @param {Props} props */
 export function Answered({ gates }) {
   const [seen, setSeen] = useState(/** @type {string[]} */ ([]));
   useEffect(() => {
@@ -257,7 +257,7 @@ const TAIL = 200_000;
 /** Milliseconds between two tries of a stream that broke. */
 const RETRY = 1000;
 
-/** @param {{path: string, ended: string | null}} props */
+/** @param {Props} props */
 export function Logs({ path, ended }) {
   const logs = useLive(`${path}/logs`, { pause: ended ? 3600_000 : 3000 });
   // A run may be resumed and end again before the page hears of it.
@@ -273,7 +273,7 @@ export function Logs({ path, ended }) {
   </${Section}>`;
 }
 
-/** @param {{path: string}} props */
+/** @param {Props} props */
 function Log({ path }) {
   const [text, setText] = useState(/** @type {string | null} */ (null));
   const [error, setError] = useFault();
