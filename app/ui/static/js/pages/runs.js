@@ -110,6 +110,8 @@ export function Runs() {
   const older = useOlder(path, first.of === path ? first.next || "" : "");
   const [chosen, setChosen] = useState(new Set());
   const runs = unique([...(first.data || []), ...older.runs]);
+  // An order reaches only what is in the list.
+  const picked = runs.filter((run) => chosen.has(run.run_id));
   const choose = (/** @type {string} */ id, /** @type {boolean} */ on) => {
     const next = new Set(chosen);
     if (on) next.add(id);
@@ -120,7 +122,7 @@ export function Runs() {
     <${PageTitle} title="Runs" />
     <${Choices} query=${query} />
     <${Fault} error=${first.error || older.error} retry=${first.refresh} />
-    ${chosen.size > 0 && html`<${BulkBar} chosen=${chosen} runs=${runs} onAll=${() => setChosen(new Set(runs.map((run) => run.run_id)))} onDone=${() => (setChosen(new Set()), first.refresh())} />`}
+    <${BulkBar} runs=${picked} count=${runs.length} onAll=${() => setChosen(new Set(runs.map((run) => run.run_id)))} onDone=${() => (setChosen(new Set()), first.refresh())} />
     ${runs.length > 0 && html`<${RunTable} runs=${runs} chosen=${chosen} onChoose=${choose} onNear=${(/** @type {number} */ _, /** @type {number} */ last) => last + AHEAD > runs.length && older.read()} />`}
     ${first.data && runs.length === 0 && html`<${Empty} title=${String(query) ? "No run matches." : "No runs yet."} command=${String(query) ? "" : EXAMPLE}>
       <p>${String(query) ? html`<a href="/runs">Show all runs</a>, or <a href="/start">start one</a>.` : html`<a href="/start">Start a run</a>, or from a terminal:`}</p></${Empty}>`}`;
@@ -188,43 +190,48 @@ function Choices({ query }) {
 
 const MANY = ["resume", "pause", "cancel", "delete"];
 
-/** Orders for all chosen runs. @param {Props} props */
-function BulkBar({ chosen, runs, onAll, onDone }) {
-  const [asked, setAsked] = useState("");
+/** Orders for all chosen runs. @param {Props} props `count`: of the runs in the list. */
+function BulkBar({ runs, count, onAll, onDone }) {
+  // What a dialog names is what it orders, whatever the list shows by then.
+  const [{ asked, those }, setAsked] = useState({ asked: "", those: runs });
   const [outcome, setOutcome] = useState(/** @type {any} */ (null));
-  const many = format.plural(chosen.size, "run");
-  const fits = (/** @type {string} */ name) => runs.some((run) => chosen.has(run.run_id) && ORDERS[name][1].includes(run.status));
+  const many = format.plural(those.length, "run");
+  const ask = (/** @type {string} */ name) => setAsked({ asked: name, those: runs });
+  const close = () => ask("");
+  const fits = (/** @type {string} */ name) => runs.some((run) => ORDERS[name][1].includes(run.status));
+  const clear = () => (setOutcome(null), onDone());
   const act = async (/** @type {any} */ more) => {
     const found = { done: /** @type {any[]} */ ([]), refused: /** @type {any[]} */ ([]) };
-    for (const [action, ids] of actions(asked, [...chosen], runs)) {
-      const { done, refused } = await post("/api/runs/bulk", { action, run_ids: ids, expected: ids.length, ...more });
+    for (const [action, some] of actions(asked, those)) {
+      const { done, refused } = await post("/api/runs/bulk", { action, run_ids: some.map((run) => run.run_id), expected: some.length, ...more });
       found.done.push(...done);
       found.refused.push(...refused);
     }
     announce(`${found.done.length} accepted, ${found.refused.length} refused`);
     if (found.refused.length) setOutcome(found);
-    else onDone();
+    else clear();
   };
+  if (!runs.length && !asked && !outcome) return null;
+  const named = html`<ul class="outcome" tabindex="0">${each(those, (run) => html`<li class="cut"><span class="mono">${run.run_id}</span> ${run.description || run.recipe_id}</li>`)}</ul>`;
   return html`<div class="bulk" role="region" aria-label="Selected runs">
-    <strong>${many} selected</strong>
-    ${MANY.filter(fits).map((name) => html`<button type="button" onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`)}
-    <button type="button" onClick=${() => setAsked("label")}>Label</button>
-    ${chosen.size < runs.length && html`<button type="button" class="quiet" onClick=${onAll}>Select all ${runs.length} shown</button>`}
-    <button type="button" class="quiet" onClick=${onDone}>Clear selection</button>
-    ${asked === "label" && html`<${LabelDialog} title=${`Label ${many}`} onLabel=${(/** @type {any} */ labels) => act({ labels })} onClose=${() => setAsked("")} />`}
+    <strong>${format.plural(runs.length, "run")} selected</strong>
+    ${MANY.filter(fits).map((name) => html`<button type="button" onClick=${() => ask(name)}>${ORDERS[name][0]}</button>`)}
+    <button type="button" onClick=${() => ask("label")}>Label</button>
+    ${runs.length < Number(count) && html`<button type="button" class="quiet" onClick=${onAll}>Select all ${count} shown</button>`}
+    <button type="button" class="quiet" onClick=${clear}>Clear selection</button>
+    ${asked === "label" && html`<${LabelDialog} title=${`Label ${many}`} onLabel=${(/** @type {any} */ labels) => act({ labels })} onClose=${close}>${named}<//>`}
     ${outcome && html`<div class="outcome" role="status"><p>${format.plural(outcome.done.length, "run")} accepted it, ${outcome.refused.length} refused:</p>
       <ul>${each(outcome.refused, ({ problem, run_id }) => html`<li><a href=${`/runs/${run_id}`}>${run_id}</a> ${problem.detail || problem.title}</li>`)}</ul></div>`}
-    ${MANY.includes(asked) && html`<${Confirm} title=${`${ORDERS[asked][0]} ${many}?`} confirm=${`${ORDERS[asked][0]} ${chosen.size}`} danger=${DANGERS.includes(asked)}
-      onConfirm=${() => act({})} onClose=${() => setAsked("")}><p>For each: ${ORDERS[asked][2]({})} Runs whose state does not allow it are left as they are, and named.</p></${Confirm}>`}
+    ${MANY.includes(asked) && html`<${Confirm} title=${`${ORDERS[asked][0]} ${many}?`} confirm=${`${ORDERS[asked][0]} ${those.length}`} danger=${DANGERS.includes(asked)}
+      onConfirm=${() => act({})} onClose=${close}>${named}<p>For each: ${ORDERS[asked][2]({})} Runs whose state does not allow it are left as they are, and named.</p></${Confirm}>`}
   </div>`;
 }
 
-/** What is sent for an order: paused runs and ended ones are resumed by different actions. @param {string} asked @param {string[]} ids @param {any[]} runs @returns {[string, string[]][]} */
-function actions(asked, ids, runs) {
-  if (asked !== "resume") return [[asked, ids]];
-  const paused = new Set(runs.filter((run) => run.status === "paused").map((run) => run.run_id));
-  /** @type {[string, string[]][]} */
-  const both = [["unpause", ids.filter((id) => paused.has(id))], ["resume", ids.filter((id) => !paused.has(id))]];
+/** What is sent for an order: paused runs and ended ones are resumed by different actions. @param {string} asked @param {any[]} runs @returns {[string, any[]][]} */
+function actions(asked, runs) {
+  if (asked !== "resume") return [[asked, runs]];
+  /** @type {[string, any[]][]} */
+  const both = [["unpause", runs.filter((run) => run.status === "paused")], ["resume", runs.filter((run) => run.status !== "paused")]];
   return both.filter(([, some]) => some.length);
 }
 

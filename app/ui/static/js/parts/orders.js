@@ -212,13 +212,13 @@ function changes(text, before = {}) {
 }
 
 /** @param {Props} props `before`: those that are there. */
-export function LabelDialog({ title, before, onLabel, onClose }) {
+export function LabelDialog({ title, before, onLabel, onClose, children }) {
   const [text, setText] = useState(written(before || {}));
   const save = async () => {
     const labels = changes(text, before);
     if (Object.keys(labels).length) await onLabel(labels);
   };
-  return html`<${Confirm} title=${title} confirm="Label" onConfirm=${save} onClose=${onClose}>
+  return html`<${Confirm} title=${title} confirm="Label" onConfirm=${save} onClose=${onClose}>${children}
     <label><span>One <code>key=value</code> per line${before ? "" : html`; <code>key-</code> removes one`}</span>
       <textarea rows="5" value=${text} onInput=${typed(setText)}></textarea></label></${Confirm}>`;
 }
