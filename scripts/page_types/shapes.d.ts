@@ -137,41 +137,64 @@ type GraphProps = Reached & { graph: { nodes: any[]; edges: any[] }; plain?: boo
 /** `plain`: there is no run. */
 type NodeProps = Reached & { at: Point; node: any; plain: boolean };
 
-/** What components take: a name means the same in each of them. */
+/** What components take: a name means the same in each of them, or nearly. */
 type Props = {
+  actions?: any;
+  /** Of a form: its arguments; null if it is not filled in. */
   args: () => Record<string, any> | null;
+  /** A question is shown with its answer. */
+  asks?: boolean;
   at: any;
   bars: Bar[];
+  /** Labels that are there. */
   before?: Record<string, string>;
+  /** Of a preview: the order. */
   body: any;
   budget: any;
+  busy: number;
   children?: any;
   chosen: any;
   /** Of a table: heading, cell, class. */
   columns: [string, (row: any) => any, string?][];
   command?: string;
+  /** Of a list's rows. */
   count?: number;
+  denied: string;
   ended: any;
   error: Error | null;
+  /** Of a fork: the step that is performed again first; of a duration: its start. */
+  from?: any;
   gate: any;
   gates: any[] | null;
   id: string;
   kind?: string;
   kinds: [string, string, (amount: number) => string][];
   label: string;
+  lead?: any;
   limits: any;
   live: any;
+  mine: (event: any) => boolean;
   name: any;
+  /** What sends a run on that stands still, each with what happens then. */
+  next?: boolean;
   note?: any;
+  /** What is shown: a state, a run, a budget with its limits, uses, reserves and rests. */
   of: any;
+  open: boolean;
+  over: boolean;
   path: string;
   plans: any[];
   query: URLSearchParams;
   range: { from: number; to: number };
   recipe: any;
+  /** Of outputs: only what a run that is done is there for: its files, or its last slot. */
+  result?: boolean;
+  retry?: () => void;
   rows: any[] | null;
   run: any;
   runs: any[];
+  /** Of a command: it is for this service, which keeps its project's data to itself. */
+  served?: boolean;
   state: RunState;
   stats: any;
   step: any;
@@ -181,27 +204,15 @@ type Props = {
   to: string;
   value: string;
   values: Record<string, string>;
-  word?: string;
-  actions?: any;
-  asks?: boolean;
-  busy: number;
-  denied: string;
-  from?: any;
-  lead?: any;
-  next?: boolean;
-  open: boolean;
-  over: boolean;
-  result?: boolean;
-  retry?: () => void;
-  served?: boolean;
   waiting: number;
-  mine: (event: any) => boolean;
+  word?: string;
   onAll: () => void;
   onChange: (values: any) => void;
   onChoose?: (id: string, on: boolean) => void;
   onClose: () => void;
   onDecided?: () => void;
   onDone: () => void;
+  /** `blocked`: an order would be refused, or do nothing. */
   onFound: (blocked: boolean) => void;
   onInput: (event: any) => void;
   onLabel: (labels: any) => any;

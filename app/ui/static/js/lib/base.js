@@ -1,10 +1,25 @@
 /** What every page is built from: elements, values that tell of their changes, the clock, and the address. */
-import { h } from "preact";
+import { h, options } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import htm from "htm";
 
 /** Build elements from a tagged template; values are always text, never markup. */
 export const html = htm.bind(h);
+
+/** Controls, direction marks and what is not seen, but for signs that join letters or draw an emoji. */
+const STEERING = /(?![\n\t\u200c\u200d\ufe00-\ufe0f]|\r\n)[\p{Cc}\p{DI}\p{Zl}\p{Zp}\ufff9-\ufffb]/gu;
+
+/** Return a text that shows what it consists of. @param {string} text */
+export function visible(text) {
+  return text.replace(STEERING, (sign) => `\\u${sign.codePointAt(0)?.toString(16).padStart(4, "0")}`);
+}
+
+// Every text of a page passes here.
+options.vnode = (node) => {
+  const { props, type } = node;
+  if (typeof props === "string") node.props = visible(props);
+  if (typeof type === "string") for (const name of ["title", "aria-label"]) if (props[name]) props[name] = visible(String(props[name]));
+};
 
 /**
  * Return a value that tells its listeners when it changes.

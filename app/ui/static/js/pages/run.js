@@ -155,7 +155,7 @@ function Arguments({ of, open }) {
   return html`<details open=${open}><summary>${names.join(", ")}</summary><div class="mono">${names.map((name) => html`<div>${name}: ${typeof of[name] === "string" ? of[name] : JSON.stringify(of[name])}</div>`)}</div></details>`;
 }
 
-/** The recipe as the run froze it, with the state of each node. @param {Props} props As of a graph. */
+/** The recipe as the run froze it, with the state of each node. @param {Props} props */
 function RecipeGraph({ path, mine, denied, over }) {
   const graph = useLive(`${path}/graph`, { on: mine, every: 3000 });
   if (!graph.data?.nodes?.length) return null;
@@ -165,7 +165,7 @@ function RecipeGraph({ path, mine, denied, over }) {
 /** Files that a result lists. */
 const MOST = 5;
 
-/** @param {Props} props `result`: only what a run that is done is there for: its files, or its last slot. */
+/** @param {Props} props */
 function Outputs({ run, result }) {
   const path = `/api/runs/${run.run_id}/cache/`;
   const all = Object.entries(run.cache_summary);
@@ -192,10 +192,7 @@ const LOOK = 5000;
 /** Causes in the run itself that its page shows anyway. */
 const SHOWN = ["ended", "gate", "parked", "paused", "pausing", "cancelling", "agent", "step", "between_steps"];
 
-/**
- * What an unfinished run waits for, link by link; nothing where its page says so already.
- * @param {Props} props
- */
+/** What an unfinished run waits for, link by link; nothing where its page says so already. @param {Props} props */
 function Why({ run, path, mine }) {
   const { data } = useLive(FINISHED.includes(run.status) ? null : `${path}/why`, { on: mine, every: LOOK });
   const chain = data?.chain || [];
@@ -208,10 +205,7 @@ function Why({ run, path, mine }) {
       ${act && kind !== "gate" && html`<${Command} text=${act} served />`}</li>`)}</ol></${Section}>`;
 }
 
-/**
- * The steps of a run with their place in time; only those near the view are in the page.
- * @param {Props} props
- */
+/** The steps of a run with their place in time; only those near the view are in the page. @param {Props} props */
 function Steps({ state, onNear }) {
   const { run } = state;
   const items = useMemo(() => rows(state), [state]);
@@ -280,10 +274,7 @@ function stepLink(key) {
 /** Lines before a step's number in which its earlier tries may be. */
 const BEFORE = 40;
 
-/**
- * Everything about one step: its attempts, output, error, tokens, receipt.
- * @param {Props} props
- */
+/** Everything about one step: its attempts, output, error, tokens, receipt. @param {Props} props */
 function StepDrawer({ state, name, onClose }) {
   const { run } = state;
   const panel = useRef(/** @type {HTMLElement | null} */ (null));

@@ -190,7 +190,7 @@ function Choices({ query }) {
 
 const MANY = ["resume", "pause", "cancel", "delete"];
 
-/** Orders for all chosen runs. @param {Props} props `count`: of the runs in the list. */
+/** Orders for all chosen runs. @param {Props} props */
 function BulkBar({ runs, count, onAll, onDone }) {
   // What a dialog names is what it orders, whatever the list shows by then.
   const [{ asked, those }, setAsked] = useState({ asked: "", those: runs });

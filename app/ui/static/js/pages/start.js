@@ -231,10 +231,7 @@ const WAYS = /** @type {const} */ ([
   ["at", "once, at", ""],
 ]);
 
-/**
- * Let a filled form start runs by the clock.
- * @param {Props} props `args`: the arguments of the form; null if it is not filled in.
- */
+/** Let a filled form start runs by the clock. @param {Props} props */
 function Schedule({ recipe, args }) {
   const [way, setWay] = useState("daily");
   const [text, setText] = useState("");

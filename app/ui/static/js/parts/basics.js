@@ -150,10 +150,7 @@ export function Empty({ title, children, command }) {
   return html`<div class="empty"><p><strong>${title}</strong></p>${children}${command && html`<${Command} text=${command} served=${/^control-room (run|plan|gates|confer|triggers) /.test(`${command} `)} />`}</div>`;
 }
 
-/**
- * A command to copy.
- * @param {Props} props `served`: it is for this service, which keeps its project's data to itself.
- */
+/** A command to copy. @param {Props} props */
 export function Command({ text, served = false }) {
   const whole = served ? `${text} --server ${window.location.origin}` : text;
   return html`<div class="command"><code>${whole}</code><${CopyButton} text=${whole} /></div>`;
@@ -170,7 +167,7 @@ function CopyButton({ text }) {
   return html`<button type="button" class="quiet small" onClick=${copy} aria-label=${`Copy ${text}`} title="Copy"><${Icon} name=${copied ? "done" : "copy"} /></button>`;
 }
 
-/** @param {Props} props `of`: a run. */
+/** @param {Props} props */
 export function Progress({ of: { current_step_index: done, total_steps: total, status } }) {
   if (done === null || done === undefined) return html`<span class="muted">–</span>`;
   if (!total) return html`<span class="number">${format.plural(done, "step")}</span>`;
@@ -254,10 +251,7 @@ export function Content({ text, kind = "text" }) {
     ${shown.length < text.length && html`<p><button type="button" onClick=${() => setWhole(true)}>Show all ${format.number(text.length)} characters</button></p>`}`;
 }
 
-/**
- * What an address holds, read when it is opened: a link would leave the sign-in behind.
- * @param {Props} props
- */
+/** What an address holds, read when it is opened: a link would leave the sign-in behind. @param {Props} props */
 export function Opened({ path, title, children }) {
   const [text, setText] = useState("");
   const [open, error] = useAct(async (event) => {

@@ -48,10 +48,7 @@ function isStopped(run) {
   return run.status === "paused" || (run.status !== "done" && FINISHED.includes(run.status));
 }
 
-/**
- * Buttons for what can be ordered of a run now, each confirmed.
- * @param {Props} props `next`: what sends a run on that stands still, each with what happens then.
- */
+/** Buttons for what can be ordered of a run now, each confirmed. @param {Props} props */
 export function RunActions({ run, onDone, next = false }) {
   const [asked, setAsked] = useState("");
   const [blocked, setBlocked] = useState(false);
@@ -130,10 +127,7 @@ export function usePreflight(body, path = "/api/preflight") {
 /** Steps of a preview that are listed. */
 const MOST = 12;
 
-/**
- * What a resume or a fork would do: which steps run again, and what that costs at most.
- * @param {Props} props `body`: the order; `blocked`: it would be refused, or do nothing.
- */
+/** What a resume or a fork would do: which steps run again, and what that costs at most. @param {Props} props */
 export function Preview({ id, body, onFound }) {
   const { report, error } = usePreflight(body, `/api/runs/${encodeURIComponent(id)}/preview`);
   const performed = (report?.steps || []).filter((/** @type {any} */ each) => each.action === "again" || each.action === "next");
@@ -154,10 +148,7 @@ function paid(usage) {
   return usage?.cost_usd ? `, which cost ${format.money(usage.cost_usd)} before` : "";
 }
 
-/**
- * Ask from which step a new run takes over what is finished.
- * @param {Props} props `from`: the step that is performed again first.
- */
+/** Ask from which step a new run takes over what is finished. @param {Props} props */
 export function Fork({ run, from = "", onClose }) {
   const [values, change] = useFields({ from, prompt: "", agent: "", args: "" });
   const [blocked, setBlocked] = useState(false);
@@ -211,7 +202,7 @@ function changes(text, before = {}) {
   return found;
 }
 
-/** @param {Props} props `before`: those that are there. */
+/** @param {Props} props */
 export function LabelDialog({ title, before, onLabel, onClose, children }) {
   const [text, setText] = useState(written(before || {}));
   const save = async () => {
@@ -257,10 +248,7 @@ export const LIMITS = [...AMOUNTS, ...TIMES];
 /** Milliseconds between two looks at budgets. */
 const LOOK = 5000;
 
-/**
- * Each limit with what is used and reserved of it.
- * @param {Props} props `of`: limits, used, reserved, left.
- */
+/** Each limit with what is used and reserved of it. @param {Props} props */
 function Standing({ of: state }) {
   const { limits, left } = state;
   return html`${AMOUNTS.filter(([name]) => limits[name] !== undefined && limits[name] !== null).map(([name, unit, written]) => {
@@ -302,10 +290,7 @@ function LimitDialog({ title, limits, kinds, onSave, onClose, children }) {
     <${LimitFields} values=${values} kinds=${kinds} onChange=${setValues} /></${Confirm}>`;
 }
 
-/**
- * Fields for limits; an empty one limits nothing.
- * @param {Props} props
- */
+/** Fields for limits; an empty one limits nothing. @param {Props} props */
 export function LimitFields({ values, kinds = LIMITS, onChange }) {
   return html`${kinds.map(([name, unit]) => html`<label>At most ${unit} <input inputmode="decimal" placeholder="no limit" value=${values[name] || ""}
     onInput=${typed((value) => onChange({ ...values, [name]: value }))} /></label>`)}`;

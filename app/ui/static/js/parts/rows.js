@@ -167,10 +167,7 @@ function useGate(id, version) {
 /** Answers of this page by their gates; one may have come too late. @type {Signal<Record<string, {decision: string, message: string, counts: boolean}>>} */
 const given = signal({});
 
-/**
- * A question of a run, and the buttons that decide it.
- * @param {Props} props
- */
+/** A question of a run, and the buttons that decide it. @param {Props} props */
 export function GateCard({ gate, onDecided }) {
   const [decision, setDecision] = useState("");
   const [message, setMessage] = useState("");
@@ -219,7 +216,7 @@ function Question({ gate }) {
   return each(parts, (part) => html`<${Content} key=${part.name} text=${part.text} kind=${part.kind === "text" ? "question" : part.kind} />`);
 }
 
-/** What was answered, and by whom. @param {Props} props `asks`: with the question. */
+/** What was answered, and by whom. @param {Props} props */
 export function Decided({ id, asks = false }) {
   const [gate, error] = useGate(id);
   const mine = useValue(given)[id];
