@@ -6,6 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.pages import Page
+from tests.browser.test_pages import APPROVAL
+from tests.integration.project import Project
 
 pytestmark = pytest.mark.slow
 
@@ -30,3 +32,40 @@ def test_an_order_for_many_reaches_only_runs_in_the_list(page: Page) -> None:
     expect(dialog).to_have_count(0)
 
     assert [run["run_id"] for run in page.api("GET", "/api/runs")] == [kept]
+
+
+def test_a_budget_is_removed_after_a_question(page: Page) -> None:
+    """`Remove` asks first and says that parked runs continue; only its confirmation sends them on."""
+    page.api("PUT", "/api/budgets/tiny", {"recipe_id": "draft", "limits": {"calls": 0}})
+    args = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+    run = page.api("POST", "/api/runs", {"recipe_id": "draft", "args": args})["run_id"]
+    page.open(f"/runs/{run}").shows("budget_exhausted")
+    page.open("/cost")
+    page.button("Remove").click()
+    dialog = page.tab.locator("dialog[open]")
+    expect(dialog).to_contain_text("runs that it has paused continue at once")
+    dialog.get_by_role("button", name="Back").click()
+    assert [budget["name"] for budget in page.api("GET", "/api/budgets")] == ["tiny"]
+    page.button("Remove").click()
+    dialog.get_by_role("button", name="Remove").click()
+
+    page.shows("No budgets yet.")
+    page.open(f"/runs/{run}").shows("It is done.")
+
+
+def test_a_blocked_task_starts_after_a_question(project: Project, page: Page) -> None:
+    """`Start now` names the task and asks before it starts ahead of the tasks that it comes after."""
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    first = {"id": 1, "description": "ask", "recipe_id": "ask-first"}
+    second = {"id": 2, "description": "look around", "recipe_id": "quick", "deps": [1]}
+    path = f"/api/sessions/{page.api('POST', '/api/sessions', {'tasks': [first, second]})['session_id']}"
+    for order in ("approve", "start"):
+        page.api("POST", f"{path}/{order}")
+    page.open(path.replace("/api/sessions", "/plans"))
+    page.button("Start now").click()
+    dialog = page.tab.locator("dialog[open]")
+    expect(dialog).to_contain_text("2. look around")
+    assert page.api("GET", path)["tasks"][1]["status"] == "blocked"
+    dialog.get_by_role("button", name="Start now").click()
+
+    expect(page.tab.locator("#task-2 .status").first).to_have_text("done")

@@ -324,13 +324,15 @@ export function Budgets() {
   useRecipes();
   const budgets = useLive("/api/budgets", { pause: LOOK });
   const [asked, setAsked] = useState(/** @type {any} */ (null));
-  const [gone, error] = useAct((name) => remove(`/api/budgets/${encodeURIComponent(name)}`).then(budgets.refresh));
+  const [gone, setGone] = useState("");
   return html`<${Section} title="Budgets" actions=${html`<button type="button" onClick=${() => setAsked({ limits: {} })}>Add a budget</button>`}>
-    <${Fault} error=${budgets.error || error} />
+    <${Fault} error=${budgets.error} />
     ${budgets.data?.length === 0 && html`<p class="muted">No budgets yet. A run that reaches a limit is paused and loses nothing.</p>`}
     ${budgets.data?.length > 0 && html`<ul class="lines">${each(budgets.data, (budget) => html`<li key=${budget.name}><strong>${budget.name}</strong> <span class="muted">${covers(budget)}</span>
       <span class="wide"><${Standing} of=${budget} /></span>
-      <button type="button" class="small" onClick=${() => setAsked(budget)}>Change</button><button type="button" class="small danger" onClick=${() => gone(budget.name)}>Remove</button></li>`)}</ul>`}
+      <button type="button" class="small" onClick=${() => setAsked(budget)}>Change</button><button type="button" class="small danger" onClick=${() => setGone(budget.name)}>Remove</button></li>`)}</ul>`}
+    ${gone && html`<${Confirm} title=${`Remove budget ${gone}?`} confirm="Remove" danger onConfirm=${() => remove(`/api/budgets/${encodeURIComponent(gone)}`).then(budgets.refresh)} onClose=${() => setGone("")}>
+      <p>It limits nothing more: runs that it has paused continue at once, and spend.</p></${Confirm}>`}
     ${asked && html`<${BudgetDialog} budget=${asked} onDone=${budgets.refresh} onClose=${() => setAsked(null)} />`}</${Section}>`;
 }
 
