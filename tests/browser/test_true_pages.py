@@ -5,12 +5,13 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from app import printable
 from tests.browser.pages import Page
 from tests.browser.test_pages import APPROVAL
-from tests.integration.project import Project
+from tests.integration import served
+from tests.integration.project import Project, quick
 
 pytestmark = pytest.mark.slow
 
@@ -51,3 +52,45 @@ def test_the_pages_write_out_what_the_terminal_does(page: Page) -> None:
     assert steering - written == set()
     assert all(unicodedata.category(sign)[0] in "CLM" for sign in written - steering), written - steering
     assert not written & set("\n\t\u200d\u200c\ufe0fשلא")
+
+
+def test_a_whole_log_is_saved_with_a_sign_in(chromium: Browser, project: Project) -> None:
+    """A signed-in person saves a whole log, which a link in another tab could not read."""
+    token = "the-token-of-this-service"
+    with served.in_a_thread(project, api_token=token) as address, chromium.new_context(base_url=address) as context:
+        page = Page(context).open("/start?recipe=draft")
+        page.tab.locator("#token").fill(token)
+        page.button("Sign in").click()
+        page.tab.locator("#arg-scene_path").fill("Story/Scenes/SCN-the-arrival.md")
+        page.tab.locator("#start").click()
+        page.shows("It is done.")
+        page.tab.get_by_role("combobox", name="Log").select_option("draft.1.prompt.md")
+        with page.tab.expect_download() as saved:
+            page.button("Save whole log").click()
+
+        assert saved.value.suggested_filename == "draft.1.prompt.md"
+        assert "Write it." in saved.value.path().read_text()
+
+
+def test_a_choice_without_a_default_is_not_made_by_the_page(project: Project, page: Page) -> None:
+    """A required choice shows that it is still to be made, and a run starts with the value that the form shows."""
+    properties = {"tone": {"enum": ["warm", "cold"]}}
+    project.add_recipe({**quick("toned"), "args_schema": {"properties": properties, "required": ["tone"]}})
+    page.open("/start?recipe=toned")
+    tone = page.tab.get_by_label("Tone (required)")
+    expect(tone.locator("option:checked")).to_have_text("choose…")
+    page.tab.locator("#start").click()
+    page.shows("This argument is required.")
+    tone.select_option("warm")
+    page.tab.locator("#start").click()
+    page.shows("It is done.")
+
+    run = page.tab.url.rpartition("/")[2]
+    assert page.api("GET", f"/api/runs/{run}")["task"]["initial_args"] == {"tone": "warm"}
+
+
+def test_a_malformed_address_is_reported(page: Page) -> None:
+    """An address whose escapes are no text shows the page for unknown addresses."""
+    page.open("/runs/%E0%A4%A")
+
+    expect(page.heading()).to_have_text("There is no such page")

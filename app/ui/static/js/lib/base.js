@@ -120,8 +120,13 @@ export function match(pattern, path) {
   /** @type {Record<string, string>} */
   const found = {};
   for (const [index, part] of wanted.entries()) {
-    if (part.startsWith(":")) found[part.slice(1)] = decodeURIComponent(given[index]);
-    else if (path !== "/" && part !== given[index]) return null;
+    if (part.startsWith(":")) {
+      try {
+        found[part.slice(1)] = decodeURIComponent(given[index]);
+      } catch {
+        return null;
+      }
+    } else if (path !== "/" && part !== given[index]) return null;
   }
   return found;
 }

@@ -119,7 +119,7 @@ function control(field, value, change, shared) {
     case "boolean":
       return html`<input type="checkbox" ...${shared} checked=${value} onChange=${change} />`;
     case "choice":
-      return html`<select ...${shared} onChange=${change}>${!field.required && html`<option value=""></option>`}
+      return html`<select ...${shared} onChange=${change}>${!(field.required && field.initial) && html`<option value="">${field.required ? "choose…" : ""}</option>`}
         ${options(field.options.map((option) => [option, option]), value)}</select>`;
     case "list":
       return html`<textarea ...${shared} rows="3" value=${value} onInput=${change}></textarea>

@@ -3,8 +3,8 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 /** What lists are made of: runs, plans, questions, and rows of which only some are in the page, and lines of logs. */
 import { html, signal, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { Problem, followStream, get, newKey, post, sleep, useLive, withQuery } from "../lib/live.js";
-import { Ago, Confirm, Content, Fault, Progress, Section, Status, Took, announce, each, options, typed, useFault } from "./basics.js";
+import { Problem, followStream, get, newKey, post, request, sleep, useLive, withQuery } from "../lib/live.js";
+import { Ago, Confirm, Content, Fault, Progress, Section, Status, Took, announce, each, options, typed, useAct, useFault } from "./basics.js";
 
 /** A table of runs; only those near the view are in the page. @param {RunTableProps} props */
 export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
@@ -260,13 +260,23 @@ export function Logs({ path, ended }) {
   // A run may be resumed and end again before the page hears of it.
   useEffect(logs.refresh, [ended]);
   const [name, setName] = useState("");
+  const file = `${path}/logs/${encodeURIComponent(name)}`;
+  // A link would leave the sign-in behind.
+  const [save, error] = useAct(async () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(await (await request("GET", file)).blob());
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  });
   if (!logs.data?.length) return null;
   return html`<${Section} title="Logs" count=${logs.data.length}
     actions=${html`<label>Log <select onChange=${typed(setName)}>
       <option value="">choose…</option>${options(logs.data.map((/** @type {string} */ log) => [log, log]), name)}</select></label>
-      ${name && html`<a class="button" href=${`${path}/logs/${encodeURIComponent(name)}`} target="_blank" rel="noopener">Whole log</a>`}`}>
+      ${name && html`<button type="button" onClick=${save}>Save whole log</button>`}`}>
+    <${Fault} error=${error} />
     ${!name && html`<p class="muted">Choose a log to read its end. A log that still grows is followed.</p>`}
-    ${name && html`<${Log} key=${name} path=${`${path}/logs/${encodeURIComponent(name)}`} />`}
+    ${name && html`<${Log} key=${name} path=${file} />`}
   </${Section}>`;
 }
 
