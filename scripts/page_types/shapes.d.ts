@@ -168,7 +168,7 @@ type Props = {
   gates: any[] | null;
   id: string;
   kind?: string;
-  kinds: [string, string, (amount: number) => string][];
+  kinds: Limited[];
   label: string;
   lead?: any;
   limits: any;
@@ -219,3 +219,49 @@ type Props = {
   onNear: (first: number, last: number) => void;
   onSave: (limits: any) => any;
 };
+
+/** Of functions: their parameters and results. */
+type UseFault = () => [Error | null, (caught: any) => void];
+/** Returns what acts, its fault, and what forgets the fault. */
+type UseAct = (act: (given: any) => any) => [(event?: any) => Promise<void>, Error | null, () => void];
+type Typed = (set: (value: string) => any) => (event: any) => any;
+type UseFields = <T extends Record<string, any>>(
+  initial: T,
+) => [T, (name: string) => (event: any) => any, (values: T) => void];
+type Each = (items: any[] | null | undefined, draw: (item: any, index: number) => any) => any;
+type Options = (all: readonly (readonly [string, string, ...any[]])[], chosen: string) => any;
+/** A missing item is a placeholder, and is asked for when it comes near. */
+type DrawRow = (
+  item: any,
+  index: number,
+  rows: WeakMap<object, { index: number; node: any }>,
+  row: (item: any, index: number) => any,
+  name: (item: any) => string,
+) => any;
+type UseGate = (id: string, version?: unknown) => [any, Error | null];
+type Tail = (
+  path: string,
+  stopped: AbortController,
+  show: (change: (before: string | null) => string) => void,
+) => Promise<void>;
+type UseRunState = (path: string, id: string, answer: any) => [RunState | null, (first: number, last: number) => void];
+type ReadStep = (runId: string, name: string, first: number, known: any[]) => Promise<any[]>;
+/** `path`: of the newest runs; `second`: of the page after them. */
+type UseOlder = (path: string, second: string) => { runs: any[]; error: Error | null; read: () => void };
+type Actions = (asked: string, runs: any[]) => any[][];
+type Changes = (text: string, before?: Record<string, string>) => Record<string, string | null>;
+type Beside = (flaws: any[], all: Field[]) => [Record<string, string>, any[]];
+type Initial = (id: string, all: Field[]) => { values: Record<string, any>; description: string };
+type ReadForm = (
+  all: Field[],
+  values: Record<string, string | boolean>,
+) => { args: Record<string, any>; faults: Record<string, string> };
+
+/** An order for runs: word, states in which it can be given, what happens then. */
+type Order = [string, string[], (run: any) => string];
+
+/** What can be limited: its name, its unit in a form, and how an amount is written. */
+type Limited = [string, string, (amount: number) => string];
+
+/** An answer of this page to a gate. */
+type Given = { decision: string; message: string; counts: boolean };

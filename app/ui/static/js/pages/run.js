@@ -53,11 +53,7 @@ export function Run({ id }) {
     ${chosen && html`<${StepDrawer} state=${state} name=${chosen} onClose=${() => setQuery({ step: null })} />`}`;
 }
 
-/**
- * Keep what is known of a run over its answers, and read older steps when they come near.
- * @param {string} path @param {string} id @param {any} answer
- * @returns {[RunState | null, (first: number, last: number) => void]}
- */
+/** Keep what is known of a run over its answers, and read older steps when they come near. @type {UseRunState} */
 function useRunState(path, id, answer) {
   const kept = useRef({ path, answer: /** @type {any} */ (null), state: /** @type {any} */ (null), asked: new Set() });
   const [, setRound] = useState(0);
@@ -310,10 +306,7 @@ function belongs(step, name) {
   return step.key === name || step.step_id === name || step.key?.replace(/[#[].*$/, "") === name;
 }
 
-/**
- * Read a step's lines in the journal: near its number, and onwards until all of it that is known has been seen.
- * @param {string} runId @param {string} name @param {number} first @param {any[]} known
- */
+/** Read a step's lines in the journal: near its number, and onwards until all that is known has been seen. @type {ReadStep} */
 async function read(runId, name, first, known) {
   const wanted = new Set(known.map((step) => `${step.key}#${step.attempt}`));
   const found = [];

@@ -133,10 +133,7 @@ function since(days) {
   return Number(days) > 0 ? new Date(OPENED - Number(days) * DAY).toISOString() : "";
 }
 
-/**
- * Older runs, a page at a time.
- * @param {string} path The address of the newest. @param {string} second The address of the page after them.
- */
+/** Older runs, a page at a time. @type {UseOlder} */
 function useOlder(path, second) {
   const kept = useRef({ path, runs: /** @type {any[]} */ ([]), next: "", busy: false });
   const [error, setError] = useFault();
@@ -203,7 +200,7 @@ function BulkBar({ runs, count, onAll, onDone }) {
   const act = async (/** @type {any} */ more) => {
     const found = { done: /** @type {any[]} */ ([]), refused: /** @type {any[]} */ ([]) };
     for (const [action, some] of actions(asked, those)) {
-      const { done, refused } = await post("/api/runs/bulk", { action, run_ids: some.map((run) => run.run_id), expected: some.length, ...more });
+      const { done, refused } = await post("/api/runs/bulk", { action, run_ids: each(some, (run) => run.run_id), expected: some.length, ...more });
       found.done.push(...done);
       found.refused.push(...refused);
     }
@@ -227,12 +224,11 @@ function BulkBar({ runs, count, onAll, onDone }) {
   </div>`;
 }
 
-/** What is sent for an order: paused runs and ended ones are resumed by different actions. @param {string} asked @param {any[]} runs @returns {[string, any[]][]} */
+/** What is sent for an order: paused runs and ended ones are resumed by different actions. @type {Actions} */
 function actions(asked, runs) {
   if (asked !== "resume") return [[asked, runs]];
-  /** @type {[string, any[]][]} */
-  const both = [["unpause", runs.filter((run) => run.status === "paused")], ["resume", runs.filter((run) => run.status !== "paused")]];
-  return both.filter(([, some]) => some.length);
+  const [paused, ended] = [true, false].map((is) => runs.filter((run) => (run.status === "paused") === is));
+  return [["unpause", paused], ["resume", ended]].filter(([, some]) => some.length);
 }
 
 /** @param {any[]} runs */

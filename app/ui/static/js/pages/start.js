@@ -135,7 +135,7 @@ function control(field, value, change, shared) {
   }
 }
 
-/** @param {string} id @param {Field[]} all @returns {{values: Record<string, any>, description: string}} */
+/** @type {Initial} */
 function initial(id, all) {
   if (window.history.state?.values) return window.history.state;
   const key = `control-room.args.${id}`;
@@ -161,11 +161,7 @@ function acts(node) {
   return node.kind !== "start" && node.kind !== "end";
 }
 
-/**
- * The faults of a refusal: those that belong to one field each, and the others.
- * @param {any[]} flaws @param {Field[]} all
- * @returns {[Record<string, string>, any[]]}
- */
+/** The faults of a refusal: those that belong to one field each, and the others. @type {Beside} */
 function beside(flaws, all) {
   /** @type {Record<string, string>} */
   const found = {};
@@ -318,7 +314,7 @@ function shown(value, kind) {
   return kind === "json" ? JSON.stringify(value) : String(value);
 }
 
-/** What a filled form means, and what cannot be read. @param {Field[]} all @param {Record<string, string | boolean>} values */
+/** What a filled form means, and what cannot be read. @type {ReadForm} */
 function read(all, values) {
   /** @type {Record<string, any>} */
   const args = {};

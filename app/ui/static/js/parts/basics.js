@@ -41,16 +41,12 @@ export function Id({ id }) {
   return html`<span class="id">${id} <${CopyButton} text=${id} /></span>`;
 }
 
-/** What went wrong last, and how it is set. @returns {[Error | null, (caught: any) => void]} */
+/** What went wrong last, and how it is set. @type {UseFault} */
 export function useFault() {
   return useState(/** @type {Error | null} */ (null));
 }
 
-/**
- * What a form or a button does, and what went wrong.
- * @param {(given: any) => any} act
- * @returns {[(event?: any) => Promise<void>, Error | null, () => void]}
- */
+/** What a form or a button does, and what went wrong. @type {UseAct} */
 export function useAct(act) {
   const [error, setError] = useFault();
   const go = async (/** @type {any} */ event) => {
@@ -65,7 +61,7 @@ export function useAct(act) {
   return [go, error, () => setError(null)];
 }
 
-/** Take over what is typed or chosen. @param {(value: string) => any} set @returns {(event: any) => any} */
+/** Take over what is typed or chosen. @type {Typed} */
 export function typed(set) {
   return (event) => set(event.target.value);
 }
@@ -90,32 +86,23 @@ export function Search({ of, value, onInput }) {
   return html`<label><span class="hidden">Search</span><input id="search" type="search" placeholder=${`Search ${of}`} value=${value} onInput=${onInput} /></label>`;
 }
 
-/**
- * The values of a form, and what takes over one of them.
- * @template {Record<string, any>} T
- * @param {T} initial
- * @returns {[T, (name: string) => (event: any) => any, (values: T) => void]}
- */
+/** The values of a form, and what takes over one of them. @type {UseFields} */
 export function useFields(initial) {
   const [values, setValues] = useState(initial);
   return [values, (name) => typed((value) => setValues({ ...values, [name]: value })), setValues];
 }
 
-/** Draw each item of a list, if there is one. @param {any[] | null | undefined} items @param {(item: any, index: number) => any} draw @returns {any} */
+/** Draw each item of a list, if there is one. @type {Each} */
 export function each(items, draw) {
   return items?.map(draw);
 }
 
-/** @param {readonly (readonly [string, string, ...any[]])[]} all @param {string} chosen */
+/** @type {Options} */
 export function options(all, chosen) {
   return all.map(([value, word]) => html`<option value=${value} selected=${value === chosen}>${word}</option>`);
 }
 
-/**
- * A table; where there is little room, each row is a card that names its values.
- * @param {Props} props
- *   `columns`: heading, cell, class.
- */
+/** A table; where there is little room, each row is a card. @param {Props} props */
 export function Table({ label, rows, name, columns }) {
   if (!rows?.length) return null;
   return html`<div class="table-frame" tabindex="0" role="group" aria-label=${label}><table role="table"><thead role="rowgroup"><tr role="row">${columns.map(([title, , kind]) => html`<th role="columnheader" class=${kind}>${title || html`<span class="hidden">Actions</span>`}</th>`)}</tr></thead>

@@ -10,7 +10,7 @@ import { Confirm, Fault, Section, Status, announce, each, options, typed, useAct
 const FORK = "A new run keeps the finished steps up to one that you choose; from there on steps run again, and calls of agents are paid for again. This run stays as it is.";
 const AGAIN = "A new run begins at the first step, with the same arguments unless you change them. Every step runs again, and calls of agents are paid for again.";
 
-/** Orders for runs: word, states in which they can be given, what happens then. @type {Record<string, [string, string[], (run: any) => string]>} */
+/** Orders for runs: word, states in which they can be given, what happens then. @type {Record<string, Order>} */
 export const ORDERS = {
   resume: ["Resume", ["paused", "failed", "cancelled"], resumed],
   pause: ["Pause", ["pending", "running", "waiting"], () => "The step in progress is finished first; no further step begins until you resume the run."],
@@ -169,7 +169,7 @@ export function Fork({ run, from = "", onClose }) {
     ${fault ? html`<p class="wrong-text">${fault}</p>` : html`<${Preview} id=${run.run_id} body=${{ order: "fork", ...body }} onFound=${setBlocked} />`}</${Confirm}>`;
 }
 
-/** @param {string} text @returns {[any, string]} */
+/** @type {(text: string) => [any, string]} */
 function json(text) {
   if (!text.trim()) return [null, ""];
   try {
@@ -186,7 +186,7 @@ function written(labels) {
     .join("\n");
 }
 
-/** The changes that a text asks for; a label of `before` whose line is gone is removed. @param {string} text @param {Record<string, string>} [before] */
+/** The changes that a text asks for; a label of `before` whose line is gone is removed. @type {Changes} */
 function changes(text, before = {}) {
   /** @type {Record<string, string | null>} */
   const found = {};
@@ -227,17 +227,14 @@ export function Marks({ run, onDone }) {
     ${asked && html`<${LabelDialog} title="Labels of this run" before=${run.labels} onLabel=${(/** @type {any} */ labels) => mark({ labels })} onClose=${() => setAsked(false)} />`}`;
 }
 
-/**
- * What can be limited: its name, its unit in a form, and how an amount is written.
- * @type {[string, string, (amount: number) => string][]}
- */
+/** What can be limited. @type {Limited[]} */
 const AMOUNTS = [
   ["cost_usd", "US dollars", format.money],
   ["tokens", "tokens", format.number],
   ["calls", "calls of agents", format.number],
 ];
 
-/** @type {typeof AMOUNTS} */
+/** @type {Limited[]} */
 const TIMES = [
   ["wall_seconds", "seconds since the start", format.duration],
   ["active_seconds", "seconds at work", format.duration],

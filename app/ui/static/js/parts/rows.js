@@ -82,11 +82,7 @@ const STEP = 6;
 /** Pixels of a row before one has been measured. */
 const GUESS = 56;
 
-/**
- * Rows of equal height, of which only those near the view are in the page. A row whose item is the same object is not
- * rendered again; a missing item is a placeholder, and is asked for when it comes near.
- * @param {VirtualProps} props
- */
+/** Rows of equal height, of which only those near the view are in the page; one whose item is the same object is not drawn again. @param {VirtualProps} props */
 export function Virtual({ items, row, name, depends = [], onNear }) {
   const frame = useRef(/** @type {HTMLElement | null} */ (null));
   const height = useRef(GUESS);
@@ -122,10 +118,7 @@ export function Virtual({ items, row, name, depends = [], onNear }) {
     <div style=${{ transform: `translateY(${first * height.current}px)` }}>${shown}</div></div>`;
 }
 
-/**
- * @param {any} item @param {number} index @param {WeakMap<object, {index: number, node: any}>} rows
- * @param {(item: any, index: number) => any} row @param {(item: any) => string} name
- */
+/** @type {DrawRow} */
 function one(item, index, rows, row, name) {
   if (item === undefined) return html`<div key=${`missing-${index}`} class="row missing" role="row"><span role="cell" class="muted">…</span></div>`;
   const before = rows.get(item);
@@ -150,11 +143,7 @@ function near(frame, height, count) {
 /** @param {string} id */
 const pathOf = (id) => `/api/gates/${encodeURIComponent(id)}`;
 
-/**
- * A gate with what only its own address tells: what is decided on, who asks, who decided.
- * @param {string} id @param {unknown} [version]
- * @returns {[any, Error | null]}
- */
+/** A gate with what only its own address tells: what is decided on, who asks, who decided. @type {UseGate} */
 function useGate(id, version) {
   const [gate, setGate] = useState(/** @type {any} */ (null));
   const [error, setError] = useFault();
@@ -164,7 +153,7 @@ function useGate(id, version) {
   return [gate, error];
 }
 
-/** Answers of this page by their gates; one may have come too late. @type {Signal<Record<string, {decision: string, message: string, counts: boolean}>>} */
+/** Answers of this page by their gates; one may have come too late. @type {Signal<Record<string, Given>>} */
 const given = signal({});
 
 /** A question of a run, and the buttons that decide it. @param {Props} props */
@@ -302,10 +291,7 @@ function Log({ path }) {
   return html`<${Fault} error=${error} /><pre class="log" tabindex="0" ref=${frame} onScroll=${look}>${text === null ? "…" : text}</pre>`;
 }
 
-/**
- * Follow a log until its run has ended, through lost connections.
- * @param {string} path @param {AbortController} stopped @param {(change: (before: string | null) => string) => void} show
- */
+/** Follow a log until its run has ended, through lost connections. @type {Tail} */
 async function tail(path, stopped, show) {
   let last = "";
   let over = false;
