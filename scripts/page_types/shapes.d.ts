@@ -166,6 +166,8 @@ type Props = {
   from?: any;
   gate: any;
   gates: any[] | null;
+  /** A question that is not open any more. */
+  gone?: boolean;
   id: string;
   kind?: string;
   kinds: Limited[];

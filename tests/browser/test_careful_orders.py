@@ -69,3 +69,26 @@ def test_a_blocked_task_starts_after_a_question(project: Project, page: Page) ->
     dialog.get_by_role("button", name="Start now").click()
 
     expect(page.tab.locator("#task-2 .status").first).to_have_text("done")
+
+
+def test_no_question_moves_under_the_pointer(project: Project, page: Page) -> None:
+    """While the pointer is on a question, a new one comes below it, and its place stays if it is answered elsewhere."""
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    page.api("POST", "/api/runs", {"recipe_id": "ask-first", "description": "the first"})
+    page.open("/inbox")
+    page.button("approve").hover()
+    place = page.button("approve").bounding_box()
+    assert place
+    under = "([x, y]) => document.elementFromPoint(x, y).closest('[data-gate]')?.dataset.gate"
+    point = [place["x"] + place["width"] / 2, place["y"] + place["height"] / 2]
+    first = page.tab.evaluate(under, point)
+    page.api("POST", "/api/runs", {"recipe_id": "ask-first", "description": "the second"})
+    cards = page.tab.locator(".gate")
+    expect(cards.locator(".row-link")).to_have_text(["the first", "the second"])
+    assert page.tab.evaluate(under, point) == first
+    page.api("POST", f"/api/gates/{first}", {"decision": "approve"})
+    page.shows("Just answered")
+    assert page.tab.evaluate(under, point) == first
+    page.tab.mouse.move(5, 5)
+
+    expect(cards.locator(".row-link")).to_have_text(["the second"])

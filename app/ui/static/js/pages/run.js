@@ -7,7 +7,7 @@ import { FINISHED, answered, bar, happened, isOpen, nameOf, rows, sentence, span
 import { Ago, Command, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, useFault } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { ChangeLimits, Fork, Marks, RunActions, RunLimits, Verified, metLimit, wasDenied } from "../parts/orders.js";
-import { Answered, Decided, GateCard, Logs, RunTable, Virtual } from "../parts/rows.js";
+import { Decided, Logs, Questions, RunTable, Virtual } from "../parts/rows.js";
 
 /** @type {any[]} */
 const NONE = [];
@@ -41,8 +41,7 @@ export function Run({ id }) {
     ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now (${run.unreadable.errno}).</strong> The last known state is shown, and nothing is changed. Next try: <${Ago} at=${run.unreadable.next_try_at} />.</p>`}
     <${WhatHappened} run=${run} onDone=${live.refresh} />
     <${Why} run=${run} path=${path} mine=${mine} />
-    ${each(gates.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${live.refresh} />`)}
-    <${Answered} gates=${live.data && live.data.status !== "waiting" ? NONE : gates.data} />
+    <${Questions} gates=${live.data && live.data.status !== "waiting" ? NONE : gates.data} onDecided=${live.refresh} />
     <${Opens} run=${run} />
     ${run.status === "done" && html`<${Outputs} run=${run} result />`}
     <${Facts} run=${run} onDone=${live.refresh} />

@@ -5,7 +5,7 @@ import * as format from "../lib/format.js";
 import { aboutRuns, nextOf, post, request, useLive, withQuery } from "../lib/live.js";
 import { Command, Confirm, EXAMPLE, Empty, Fault, Filters, LocalModel, PageTitle, Search, Section, announce, each, options, toQuery, typed, useFault } from "../parts/basics.js";
 import { DANGERS, LabelDialog, ORDERS } from "../parts/orders.js";
-import { Answered, GateCard, PlanLines, RunLines, RunTable, asksForPerson } from "../parts/rows.js";
+import { PlanLines, Questions, RunLines, RunTable, asksForPerson } from "../parts/rows.js";
 
 const DAY = 24 * 3600 * 1000;
 /** The same instants for a page's life, so that its polls have one address. */
@@ -38,9 +38,8 @@ export function Home() {
     ${stats?.disk.is_full && html`<p class="fault"><strong>The disk is full.</strong> New runs are refused until there is room.</p>`}
     ${stats && html`<${Figures} stats=${stats} waiting=${waiting} busy=${busy} />`}
     <${Section} title="Waiting for you" count=${stats ? waiting : undefined} actions=${html`<a href="/inbox">Inbox</a>`}>
+      <${Questions} gates=${stats && !gates ? NONE : asked.data} onDecided=${() => (asked.refresh(), live.refresh())} />
       ${waiting === 0 && stats && html`<p class="muted">Nothing waits for you.</p>`}
-      ${gates > 0 && each(asked.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${() => (asked.refresh(), live.refresh())} />`)}
-      <${Answered} gates=${stats && !gates ? NONE : asked.data} />
       <${PlanLines} plans=${asking} />
       ${parked > 0 && stuck.data?.length > 0 && html`<${RunLines} runs=${stuck.data} />`}
     </${Section}>
@@ -81,11 +80,9 @@ export function Inbox() {
   return html`
     <${PageTitle} title="Inbox" lead="Questions that runs and plans ask, and runs that wait for a person." />
     <${Fault} error=${gates.error || plans.error || parked.error} retry=${gates.refresh} />
+    <${Questions} title="Questions" gates=${gates.data} onDecided=${gates.refresh} />
     ${nothing && html`<${Empty} title="Nothing waits for you." command="control-room gates">
       <p>A run asks here when its recipe has a gate or an approval. The same from a terminal:</p></${Empty}>`}
-    ${gates.data?.length > 0 && html`<${Section} title="Questions" count=${gates.data.length}>
-      ${each(gates.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${gates.refresh} />`)}</${Section}>`}
-    <${Answered} gates=${gates.data} />
     ${asking.length > 0 && html`<${Section} title="Plans" count=${asking.length}><${PlanLines} plans=${asking} /></${Section}>`}
     ${parked.data?.length > 0 && html`<${Section} title="Paused runs" count=${parked.data.length}><${RunLines} runs=${parked.data} /></${Section}>`}`;
 }

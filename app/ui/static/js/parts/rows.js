@@ -157,7 +157,7 @@ function useGate(id, version) {
 const given = signal({});
 
 /** A question of a run, and the buttons that decide it. @param {Props} props */
-export function GateCard({ gate, onDecided }) {
+export function GateCard({ gate, gone, onDecided }) {
   const [decision, setDecision] = useState("");
   const [message, setMessage] = useState("");
   const [key] = useState(newKey);
@@ -175,7 +175,7 @@ export function GateCard({ gate, onDecided }) {
     announce(`${decision}: recorded`);
     onDecided?.();
   };
-  return html`<article class="card gate" data-row data-gate=${gate.gate_id}>
+  return html`<article class=${`card gate ${gone ? "gone" : ""}`} data-row data-gate=${gate.gate_id}>
     <header><${Status} of="waiting" /> <a class="row-link" href=${`/runs/${gate.run_id}`}>${by?.description || gate.recipe_id}</a>
       <span class="push muted" title=${gate.asked_at}>for <${Took} from=${gate.asked_at} /></span></header>
     <${Asked} gate=${gate} />${by?.session_plan_task_id && html`<p class="muted">Task ${by.session_plan_task_id} of <a href=${`/plans/${by.session_id}`}>its plan</a></p>`}
@@ -225,8 +225,25 @@ function author({ by_default, decided_by: by }) {
 /** @type {Record<string, string>} */
 const VIA = { local: "on this machine", token: "with the token", browser: "in a browser", key: "with a key" };
 
+/**
+ * Open questions in the order in which the page learnt of them: a new one moves none, and one that is answered elsewhere
+ * keeps its place while a person is among them. @param {Props} props
+ */
+export function Questions({ gates, title, onDecided }) {
+  const [, tidy] = useState({});
+  const frame = useRef(/** @type {HTMLElement | null} */ (null));
+  const kept = useRef(/** @type {any[]} */ ([]));
+  const mine = useValue(given);
+  const open = (/** @type {any} */ { gate_id: id }) => gates?.some((gate) => gate.gate_id === id);
+  const stays = kept.current.filter((gate) => open(gate) || (frame.current?.matches(":is(:hover, :focus-within)") && !mine[gate.gate_id]));
+  kept.current = [...new Map([...stays, ...(gates || [])].map((gate) => [gate.gate_id, gate])).values()];
+  const cards = html`<div class="questions" ref=${frame} onPointerLeave=${() => tidy({})}>
+    ${each(kept.current, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} gone=${!open(gate)} onDecided=${onDecided} />`)}</div>`;
+  return html`${kept.current.length > 0 && (title ? html`<${Section} title=${title} count=${gates?.length}>${cards}</${Section}>` : cards)}<${Answered} gates=${gates} />`;
+}
+
 /** Gates that were open while this page was, and are no more. @param {Props} props */
-export function Answered({ gates }) {
+function Answered({ gates }) {
   const [seen, setSeen] = useState(/** @type {string[]} */ ([]));
   useEffect(() => {
     const fresh = (gates || []).map((gate) => gate.gate_id).filter((id) => !seen.includes(id));
