@@ -92,3 +92,28 @@ def test_no_question_moves_under_the_pointer(project: Project, page: Page) -> No
     page.tab.mouse.move(5, 5)
 
     expect(cards.locator(".row-link")).to_have_text(["the second"])
+
+
+def test_an_order_without_an_answer_is_reported(page: Page) -> None:
+    """An order whose connection broke stays reported when the service is back: in a form, a dialog and for a button."""
+    run = page.api("POST", "/api/runs", {"recipe_id": "quick"})["run_id"]
+
+    def cut(address: str) -> None:
+        page.tab.route(address, lambda route: route.fallback() if route.request.method == "GET" else route.abort())
+
+    cut("**/api/runs**")
+    cut("**/api/runs/**")
+    dialog = page.tab.locator("dialog[open]")
+    lost = page.tab.get_by_text("The connection to the service is lost")
+    for address, orders in {"/start?recipe=quick": ["Start"], f"/runs/{run}": ["Pin", "Delete"]}.items():
+        page.open(address)
+        for order in orders:
+            page.button(order).click()
+            if order == "Delete":
+                dialog.get_by_role("button", name=order).click()
+            expect(lost).to_be_visible()
+            # It is over once the page has asked again.
+            expect(lost).to_have_count(0)
+            shown = dialog if order == "Delete" else page.tab.locator("main")
+            expect(shown.get_by_role("alert")).to_contain_text("The service did not answer")
+    page.complaints.clear()  # The browser reports broken requests as errors.

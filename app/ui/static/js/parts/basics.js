@@ -46,6 +46,9 @@ export function useFault() {
   return useState(/** @type {Error | null} */ (null));
 }
 
+/** Whether an order was carried out is not known then; it stays on the page when the service is back. */
+const UNANSWERED = new Problem(0, { title: "The service did not answer", detail: "See whether it was done; if not, try again.", code: "no_answer" });
+
 /** What a form or a button does, and what went wrong. @type {UseAct} */
 export function useAct(act) {
   const [error, setError] = useFault();
@@ -55,7 +58,7 @@ export function useAct(act) {
       await act(event);
       setError(null);
     } catch (caught) {
-      setError(caught);
+      setError(caught instanceof TypeError ? UNANSWERED : caught);
     }
   };
   return [go, error, () => setError(null)];

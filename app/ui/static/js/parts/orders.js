@@ -222,8 +222,9 @@ export function Marks({ run, onDone }) {
     announce("Saved");
     onDone();
   };
-  return html`<button type="button" class="small" onClick=${() => setAsked(true)}>${Object.keys(run.labels).length ? "Change" : "Add"} labels</button>
-    <button type="button" class="small" aria-pressed=${Boolean(run.pinned)} title="A pinned run is never pruned" onClick=${() => mark({ pinned: !run.pinned })}>${run.pinned ? "Unpin" : "Pin"}</button>
+  const [pin, error] = useAct(() => mark({ pinned: !run.pinned }));
+  return html`<${Fault} error=${error} /><button type="button" class="small" onClick=${() => setAsked(true)}>${Object.keys(run.labels).length ? "Change" : "Add"} labels</button>
+    <button type="button" class="small" aria-pressed=${Boolean(run.pinned)} title="A pinned run is never pruned" onClick=${pin}>${run.pinned ? "Unpin" : "Pin"}</button>
     ${asked && html`<${LabelDialog} title="Labels of this run" before=${run.labels} onLabel=${(/** @type {any} */ labels) => mark({ labels })} onClose=${() => setAsked(false)} />`}`;
 }
 
