@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from datetime import UTC, datetime
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -94,3 +96,13 @@ def test_a_malformed_address_is_reported(page: Page) -> None:
     page.open("/runs/%E0%A4%A")
 
     expect(page.heading()).to_have_text("There is no such page")
+
+
+def test_the_home_page_counts_the_present_day(chromium: Browser, site: str) -> None:
+    """A page that stays open over midnight asks for the spending of the new day, and for the last 24 hours of then."""
+    with chromium.new_context(base_url=site, timezone_id="Europe/Paris") as context:
+        page = Page(context)
+        page.tab.clock.install(time=datetime(2026, 3, 4, 22, 59, 30, tzinfo=UTC))
+        page.open("/")
+        with page.tab.expect_request(re.compile("/api/stats.*since=2026-03-03T23.*today=2026-03-04T23")):
+            page.tab.clock.fast_forward("01:00")

@@ -63,16 +63,25 @@ export function useValue(from) {
 const now = signal(Date.now());
 const never = signal(0);
 
+/** The present minute, for addresses that are read again when it is over. */
+export const minute = signal(0);
+
 /** Return the present moment, every second anew while something goes on; else 0. @param {boolean} [goesOn] */
 export function useNow(goesOn = true) {
   return useValue(goesOn ? now : never);
 }
 
+function tick() {
+  now.value = Date.now();
+  minute.value = now.value - (now.value % 60_000);
+}
+
 /** Count on every second while the page is visible and what it shows is known. @param {() => boolean} isKnown */
 export function startClock(isKnown) {
   setInterval(() => {
-    if (!document.hidden && isKnown()) now.value = Date.now();
+    if (!document.hidden && isKnown()) tick();
   }, 1000);
+  tick();
 }
 
 export const address = signal(read());

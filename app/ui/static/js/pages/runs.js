@@ -1,6 +1,6 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { address, html, setQuery } from "../lib/base.js";
+import { address, html, minute, setQuery, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { aboutRuns, nextOf, post, request, useLive, withQuery } from "../lib/live.js";
 import { Command, Confirm, EXAMPLE, Empty, Fault, Filters, LocalModel, PageTitle, Search, Section, announce, each, options, toQuery, typed, useFault } from "../parts/basics.js";
@@ -8,9 +8,6 @@ import { DANGERS, LabelDialog, ORDERS } from "../parts/orders.js";
 import { PlanLines, Questions, RunLines, RunTable, asksForPerson } from "../parts/rows.js";
 
 const DAY = 24 * 3600 * 1000;
-/** The same instants for a page's life, so that its polls have one address. */
-const OPENED = Date.now();
-const [SINCE, TODAY] = [OPENED - DAY, new Date(OPENED).setHours(0, 0, 0, 0)].map((at) => new Date(at).toISOString());
 
 /** Rows of a part of the page; its heading leads to all. */
 const MOST = 10;
@@ -19,7 +16,9 @@ const NONE = [];
 
 /** Home: what waits for me, what runs, what failed, what today cost. */
 export function Home() {
-  const live = useLive(withQuery("/api/stats", { since: SINCE, today: TODAY }), { on: aboutRuns });
+  const now = useValue(minute);
+  const [since, today] = [now - DAY, new Date(now).setHours(0, 0, 0, 0)].map((at) => new Date(at).toISOString());
+  const live = useLive(withQuery("/api/stats", { since, today }), { on: aboutRuns });
   const stats = live.data;
   const { gates = 0, parked = 0, plans: drafts = 0 } = stats?.waits || {};
   const busy = stats ? stats.runs.running + stats.runs.pending : 0;
@@ -27,7 +26,7 @@ export function Home() {
   const plans = useLive("/api/sessions?limit=100", { every: 5000 });
   const stuck = useLive(parked ? `/api/runs?status=paused&limit=${MOST}` : null, { on: aboutRuns });
   const running = useLive(busy ? `/api/runs?status=running&status=pending&limit=${MOST}` : null);
-  const failed = useLive(stats?.failed.count ? withQuery("/api/runs", { status: "failed", limit: MOST, created_after: SINCE }) : null, { on: aboutRuns });
+  const failed = useLive(stats?.failed.count ? withQuery("/api/runs", { status: "failed", limit: MOST, created_after: since }) : null, { on: aboutRuns });
   const ended = useLive("/api/runs?status=done&status=failed&status=cancelled&limit=5", { on: aboutRuns });
   const asking = (plans.data || []).filter(asksForPerson);
   const waiting = gates + parked + Math.max(drafts, asking.length);
@@ -101,7 +100,10 @@ const TYPING = 250;
 /** Runs: filters in the address, live rows, orders for many. */
 export function Runs() {
   const query = address.value.query;
-  const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: format.labelled(query.get("label") || ""), session_id: query.get("session_id"), created_after: since(query.get("days")) };
+  const days = query.get("days");
+  // The same instant while the list is open: its pages hang together.
+  const created_after = useMemo(() => since(days), [days]);
+  const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: format.labelled(query.get("label") || ""), session_id: query.get("session_id"), created_after };
   const path = withQuery("/api/runs", { ...filters, limit: PAGE });
   const first = useLive(path);
   const older = useOlder(path, first.of === path ? first.next || "" : "");
@@ -127,7 +129,7 @@ export function Runs() {
 
 /** @param {string | null} days */
 function since(days) {
-  return Number(days) > 0 ? new Date(OPENED - Number(days) * DAY).toISOString() : "";
+  return Number(days) > 0 ? new Date(Date.now() - Number(days) * DAY).toISOString() : "";
 }
 
 /** Older runs, a page at a time. @type {UseOlder} */
