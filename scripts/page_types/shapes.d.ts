@@ -259,6 +259,23 @@ type ReadForm = (
   values: Record<string, string | boolean>,
 ) => { args: Record<string, any>; faults: Record<string, string> };
 
+/** Of the reducer of a run's page. */
+type Answered = (before: RunState | null, run: any) => RunState;
+type Continues = (before: RunState | null, newest: Step[], from: number) => before is RunState;
+type Same = (known: Map<string, Step>, step: Step) => Step;
+type WithOlder = (state: RunState, from: number, steps: Step[]) => RunState;
+type Reduced = (state: RunState, event: RunEvent) => RunState;
+type WithStatus = (state: RunState, event: RunEvent, status: string, others?: any) => RunState;
+type Changed = (state: RunState, key: string | null, fields: any) => RunState;
+/** `now`: milliseconds; without them, a silence is as long as it was when it was reported. */
+type Sentence = (run: any, steps?: Step[], now?: number) => string;
+type Span = (run: any, now: number) => { from: number; to: number };
+type Placed = (
+  step: { started_at: string; completed_at?: string | null },
+  range: { from: number; to: number },
+  now: number,
+) => { left: number; width: number };
+
 /** An order for runs: word, states in which it can be given, what happens then. */
 type Order = [string, string[], (run: any) => string];
 

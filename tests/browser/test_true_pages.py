@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from app import printable
 from tests.browser.pages import Page
+from tests.browser.test_details import HELD
 from tests.browser.test_pages import APPROVAL
 from tests.integration import served
 from tests.integration.project import Project, quick
@@ -106,3 +107,54 @@ def test_the_home_page_counts_the_present_day(chromium: Browser, site: str) -> N
         page.open("/")
         with page.tab.expect_request(re.compile("/api/stats.*since=2026-03-03T23.*today=2026-03-04T23")):
             page.tab.clock.fast_forward("01:00")
+
+
+def test_a_silence_grows_in_the_heading(project: Project, chromium: Browser) -> None:
+    """The sentence of a silent run counts its silence until now, not until it was reported."""
+    project.say("draft", hang=True)
+    with (
+        served.in_a_thread(project, stalled_after_seconds=1) as address,
+        chromium.new_context(base_url=address) as context,
+    ):
+        page = Page(context).open("/runs")
+        args = {"scene_path": "Story/Scenes/SCN-the-arrival.md"}
+        run = page.api("POST", "/api/runs", {"recipe_id": "draft", "args": args})["run_id"]
+        page.open(f"/runs/{run}").shows("has been silent for", within=".page-title")
+        page.shows(re.compile(r"has been silent for ([4-9](\.\d)?|\d\d) s"), within=".page-title")
+
+        page.api("POST", f"/api/runs/{run}/cancel")
+        page.shows("It was cancelled.")
+
+
+def test_lines_that_came_later_are_not_called_valid(project: Project, page: Page) -> None:
+    """A check of a running run says when it was made, and is offered again for what was written after it."""
+    project.write(".control-room/recipes/amplifier/held.yaml", HELD)
+    run = page.api("POST", "/api/runs", {"recipe_id": "held"})["run_id"]
+    page.open(f"/runs/{run}").shows("It works on write.")
+    page.button("Verify").click()
+    journal = page.tab.locator("dt", has_text="Journal").locator("+ dd")
+    expect(journal).to_contain_text(re.compile(r"valid\s*· checked"))
+    project.write("go", "")
+    page.shows("It is done.")
+    expect(journal).to_contain_text(re.compile(r"valid\s*· checked"))
+    page.button("Verify").click()
+
+    expect(journal).to_have_text("valid", use_inner_text=True)
+
+
+def test_changes_name_the_way_in_of_a_person_without_a_name(chromium: Browser, project: Project) -> None:
+    """The list of changes says whether a nameless person came in a browser or with the token."""
+    token = "the-token-of-this-service"
+    with served.in_a_thread(project, api_token=token) as address, chromium.new_context(base_url=address) as context:
+        page = Page(context).open("/start?recipe=quick")
+        page.tab.locator("#token").fill(token)
+        page.button("Sign in").click()
+        page.tab.locator("#start").click()
+        page.shows("It is done.")
+        bearer = {"Authorization": f"Bearer {token}"}
+        with chromium.new_context(base_url=address) as other:
+            assert other.request.post("/api/runs", data={"recipe_id": "quick"}, headers=bearer).ok
+        page.open("/access")
+
+        expect(page.tab.locator("main li", has_text="a person, in a browser")).to_have_count(1)
+        expect(page.tab.locator("main li", has_text="a person, with the token")).to_have_count(1)

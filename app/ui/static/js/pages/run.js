@@ -35,7 +35,7 @@ export function Run({ id }) {
   const { run } = state;
   const chosen = address.value.query.get("step");
   return html`
-    <${PageTitle} title=${run.task.description || run.recipe_id} lead=${html`<${Status} of=${wasDenied(run) ? "denied" : run.status} word=${stopped(run) ? undefined : sentence(run, state.open)} />`}
+    <${PageTitle} title=${run.task.description || run.recipe_id} lead=${html`<${Stands} state=${state} />`}
       actions=${html`<${RunActions} run=${run} onDone=${live.refresh} />`} />
     <${Fault} error=${live.error} retry=${live.refresh} />
     ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now (${run.unreadable.errno}).</strong> The last known state is shown, and nothing is changed. Next try: <${Ago} at=${run.unreadable.next_try_at} />.</p>`}
@@ -85,6 +85,12 @@ function useRunState(path, id, answer) {
   return [kept.current.state, onNear];
 }
 
+/** How a run stands, with the time for which it has been silent. @param {Props} props */
+function Stands({ state: { open, run } }) {
+  const now = useNow(Boolean(run.stalled));
+  return html`<${Status} of=${wasDenied(run) ? "denied" : run.status} word=${stopped(run) ? undefined : sentence(run, open, now)} />`;
+}
+
 /** Whether an error is shown that says how the run stands. @param {any} run */
 function stopped({ error, status }) {
   return Boolean(error) && ["failed", "paused"].includes(status);
@@ -128,7 +134,7 @@ function Facts({ run, onDone }) {
     <dt title=${format.ELAPSED}>Duration</dt><dd><${Took} from=${run.started_at} to=${run.completed_at} />${busy !== null && html` <span class="muted">${format.ELAPSED}; ${format.duration(busy)} in steps</span>`}</dd>
     <dt>Tokens</dt><dd class="number">${format.number(format.tokens(run.usage))}</dd>
     <dt>Cost</dt><dd class="number">${format.price(run.usage)}</dd>
-    <dt>Journal</dt><dd><${Verified} id=${run.run_id} ended=${FINISHED.includes(run.status)} /></dd>
+    <dt>Journal</dt><dd><${Verified} run=${run} /></dd>
     ${run.forked_from && html`<dt>Forked from</dt><dd><a href=${`/runs/${run.forked_from}`}>${run.forked_from}</a></dd>`}
     ${run.ending?.superseded_by && html`<dt>Cancelled by</dt><dd><a href=${`/runs/${run.ending.superseded_by.run_id}`}>${run.ending.superseded_by.run_id}</a> <span class="muted">concurrency key ${run.ending.superseded_by.key}</span></dd>`}
     ${run.parent_run_id && html`<dt>Started by</dt><dd><a href=${`/runs/${run.parent_run_id}`}>${run.parent_run_id}</a></dd>`}

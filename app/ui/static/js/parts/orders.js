@@ -5,7 +5,7 @@ import { html, navigate, signal, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { get, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
 import { FINISHED } from "../lib/run_state.js";
-import { Confirm, Fault, Section, Status, announce, each, options, typed, useAct, useFields } from "./basics.js";
+import { Ago, Confirm, Fault, Section, Status, announce, each, options, typed, useAct, useFields } from "./basics.js";
 
 const FORK = "A new run keeps the finished steps up to one that you choose; from there on steps run again, and calls of agents are paid for again. This run stays as it is.";
 const AGAIN = "A new run begins at the first step, with the same arguments unless you change them. Every step runs again, and calls of agents are paid for again.";
@@ -95,14 +95,16 @@ async function give(name, { run_id, status }) {
 }
 
 /** Whether a run's files are what was written: checked on request, as it reads the whole journal. @param {Props} props */
-export function Verified({ id, ended }) {
+export function Verified({ run: { run_id, status, updated_at } }) {
   const [found, setFound] = useState(/** @type {any} */ (null));
   const [check, error] = useAct(async () => {
-    setFound(await get(`/api/runs/${encodeURIComponent(id)}/verification`));
+    setFound({ ...(await get(`/api/runs/${encodeURIComponent(run_id)}/verification`)), at: new Date().toISOString(), of: updated_at });
     announce("The journal is checked");
   });
   const broken = found?.files.filter((/** @type {any} */ file) => file.reason);
-  return html`${found ? html`<${Status} of=${found.ok ? "valid" : "invalid"} note=${found.ok && !ended ? "so far" : ""} /> ` : html`<button type="button" class="small" title="Check that no file of this run was changed or damaged" onClick=${check}>Verify</button>`}
+  // Lines that came later are not checked.
+  const isNew = found?.of === updated_at && FINISHED.includes(status);
+  return html`${found && html`<${Status} of=${found.ok ? "valid" : "invalid"} note=${!isNew && html`checked <${Ago} at=${found.at} />`} /> `}${!isNew && html`<button type="button" class="small" title="Check that no file of this run was changed or damaged" onClick=${check}>Verify</button>`}
     ${each(broken, (file) => html`<div class="wrong-text">${file.file}${file.line ? `:${file.line}` : ""} ${file.reason}</div>`)}
     ${found?.advice && !found.ok && html`<div>${found.advice}</div>`}<${Fault} error=${error} />`;
 }

@@ -218,12 +218,16 @@ export function Decided({ id, asks = false }) {
 /** @param {any} gate */
 function author({ by_default, decided_by: by }) {
   if (by_default) return "nobody answered in time";
-  if (!by) return "by a person";
-  return `by ${by.name || "a person"}${by.name && by.claimed ? " (as claimed)" : ""}, ${VIA[by.via] || by.via}`;
+  return by ? `by ${person(by)}` : "by a person";
+}
+
+/** @param {any} by */
+export function person({ claimed, name, via }) {
+  return `${name || "a person"}${name && claimed ? " (as claimed)" : ""}, ${VIA[via] || via}`;
 }
 
 /** @type {Record<string, string>} */
-const VIA = { local: "on this machine", token: "with the token", browser: "in a browser", key: "with a key" };
+const VIA = { local: "on this machine", token: "with the token", browser: "in a browser", key: "with a key", trigger: "a trigger" };
 
 /**
  * Open questions in the order in which the page learnt of them: a new one moves none, and one that is answered elsewhere
