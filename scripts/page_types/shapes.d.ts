@@ -240,6 +240,11 @@ type DrawRow = (
   row: (item: any, index: number) => any,
   name: (item: any) => string,
 ) => any;
+type Near = (frame: HTMLElement, height: number, count: number) => number[];
+type Later = (load: () => Promise<any>, name: string) => (props: any) => any;
+/** A page: pattern of its address, what draws it, its title. */
+type Place = [string, (props: any) => any, string];
+type FindPage = (path: string) => [(props: any) => any, Record<string, string>, string];
 type UseGate = (id: string, version?: unknown) => [any, Error | null];
 type Tail = (
   path: string,

@@ -158,3 +158,29 @@ def test_changes_name_the_way_in_of_a_person_without_a_name(chromium: Browser, p
 
         expect(page.tab.locator("main li", has_text="a person, in a browser")).to_have_count(1)
         expect(page.tab.locator("main li", has_text="a person, with the token")).to_have_count(1)
+
+
+def test_counts_equal_the_lists_behind_them(project: Project, page: Page) -> None:
+    """A denied run is in neither the count nor the list of failures; a run that a person paused is in each list."""
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    project.write(".control-room/recipes/amplifier/held.yaml", HELD)
+    args = dict.fromkeys(("scene_path", "other_path"), "Story/Scenes/SCN-the-arrival.md")
+    page.api("POST", "/api/runs", {"recipe_id": "picky", "description": "the bad one", "args": args})
+    page.api("POST", "/api/runs", {"recipe_id": "ask-first", "description": "the denied one"})
+    page.open("/inbox").shows("Go on?")
+    page.api("POST", f"/api/gates/{page.api('GET', '/api/gates')[0]['gate_id']}", {"decision": "deny"})
+    held = page.api("POST", "/api/runs", {"recipe_id": "held", "description": "the paused one"})["run_id"]
+    page.open(f"/runs/{held}").shows("It works on write.")
+    page.api("POST", f"/api/runs/{held}/pause", {"interrupt": True})
+    page.shows("It is paused by a person.")
+    page.open("/")
+    expect(page.tab.get_by_title("waiting for you")).to_have_text("1")
+    waiting = page.tab.locator("section", has=page.tab.get_by_role("heading", name="Waiting for you 1"))
+    expect(waiting.locator(".row-link")).to_have_text(["the paused one"])
+    failures = page.tab.locator("section", has=page.tab.get_by_role("heading", name="Failed in the last 24 hours 1"))
+    expect(failures.locator(".row-link")).to_have_text(["the bad one"])
+    page.tab.get_by_role("link", name="1 failed in 24 hours").click()
+    expect(page.tab.locator(".runs .row-link")).to_have_text(["the bad one"])
+    page.button("Failed in 24 hours ✕").click()
+
+    expect(page.tab.locator(".runs .row-link")).to_have_count(3)

@@ -20,13 +20,14 @@ export function Home() {
   const [since, today] = [now - DAY, new Date(now).setHours(0, 0, 0, 0)].map((at) => new Date(at).toISOString());
   const live = useLive(withQuery("/api/stats", { since, today }), { on: aboutRuns });
   const stats = live.data;
-  const { gates = 0, parked = 0, plans: drafts = 0 } = stats?.waits || {};
+  const { gates = 0, plans: drafts = 0 } = stats?.waits || {};
+  const parked = stats?.runs.paused || 0;
   const busy = stats ? stats.runs.running + stats.runs.pending : 0;
   const asked = useLive(gates ? withQuery("/api/gates", { limit: MOST }) : null, { on: aboutRuns });
   const plans = useLive("/api/sessions?limit=100", { every: 5000 });
   const stuck = useLive(parked ? `/api/runs?status=paused&limit=${MOST}` : null, { on: aboutRuns });
   const running = useLive(busy ? `/api/runs?status=running&status=pending&limit=${MOST}` : null);
-  const failed = useLive(stats?.failed.count ? withQuery("/api/runs", { status: "failed", limit: MOST, created_after: since }) : null, { on: aboutRuns });
+  const failed = useLive(stats?.failed.count ? withQuery("/api/runs", { failed_after: since, limit: MOST }) : null, { on: aboutRuns });
   const ended = useLive("/api/runs?status=done&status=failed&status=cancelled&limit=5", { on: aboutRuns });
   const asking = (plans.data || []).filter(asksForPerson);
   const waiting = gates + parked + Math.max(drafts, asking.length);
@@ -47,7 +48,7 @@ export function Home() {
       ${busy === 0 && stats && html`<p class="muted">Nothing is running. <a href="/start">Start a run</a>, or from a terminal:</p><${Command} text=${EXAMPLE} served />`}
     </${Section}>
     <${Section} title="Failed in the last 24 hours" count=${stats?.failed.count} actions=${html`<a href="/runs?status=failed">All failed runs</a>`}>
-      ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data.filter((/** @type {any} */ run) => run.reason !== "denied")} />` : stats && html`<p class="muted">No run failed.</p>`}
+      ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data} />` : stats && html`<p class="muted">No run failed.</p>`}
     </${Section}>
     ${ended.data?.length > 0 && html`<${Section} title="Recently finished" actions=${html`<a href="/runs">All runs</a>`}><${RunLines} runs=${ended.data} /></${Section}>`}`;
 }
@@ -59,7 +60,7 @@ function Figures({ stats, waiting, busy }) {
     <div><dt>Waiting for you</dt><dd><a href="/inbox" aria-label=${`${waiting} waiting for you`}>${format.number(waiting)}</a></dd></div>
     <div><dt>In progress</dt><dd><a href="/runs?status=running&status=pending" aria-label=${`${busy} in progress`}>${format.number(busy)}</a></dd>
       <dd class="muted">${pool.busy} of ${pool.slots} workers busy${pool.queued > 0 ? `, ${pool.queued} queued` : ""}</dd></div>
-    <div><dt>Failed in 24 hours</dt><dd><a href="/runs?status=failed&days=1" aria-label=${`${stats.failed.count} failed in 24 hours`}>${format.number(stats.failed.count)}</a></dd></div>
+    <div><dt>Failed in 24 hours</dt><dd><a href="/runs?failed=1" aria-label=${`${stats.failed.count} failed in 24 hours`}>${format.number(stats.failed.count)}</a></dd></div>
     <div><dt>Spent today</dt><dd><a href="/cost?days=1">${format.spent(today, "nothing")}</a></dd>
       <dd class="muted">${format.number(today.input_tokens + today.output_tokens)} tokens${today.calls_without_price > 0 ? `, ${format.plural(today.calls_without_price, "call")} without a price` : ""}</dd></div>
   </dl>`;
@@ -100,10 +101,10 @@ const TYPING = 250;
 /** Runs: filters in the address, live rows, orders for many. */
 export function Runs() {
   const query = address.value.query;
-  const days = query.get("days");
-  // The same instant while the list is open: its pages hang together.
-  const created_after = useMemo(() => since(days), [days]);
-  const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: format.labelled(query.get("label") || ""), session_id: query.get("session_id"), created_after };
+  const [days, failed] = [query.get("days"), query.get("failed")];
+  // The same instants while the list is open: its pages hang together.
+  const ages = useMemo(() => ({ created_after: since(days), failed_after: since(failed) }), [days, failed]);
+  const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: format.labelled(query.get("label") || ""), session_id: query.get("session_id"), ...ages };
   const path = withQuery("/api/runs", { ...filters, limit: PAGE });
   const first = useLive(path);
   const older = useOlder(path, first.of === path ? first.next || "" : "");
@@ -179,6 +180,7 @@ function Choices({ query }) {
     </select></label>
     <label><span class="hidden">Created</span><select onChange=${toQuery("days")}>${options(AGES, query.get("days") || "")}</select></label>
     <label><span class="hidden">Recipe</span><input placeholder="Recipe" value=${query.get("recipe_id") || ""} onChange=${toQuery("recipe_id")} /></label>
+    ${query.get("failed") && html`<button type="button" onClick=${() => setQuery({ failed: null })}>Failed in ${24 * Number(query.get("failed"))} hours ✕</button>`}
     ${query.get("session_id") && html`<button type="button" onClick=${() => setQuery({ session_id: null })}>Session ${query.get("session_id")} ✕</button>`}
     <label><span class="hidden">Label</span><input placeholder="Label key=value" value=${format.label(query.get("label") || "")} onChange=${toQuery("label")} /></label>
   </${Filters}>`;

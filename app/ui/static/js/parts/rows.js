@@ -128,7 +128,7 @@ function one(item, index, rows, row, name) {
   return node;
 }
 
-/** The rows near the view, in whole steps. @param {HTMLElement} frame @param {number} height @param {number} count */
+/** The rows near the view, in whole steps. @type {Near} */
 function near(frame, height, count) {
   const scroller = frame.closest(".scrolls");
   const view = scroller ? scroller.getBoundingClientRect() : { top: 0, bottom: window.innerHeight };
