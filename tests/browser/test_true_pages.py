@@ -69,7 +69,7 @@ def test_a_whole_log_is_saved_with_a_sign_in(chromium: Browser, project: Project
         page.shows("It is done.")
         page.tab.get_by_role("combobox", name="Log").select_option("draft.1.prompt.md")
         with page.tab.expect_download() as saved:
-            page.button("Save whole log").click()
+            page.tab.get_by_role("link", name="Save whole log").click()
 
         assert saved.value.suggested_filename == "draft.1.prompt.md"
         assert "Write it." in saved.value.path().read_text()

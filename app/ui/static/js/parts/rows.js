@@ -271,7 +271,7 @@ export function Logs({ path, ended }) {
   useEffect(logs.refresh, [ended]);
   const [name, setName] = useState("");
   const file = `${path}/logs/${encodeURIComponent(name)}`;
-  // A link would leave the sign-in behind.
+  // The link alone would leave the sign-in behind.
   const [save, error] = useAct(async () => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(await (await request("GET", file)).blob());
@@ -283,7 +283,7 @@ export function Logs({ path, ended }) {
   return html`<${Section} title="Logs" count=${logs.data.length}
     actions=${html`<label>Log <select onChange=${typed(setName)}>
       <option value="">choose…</option>${options(logs.data.map((/** @type {string} */ log) => [log, log]), name)}</select></label>
-      ${name && html`<button type="button" onClick=${save}>Save whole log</button>`}`}>
+      ${name && html`<a class="button" href=${file} onClick=${save}>Save whole log</a>`}`}>
     <${Fault} error=${error} />
     ${!name && html`<p class="muted">Choose a log to read its end. A log that still grows is followed.</p>`}
     ${name && html`<${Log} key=${name} path=${file} />`}
