@@ -93,7 +93,7 @@ def test_a_choice_without_a_default_is_not_made_by_the_page(project: Project, pa
 
 
 def test_a_malformed_address_is_reported(page: Page) -> None:
-    """An address whose escapes are no text shows the page for unknown addresses."""
+    """An address with broken escapes shows the page for unknown addresses."""
     page.open("/runs/%E0%A4%A")
 
     expect(page.heading()).to_have_text("There is no such page")
