@@ -116,6 +116,11 @@ class RunFilters(BaseModel):
 class RunsQuery(RunFilters, _ListQuery):
     """Filters of the list of runs."""
 
+    failed_after: _Instant | None = Field(
+        None,
+        description="Only runs that failed at or after this instant, which `GET /api/stats` counts; a run that a "
+        "person's denial ended is not one.",
+    )
     cursor: _Plain | None = Field(None, description="Start of the page, from the previous `Link` header.")
 
     def query(self) -> stores.RunQuery:

@@ -218,6 +218,7 @@ class RunQuery:
     created_after: str | None = None  # Only runs created at or after this instant.
     created_before: str | None = None  # Only runs created before this instant.
     updated_after: str | None = None  # Only runs whose state changed at or after this instant.
+    failed_after: str | None = None  # Only runs that failed at or after this instant; denied ones did not.
     parent_run_id: str | None = None  # Only runs that this run started.
     concurrency_key: str | None = None  # Only runs with this concurrency key.
     session_id: str | None = None  # Only runs of this work session.

@@ -3,6 +3,8 @@ declare module "preact" {
   export type VNode = { type: unknown; props: Record<string, unknown>; key: unknown };
   export type Child = VNode | string | number | boolean | null | undefined | Child[];
   export function h(type: unknown, props: Record<string, unknown> | null, ...children: Child[]): VNode;
+  /** `vnode` is called with each node that is made; of a text, `type` is null and `props` the text. */
+  export const options: { vnode: (node: { type: unknown; props: any }) => void };
   export function render(node: VNode | VNode[], parent: Element): void;
 }
 

@@ -136,3 +136,156 @@ type GraphProps = Reached & { graph: { nodes: any[]; edges: any[] }; plain?: boo
 
 /** `plain`: there is no run. */
 type NodeProps = Reached & { at: Point; node: any; plain: boolean };
+
+/** What components take: a name means the same in each of them, or nearly. */
+type Props = {
+  actions?: any;
+  /** Of a form: its arguments; null if it is not filled in. */
+  args: () => Record<string, any> | null;
+  /** A question is shown with its answer. */
+  asks?: boolean;
+  at: any;
+  bars: Bar[];
+  /** Labels that are there. */
+  before?: Record<string, string>;
+  /** Of a preview: the order. */
+  body: any;
+  budget: any;
+  busy: number;
+  children?: any;
+  chosen: any;
+  /** Of a table: heading, cell, class. */
+  columns: [string, (row: any) => any, string?][];
+  command?: string;
+  /** Of a list's rows. */
+  count?: number;
+  denied: string;
+  ended: any;
+  error: Error | null;
+  /** Of a fork: the step that is performed again first; of a duration: its start. */
+  from?: any;
+  gate: any;
+  gates: any[] | null;
+  /** A question that is not open any more. */
+  gone?: boolean;
+  id: string;
+  kind?: string;
+  kinds: Limited[];
+  label: string;
+  lead?: any;
+  limits: any;
+  live: any;
+  mine: (event: any) => boolean;
+  name: any;
+  /** What sends a run on that stands still, each with what happens then. */
+  next?: boolean;
+  note?: any;
+  /** What is shown: a state, a run, a budget with its limits, uses, reserves and rests. */
+  of: any;
+  open: boolean;
+  over: boolean;
+  path: string;
+  plans: any[];
+  query: URLSearchParams;
+  range: { from: number; to: number };
+  recipe: any;
+  /** Of outputs: only what a run that is done is there for: its files, or its last slot. */
+  result?: boolean;
+  retry?: () => void;
+  rows: any[] | null;
+  run: any;
+  runs: any[];
+  /** Of a command: it is for this service, which keeps its project's data to itself. */
+  served?: boolean;
+  state: RunState;
+  stats: any;
+  step: any;
+  steps: any[];
+  text: string;
+  title: any;
+  to: string;
+  value: string;
+  values: Record<string, string>;
+  waiting: number;
+  word?: string;
+  onAll: () => void;
+  onChange: (values: any) => void;
+  onChoose?: (id: string, on: boolean) => void;
+  onClose: () => void;
+  onDecided?: () => void;
+  onDone: () => void;
+  /** `blocked`: an order would be refused, or do nothing. */
+  onFound: (blocked: boolean) => void;
+  onInput: (event: any) => void;
+  onLabel: (labels: any) => any;
+  onNear: (first: number, last: number) => void;
+  onSave: (limits: any) => any;
+};
+
+/** Of functions: their parameters and results. */
+type UseFault = () => [Error | null, (caught: any) => void];
+/** Returns what acts, its fault, and what forgets the fault. */
+type UseAct = (act: (given: any) => any) => [(event?: any) => Promise<void>, Error | null, () => void];
+type Typed = (set: (value: string) => any) => (event: any) => any;
+type UseFields = <T extends Record<string, any>>(
+  initial: T,
+) => [T, (name: string) => (event: any) => any, (values: T) => void];
+type Each = (items: any[] | null | undefined, draw: (item: any, index: number) => any) => any;
+type Options = (all: readonly (readonly [string, string, ...any[]])[], chosen: string) => any;
+/** A missing item is a placeholder, and is asked for when it comes near. */
+type DrawRow = (
+  item: any,
+  index: number,
+  rows: WeakMap<object, { index: number; node: any }>,
+  row: (item: any, index: number) => any,
+  name: (item: any) => string,
+) => any;
+type Near = (frame: HTMLElement, height: number, count: number) => number[];
+type Later = (load: () => Promise<any>, name: string) => (props: any) => any;
+/** A page: pattern of its address, what draws it, its title. */
+type Place = [string, (props: any) => any, string];
+type FindPage = (path: string) => [(props: any) => any, Record<string, string>, string];
+type UseGate = (id: string, version?: unknown) => [any, Error | null];
+type Tail = (
+  path: string,
+  stopped: AbortController,
+  show: (change: (before: string | null) => string) => void,
+) => Promise<void>;
+type UseRunState = (path: string, id: string, answer: any) => [RunState | null, (first: number, last: number) => void];
+type ReadStep = (runId: string, name: string, first: number, known: any[]) => Promise<any[]>;
+/** `path`: of the newest runs; `second`: of the page after them. */
+type UseOlder = (path: string, second: string) => { runs: any[]; error: Error | null; read: () => void };
+type Actions = (asked: string, runs: any[]) => any[][];
+type Changes = (text: string, before?: Record<string, string>) => Record<string, string | null>;
+type Beside = (flaws: any[], all: Field[]) => [Record<string, string>, any[]];
+type Initial = (id: string, all: Field[]) => { values: Record<string, any>; description: string };
+type ReadForm = (
+  all: Field[],
+  values: Record<string, string | boolean>,
+) => { args: Record<string, any>; faults: Record<string, string> };
+
+/** Of the reducer of a run's page. */
+type Answered = (before: RunState | null, run: any) => RunState;
+type Continues = (before: RunState | null, newest: Step[], from: number) => before is RunState;
+type Same = (known: Map<string, Step>, step: Step) => Step;
+type WithOlder = (state: RunState, from: number, steps: Step[]) => RunState;
+type Reduced = (state: RunState, event: RunEvent) => RunState;
+type WithStatus = (state: RunState, event: RunEvent, status: string, others?: any) => RunState;
+type Changed = (state: RunState, key: string | null, fields: any) => RunState;
+/** `now`: milliseconds; without them, a silence is as long as it was when it was reported. */
+type Sentence = (run: any, steps?: Step[], now?: number) => string;
+type Span = (run: any, now: number) => { from: number; to: number };
+type Placed = (
+  step: { started_at: string; completed_at?: string | null },
+  range: { from: number; to: number },
+  now: number,
+) => { left: number; width: number };
+
+/** An order for runs: word, states in which it can be given, what happens then. */
+type Order = [string, string[], (run: any) => string];
+
+/** What can be limited: its name, its unit in a form, and how an amount is written. */
+type Limited = [string, string, (amount: number) => string];
+
+/** An answer of this page to a gate. */
+type Given = { decision: string; message: string; counts: boolean };

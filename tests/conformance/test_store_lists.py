@@ -78,6 +78,7 @@ ASKED: list[tuple[dict[str, Any], list[str]]] = [
     ({"created_after": "2026-02-10T14:32:00Z"}, ["r4", "r3", "r2"]),
     ({"created_before": "2026-02-10T14:32:00.000Z"}, ["r1", "r0"]),
     ({"created_before": "2026-02-10T15:32:00+01:00"}, ["r1", "r0"]),
+    ({"failed_after": "2026-02-10T14:30:00Z"}, []),
     ({"parent_run_id": "r0"}, ["r4"]),
     ({"session_id": "sp_one"}, ["r4", "r3"]),
     ({"session_id": "sp_other", "recipe_id": "even", "label": ("team", "a")}, ["r2", "r0"]),

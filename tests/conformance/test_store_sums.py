@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from app.domain.decisions import DecisionKind
+from app.domain.runs import Transition
+from app.domain.states import RunState
 from app.domain.usage_sums import UsageSum
 from app.engine import run_sums
 from app.engine.run_sums import UsageAmounts, UsageQuery
@@ -19,6 +21,15 @@ CALLS = (
     ("r3", "2026-02-12T12:00:00.000Z", "writer-1", "opus", None),
 )
 """Run, end, agent, model and price of calls that each read 10 tokens and wrote 5."""
+
+ENDINGS = (
+    ("failed", "2026-02-11T00:00:00.000Z", None),
+    ("failed", "2026-02-10T23:59:59.000Z", None),
+    ("failed", "2026-02-11T00:01:00.000Z", "denied"),
+    ("failed", "2026-02-11T00:02:00.000Z", "step_failed"),
+    ("done", "2026-02-11T00:03:00.000Z", None),
+)
+"""State, instant and reason of the ends of runs."""
 
 
 async def paid(harness: StoreHarness) -> None:
@@ -111,6 +122,26 @@ async def test_runs_are_counted_since_an_instant(harness: StoreHarness) -> None:
     assert (dict(found.by_status), found.parked, found.failed, found.created) == ({"done": 3}, 0, 0, 0)
     assert (found.usage.calls, found.usage.cost_usd, found.usage.calls_without_price) == (3, 0.25, 2)
     assert (aside.usage.calls, early.usage.calls, early.created) == (2, 4, 3)
+
+
+async def test_the_list_of_failures_has_as_many_runs_as_the_count(harness: StoreHarness) -> None:
+    """Both select runs by the instant of their failure, and leave out runs that a person's denial ended."""
+    store = await harness.open()
+    for number, (status, at, reason) in enumerate(ENDINGS):
+        run_id = f"r{number}"
+        await store.create(store_harness.start(run_id, created_at=f"2026-02-10T14:3{number}:00Z"))
+        log = await store.open(run_id)
+        await log.decide(DecisionKind.ENDED, {"status": status, "causes": [], "error": None, "ending": None})
+        await log.move(Transition.begin(run_id, at))
+        await log.move(Transition.end(run_id, RunState(status), at, reason=reason))
+        await log.close()
+    await harness.settle()
+    since = "2026-02-11T00:00:00.000Z"
+    listed = await store.list_runs(RunQuery(failed_after=since))
+    totals = await store.totals(run_sums.Since(failed=since, today=since), [])
+
+    assert [run.run_id for run in listed] == ["r3", "r0"]
+    assert totals.failed == 2
 
 
 async def test_a_deleted_run_costs_nothing_any_more(harness: StoreHarness) -> None:

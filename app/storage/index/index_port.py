@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app import clock
-from app.domain import issues, receipts, runs, states
+from app.domain import gates, issues, receipts, runs, states
 from app.domain.authors import RunOrder
 from app.domain.records import Usage
 from app.domain.usage_sums import RunFacts, UsageSum
@@ -318,7 +318,14 @@ def fits(run: stores.RunSummary, query: stores.RunQuery, *, internal: bool = Fal
         return False
     if query.created_before is not None and run.created_at >= instant(query.created_before):
         return False
+    if query.failed_after is not None and not has_failed(run, instant(query.failed_after)):
+        return False
     return query.cursor is None or age(run) < query.cursor
+
+
+def has_failed(run: stores.RunSummary, since: str) -> bool:
+    """Return whether a run failed at or after an instant; one that a person's denial ended did not."""
+    return run.status == states.RunState.FAILED and run.reason != gates.DENIED and (run.completed_at or "") >= since
 
 
 def searched(run: stores.RunSummary) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from app import clock
-from app.domain import gates, issues, receipts, runs, states
+from app.domain import issues, receipts, runs, states
 from app.domain.access import Scope
 from app.domain.authors import RunOrder
 from app.domain.usage_sums import UsageSum
@@ -147,11 +147,10 @@ class MemoryIndex:
 
     async def totals(self, since: run_sums.Since, aside: Sequence[str]) -> run_sums.Totals:
         shown = self._matching(lambda run: not clock.is_internal(run.run_id) and _covered(run, since.scope))
-        failed = (run for run in shown if run.status == states.RunState.FAILED and run.reason != gates.DENIED)
         return run_sums.Totals(
             by_status=Counter(run.status for run in shown),
             parked=sum(run.status == states.RunState.PAUSED and run.error_code is not None for run in shown),
-            failed=sum((run.completed_at or "") >= since.failed for run in failed),
+            failed=sum(index_port.has_failed(run, since.failed) for run in shown),
             created=sum(run.created_at >= since.today for run in shown),
             usage=sums.since((parts for run, parts in self._costs(aside) if _covered(run, since.scope)), since.today),
         )

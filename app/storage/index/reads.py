@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from app import clock
-from app.domain import issues, receipts, states
+from app.domain import gates, issues, receipts, states
 from app.domain.access import Scope
 from app.domain.authors import RunOrder
 from app.engine import stores
@@ -35,6 +35,9 @@ _UNFINISHED_STATES = frozenset(state.value for state in states.RunState if not s
 
 SHOWN = f"runs.run_id NOT LIKE '{clock.INTERNAL_PREFIX.replace('_', '/_')}%' ESCAPE '/'"
 """Condition for the runs that lists and counts show."""
+
+FAILED = f"runs.status = 'failed' AND runs.completed_at >= :failed AND COALESCE(runs.reason, '') <> '{gates.DENIED}'"
+"""Condition for the runs that failed at or after an instant; one that a person's denial ended did not."""
 
 _RUN = ", ".join(f"runs.{name}" for name in rows.RUN)
 _FILTERS = ("session_id", "status", "recipe_id", "parent_run_id", "concurrency_key")
@@ -255,6 +258,8 @@ def _filters(query: stores.RunQuery, leader: str | None) -> Iterator[Condition]:
             # Orders without a named author name the way by which they came.
             {"starter": query.started_by, "starter_via": _containing(f'"via":{json.dumps(query.started_by)}')},
         )
+    if query.failed_after is not None:
+        yield FAILED, {"failed": index_port.instant(query.failed_after)}
     yield from scopes.of_runs(query.scope)
     if query.q is not None:
         yield "runs.search LIKE :q ESCAPE '/'", {"q": _containing(query.q.casefold())}

@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Any
 
 from app import clock
-from app.domain import gates
 from app.domain.records import rounded
 from app.domain.usage_sums import UsageSum
 from app.engine import run_sums, stores
@@ -47,7 +46,7 @@ def totals(index: reads.Connection, since: run_sums.Since, aside: Sequence[str])
     return run_sums.Totals(
         by_status=reads.count_by_status(index, since.scope),
         parked=count("status = 'paused' AND error_code IS NOT NULL"),
-        failed=count(f"status = 'failed' AND completed_at >= :failed AND COALESCE(reason, '') <> '{gates.DENIED}'"),
+        failed=count(reads.FAILED),
         created=count("created_at >= :today"),
         usage=_total(index, conditions),
     )

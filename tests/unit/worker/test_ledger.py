@@ -34,7 +34,7 @@ class Paid:
         return dataclasses.replace(result, usage=records.Usage(input_tokens=10, output_tokens=2, cost_usd=COST))
 
 
-def quote(_: operations.AgentCall) -> spending.Quote:
+def quote(_: operations.Operation) -> spending.Quote:
     """Return the highest cost of any call."""
     return spending.Quote(tokens=20, cost_usd=RESERVED)
 

@@ -6,10 +6,7 @@ import { aboutRuns, follow, isSignedIn, keepSession, post, reachable, request, s
 import { Empty, Fault, Icon, PageTitle, useAct, useFault, useFields } from "./parts/basics.js";
 import { Home, Inbox, Runs } from "./pages/runs.js";
 
-/**
- * Return a page that stands in for one whose module is loaded when it is opened.
- * @param {() => Promise<any>} load @param {string} name
- */
+/** Return a page that stands in for one whose module is loaded when it is opened. @type {Later} */
 function later(load, name) {
   /** @type {any} */
   let page = null;
@@ -39,7 +36,7 @@ const COST = () => import("./pages/cost.js");
 const LIBRARY = () => import("./pages/library.js");
 const SETTINGS = () => import("./pages/settings.js");
 
-/** @type {[string, (props: any) => any, string][]} */
+/** @type {Place[]} */
 const PAGES = [
   ["/", Home, "Home"],
   ["/inbox", Inbox, "Inbox"],
@@ -97,7 +94,7 @@ function Lost() {
   return html`<div class="banner" role="status">The connection to the service is lost; this page shows how things stood at ${new Date(useNow()).toLocaleTimeString()}. It continues by itself when the service is back.</div>`;
 }
 
-/** @param {string} path @returns {[(props: any) => any, Record<string, string>, string]} */
+/** @type {FindPage} */
 function shown(path) {
   for (const [pattern, page, title] of PAGES) {
     const found = match(pattern, path);
@@ -138,11 +135,11 @@ function useWaiting() {
     const timer = setTimeout(() => setCounts(true), LATER);
     return () => clearTimeout(timer);
   }, []);
-  const { gates = 0, parked = 0, plans = 0 } = useLive(counts ? "/api/stats" : null, { on: aboutRuns }).data?.waits || {};
-  return gates + parked + plans;
+  const { runs = {}, waits = {} } = useLive(counts ? "/api/stats" : null, { on: aboutRuns }).data || {};
+  return waits.gates + waits.plans + (runs.paused || 0);
 }
 
-/** @param {{path: string}} props */
+/** @param {Props} props */
 function Navigation({ path }) {
   const waiting = useWaiting();
   const shownTheme = useValue(theme);

@@ -1,10 +1,25 @@
 /** What every page is built from: elements, values that tell of their changes, the clock, and the address. */
-import { h } from "preact";
+import { h, options } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import htm from "htm";
 
 /** Build elements from a tagged template; values are always text, never markup. */
 export const html = htm.bind(h);
+
+/** Controls, direction marks and what is not seen, but for signs that join letters or draw an emoji. */
+const STEERING = /(?![\n\t\u200c\u200d\ufe00-\ufe0f]|\r\n)[\p{Cc}\p{DI}\p{Zl}\p{Zp}\ufff9-\ufffb]/gu;
+
+/** Return a text that shows what it consists of. @param {string} text */
+export function visible(text) {
+  return text.replace(STEERING, (sign) => `\\u${sign.codePointAt(0)?.toString(16).padStart(4, "0")}`);
+}
+
+// Every text of a page passes here.
+options.vnode = (node) => {
+  const { props, type } = node;
+  if (typeof props === "string") node.props = visible(props);
+  if (typeof type === "string") for (const name of ["title", "aria-label"]) if (props[name]) props[name] = visible(String(props[name]));
+};
 
 /**
  * Return a value that tells its listeners when it changes.
@@ -48,16 +63,25 @@ export function useValue(from) {
 const now = signal(Date.now());
 const never = signal(0);
 
+/** The present minute, for addresses that are read again when it is over. */
+export const minute = signal(0);
+
 /** Return the present moment, every second anew while something goes on; else 0. @param {boolean} [goesOn] */
 export function useNow(goesOn = true) {
   return useValue(goesOn ? now : never);
 }
 
+function tick() {
+  now.value = Date.now();
+  minute.value = now.value - (now.value % 60_000);
+}
+
 /** Count on every second while the page is visible and what it shows is known. @param {() => boolean} isKnown */
 export function startClock(isKnown) {
   setInterval(() => {
-    if (!document.hidden && isKnown()) now.value = Date.now();
+    if (!document.hidden && isKnown()) tick();
   }, 1000);
+  tick();
 }
 
 export const address = signal(read());
@@ -105,8 +129,13 @@ export function match(pattern, path) {
   /** @type {Record<string, string>} */
   const found = {};
   for (const [index, part] of wanted.entries()) {
-    if (part.startsWith(":")) found[part.slice(1)] = decodeURIComponent(given[index]);
-    else if (path !== "/" && part !== given[index]) return null;
+    if (part.startsWith(":")) {
+      try {
+        found[part.slice(1)] = decodeURIComponent(given[index]);
+      } catch {
+        return null;
+      }
+    } else if (path !== "/" && part !== given[index]) return null;
   }
   return found;
 }

@@ -3,7 +3,7 @@
  * clock, no network, no page. Steps that stay the same stay the same objects, so that only changed rows are drawn.
  */
 
-import { duration } from "./format.js";
+import { duration, seconds } from "./format.js";
 
 /** States in which nothing of a run happens any more. */
 export const FINISHED = ["done", "failed", "cancelled"];
@@ -24,12 +24,7 @@ export function nameOf(step) {
   return `${step.key}\n${step.attempt || 1}`;
 }
 
-/**
- * Return the state after an answer of the run.
- * @param {RunState | null} before
- * @param {any} run
- * @returns {RunState}
- */
+/** Return the state after an answer of the run. @type {Answered} */
 export function answered(before, run) {
   const known = new Map([...(before?.finished || []), ...(before?.open || [])].filter(Boolean).map((step) => [nameOf(step), step]));
   const open = run.steps.filter(isOpen).map((/** @type {Step} */ step) => same(known, step));
@@ -41,11 +36,7 @@ export function answered(before, run) {
   return { run, finished: [...finished, ...newest], open };
 }
 
-/**
- * Whether the newest steps follow those that are known; after a resume some no longer count.
- * @param {RunState | null} before @param {Step[]} newest @param {number} from
- * @returns {before is RunState}
- */
+/** Whether the newest steps follow those that are known; after a resume some no longer count. @type {Continues} */
 function continues(before, newest, from) {
   if (!before || before.finished.length > from + newest.length) return false;
   const both = newest.slice(0, Math.max(0, before.finished.length - from));
@@ -55,17 +46,13 @@ function continues(before, newest, from) {
   });
 }
 
-/** @param {Map<string, Step>} known @param {Step} step */
+/** @type {Same} */
 function same(known, step) {
   const before = known.get(nameOf(step));
   return before && JSON.stringify(before) === JSON.stringify(step) ? before : step;
 }
 
-/**
- * Return the state with a portion of its older steps.
- * @param {RunState} state @param {number} from @param {Step[]} steps
- * @returns {RunState}
- */
+/** Return the state with a portion of its older steps. @type {WithOlder} */
 export function withOlder(state, from, steps) {
   const finished = [...state.finished];
   steps.forEach((step, index) => {
@@ -74,12 +61,7 @@ export function withOlder(state, from, steps) {
   return { ...state, finished };
 }
 
-/**
- * Return the state after an event of the run. An event that says nothing new changes nothing.
- * @param {RunState} state
- * @param {RunEvent} event
- * @returns {RunState}
- */
+/** Return the state after an event of the run. An event that says nothing new changes nothing. @type {Reduced} */
 export function happened(state, event) {
   const { type, data } = event;
   switch (type) {
@@ -108,14 +90,14 @@ export function happened(state, event) {
   }
 }
 
-/** @param {RunState} state @param {any} event @param {string} status @param {any} [others] @returns {RunState} */
+/** @type {WithStatus} */
 function withStatus(state, event, status, others = {}) {
   if (FINISHED.includes(state.run.status) && !FINISHED.includes(status) && event.at <= state.run.updated_at) return state;
   const open = FINISHED.includes(status) ? [] : state.open;
   return { ...state, open, run: { ...state.run, status, ...others, updated_at: event.at } };
 }
 
-/** @param {RunState} state @param {any} event @returns {RunState} */
+/** @type {Reduced} */
 function started(state, event) {
   const step = { key: event.key, status: "running", attempt: event.data.attempt || 1, started_at: event.at };
   if (event.data.step_id) Object.assign(step, { step_id: event.data.step_id });
@@ -125,7 +107,7 @@ function started(state, event) {
   return { ...state, open: [...state.open.filter((each) => each.key !== step.key), step] };
 }
 
-/** @param {RunState} state @param {any} event @returns {RunState} */
+/** @type {Reduced} */
 function ended(state, event) {
   const { data } = event;
   const step = {
@@ -149,7 +131,7 @@ function isFinished(state, step) {
   return state.finished.slice(-2 * SORTED).some((each) => each && nameOf(each) === name);
 }
 
-/** @param {RunState} state @param {string | null} key @param {any} fields @returns {RunState} */
+/** @type {Changed} */
 function changed(state, key, fields) {
   return { ...state, open: state.open.map((step) => (step.key === key ? { ...step, ...fields } : step)) };
 }
@@ -159,11 +141,7 @@ function instant(at, milliseconds) {
   return new Date(Date.parse(at) + milliseconds).toISOString();
 }
 
-/**
- * Return the rows of the list of steps: the older ones by their number, the newest in the order in which they began.
- * @param {RunState} state
- * @returns {(Step | undefined)[]}
- */
+/** Return the rows of the list of steps: the older ones by their number, the newest as they began. @param {RunState} state @returns {(Step | undefined)[]} */
 export function rows(state) {
   const older = state.finished.slice(0, Math.max(0, state.finished.length - SORTED));
   const newest = [...state.finished.slice(older.length).filter(Boolean), ...state.open];
@@ -172,13 +150,8 @@ export function rows(state) {
   return [...older, ...begun.map((each) => each.step)];
 }
 
-/**
- * Return one sentence that says how a run stands and what it waits for.
- * @param {any} run
- * @param {Step[]} [steps]
- * @returns {string}
- */
-export function sentence(run, steps = run.steps) {
+/** Return one sentence that says how a run stands and what it waits for. @type {Sentence} */
+export function sentence(run, steps = run.steps, now = 0) {
   const open = steps.filter(isOpen);
   const names = listed(open.map((step) => step.key));
   switch (run.status) {
@@ -188,7 +161,7 @@ export function sentence(run, steps = run.steps) {
     case "running":
       if (run.reason === "cancelling") return "It is being cancelled.";
       if (run.reason === "pausing") return `It pauses after ${names || "the step in progress"}.`;
-      if (run.stalled) return `${run.stalled.agent_id || run.stalled.key} has been silent for ${duration(run.stalled.silent_seconds)}.`;
+      if (run.stalled) return `${run.stalled.agent_id || run.stalled.key} has been silent for ${duration(seconds(run.stalled.since, null, now) || run.stalled.silent_seconds)}.`;
       return names ? `${open.every((step) => step.queued) ? "It is queued with" : "It works on"} ${names}.` : "It prepares its next step.";
     case "waiting":
       return `It waits for ${open.some((step) => step.gate_id) ? "an answer to " : ""}${names || "an answer"}, and uses no worker meanwhile.`;
@@ -232,12 +205,7 @@ export function worked({ completed_at, started_at, status, steps, steps_total })
 /** Lengths of a timeline in seconds: it grows from one to the next, so that bars seldom move. */
 const LENGTHS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400];
 
-/**
- * Return the beginning and the end of a run's timeline in milliseconds. Of a live run the end is ahead of now.
- * @param {any} run
- * @param {number} now
- * @returns {{from: number, to: number}}
- */
+/** Return the beginning and the end of a run's timeline in milliseconds. Of a live run the end is ahead of now. @type {Span} */
 export function span(run, now) {
   const from = Date.parse(run.started_at || run.created_at);
   if (run.completed_at) return { from, to: Math.max(from + 1, Date.parse(run.completed_at)) };
@@ -253,12 +221,7 @@ export function ticks(whole) {
   return [0, step, 2 * step].filter((at) => at < 0.9 * whole);
 }
 
-/**
- * Return where a bar begins and how long it is, in per cent of the timeline.
- * @param {{started_at: string, completed_at?: string | null}} step
- * @param {{from: number, to: number}} range
- * @param {number} now
- */
+/** Return where a bar begins and how long it is, in per cent of the timeline. @type {Placed} */
 export function bar(step, range, now) {
   const whole = range.to - range.from;
   const begin = Math.min(range.to, Math.max(range.from, Date.parse(step.started_at)));

@@ -97,6 +97,13 @@ const WHAT = {
 /** The task that a button has just moved: the button keeps the focus where the task goes. */
 const moving = { task: 0, by: 0 };
 
+/** Orders for a task that spend: word, path, body, what happens then. @type {Record<string, [string, string, any, string]>} */
+const SPENDING = {
+  retry: ["Retry", "retry", { fresh: false }, "It continues with what is finished; steps that run again may call agents, which is paid for."],
+  fresh: ["Start again", "retry", { fresh: true }, "A new run begins at the first step: every call of an agent is paid for again."],
+  force: ["Start now", "force-start", {}, "It begins although it comes after tasks that are not done."],
+};
+
 const EDITABLE = ["pending", "blocked", "needs_scoping", "failed"];
 
 /** @param {{plan: any, task: any, run?: any, index: number, path: string, onDone: () => void}} props `run`: the task's. */
@@ -121,6 +128,7 @@ function Task({ plan, task, run, index, path, onDone }) {
       announce(`Task ${task.id} is now number ${index + by + 1}`);
     });
   if (mode === "edit") return html`<li><${TaskForm} plan=${plan} task=${task} path=${path} onClose=${() => setMode("")} onDone=${onDone} /></li>`;
+  const order = SPENDING[mode];
   const steps = [[-1, "up", "↑", index === 0], [1, "down", "↓", index === plan.tasks.length - 1]];
   return html`<li class="card task" id=${`task-${task.id}`} data-row tabindex="-1" ref=${card}>
     <header><${Status} of=${task.status} /> <strong>${task.id}. ${task.description}</strong>
@@ -135,11 +143,12 @@ function Task({ plan, task, run, index, path, onDone }) {
     <${Review} review=${task.review} onDecided=${onDone} />
     <${Fault} error=${error} />
     <div class="actions">
-      ${task.status === "failed" && ["Retry", task.run_id && "Start again"].filter(Boolean).map((word, fresh) => html`<button type="button" onClick=${act(() => post(`${path}/tasks/${task.id}/retry`, { fresh: fresh > 0 }))}>${word}</button>`)}
-      ${task.status === "blocked" && plan.status === "running" && html`<button type="button" onClick=${act(() => post(`${path}/tasks/${task.id}/force-start`))}>Start now</button>`}
+      ${[task.status === "failed" && "retry", task.status === "failed" && task.run_id && "fresh", task.status === "blocked" && plan.status === "running" && "force"].map((name) => name && html`<button type="button" onClick=${() => setMode(name)}>${SPENDING[name][0]}</button>`)}
       ${EDITABLE.includes(task.status) && html`<button type="button" class="quiet" onClick=${() => setMode("edit")}>Edit</button>
         <button type="button" class="quiet danger" onClick=${() => setMode("delete")}>Remove</button>`}
     </div>
+    ${order && html`<${Confirm} title=${`${order[0]}?`} confirm=${order[0]} onClose=${() => setMode("")}
+      onConfirm=${async () => (await post(`${path}/tasks/${task.id}/${order[1]}`, order[2]), onDone())}><p class="cut">${task.id}. ${task.description}</p><p>${order[3]}</p></${Confirm}>`}
     ${mode === "delete" && html`<${Confirm} title=${`Remove task ${task.id}?`} confirm="Remove" danger=${true} onClose=${() => setMode("")}
       onConfirm=${async () => (await remove(withQuery(`${path}/tasks/${task.id}`, { revision: plan.revision })), onDone())}><p>A task that others come after cannot be removed.</p></${Confirm}>`}
   </li>`;

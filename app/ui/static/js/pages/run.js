@@ -7,7 +7,7 @@ import { FINISHED, answered, bar, happened, isOpen, nameOf, rows, sentence, span
 import { Ago, Command, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, useFault } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { ChangeLimits, Fork, Marks, RunActions, RunLimits, Verified, metLimit, wasDenied } from "../parts/orders.js";
-import { Answered, Decided, GateCard, Logs, RunTable, Virtual } from "../parts/rows.js";
+import { Decided, Logs, Questions, RunTable, Virtual } from "../parts/rows.js";
 
 /** @type {any[]} */
 const NONE = [];
@@ -18,7 +18,7 @@ const HEARTBEAT = 3000;
 /** Steps that are read at a time, where a run has more than its answer holds. */
 const PORTION = 200;
 
-/** A run: how it stands, its graph, timeline, steps, outputs and logs. @param {{id: string}} props */
+/** A run: how it stands, its graph, timeline, steps, outputs and logs. @param {Props} props */
 export function Run({ id }) {
   const path = `/api/runs/${encodeURIComponent(id)}`;
   const mine = (/** @type {any} */ event) => event.run_id === id;
@@ -35,14 +35,13 @@ export function Run({ id }) {
   const { run } = state;
   const chosen = address.value.query.get("step");
   return html`
-    <${PageTitle} title=${run.task.description || run.recipe_id} lead=${html`<${Status} of=${wasDenied(run) ? "denied" : run.status} word=${stopped(run) ? undefined : sentence(run, state.open)} />`}
+    <${PageTitle} title=${run.task.description || run.recipe_id} lead=${html`<${Stands} state=${state} />`}
       actions=${html`<${RunActions} run=${run} onDone=${live.refresh} />`} />
     <${Fault} error=${live.error} retry=${live.refresh} />
     ${run.unreadable && html`<p class="fault"><strong>${run.unreadable.file} cannot be read now (${run.unreadable.errno}).</strong> The last known state is shown, and nothing is changed. Next try: <${Ago} at=${run.unreadable.next_try_at} />.</p>`}
     <${WhatHappened} run=${run} onDone=${live.refresh} />
     <${Why} run=${run} path=${path} mine=${mine} />
-    ${each(gates.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${live.refresh} />`)}
-    <${Answered} gates=${live.data && live.data.status !== "waiting" ? NONE : gates.data} />
+    <${Questions} gates=${live.data && live.data.status !== "waiting" ? NONE : gates.data} onDecided=${live.refresh} />
     <${Opens} run=${run} />
     ${run.status === "done" && html`<${Outputs} run=${run} result />`}
     <${Facts} run=${run} onDone=${live.refresh} />
@@ -53,11 +52,7 @@ export function Run({ id }) {
     ${chosen && html`<${StepDrawer} state=${state} name=${chosen} onClose=${() => setQuery({ step: null })} />`}`;
 }
 
-/**
- * Keep what is known of a run over its answers, and read older steps when they come near.
- * @param {string} path @param {string} id @param {any} answer
- * @returns {[RunState | null, (first: number, last: number) => void]}
- */
+/** Keep what is known of a run over its answers, and read older steps when they come near. @type {UseRunState} */
 function useRunState(path, id, answer) {
   const kept = useRef({ path, answer: /** @type {any} */ (null), state: /** @type {any} */ (null), asked: new Set() });
   const [, setRound] = useState(0);
@@ -90,12 +85,18 @@ function useRunState(path, id, answer) {
   return [kept.current.state, onNear];
 }
 
+/** How a run stands, with the time for which it has been silent. @param {Props} props */
+function Stands({ state: { open, run } }) {
+  const now = useNow(Boolean(run.stalled));
+  return html`<${Status} of=${wasDenied(run) ? "denied" : run.status} word=${stopped(run) ? undefined : sentence(run, open, now)} />`;
+}
+
 /** Whether an error is shown that says how the run stands. @param {any} run */
 function stopped({ error, status }) {
   return Boolean(error) && ["failed", "paused"].includes(status);
 }
 
-/** @param {{run: any, onDone: () => void}} props */
+/** @param {Props} props */
 function WhatHappened({ run, onDone }) {
   if (run.status !== "paused" && (run.status === "done" || !FINISHED.includes(run.status))) return null;
   const { code, message, key } = run.error || {};
@@ -106,7 +107,7 @@ function WhatHappened({ run, onDone }) {
     <${Section} title="What next"><div class="card"><${RunActions} run=${run} onDone=${onDone} next /></div></${Section}>`;
 }
 
-/** What lets a run continue that met a limit: of its own, of another run, or a budget. @param {{run: any, onDone: () => void}} props */
+/** What lets a run continue that met a limit: of its own, of another run, or a budget. @param {Props} props */
 function Raise({ run, onDone }) {
   const { detail = {} } = run.error;
   if (!metLimit(run.error)) return null;
@@ -115,14 +116,14 @@ function Raise({ run, onDone }) {
   return html`<p>Raise ${name ? html`the budget ${name} under <a href="/cost">Cost</a>` : html`the limit of <a href=${`/runs/${run_id}`}>run ${run_id}</a>`}; this run then continues by itself.</p>`;
 }
 
-/** Issues that a run that has ended left. @param {{run: any}} props */
+/** Issues that a run that has ended left. @param {Props} props */
 function Opens({ run }) {
   const issues = useLive(FINISHED.includes(run.status) ? withQuery("/api/issues", { run_id: run.run_id, limit: 100 }) : null, { pause: 60_000 });
   if (!issues.data?.length) return null;
   return html`<p class="notice"><span>It opened ${format.plural(issues.data.length, "issue")}. <a href=${withQuery("/issues", { run_id: run.run_id, status: "all" })}>Read what was found</a></span></p>`;
 }
 
-/** @param {{run: any, onDone: () => void}} props */
+/** @param {Props} props */
 function Facts({ run, onDone }) {
   const busy = worked(run);
   const service = useLive("/api/stats", { pause: 3600_000 }).data?.service;
@@ -133,7 +134,7 @@ function Facts({ run, onDone }) {
     <dt title=${format.ELAPSED}>Duration</dt><dd><${Took} from=${run.started_at} to=${run.completed_at} />${busy !== null && html` <span class="muted">${format.ELAPSED}; ${format.duration(busy)} in steps</span>`}</dd>
     <dt>Tokens</dt><dd class="number">${format.number(format.tokens(run.usage))}</dd>
     <dt>Cost</dt><dd class="number">${format.price(run.usage)}</dd>
-    <dt>Journal</dt><dd><${Verified} id=${run.run_id} ended=${FINISHED.includes(run.status)} /></dd>
+    <dt>Journal</dt><dd><${Verified} run=${run} /></dd>
     ${run.forked_from && html`<dt>Forked from</dt><dd><a href=${`/runs/${run.forked_from}`}>${run.forked_from}</a></dd>`}
     ${run.ending?.superseded_by && html`<dt>Cancelled by</dt><dd><a href=${`/runs/${run.ending.superseded_by.run_id}`}>${run.ending.superseded_by.run_id}</a> <span class="muted">concurrency key ${run.ending.superseded_by.key}</span></dd>`}
     ${run.parent_run_id && html`<dt>Started by</dt><dd><a href=${`/runs/${run.parent_run_id}`}>${run.parent_run_id}</a></dd>`}
@@ -148,14 +149,14 @@ function Facts({ run, onDone }) {
   </dl>`;
 }
 
-/** @param {{of: Record<string, any>, open: boolean}} props */
+/** @param {Props} props */
 function Arguments({ of, open }) {
   const names = Object.keys(of);
   if (!names.length) return "none";
   return html`<details open=${open}><summary>${names.join(", ")}</summary><div class="mono">${names.map((name) => html`<div>${name}: ${typeof of[name] === "string" ? of[name] : JSON.stringify(of[name])}</div>`)}</div></details>`;
 }
 
-/** The recipe as the run froze it, with the state of each node. @param {{path: string, mine: (event: any) => boolean, denied: string, over: boolean}} props As of a graph. */
+/** The recipe as the run froze it, with the state of each node. @param {Props} props */
 function RecipeGraph({ path, mine, denied, over }) {
   const graph = useLive(`${path}/graph`, { on: mine, every: 3000 });
   if (!graph.data?.nodes?.length) return null;
@@ -165,7 +166,7 @@ function RecipeGraph({ path, mine, denied, over }) {
 /** Files that a result lists. */
 const MOST = 5;
 
-/** @param {{run: any, result?: boolean}} props `result`: only what a run that is done is there for: its files, or its last slot. */
+/** @param {Props} props */
 function Outputs({ run, result }) {
   const path = `/api/runs/${run.run_id}/cache/`;
   const all = Object.entries(run.cache_summary);
@@ -179,7 +180,7 @@ function Outputs({ run, result }) {
   </ul></${Section}>`;
 }
 
-/** @param {{id: string}} props */
+/** @param {Props} props */
 function Children({ id }) {
   const runs = useLive(withQuery("/api/runs", { parent_run_id: id, limit: 100 }));
   if (!runs.data?.length) return null;
@@ -192,10 +193,7 @@ const LOOK = 5000;
 /** Causes in the run itself that its page shows anyway. */
 const SHOWN = ["ended", "gate", "parked", "paused", "pausing", "cancelling", "agent", "step", "between_steps"];
 
-/**
- * What an unfinished run waits for, link by link; nothing where its page says so already.
- * @param {{run: any, path: string, mine: (event: any) => boolean}} props
- */
+/** What an unfinished run waits for, link by link; nothing where its page says so already. @param {Props} props */
 function Why({ run, path, mine }) {
   const { data } = useLive(FINISHED.includes(run.status) ? null : `${path}/why`, { on: mine, every: LOOK });
   const chain = data?.chain || [];
@@ -208,10 +206,7 @@ function Why({ run, path, mine }) {
       ${act && kind !== "gate" && html`<${Command} text=${act} served />`}</li>`)}</ol></${Section}>`;
 }
 
-/**
- * The steps of a run with their place in time; only those near the view are in the page.
- * @param {{state: RunState, onNear: (first: number, last: number) => void}} props
- */
+/** The steps of a run with their place in time; only those near the view are in the page. @param {Props} props */
 function Steps({ state, onNear }) {
   const { run } = state;
   const items = useMemo(() => rows(state), [state]);
@@ -230,7 +225,7 @@ function Steps({ state, onNear }) {
   </${Section}>`;
 }
 
-/** @param {{step: any, range: {from: number, to: number}}} props */
+/** @param {Props} props */
 function StepRow({ step, range }) {
   const by = step.tool || step.agent_archetype || (step.gate_id ? "a person" : "");
   const tries = (step.attempts || []).filter((/** @type {any} */ each) => each.attempt !== step.attempt);
@@ -264,7 +259,7 @@ function heartbeat(step, now) {
   return isOpen(step) && step.output_at ? `last output ${format.relative(step.output_at, now)}` : "";
 }
 
-/** @param {{step: any, range: {from: number, to: number}, at: number, kind: string}} props */
+/** @param {Props} props */
 function Bar({ step, range, at, kind }) {
   const place = bar(step, range, at);
   return html`<span class=${`bar bar-${kind}`} style=${{ left: `${place.left}%`, width: `${place.width}%` }}></span>`;
@@ -280,10 +275,7 @@ function stepLink(key) {
 /** Lines before a step's number in which its earlier tries may be. */
 const BEFORE = 40;
 
-/**
- * Everything about one step: its attempts, output, error, tokens, receipt.
- * @param {{state: RunState, name: string, onClose: () => void}} props
- */
+/** Everything about one step: its attempts, output, error, tokens, receipt. @param {Props} props */
 function StepDrawer({ state, name, onClose }) {
   const { run } = state;
   const panel = useRef(/** @type {HTMLElement | null} */ (null));
@@ -319,10 +311,7 @@ function belongs(step, name) {
   return step.key === name || step.step_id === name || step.key?.replace(/[#[].*$/, "") === name;
 }
 
-/**
- * Read a step's lines in the journal: near its number, and onwards until all of it that is known has been seen.
- * @param {string} runId @param {string} name @param {number} first @param {any[]} known
- */
+/** Read a step's lines in the journal: near its number, and onwards until all that is known has been seen. @type {ReadStep} */
 async function read(runId, name, first, known) {
   const wanted = new Set(known.map((step) => `${step.key}#${step.attempt}`));
   const found = [];
@@ -340,7 +329,7 @@ async function read(runId, name, first, known) {
   return found;
 }
 
-/** A try of a step: what is asked of whom while it goes on, and what came of it. @param {{run: any, step: any, name: string}} props */
+/** A try of a step: what is asked of whom while it goes on, and what came of it. @param {Props} props */
 function Attempt({ run, step, name }) {
   const path = `/api/runs/${encodeURIComponent(run.run_id)}`;
   const going = isOpen(step) && !step.gate_id;
@@ -370,7 +359,7 @@ function Attempt({ run, step, name }) {
 /** @type {Record<string, string>} */
 const ASKED = { agent_call: "Prompt", command: "Command", tool_call: "Arguments" };
 
-/** @param {{step: any}} props */
+/** @param {Props} props */
 function Output({ step }) {
   const output = step.output ?? step.output_preview;
   if ((output ?? "") === "") return null;

@@ -1,16 +1,13 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { address, html, setQuery } from "../lib/base.js";
+import { address, html, minute, setQuery, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { aboutRuns, nextOf, post, request, useLive, withQuery } from "../lib/live.js";
 import { Command, Confirm, EXAMPLE, Empty, Fault, Filters, LocalModel, PageTitle, Search, Section, announce, each, options, toQuery, typed, useFault } from "../parts/basics.js";
 import { DANGERS, LabelDialog, ORDERS } from "../parts/orders.js";
-import { Answered, GateCard, PlanLines, RunLines, RunTable, asksForPerson } from "../parts/rows.js";
+import { PlanLines, Questions, RunLines, RunTable, asksForPerson } from "../parts/rows.js";
 
 const DAY = 24 * 3600 * 1000;
-/** The same instants for a page's life, so that its polls have one address. */
-const OPENED = Date.now();
-const [SINCE, TODAY] = [OPENED - DAY, new Date(OPENED).setHours(0, 0, 0, 0)].map((at) => new Date(at).toISOString());
 
 /** Rows of a part of the page; its heading leads to all. */
 const MOST = 10;
@@ -19,15 +16,18 @@ const NONE = [];
 
 /** Home: what waits for me, what runs, what failed, what today cost. */
 export function Home() {
-  const live = useLive(withQuery("/api/stats", { since: SINCE, today: TODAY }), { on: aboutRuns });
+  const now = useValue(minute);
+  const [since, today] = [now - DAY, new Date(now).setHours(0, 0, 0, 0)].map((at) => new Date(at).toISOString());
+  const live = useLive(withQuery("/api/stats", { since, today }), { on: aboutRuns });
   const stats = live.data;
-  const { gates = 0, parked = 0, plans: drafts = 0 } = stats?.waits || {};
+  const { gates = 0, plans: drafts = 0 } = stats?.waits || {};
+  const parked = stats?.runs.paused || 0;
   const busy = stats ? stats.runs.running + stats.runs.pending : 0;
   const asked = useLive(gates ? withQuery("/api/gates", { limit: MOST }) : null, { on: aboutRuns });
   const plans = useLive("/api/sessions?limit=100", { every: 5000 });
   const stuck = useLive(parked ? `/api/runs?status=paused&limit=${MOST}` : null, { on: aboutRuns });
   const running = useLive(busy ? `/api/runs?status=running&status=pending&limit=${MOST}` : null);
-  const failed = useLive(stats?.failed.count ? withQuery("/api/runs", { status: "failed", limit: MOST, created_after: SINCE }) : null, { on: aboutRuns });
+  const failed = useLive(stats?.failed.count ? withQuery("/api/runs", { failed_after: since, limit: MOST }) : null, { on: aboutRuns });
   const ended = useLive("/api/runs?status=done&status=failed&status=cancelled&limit=5", { on: aboutRuns });
   const asking = (plans.data || []).filter(asksForPerson);
   const waiting = gates + parked + Math.max(drafts, asking.length);
@@ -38,9 +38,8 @@ export function Home() {
     ${stats?.disk.is_full && html`<p class="fault"><strong>The disk is full.</strong> New runs are refused until there is room.</p>`}
     ${stats && html`<${Figures} stats=${stats} waiting=${waiting} busy=${busy} />`}
     <${Section} title="Waiting for you" count=${stats ? waiting : undefined} actions=${html`<a href="/inbox">Inbox</a>`}>
+      <${Questions} gates=${stats && !gates ? NONE : asked.data} onDecided=${() => (asked.refresh(), live.refresh())} />
       ${waiting === 0 && stats && html`<p class="muted">Nothing waits for you.</p>`}
-      ${gates > 0 && each(asked.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${() => (asked.refresh(), live.refresh())} />`)}
-      <${Answered} gates=${stats && !gates ? NONE : asked.data} />
       <${PlanLines} plans=${asking} />
       ${parked > 0 && stuck.data?.length > 0 && html`<${RunLines} runs=${stuck.data} />`}
     </${Section}>
@@ -49,19 +48,19 @@ export function Home() {
       ${busy === 0 && stats && html`<p class="muted">Nothing is running. <a href="/start">Start a run</a>, or from a terminal:</p><${Command} text=${EXAMPLE} served />`}
     </${Section}>
     <${Section} title="Failed in the last 24 hours" count=${stats?.failed.count} actions=${html`<a href="/runs?status=failed">All failed runs</a>`}>
-      ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data.filter((/** @type {any} */ run) => run.reason !== "denied")} />` : stats && html`<p class="muted">No run failed.</p>`}
+      ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data} />` : stats && html`<p class="muted">No run failed.</p>`}
     </${Section}>
     ${ended.data?.length > 0 && html`<${Section} title="Recently finished" actions=${html`<a href="/runs">All runs</a>`}><${RunLines} runs=${ended.data} /></${Section}>`}`;
 }
 
-/** @param {{stats: any, waiting: number, busy: number}} props */
+/** @param {Props} props */
 function Figures({ stats, waiting, busy }) {
   const { today, pool } = stats;
   return html`<dl class="figures">
     <div><dt>Waiting for you</dt><dd><a href="/inbox" aria-label=${`${waiting} waiting for you`}>${format.number(waiting)}</a></dd></div>
     <div><dt>In progress</dt><dd><a href="/runs?status=running&status=pending" aria-label=${`${busy} in progress`}>${format.number(busy)}</a></dd>
       <dd class="muted">${pool.busy} of ${pool.slots} workers busy${pool.queued > 0 ? `, ${pool.queued} queued` : ""}</dd></div>
-    <div><dt>Failed in 24 hours</dt><dd><a href="/runs?status=failed&days=1" aria-label=${`${stats.failed.count} failed in 24 hours`}>${format.number(stats.failed.count)}</a></dd></div>
+    <div><dt>Failed in 24 hours</dt><dd><a href="/runs?failed=1" aria-label=${`${stats.failed.count} failed in 24 hours`}>${format.number(stats.failed.count)}</a></dd></div>
     <div><dt>Spent today</dt><dd><a href="/cost?days=1">${format.spent(today, "nothing")}</a></dd>
       <dd class="muted">${format.number(today.input_tokens + today.output_tokens)} tokens${today.calls_without_price > 0 ? `, ${format.plural(today.calls_without_price, "call")} without a price` : ""}</dd></div>
   </dl>`;
@@ -81,11 +80,9 @@ export function Inbox() {
   return html`
     <${PageTitle} title="Inbox" lead="Questions that runs and plans ask, and runs that wait for a person." />
     <${Fault} error=${gates.error || plans.error || parked.error} retry=${gates.refresh} />
+    <${Questions} title="Questions" gates=${gates.data} onDecided=${gates.refresh} />
     ${nothing && html`<${Empty} title="Nothing waits for you." command="control-room gates">
       <p>A run asks here when its recipe has a gate or an approval. The same from a terminal:</p></${Empty}>`}
-    ${gates.data?.length > 0 && html`<${Section} title="Questions" count=${gates.data.length}>
-      ${each(gates.data, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} onDecided=${gates.refresh} />`)}</${Section}>`}
-    <${Answered} gates=${gates.data} />
     ${asking.length > 0 && html`<${Section} title="Plans" count=${asking.length}><${PlanLines} plans=${asking} /></${Section}>`}
     ${parked.data?.length > 0 && html`<${Section} title="Paused runs" count=${parked.data.length}><${RunLines} runs=${parked.data} /></${Section}>`}`;
 }
@@ -104,12 +101,17 @@ const TYPING = 250;
 /** Runs: filters in the address, live rows, orders for many. */
 export function Runs() {
   const query = address.value.query;
-  const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: format.labelled(query.get("label") || ""), session_id: query.get("session_id"), created_after: since(query.get("days")) };
+  const [days, failed] = [query.get("days"), query.get("failed")];
+  // The same instants while the list is open: its pages hang together.
+  const ages = useMemo(() => ({ created_after: since(days), failed_after: since(failed) }), [days, failed]);
+  const filters = { q: query.get("q"), status: query.getAll("status"), recipe_id: query.get("recipe_id"), label: format.labelled(query.get("label") || ""), session_id: query.get("session_id"), ...ages };
   const path = withQuery("/api/runs", { ...filters, limit: PAGE });
   const first = useLive(path);
   const older = useOlder(path, first.of === path ? first.next || "" : "");
   const [chosen, setChosen] = useState(new Set());
   const runs = unique([...(first.data || []), ...older.runs]);
+  // An order reaches only what is in the list.
+  const picked = runs.filter((run) => chosen.has(run.run_id));
   const choose = (/** @type {string} */ id, /** @type {boolean} */ on) => {
     const next = new Set(chosen);
     if (on) next.add(id);
@@ -120,7 +122,7 @@ export function Runs() {
     <${PageTitle} title="Runs" />
     <${Choices} query=${query} />
     <${Fault} error=${first.error || older.error} retry=${first.refresh} />
-    ${chosen.size > 0 && html`<${BulkBar} chosen=${chosen} runs=${runs} onAll=${() => setChosen(new Set(runs.map((run) => run.run_id)))} onDone=${() => (setChosen(new Set()), first.refresh())} />`}
+    <${BulkBar} runs=${picked} count=${runs.length} onAll=${() => setChosen(new Set(runs.map((run) => run.run_id)))} onDone=${() => (setChosen(new Set()), first.refresh())} />
     ${runs.length > 0 && html`<${RunTable} runs=${runs} chosen=${chosen} onChoose=${choose} onNear=${(/** @type {number} */ _, /** @type {number} */ last) => last + AHEAD > runs.length && older.read()} />`}
     ${first.data && runs.length === 0 && html`<${Empty} title=${String(query) ? "No run matches." : "No runs yet."} command=${String(query) ? "" : EXAMPLE}>
       <p>${String(query) ? html`<a href="/runs">Show all runs</a>, or <a href="/start">start one</a>.` : html`<a href="/start">Start a run</a>, or from a terminal:`}</p></${Empty}>`}`;
@@ -128,13 +130,10 @@ export function Runs() {
 
 /** @param {string | null} days */
 function since(days) {
-  return Number(days) > 0 ? new Date(OPENED - Number(days) * DAY).toISOString() : "";
+  return Number(days) > 0 ? new Date(Date.now() - Number(days) * DAY).toISOString() : "";
 }
 
-/**
- * Older runs, a page at a time.
- * @param {string} path The address of the newest. @param {string} second The address of the page after them.
- */
+/** Older runs, a page at a time. @type {UseOlder} */
 function useOlder(path, second) {
   const kept = useRef({ path, runs: /** @type {any[]} */ ([]), next: "", busy: false });
   const [error, setError] = useFault();
@@ -159,7 +158,7 @@ function useOlder(path, second) {
   return { runs: kept.current.runs, error, read };
 }
 
-/** @param {{query: URLSearchParams}} props */
+/** @param {Props} props */
 function Choices({ query }) {
   const asked = query.get("q") || "";
   const [text, setText] = useState(asked);
@@ -181,6 +180,7 @@ function Choices({ query }) {
     </select></label>
     <label><span class="hidden">Created</span><select onChange=${toQuery("days")}>${options(AGES, query.get("days") || "")}</select></label>
     <label><span class="hidden">Recipe</span><input placeholder="Recipe" value=${query.get("recipe_id") || ""} onChange=${toQuery("recipe_id")} /></label>
+    ${query.get("failed") && html`<button type="button" onClick=${() => setQuery({ failed: null })}>Failed in ${24 * Number(query.get("failed"))} hours ✕</button>`}
     ${query.get("session_id") && html`<button type="button" onClick=${() => setQuery({ session_id: null })}>Session ${query.get("session_id")} ✕</button>`}
     <label><span class="hidden">Label</span><input placeholder="Label key=value" value=${format.label(query.get("label") || "")} onChange=${toQuery("label")} /></label>
   </${Filters}>`;
@@ -188,44 +188,48 @@ function Choices({ query }) {
 
 const MANY = ["resume", "pause", "cancel", "delete"];
 
-/** Orders for all chosen runs. @param {{chosen: Set<string>, runs: any[], onAll: () => void, onDone: () => void}} props */
-function BulkBar({ chosen, runs, onAll, onDone }) {
-  const [asked, setAsked] = useState("");
+/** Orders for all chosen runs. @param {Props} props */
+function BulkBar({ runs, count, onAll, onDone }) {
+  // What a dialog names is what it orders, whatever the list shows by then.
+  const [{ asked, those }, setAsked] = useState({ asked: "", those: runs });
   const [outcome, setOutcome] = useState(/** @type {any} */ (null));
-  const many = format.plural(chosen.size, "run");
-  const fits = (/** @type {string} */ name) => runs.some((run) => chosen.has(run.run_id) && ORDERS[name][1].includes(run.status));
+  const many = format.plural(those.length, "run");
+  const ask = (/** @type {string} */ name) => setAsked({ asked: name, those: runs });
+  const close = () => ask("");
+  const fits = (/** @type {string} */ name) => runs.some((run) => ORDERS[name][1].includes(run.status));
+  const clear = () => (setOutcome(null), onDone());
   const act = async (/** @type {any} */ more) => {
     const found = { done: /** @type {any[]} */ ([]), refused: /** @type {any[]} */ ([]) };
-    for (const [action, ids] of actions(asked, [...chosen], runs)) {
-      const { done, refused } = await post("/api/runs/bulk", { action, run_ids: ids, expected: ids.length, ...more });
+    for (const [action, some] of actions(asked, those)) {
+      const { done, refused } = await post("/api/runs/bulk", { action, run_ids: each(some, (run) => run.run_id), expected: some.length, ...more });
       found.done.push(...done);
       found.refused.push(...refused);
     }
     announce(`${found.done.length} accepted, ${found.refused.length} refused`);
     if (found.refused.length) setOutcome(found);
-    else onDone();
+    else clear();
   };
+  if (!runs.length && !asked && !outcome) return null;
+  const named = html`<ul class="outcome" tabindex="0">${each(those, (run) => html`<li class="cut"><span class="mono">${run.run_id}</span> ${run.description || run.recipe_id}</li>`)}</ul>`;
   return html`<div class="bulk" role="region" aria-label="Selected runs">
-    <strong>${many} selected</strong>
-    ${MANY.filter(fits).map((name) => html`<button type="button" onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`)}
-    <button type="button" onClick=${() => setAsked("label")}>Label</button>
-    ${chosen.size < runs.length && html`<button type="button" class="quiet" onClick=${onAll}>Select all ${runs.length} shown</button>`}
-    <button type="button" class="quiet" onClick=${onDone}>Clear selection</button>
-    ${asked === "label" && html`<${LabelDialog} title=${`Label ${many}`} onLabel=${(/** @type {any} */ labels) => act({ labels })} onClose=${() => setAsked("")} />`}
+    <strong>${format.plural(runs.length, "run")} selected</strong>
+    ${MANY.filter(fits).map((name) => html`<button type="button" onClick=${() => ask(name)}>${ORDERS[name][0]}</button>`)}
+    <button type="button" onClick=${() => ask("label")}>Label</button>
+    ${runs.length < Number(count) && html`<button type="button" class="quiet" onClick=${onAll}>Select all ${count} shown</button>`}
+    <button type="button" class="quiet" onClick=${clear}>Clear selection</button>
+    ${asked === "label" && html`<${LabelDialog} title=${`Label ${many}`} onLabel=${(/** @type {any} */ labels) => act({ labels })} onClose=${close}>${named}<//>`}
     ${outcome && html`<div class="outcome" role="status"><p>${format.plural(outcome.done.length, "run")} accepted it, ${outcome.refused.length} refused:</p>
       <ul>${each(outcome.refused, ({ problem, run_id }) => html`<li><a href=${`/runs/${run_id}`}>${run_id}</a> ${problem.detail || problem.title}</li>`)}</ul></div>`}
-    ${MANY.includes(asked) && html`<${Confirm} title=${`${ORDERS[asked][0]} ${many}?`} confirm=${`${ORDERS[asked][0]} ${chosen.size}`} danger=${DANGERS.includes(asked)}
-      onConfirm=${() => act({})} onClose=${() => setAsked("")}><p>For each: ${ORDERS[asked][2]({})} Runs whose state does not allow it are left as they are, and named.</p></${Confirm}>`}
+    ${MANY.includes(asked) && html`<${Confirm} title=${`${ORDERS[asked][0]} ${many}?`} confirm=${`${ORDERS[asked][0]} ${those.length}`} danger=${DANGERS.includes(asked)}
+      onConfirm=${() => act({})} onClose=${close}>${named}<p>For each: ${ORDERS[asked][2]({})} Runs whose state does not allow it are left as they are, and named.</p></${Confirm}>`}
   </div>`;
 }
 
-/** What is sent for an order: paused runs and ended ones are resumed by different actions. @param {string} asked @param {string[]} ids @param {any[]} runs @returns {[string, string[]][]} */
-function actions(asked, ids, runs) {
-  if (asked !== "resume") return [[asked, ids]];
-  const paused = new Set(runs.filter((run) => run.status === "paused").map((run) => run.run_id));
-  /** @type {[string, string[]][]} */
-  const both = [["unpause", ids.filter((id) => paused.has(id))], ["resume", ids.filter((id) => !paused.has(id))]];
-  return both.filter(([, some]) => some.length);
+/** What is sent for an order: paused runs and ended ones are resumed by different actions. @type {Actions} */
+function actions(asked, runs) {
+  if (asked !== "resume") return [[asked, runs]];
+  const [paused, ended] = [true, false].map((is) => runs.filter((run) => (run.status === "paused") === is));
+  return [["unpause", paused], ["resume", ended]].filter(([, some]) => some.length);
 }
 
 /** @param {any[]} runs */

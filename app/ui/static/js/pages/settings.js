@@ -6,6 +6,7 @@ import * as format from "../lib/format.js";
 import { get, isSignedIn, keepSession, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
 import { Ago, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, toggled, typed, useAct, useFields } from "../parts/basics.js";
 import { LIMITS, Recipe, useRecipes } from "../parts/orders.js";
+import { person } from "../parts/rows.js";
 
 /** Milliseconds between two looks at triggers. */
 const LOOK = 5000;
@@ -329,6 +330,6 @@ function Audit({ target = "" }) {
   return html`<${Section} title="Changes" actions=${html`<label>By <input class="short" value=${author} onChange=${change("author")} /></label><label>Action <input class="short" placeholder="run.deleted" value=${action} onChange=${change("action")} /></label>`}>
     <${Fault} error=${lines.error} />
     ${lines.data?.length === 0 && html`<p class="muted">No changes yet.</p>`}
-    <ul class="lines">${each(lines.data, (line) => html`<li key=${line.at + line.action + line.target}><code>${line.action}</code>${line.details?.decision && html`<strong>${line.details.decision}</strong>`}<span class="wide">${line.run_id ? html`<a href=${`/runs/${line.run_id}`}>${line.target}</a>` : line.target}</span><span>${line.author?.name || (line.author ? "someone on this machine" : "Control Room")}</span><${Ago} at=${line.at} /></li>`)}</ul>
+    <ul class="lines">${each(lines.data, (line) => html`<li key=${line.at + line.action + line.target}><code>${line.action}</code>${line.details?.decision && html`<strong>${line.details.decision}</strong>`}<span class="wide">${line.run_id ? html`<a href=${`/runs/${line.run_id}`}>${line.target}</a>` : line.target}</span><span>${line.author ? person(line.author) : "Control Room"}</span><${Ago} at=${line.at} /></li>`)}</ul>
     ${lines.next && limit < 1000 && html`<div class="actions"><button type="button" onClick=${() => setLimit(limit + 100)}>Show older changes</button></div>`}</${Section}>`;
 }

@@ -38,14 +38,14 @@ function Describe() {
   </form>`;
 }
 
-/** @param {{id: string}} props */
+/** @param {Props} props */
 function RecipeForm({ id }) {
   const recipe = useLive(`/api/recipes/${encodeURIComponent(id)}`, { pause: 3600_000 });
   if (!recipe.data) return html`<${Fault} error=${recipe.error} retry=${recipe.refresh} />`;
   return html`<${Filled} recipe=${recipe.data} />`;
 }
 
-/** @param {{recipe: any}} props */
+/** @param {Props} props */
 function Filled({ recipe }) {
   const all = fields(recipe.args_schema);
   const [{ values, description }, setForm] = useState(() => initial(recipe.recipe_id, all));
@@ -119,7 +119,7 @@ function control(field, value, change, shared) {
     case "boolean":
       return html`<input type="checkbox" ...${shared} checked=${value} onChange=${change} />`;
     case "choice":
-      return html`<select ...${shared} onChange=${change}>${!field.required && html`<option value=""></option>`}
+      return html`<select ...${shared} onChange=${change}>${!(field.required && field.initial) && html`<option value="">${field.required ? "choose…" : ""}</option>`}
         ${options(field.options.map((option) => [option, option]), value)}</select>`;
     case "list":
       return html`<textarea ...${shared} rows="3" value=${value} onInput=${change}></textarea>
@@ -135,7 +135,7 @@ function control(field, value, change, shared) {
   }
 }
 
-/** @param {string} id @param {Field[]} all @returns {{values: Record<string, any>, description: string}} */
+/** @type {Initial} */
 function initial(id, all) {
   if (window.history.state?.values) return window.history.state;
   const key = `control-room.args.${id}`;
@@ -161,11 +161,7 @@ function acts(node) {
   return node.kind !== "start" && node.kind !== "end";
 }
 
-/**
- * The faults of a refusal: those that belong to one field each, and the others.
- * @param {any[]} flaws @param {Field[]} all
- * @returns {[Record<string, string>, any[]]}
- */
+/** The faults of a refusal: those that belong to one field each, and the others. @type {Beside} */
 function beside(flaws, all) {
   /** @type {Record<string, string>} */
   const found = {};
@@ -207,7 +203,7 @@ function Preflight({ report, error, others, faults, nodes, count, lacks, childre
   </section>`;
 }
 
-/** @param {{steps: any[]}} props */
+/** @param {Props} props */
 function Planned({ steps }) {
   const [all, setAll] = useState(false);
   const shown = all ? steps : steps.slice(0, MOST);
@@ -231,10 +227,7 @@ const WAYS = /** @type {const} */ ([
   ["at", "once, at", ""],
 ]);
 
-/**
- * Let a filled form start runs by the clock.
- * @param {{recipe: string, args: () => Record<string, any> | null}} props `args`: the arguments of the form; null if it is not filled in.
- */
+/** Let a filled form start runs by the clock. @param {Props} props */
 function Schedule({ recipe, args }) {
   const [way, setWay] = useState("daily");
   const [text, setText] = useState("");
@@ -321,7 +314,7 @@ function shown(value, kind) {
   return kind === "json" ? JSON.stringify(value) : String(value);
 }
 
-/** What a filled form means, and what cannot be read. @param {Field[]} all @param {Record<string, string | boolean>} values */
+/** What a filled form means, and what cannot be read. @type {ReadForm} */
 function read(all, values) {
   /** @type {Record<string, any>} */
   const args = {};

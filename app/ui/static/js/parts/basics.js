@@ -10,47 +10,46 @@ const LIKE = {
   needs_scoping: "waiting", processing: "running", interrupted: "warning", invalid: "failed", queued: "pending", valid: "done", denied: "failed",
 };
 
-/** One of the icons that the document holds. @param {{name: string}} props */
+/** One of the icons that the document holds. @param {Props} props */
 export function Icon({ name }) {
   const like = LIKE[name] || name;
   return html`<svg class="icon icon-${like}" aria-hidden="true"><use href=${`#icon-${document.getElementById(`icon-${like}`) ? like : "open"}`} /></svg>`;
 }
 
-/** A state as an icon and a word, never colour alone. @param {{of: string, note?: string, word?: string}} props */
+/** A state as an icon and a word, never colour alone. @param {Props} props */
 export function Status({ of, note, word = of.replaceAll("_", " ") }) {
   return html`<span class="status status-${LIKE[of] || of}">
     <${Icon} name=${of} /><span>${word}</span>${note && html`<span class="muted"> · ${note}</span>`}
   </span>`;
 }
 
-/** @param {{at: string | null | undefined}} props */
+/** @param {Props} props */
 export function Ago({ at }) {
   const now = useNow();
   if (!at) return html`<span class="muted">–</span>`;
   return html`<time datetime=${at} title=${format.exact(at)}>${format.relative(at, now)}</time>`;
 }
 
-/** @param {{from?: string | null, to?: string | null}} props */
+/** @param {Props} props */
 export function Took({ from, to }) {
   const now = useNow(Boolean(from && !to));
   return html`<span class="number">${format.duration(format.seconds(from, to, now))}</span>`;
 }
 
-/** @param {{id: string}} props */
+/** @param {Props} props */
 export function Id({ id }) {
   return html`<span class="id">${id} <${CopyButton} text=${id} /></span>`;
 }
 
-/** What went wrong last, and how it is set. @returns {[Error | null, (caught: any) => void]} */
+/** What went wrong last, and how it is set. @type {UseFault} */
 export function useFault() {
   return useState(/** @type {Error | null} */ (null));
 }
 
-/**
- * What a form or a button does, and what went wrong.
- * @param {(given: any) => any} act
- * @returns {[(event?: any) => Promise<void>, Error | null, () => void]}
- */
+/** Whether an order was carried out is not known then; it stays on the page when the service is back. */
+const UNANSWERED = new Problem(0, { title: "The service did not answer", detail: "See whether it was done; if not, try again.", code: "no_answer" });
+
+/** What a form or a button does, and what went wrong. @type {UseAct} */
 export function useAct(act) {
   const [error, setError] = useFault();
   const go = async (/** @type {any} */ event) => {
@@ -59,13 +58,13 @@ export function useAct(act) {
       await act(event);
       setError(null);
     } catch (caught) {
-      setError(caught);
+      setError(caught instanceof TypeError ? UNANSWERED : caught);
     }
   };
   return [go, error, () => setError(null)];
 }
 
-/** Take over what is typed or chosen. @param {(value: string) => any} set @returns {(event: any) => any} */
+/** Take over what is typed or chosen. @type {Typed} */
 export function typed(set) {
   return (event) => set(event.target.value);
 }
@@ -80,49 +79,40 @@ export function toQuery(name) {
   return typed((value) => setQuery({ [name]: value }));
 }
 
-/** Fields that follow the address, or lead it. @param {{children?: any}} props */
+/** Fields that follow the address, or lead it. @param {Props} props */
 export function Filters({ children }) {
   return html`<form class="filters" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>${children}</form>`;
 }
 
-/** The field that the key / goes to. @param {{of: string, value: string, onInput: (event: any) => void}} props */
+/** The field that the key / goes to. @param {Props} props */
 export function Search({ of, value, onInput }) {
   return html`<label><span class="hidden">Search</span><input id="search" type="search" placeholder=${`Search ${of}`} value=${value} onInput=${onInput} /></label>`;
 }
 
-/**
- * The values of a form, and what takes over one of them.
- * @template {Record<string, any>} T
- * @param {T} initial
- * @returns {[T, (name: string) => (event: any) => any, (values: T) => void]}
- */
+/** The values of a form, and what takes over one of them. @type {UseFields} */
 export function useFields(initial) {
   const [values, setValues] = useState(initial);
   return [values, (name) => typed((value) => setValues({ ...values, [name]: value })), setValues];
 }
 
-/** Draw each item of a list, if there is one. @param {any[] | null | undefined} items @param {(item: any, index: number) => any} draw @returns {any} */
+/** Draw each item of a list, if there is one. @type {Each} */
 export function each(items, draw) {
   return items?.map(draw);
 }
 
-/** @param {readonly (readonly [string, string, ...any[]])[]} all @param {string} chosen */
+/** @type {Options} */
 export function options(all, chosen) {
   return all.map(([value, word]) => html`<option value=${value} selected=${value === chosen}>${word}</option>`);
 }
 
-/**
- * A table; where there is little room, each row is a card that names its values.
- * @param {{label: string, rows: any[] | null, name: (row: any) => string, columns: [string, (row: any) => any, string?][]}} props
- *   `columns`: heading, cell, class.
- */
+/** A table; where there is little room, each row is a card. @param {Props} props */
 export function Table({ label, rows, name, columns }) {
   if (!rows?.length) return null;
   return html`<div class="table-frame" tabindex="0" role="group" aria-label=${label}><table role="table"><thead role="rowgroup"><tr role="row">${columns.map(([title, , kind]) => html`<th role="columnheader" class=${kind}>${title || html`<span class="hidden">Actions</span>`}</th>`)}</tr></thead>
     <tbody role="rowgroup">${rows.map((row) => html`<tr role="row" key=${name(row)} data-row>${columns.map(([title, cell, kind]) => html`<td role="cell" class=${kind} data-label=${title}>${cell(row)}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
-/** What went wrong, with its code and every fault. @param {{error: Error | null, retry?: () => void}} props */
+/** What went wrong, with its code and every fault. @param {Props} props */
 export function Fault({ error, retry }) {
   const isBack = useValue(reachable) === "yes";
   if (!error || (error instanceof TypeError && isBack)) return null;
@@ -140,26 +130,23 @@ export function Fault({ error, retry }) {
 /** What starts a first run from a terminal. */
 export const EXAMPLE = `control-room run analytical_consistency --arg 'canon_paths:=["Compendium"]'`;
 
-/** What the replies of the small local model are worth, where all agents speak through it. @param {{stats: any}} props */
+/** What the replies of the small local model are worth, where all agents speak through it. @param {Props} props */
 export function LocalModel({ stats }) {
   return stats?.service.local_model && html`<p class="notice"><span>Agents speak through a small local model, which only shows the machinery. For real work, set <code>{"default_backend": "claude-code"}</code> in agents.json of the data folder.</span></p>`;
 }
 
-/** @param {{title: string, children?: any, command?: string}} props */
+/** @param {Props} props */
 export function Empty({ title, children, command }) {
   return html`<div class="empty"><p><strong>${title}</strong></p>${children}${command && html`<${Command} text=${command} served=${/^control-room (run|plan|gates|confer|triggers) /.test(`${command} `)} />`}</div>`;
 }
 
-/**
- * A command to copy.
- * @param {{text: string, served?: boolean}} props `served`: it is for this service, which keeps its project's data to itself.
- */
+/** A command to copy. @param {Props} props */
 export function Command({ text, served = false }) {
   const whole = served ? `${text} --server ${window.location.origin}` : text;
   return html`<div class="command"><code>${whole}</code><${CopyButton} text=${whole} /></div>`;
 }
 
-/** @param {{text: string}} props */
+/** @param {Props} props */
 function CopyButton({ text }) {
   const [copied, setCopied] = useState(false);
   const copy = async () => {
@@ -170,7 +157,7 @@ function CopyButton({ text }) {
   return html`<button type="button" class="quiet small" onClick=${copy} aria-label=${`Copy ${text}`} title="Copy"><${Icon} name=${copied ? "done" : "copy"} /></button>`;
 }
 
-/** @param {{of: any}} props `of`: a run. */
+/** @param {Props} props */
 export function Progress({ of: { current_step_index: done, total_steps: total, status } }) {
   if (done === null || done === undefined) return html`<span class="muted">–</span>`;
   if (!total) return html`<span class="number">${format.plural(done, "step")}</span>`;
@@ -180,7 +167,7 @@ export function Progress({ of: { current_step_index: done, total_steps: total, s
   </span>`;
 }
 
-/** @param {{title: any, count?: number, actions?: any, children?: any, id?: string}} props */
+/** @param {Props} props */
 export function Section({ title, count, actions, children, id }) {
   return html`<section class="section" id=${id}>
     <header><h2>${title}${count !== undefined && html` <span class="count">${format.number(count)}</span>`}</h2>
@@ -189,12 +176,12 @@ export function Section({ title, count, actions, children, id }) {
   </section>`;
 }
 
-/** A page whose subject is not known, or not yet. @param {{title: string, id: string, live: any}} props */
+/** A page whose subject is not known, or not yet. @param {Props} props */
 export function Missing({ title, id, live }) {
   return html`<${PageTitle} title=${title} lead=${id} actions=${live.error && html`<a class="button" href=${`/${title.toLowerCase()}s`}>All ${title.toLowerCase()}s</a>`} /><${Fault} error=${live.error} retry=${live.refresh} />`;
 }
 
-/** @param {{title: any, lead?: any, actions?: any}} props */
+/** @param {Props} props */
 export function PageTitle({ title, lead, actions }) {
   return html`<header class="page-title">
     <div><h1 tabindex="-1">${title}</h1>${lead && html`<p class="lead">${lead}</p>`}</div>
@@ -246,7 +233,7 @@ const SHOWN = 20_000;
 /** @type {Record<string, string>} */
 const LINES = { "+": "added", "-": "removed", "@": "muted" };
 
-/** A text as it is, never markup; a long one on request as a whole. @param {{text: string, kind?: string}} props */
+/** A text as it is, never markup; a long one on request as a whole. @param {Props} props */
 export function Content({ text, kind = "text" }) {
   const [whole, setWhole] = useState(false);
   const shown = whole ? text : text.slice(0, SHOWN);
@@ -254,10 +241,7 @@ export function Content({ text, kind = "text" }) {
     ${shown.length < text.length && html`<p><button type="button" onClick=${() => setWhole(true)}>Show all ${format.number(text.length)} characters</button></p>`}`;
 }
 
-/**
- * What an address holds, read when it is opened: a link would leave the sign-in behind.
- * @param {{path: string, title: any, children?: any}} props
- */
+/** What an address holds, read when it is opened: a link would leave the sign-in behind. @param {Props} props */
 export function Opened({ path, title, children }) {
   const [text, setText] = useState("");
   const [open, error] = useAct(async (event) => {

@@ -5,12 +5,12 @@ import { html, navigate, signal, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { get, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
 import { FINISHED } from "../lib/run_state.js";
-import { Confirm, Fault, Section, Status, announce, each, options, typed, useAct, useFields } from "./basics.js";
+import { Ago, Confirm, Fault, Section, Status, announce, each, options, typed, useAct, useFields } from "./basics.js";
 
 const FORK = "A new run keeps the finished steps up to one that you choose; from there on steps run again, and calls of agents are paid for again. This run stays as it is.";
 const AGAIN = "A new run begins at the first step, with the same arguments unless you change them. Every step runs again, and calls of agents are paid for again.";
 
-/** Orders for runs: word, states in which they can be given, what happens then. @type {Record<string, [string, string[], (run: any) => string]>} */
+/** Orders for runs: word, states in which they can be given, what happens then. @type {Record<string, Order>} */
 export const ORDERS = {
   resume: ["Resume", ["paused", "failed", "cancelled"], resumed],
   pause: ["Pause", ["pending", "running", "waiting"], () => "The step in progress is finished first; no further step begins until you resume the run."],
@@ -48,10 +48,7 @@ function isStopped(run) {
   return run.status === "paused" || (run.status !== "done" && FINISHED.includes(run.status));
 }
 
-/**
- * Buttons for what can be ordered of a run now, each confirmed.
- * @param {{run: any, onDone: () => void, next?: boolean}} props `next`: what sends a run on that stands still, each with what happens then.
- */
+/** Buttons for what can be ordered of a run now, each confirmed. @param {Props} props */
 export function RunActions({ run, onDone, next = false }) {
   const [asked, setAsked] = useState("");
   const [blocked, setBlocked] = useState(false);
@@ -97,15 +94,17 @@ async function give(name, { run_id, status }) {
   else await post(`${path}/${name === "resume" && status === "paused" ? "unpause" : name}`);
 }
 
-/** Whether a run's files are what was written: checked on request, as it reads the whole journal. @param {{id: string, ended: boolean}} props */
-export function Verified({ id, ended }) {
+/** Whether a run's files are what was written: checked on request, as it reads the whole journal. @param {Props} props */
+export function Verified({ run: { run_id, status, updated_at } }) {
   const [found, setFound] = useState(/** @type {any} */ (null));
   const [check, error] = useAct(async () => {
-    setFound(await get(`/api/runs/${encodeURIComponent(id)}/verification`));
+    setFound({ ...(await get(`/api/runs/${encodeURIComponent(run_id)}/verification`)), at: new Date().toISOString(), of: updated_at });
     announce("The journal is checked");
   });
   const broken = found?.files.filter((/** @type {any} */ file) => file.reason);
-  return html`${found ? html`<${Status} of=${found.ok ? "valid" : "invalid"} note=${found.ok && !ended ? "so far" : ""} /> ` : html`<button type="button" class="small" title="Check that no file of this run was changed or damaged" onClick=${check}>Verify</button>`}
+  // Lines that came later are not checked.
+  const isNew = found?.of === updated_at && FINISHED.includes(status);
+  return html`${found && html`<${Status} of=${found.ok ? "valid" : "invalid"} note=${!isNew && html`checked <${Ago} at=${found.at} />`} /> `}${!isNew && html`<button type="button" class="small" title="Check that no file of this run was changed or damaged" onClick=${check}>Verify</button>`}
     ${each(broken, (file) => html`<div class="wrong-text">${file.file}${file.line ? `:${file.line}` : ""} ${file.reason}</div>`)}
     ${found?.advice && !found.ok && html`<div>${found.advice}</div>`}<${Fault} error=${error} />`;
 }
@@ -130,10 +129,7 @@ export function usePreflight(body, path = "/api/preflight") {
 /** Steps of a preview that are listed. */
 const MOST = 12;
 
-/**
- * What a resume or a fork would do: which steps run again, and what that costs at most.
- * @param {{id: string, body: any, onFound: (blocked: boolean) => void}} props `body`: the order; `blocked`: it would be refused, or do nothing.
- */
+/** What a resume or a fork would do: which steps run again, and what that costs at most. @param {Props} props */
 export function Preview({ id, body, onFound }) {
   const { report, error } = usePreflight(body, `/api/runs/${encodeURIComponent(id)}/preview`);
   const performed = (report?.steps || []).filter((/** @type {any} */ each) => each.action === "again" || each.action === "next");
@@ -154,10 +150,7 @@ function paid(usage) {
   return usage?.cost_usd ? `, which cost ${format.money(usage.cost_usd)} before` : "";
 }
 
-/**
- * Ask from which step a new run takes over what is finished.
- * @param {{run: any, from?: string, onClose: () => void}} props `from`: the step that is performed again first.
- */
+/** Ask from which step a new run takes over what is finished. @param {Props} props */
 export function Fork({ run, from = "", onClose }) {
   const [values, change] = useFields({ from, prompt: "", agent: "", args: "" });
   const [blocked, setBlocked] = useState(false);
@@ -178,7 +171,7 @@ export function Fork({ run, from = "", onClose }) {
     ${fault ? html`<p class="wrong-text">${fault}</p>` : html`<${Preview} id=${run.run_id} body=${{ order: "fork", ...body }} onFound=${setBlocked} />`}</${Confirm}>`;
 }
 
-/** @param {string} text @returns {[any, string]} */
+/** @type {(text: string) => [any, string]} */
 function json(text) {
   if (!text.trim()) return [null, ""];
   try {
@@ -195,7 +188,7 @@ function written(labels) {
     .join("\n");
 }
 
-/** The changes that a text asks for; a label of `before` whose line is gone is removed. @param {string} text @param {Record<string, string>} [before] */
+/** The changes that a text asks for; a label of `before` whose line is gone is removed. @type {Changes} */
 function changes(text, before = {}) {
   /** @type {Record<string, string | null>} */
   const found = {};
@@ -211,19 +204,19 @@ function changes(text, before = {}) {
   return found;
 }
 
-/** @param {{title: string, before?: Record<string, string>, onLabel: (labels: any) => any, onClose: () => void}} props `before`: those that are there. */
-export function LabelDialog({ title, before, onLabel, onClose }) {
+/** @param {Props} props */
+export function LabelDialog({ title, before, onLabel, onClose, children }) {
   const [text, setText] = useState(written(before || {}));
   const save = async () => {
     const labels = changes(text, before);
     if (Object.keys(labels).length) await onLabel(labels);
   };
-  return html`<${Confirm} title=${title} confirm="Label" onConfirm=${save} onClose=${onClose}>
+  return html`<${Confirm} title=${title} confirm="Label" onConfirm=${save} onClose=${onClose}>${children}
     <label><span>One <code>key=value</code> per line${before ? "" : html`; <code>key-</code> removes one`}</span>
       <textarea rows="5" value=${text} onInput=${typed(setText)}></textarea></label></${Confirm}>`;
 }
 
-/** @param {{run: any, onDone: () => void}} props */
+/** @param {Props} props */
 export function Marks({ run, onDone }) {
   const [asked, setAsked] = useState(false);
   const mark = async (/** @type {any} */ body) => {
@@ -231,22 +224,20 @@ export function Marks({ run, onDone }) {
     announce("Saved");
     onDone();
   };
-  return html`<button type="button" class="small" onClick=${() => setAsked(true)}>${Object.keys(run.labels).length ? "Change" : "Add"} labels</button>
-    <button type="button" class="small" aria-pressed=${Boolean(run.pinned)} title="A pinned run is never pruned" onClick=${() => mark({ pinned: !run.pinned })}>${run.pinned ? "Unpin" : "Pin"}</button>
+  const [pin, error] = useAct(() => mark({ pinned: !run.pinned }));
+  return html`<${Fault} error=${error} /><button type="button" class="small" onClick=${() => setAsked(true)}>${Object.keys(run.labels).length ? "Change" : "Add"} labels</button>
+    <button type="button" class="small" aria-pressed=${Boolean(run.pinned)} title="A pinned run is never pruned" onClick=${pin}>${run.pinned ? "Unpin" : "Pin"}</button>
     ${asked && html`<${LabelDialog} title="Labels of this run" before=${run.labels} onLabel=${(/** @type {any} */ labels) => mark({ labels })} onClose=${() => setAsked(false)} />`}`;
 }
 
-/**
- * What can be limited: its name, its unit in a form, and how an amount is written.
- * @type {[string, string, (amount: number) => string][]}
- */
+/** What can be limited. @type {Limited[]} */
 const AMOUNTS = [
   ["cost_usd", "US dollars", format.money],
   ["tokens", "tokens", format.number],
   ["calls", "calls of agents", format.number],
 ];
 
-/** @type {typeof AMOUNTS} */
+/** @type {Limited[]} */
 const TIMES = [
   ["wall_seconds", "seconds since the start", format.duration],
   ["active_seconds", "seconds at work", format.duration],
@@ -257,11 +248,8 @@ export const LIMITS = [...AMOUNTS, ...TIMES];
 /** Milliseconds between two looks at budgets. */
 const LOOK = 5000;
 
-/**
- * Each limit with what is used and reserved of it.
- * @param {{state: any}} props `state`: limits, used, reserved, left.
- */
-function Standing({ state }) {
+/** Each limit with what is used and reserved of it. @param {Props} props */
+function Standing({ of: state }) {
   const { limits, left } = state;
   return html`${AMOUNTS.filter(([name]) => limits[name] !== undefined && limits[name] !== null).map(([name, unit, written]) => {
       const taken = limits[name] - (left[name] ?? limits[name]);
@@ -275,9 +263,9 @@ function Standing({ state }) {
     ${TIMES.filter(([name]) => limits[name] !== undefined && limits[name] !== null).map(([name, unit, written]) => html`<div class="budget"><span>at most ${written(limits[name])} ${unit.replace("seconds ", "")}</span></div>`)}`;
 }
 
-/** @param {{run: any, onDone: () => void}} props */
+/** @param {Props} props */
 export function RunLimits({ run, onDone }) {
-  return html`<div>${run.budget && html`<${Standing} state=${run.budget} />`}
+  return html`<div>${run.budget && html`<${Standing} of=${run.budget} />`}
     ${!FINISHED.includes(run.status) && html`<${ChangeLimits} run=${run} onDone=${onDone} class="small">${run.budget ? "Change" : "Set"} limits<//>`}</div>`;
 }
 
@@ -293,7 +281,7 @@ export function ChangeLimits({ run, onDone, class: kind, children }) {
     ${asked && html`<${LimitDialog} title="Limits of this run" limits=${run.budget?.limits || {}} kinds=${LIMITS} onSave=${save} onClose=${() => setAsked(false)} />`}`;
 }
 
-/** @param {{title: string, limits: any, kinds: typeof AMOUNTS, onSave: (limits: any) => any, onClose: () => void, children?: any}} props */
+/** @param {Props} props */
 function LimitDialog({ title, limits, kinds, onSave, onClose, children }) {
   const [values, setValues] = useState(/** @type {Record<string, string>} */ (Object.fromEntries(kinds.map(([name]) => [name, String(limits[name] ?? "")]))));
   const save = () => onSave(amounts(values));
@@ -302,10 +290,7 @@ function LimitDialog({ title, limits, kinds, onSave, onClose, children }) {
     <${LimitFields} values=${values} kinds=${kinds} onChange=${setValues} /></${Confirm}>`;
 }
 
-/**
- * Fields for limits; an empty one limits nothing.
- * @param {{values: Record<string, string>, kinds?: typeof AMOUNTS, onChange: (values: Record<string, string>) => void}} props
- */
+/** Fields for limits; an empty one limits nothing. @param {Props} props */
 export function LimitFields({ values, kinds = LIMITS, onChange }) {
   return html`${kinds.map(([name, unit]) => html`<label>At most ${unit} <input inputmode="decimal" placeholder="no limit" value=${values[name] || ""}
     onInput=${typed((value) => onChange({ ...values, [name]: value }))} /></label>`)}`;
@@ -329,7 +314,7 @@ export function useRecipes() {
   }, [data]);
 }
 
-/** A recipe's name, marked if no recipe has it: a budget or policy for it counts for no run. @param {{name: string}} props */
+/** A recipe's name, marked if no recipe has it: a budget or policy for it counts for no run. @param {Props} props */
 export function Recipe({ name }) {
   const known = useValue(names);
   return html`${name}${known[0] && !known.includes(name) && html` <span class="warn-text">(there is no such recipe)</span>`}`;
@@ -339,17 +324,19 @@ export function Budgets() {
   useRecipes();
   const budgets = useLive("/api/budgets", { pause: LOOK });
   const [asked, setAsked] = useState(/** @type {any} */ (null));
-  const [gone, error] = useAct((name) => remove(`/api/budgets/${encodeURIComponent(name)}`).then(budgets.refresh));
+  const [gone, setGone] = useState("");
   return html`<${Section} title="Budgets" actions=${html`<button type="button" onClick=${() => setAsked({ limits: {} })}>Add a budget</button>`}>
-    <${Fault} error=${budgets.error || error} />
+    <${Fault} error=${budgets.error} />
     ${budgets.data?.length === 0 && html`<p class="muted">No budgets yet. A run that reaches a limit is paused and loses nothing.</p>`}
     ${budgets.data?.length > 0 && html`<ul class="lines">${each(budgets.data, (budget) => html`<li key=${budget.name}><strong>${budget.name}</strong> <span class="muted">${covers(budget)}</span>
-      <span class="wide"><${Standing} state=${budget} /></span>
-      <button type="button" class="small" onClick=${() => setAsked(budget)}>Change</button><button type="button" class="small danger" onClick=${() => gone(budget.name)}>Remove</button></li>`)}</ul>`}
+      <span class="wide"><${Standing} of=${budget} /></span>
+      <button type="button" class="small" onClick=${() => setAsked(budget)}>Change</button><button type="button" class="small danger" onClick=${() => setGone(budget.name)}>Remove</button></li>`)}</ul>`}
+    ${gone && html`<${Confirm} title=${`Remove budget ${gone}?`} confirm="Remove" danger onConfirm=${() => remove(`/api/budgets/${encodeURIComponent(gone)}`).then(budgets.refresh)} onClose=${() => setGone("")}>
+      <p>It limits nothing more: runs that it has paused continue at once, and spend.</p></${Confirm}>`}
     ${asked && html`<${BudgetDialog} budget=${asked} onDone=${budgets.refresh} onClose=${() => setAsked(null)} />`}</${Section}>`;
 }
 
-/** @param {{budget: any, onDone: () => void, onClose: () => void}} props */
+/** @param {Props} props */
 function BudgetDialog({ budget, onDone, onClose }) {
   const [values, change] = useFields({ name: budget.name || "", recipe_id: budget.recipe_id || "", label: budget.label ? format.label(budget.label) : "", per: budget.per || "" });
   const save = async (/** @type {any} */ given) => {

@@ -3,8 +3,8 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 /** What lists are made of: runs, plans, questions, and rows of which only some are in the page, and lines of logs. */
 import { html, signal, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { Problem, followStream, get, newKey, post, sleep, useLive, withQuery } from "../lib/live.js";
-import { Ago, Confirm, Content, Fault, Progress, Section, Status, Took, announce, each, options, typed, useFault } from "./basics.js";
+import { Problem, followStream, get, newKey, post, request, sleep, useLive, withQuery } from "../lib/live.js";
+import { Ago, Confirm, Content, Fault, Progress, Section, Status, Took, announce, each, options, typed, useAct, useFault } from "./basics.js";
 
 /** A table of runs; only those near the view are in the page. @param {RunTableProps} props */
 export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
@@ -19,7 +19,7 @@ export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
   </div>`;
 }
 
-/** @param {{run: any, to: string, chosen?: Set<string>, onChoose?: (id: string, on: boolean) => void}} props */
+/** @param {Props} props */
 function RunRow({ run, to, chosen, onChoose }) {
   const title = run.description || run.recipe_id;
   return html`${onChoose && html`<span role="cell" class="check"><label><input type="checkbox" aria-label=${`Select ${title}`} checked=${chosen?.has(run.run_id)}
@@ -35,7 +35,7 @@ function RunRow({ run, to, chosen, onChoose }) {
     <span role="cell" class="right when"><${Ago} at=${run.created_at} /></span>`;
 }
 
-/** @param {{run: any, note?: any}} props */
+/** @param {Props} props */
 function Standing({ run, note }) {
   return html`<${Status} of=${run.reason === "denied" ? run.reason : run.status} note=${run.reason === "partial" ? "in part" : note} />`;
 }
@@ -46,7 +46,7 @@ function standing({ error_code: code, live_step: step }, otherwise) {
   return step ? html`${step.key}${step.output_at && html` · last output <${Ago} at=${step.output_at} />`}` : otherwise;
 }
 
-/** @param {{runs: any[]}} props */
+/** @param {Props} props */
 export function RunLines({ runs }) {
   return html`<ul class="lines of-runs">${runs.map(
     (run) => html`<li key=${run.run_id} data-row>
@@ -65,7 +65,7 @@ export function asksForPerson(plan) {
   return plan.status === "draft" || Boolean(plan.tasks.needs_scoping);
 }
 
-/** @param {{plans: any[]}} props */
+/** @param {Props} props */
 export function PlanLines({ plans }) {
   if (!plans.length) return null;
   return html`<ul class="lines">${plans.map((plan) => html`<li key=${plan.session_id} data-row>
@@ -82,11 +82,7 @@ const STEP = 6;
 /** Pixels of a row before one has been measured. */
 const GUESS = 56;
 
-/**
- * Rows of equal height, of which only those near the view are in the page. A row whose item is the same object is not
- * rendered again; a missing item is a placeholder, and is asked for when it comes near.
- * @param {VirtualProps} props
- */
+/** Rows of equal height, of which only those near the view are in the page; one whose item is the same object is not drawn again. @param {VirtualProps} props */
 export function Virtual({ items, row, name, depends = [], onNear }) {
   const frame = useRef(/** @type {HTMLElement | null} */ (null));
   const height = useRef(GUESS);
@@ -122,10 +118,7 @@ export function Virtual({ items, row, name, depends = [], onNear }) {
     <div style=${{ transform: `translateY(${first * height.current}px)` }}>${shown}</div></div>`;
 }
 
-/**
- * @param {any} item @param {number} index @param {WeakMap<object, {index: number, node: any}>} rows
- * @param {(item: any, index: number) => any} row @param {(item: any) => string} name
- */
+/** @type {DrawRow} */
 function one(item, index, rows, row, name) {
   if (item === undefined) return html`<div key=${`missing-${index}`} class="row missing" role="row"><span role="cell" class="muted">…</span></div>`;
   const before = rows.get(item);
@@ -135,7 +128,7 @@ function one(item, index, rows, row, name) {
   return node;
 }
 
-/** The rows near the view, in whole steps. @param {HTMLElement} frame @param {number} height @param {number} count */
+/** The rows near the view, in whole steps. @type {Near} */
 function near(frame, height, count) {
   const scroller = frame.closest(".scrolls");
   const view = scroller ? scroller.getBoundingClientRect() : { top: 0, bottom: window.innerHeight };
@@ -150,11 +143,7 @@ function near(frame, height, count) {
 /** @param {string} id */
 const pathOf = (id) => `/api/gates/${encodeURIComponent(id)}`;
 
-/**
- * A gate with what only its own address tells: what is decided on, who asks, who decided.
- * @param {string} id @param {unknown} [version]
- * @returns {[any, Error | null]}
- */
+/** A gate with what only its own address tells: what is decided on, who asks, who decided. @type {UseGate} */
 function useGate(id, version) {
   const [gate, setGate] = useState(/** @type {any} */ (null));
   const [error, setError] = useFault();
@@ -164,14 +153,11 @@ function useGate(id, version) {
   return [gate, error];
 }
 
-/** Answers of this page by their gates; one may have come too late. @type {Signal<Record<string, {decision: string, message: string, counts: boolean}>>} */
+/** Answers of this page by their gates; one may have come too late. @type {Signal<Record<string, Given>>} */
 const given = signal({});
 
-/**
- * A question of a run, and the buttons that decide it.
- * @param {{gate: any, onDecided?: () => void}} props
- */
-export function GateCard({ gate, onDecided }) {
+/** A question of a run, and the buttons that decide it. @param {Props} props */
+export function GateCard({ gate, gone, onDecided }) {
   const [decision, setDecision] = useState("");
   const [message, setMessage] = useState("");
   const [key] = useState(newKey);
@@ -189,7 +175,7 @@ export function GateCard({ gate, onDecided }) {
     announce(`${decision}: recorded`);
     onDecided?.();
   };
-  return html`<article class="card gate" data-row data-gate=${gate.gate_id}>
+  return html`<article class=${`card gate ${gone ? "gone" : ""}`} data-row data-gate=${gate.gate_id}>
     <header><${Status} of="waiting" /> <a class="row-link" href=${`/runs/${gate.run_id}`}>${by?.description || gate.recipe_id}</a>
       <span class="push muted" title=${gate.asked_at}>for <${Took} from=${gate.asked_at} /></span></header>
     <${Asked} gate=${gate} />${by?.session_plan_task_id && html`<p class="muted">Task ${by.session_plan_task_id} of <a href=${`/plans/${by.session_id}`}>its plan</a></p>`}
@@ -207,19 +193,19 @@ export function GateCard({ gate, onDecided }) {
   </article>`;
 }
 
-/** Which of several equal questions it is. @param {{gate: any}} props */
+/** Which of several equal questions it is. @param {Props} props */
 function Asked({ gate }) {
   return html`<p class="muted">Step <code>${gate.key}</code> of ${gate.recipe_id}, run <span class="mono">${gate.run_id}</span>, asked <time datetime=${gate.asked_at}>${new Date(gate.asked_at).toLocaleString()}</time></p>`;
 }
 
-/** Exactly what is decided on: in its parts, or, while those are not known or are cut, as a whole. @param {{gate: any}} props */
+/** Exactly what is decided on: in its parts, or, while those are not known or are cut, as a whole. @param {Props} props */
 function Question({ gate }) {
   const parts = gate.shown?.some((/** @type {any} */ part) => part.truncated) ? null : gate.shown;
   if (!parts?.length) return html`<${Content} text=${gate.prompt} kind="question" />`;
   return each(parts, (part) => html`<${Content} key=${part.name} text=${part.text} kind=${part.kind === "text" ? "question" : part.kind} />`);
 }
 
-/** What was answered, and by whom. @param {{id: string, asks?: boolean}} props `asks`: with the question. */
+/** What was answered, and by whom. @param {Props} props */
 export function Decided({ id, asks = false }) {
   const [gate, error] = useGate(id);
   const mine = useValue(given)[id];
@@ -232,15 +218,36 @@ export function Decided({ id, asks = false }) {
 /** @param {any} gate */
 function author({ by_default, decided_by: by }) {
   if (by_default) return "nobody answered in time";
-  if (!by) return "by a person";
-  return `by ${by.name || "a person"}${by.name && by.claimed ? " (as claimed)" : ""}, ${VIA[by.via] || by.via}`;
+  return by ? `by ${person(by)}` : "by a person";
+}
+
+/** @param {any} by */
+export function person({ claimed, name, via }) {
+  return `${name || "a person"}${name && claimed ? " (as claimed)" : ""}, ${VIA[via] || via}`;
 }
 
 /** @type {Record<string, string>} */
-const VIA = { local: "on this machine", token: "with the token", browser: "in a browser", key: "with a key" };
+const VIA = { local: "on this machine", token: "with the token", browser: "in a browser", key: "with a key", trigger: "a trigger" };
 
-/** Gates that were open while this page was, and are no more. @param {{gates: any[] | null}} props */
-export function Answered({ gates }) {
+/**
+ * Open questions in the order in which the page learnt of them: a new one moves none, and one that is answered elsewhere
+ * keeps its place while a person is among them. @param {Props} props
+ */
+export function Questions({ gates, title, onDecided }) {
+  const [, tidy] = useState({});
+  const frame = useRef(/** @type {HTMLElement | null} */ (null));
+  const kept = useRef(/** @type {any[]} */ ([]));
+  const mine = useValue(given);
+  const open = (/** @type {any} */ { gate_id: id }) => gates?.some((gate) => gate.gate_id === id);
+  const stays = kept.current.filter((gate) => open(gate) || (frame.current?.matches(":is(:hover, :focus-within)") && !mine[gate.gate_id]));
+  kept.current = [...new Map([...stays, ...(gates || [])].map((gate) => [gate.gate_id, gate])).values()];
+  const cards = html`<div class="questions" ref=${frame} onPointerLeave=${() => tidy({})}>
+    ${each(kept.current, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} gone=${!open(gate)} onDecided=${onDecided} />`)}</div>`;
+  return html`${kept.current.length > 0 && (title ? html`<${Section} title=${title} count=${gates?.length}>${cards}</${Section}>` : cards)}<${Answered} gates=${gates} />`;
+}
+
+/** Gates that were open while this page was, and are no more. @param {Props} props */
+function Answered({ gates }) {
   const [seen, setSeen] = useState(/** @type {string[]} */ ([]));
   useEffect(() => {
     const fresh = (gates || []).map((gate) => gate.gate_id).filter((id) => !seen.includes(id));
@@ -257,23 +264,33 @@ const TAIL = 200_000;
 /** Milliseconds between two tries of a stream that broke. */
 const RETRY = 1000;
 
-/** @param {{path: string, ended: string | null}} props */
+/** @param {Props} props */
 export function Logs({ path, ended }) {
   const logs = useLive(`${path}/logs`, { pause: ended ? 3600_000 : 3000 });
   // A run may be resumed and end again before the page hears of it.
   useEffect(logs.refresh, [ended]);
   const [name, setName] = useState("");
+  const file = `${path}/logs/${encodeURIComponent(name)}`;
+  // The link alone would leave the sign-in behind.
+  const [save, error] = useAct(async () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(await (await request("GET", file)).blob());
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  });
   if (!logs.data?.length) return null;
   return html`<${Section} title="Logs" count=${logs.data.length}
     actions=${html`<label>Log <select onChange=${typed(setName)}>
       <option value="">choose…</option>${options(logs.data.map((/** @type {string} */ log) => [log, log]), name)}</select></label>
-      ${name && html`<a class="button" href=${`${path}/logs/${encodeURIComponent(name)}`} target="_blank" rel="noopener">Whole log</a>`}`}>
+      ${name && html`<a class="button" href=${file} onClick=${save}>Save whole log</a>`}`}>
+    <${Fault} error=${error} />
     ${!name && html`<p class="muted">Choose a log to read its end. A log that still grows is followed.</p>`}
-    ${name && html`<${Log} key=${name} path=${`${path}/logs/${encodeURIComponent(name)}`} />`}
+    ${name && html`<${Log} key=${name} path=${file} />`}
   </${Section}>`;
 }
 
-/** @param {{path: string}} props */
+/** @param {Props} props */
 function Log({ path }) {
   const [text, setText] = useState(/** @type {string | null} */ (null));
   const [error, setError] = useFault();
@@ -295,10 +312,7 @@ function Log({ path }) {
   return html`<${Fault} error=${error} /><pre class="log" tabindex="0" ref=${frame} onScroll=${look}>${text === null ? "…" : text}</pre>`;
 }
 
-/**
- * Follow a log until its run has ended, through lost connections.
- * @param {string} path @param {AbortController} stopped @param {(change: (before: string | null) => string) => void} show
- */
+/** Follow a log until its run has ended, through lost connections. @type {Tail} */
 async function tail(path, stopped, show) {
   let last = "";
   let over = false;
