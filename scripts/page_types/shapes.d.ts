@@ -289,3 +289,44 @@ type Limited = [string, string, (amount: number) => string];
 
 /** An answer of this page to a gate. */
 type Given = { decision: string; message: string; counts: boolean };
+/** What components take, each some of it: a name means the same in every component. */
+type Props = {
+  /** What it is about: a thing as the API shows it. */
+  of: any;
+  agent: any;
+  plan: any;
+  proposal: any;
+  recipe: any;
+  review: any;
+  run: any;
+  task: any;
+  trigger: any;
+  total: any;
+  calls: any[];
+  opinions: any[];
+  recipes: any[] | null;
+  rows: any[];
+  bars: Bar[];
+  /** Of a task in its plan. */
+  index: number;
+  id: string;
+  /** An address: of the API, or of a page. */
+  path: string;
+  /** A run or a plan. */
+  target?: string;
+  title: string;
+  text: string;
+  label: string;
+  by: string;
+  days: string;
+  shows: string;
+  first: boolean;
+  children?: any;
+  onClose: () => void;
+  onDecided: () => void;
+  onDone: () => void;
+  onGone: () => void;
+  onIssued: (key: any) => void;
+  onKept: () => void;
+  onMade: (answer: any) => void;
+};

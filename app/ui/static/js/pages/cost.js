@@ -56,7 +56,7 @@ function offset() {
   return `${minutes < 0 ? "-" : "+"}${String(hours).padStart(2, "0")}:${String(rest).padStart(2, "0")}`;
 }
 
-/** @param {{by: string, days: string, shows: string, label: string}} props */
+/** @param {Props} props */
 function Choices({ by, days, shows, label }) {
   return html`<${Filters}>
     <label>By <select onChange=${toQuery("by")}>${options(GROUPS, by)}</select></label>
@@ -66,7 +66,7 @@ function Choices({ by, days, shows, label }) {
   </${Filters}>`;
 }
 
-/** @param {{total: any}} props */
+/** @param {Props} props */
 function Total({ total }) {
   return html`<dl class="figures">
     <div><dt>Cost</dt><dd>${format.spent(total, "nothing")}</dd>${total.calls_without_price > 0 && html`<dd class="muted">${format.plural(total.calls_without_price, "call")} without a price${guessed(total) && `, ${format.estimate(total.cost_estimated_usd)}`}</dd>`}</div>
@@ -77,7 +77,7 @@ function Total({ total }) {
   </dl>`;
 }
 
-/** @param {{by: string, rows: any[], shows: string}} props */
+/** @param {Props} props */
 function Sums({ by, rows, shows }) {
   const word = GROUPS.find(([name]) => name === by)?.[1] || by;
   const ordered = [...rows].sort((one, other) => (by === "day" ? compare(one.name, other.name) : weight(other, shows) - weight(one, shows)));
@@ -147,7 +147,7 @@ const HEIGHT = 160;
 /** Rows that a chart shows; the table beside it shows all. */
 const MOST = 20;
 
-/** @param {{bars: Bar[], label: string}} props */
+/** @param {Props} props */
 function Bars({ bars, label }) {
   const shown = bars.slice(0, MOST);
   const most = longest(shown);
@@ -159,7 +159,7 @@ function Bars({ bars, label }) {
     </g>`)}</svg>`;
 }
 
-/** @param {{bars: Bar[], label: string}} props */
+/** @param {Props} props */
 function Columns({ bars, label }) {
   const most = longest(bars);
   const each = 100 / Math.max(bars.length, 7);

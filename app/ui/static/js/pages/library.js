@@ -45,13 +45,13 @@ export function told({ recipe_id, label, description }) {
   return [label !== recipe_id && label, description].filter(Boolean).join(": ");
 }
 
-/** @param {{recipe: any}} props */
+/** @param {Props} props */
 function Ready({ recipe }) {
   const { lacks, ready, valid } = recipe;
   return html`<span title=${each(lacks, (lack) => lack.message).join(" ")}><${Status} of=${valid ? (ready ? "valid" : "warning") : "invalid"} word=${valid && !ready ? "not ready" : undefined} /></span>`;
 }
 
-/** Each cause once. @param {{recipes: any[] | null}} props */
+/** Each cause once. @param {Props} props */
 function Lacks({ recipes }) {
   /** @type {Map<string, number>} */
   const found = new Map();
@@ -83,7 +83,7 @@ export function steps({ total_steps }) {
   return total_steps ? `${format.plural(total_steps, "step")} · ` : "";
 }
 
-/** @param {{id: string}} props */
+/** @param {Props} props */
 function Recipe({ id }) {
   const recipe = useLive(`/api/recipes/${encodeURIComponent(id)}`, { pause: 3600_000 });
   if (!recipe.data) return html`<${Fault} error=${recipe.error} />`;
@@ -167,7 +167,7 @@ export function Issues() {
     <${Table} label="Issues" rows=${issues.data} name=${(/** @type {any} */ issue) => issue.issue_id} columns=${columns} />`;
 }
 
-/** @param {{id: string}} props */
+/** @param {Props} props */
 export function Issue({ id }) {
   const path = `/api/issues/${encodeURIComponent(id)}`;
   const live = useLive(path, { pause: 4000 });
@@ -233,7 +233,7 @@ function NewConference() {
   </form>`;
 }
 
-/** @param {{id: string}} props */
+/** @param {Props} props */
 export function Conference({ id }) {
   const live = useLive(`/api/runs/${encodeURIComponent(id)}`);
   const run = live.data;
@@ -249,7 +249,7 @@ export function Conference({ id }) {
     ${facts ? html`<${Evidence} calls=${facts.evidence} /><${Opinions} opinions=${facts.opinions} />` : html`<${Answers} run=${run} />`}`;
 }
 
-/** @param {{calls: any[]}} props */
+/** @param {Props} props */
 function Evidence({ calls }) {
   return html`<${Section} title="Evidence" count=${calls.length}>
     ${calls.length === 0 && html`<p class="muted">No tool was called.</p>`}
@@ -262,7 +262,7 @@ function Evidence({ calls }) {
 /** @type {Record<string, string>} */
 const VERDICTS = { accepted: "done", abstained: "skipped", rejected: "failed", failed: "failed" };
 
-/** @param {{opinions: any[]}} props */
+/** @param {Props} props */
 function Opinions({ opinions }) {
   return html`<${Section} title="Opinions" count=${opinions.length}><div class="columns">
     ${opinions.map((opinion) => html`<article class="card opinion" data-row tabindex="-1">
@@ -274,7 +274,7 @@ function Opinions({ opinions }) {
     </article>`)}</div></${Section}>`;
 }
 
-/** @param {{run: any}} props */
+/** @param {Props} props */
 function Answers({ run }) {
   const asked = run.steps.filter((/** @type {any} */ step) => step.key.startsWith("opinion.") && !step.key.endsWith(".evidence"));
   return html`<${Section} title="Opinions" count=${asked.length}>

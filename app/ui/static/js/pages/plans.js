@@ -48,7 +48,7 @@ const ORDERS = {
   done: [],
 };
 
-/** A plan: its tasks, their graph, questions answered in place. @param {{id: string}} props */
+/** A plan: its tasks, their graph, questions answered in place. @param {Props} props */
 export function Plan({ id }) {
   const path = `/api/sessions/${encodeURIComponent(id)}`;
   const live = useLive(path, { long: true });
@@ -106,7 +106,7 @@ const SPENDING = {
 
 const EDITABLE = ["pending", "blocked", "needs_scoping", "failed"];
 
-/** @param {{plan: any, task: any, run?: any, index: number, path: string, onDone: () => void}} props `run`: the task's. */
+/** @param {Props} props `run`: the task's. */
 function Task({ plan, task, run, index, path, onDone }) {
   const stuck = task.status === "running" && ["paused", "waiting"].includes(run?.status) ? run : null;
   const [mode, setMode] = useState("");
@@ -154,7 +154,7 @@ function Task({ plan, task, run, index, path, onDone }) {
   </li>`;
 }
 
-/** @param {{task: any, path: string}} props */
+/** @param {Props} props */
 function Question({ task, path }) {
   const [answer, setAnswer] = useState("");
   const [send, error] = useAct(async () => (await post(`${path}/tasks/${task.id}/answer`, { answer }), announce("Answered")));
@@ -193,7 +193,7 @@ function jump(node) {
   document.getElementById(`task-${node.id}`)?.focus();
 }
 
-/** Who will judge what no check can. @param {{plan: any}} props */
+/** Who will judge what no check can. @param {Props} props */
 function Reviewer({ plan }) {
   if (plan.review === "off") return html`<dt>Review</dt><dd>off: words of done are not checked</dd>`;
   const { reviewer } = plan;
@@ -205,7 +205,7 @@ function Reviewer({ plan }) {
 /** @type {Record<string, string>} */
 const VERDICTS = { met: "done", not_met: "failed" };
 
-/** @param {{review: any, onDecided: () => void}} props */
+/** @param {Props} props */
 function Review({ review, onDecided }) {
   if (!review) return null;
   const word = review.verdict ? review.verdict.replace("_", " ") : review.status;
@@ -217,21 +217,21 @@ function Review({ review, onDecided }) {
     ${review.gate_id && !review.verdict && html`<${Asked} id=${review.gate_id} onDecided=${onDecided} />`}</div>`;
 }
 
-/** @param {{id: string, onDecided: () => void}} props */
+/** @param {Props} props */
 function Asked({ id, onDecided }) {
   const gate = useLive(`/api/gates/${encodeURIComponent(id)}`, { every: 5000 });
   if (gate.data?.status !== "open") return html`<${Fault} error=${gate.error} />`;
   return html`<${GateCard} gate=${gate.data} onDecided=${onDecided} />`;
 }
 
-/** @param {{plan: any, path: string, onDone: () => void}} props */
+/** @param {Props} props */
 function Proposals({ plan, path, onDone }) {
   const open = (plan.proposals || []).filter((/** @type {any} */ proposal) => proposal.status === "open");
   if (!open.length) return null;
   return html`<${Section} title="Proposals" count=${open.length}>${each(open, (proposal) => html`<${Proposal} key=${proposal.id} proposal=${proposal} path=${path} onDone=${onDone} />`)}</${Section}>`;
 }
 
-/** @param {{proposal: any, path: string, onDone: () => void}} props */
+/** @param {Props} props */
 function Proposal({ proposal, path, onDone }) {
   const [decide, error] = useAct(async (verb) => {
     await post(`${path}/proposals/${proposal.id}/${verb}`);
@@ -248,7 +248,7 @@ function Proposal({ proposal, path, onDone }) {
 
 /**
  * A form for a task of a plan: a new one, or one that has not begun.
- * @param {{plan: any, task: any | null, path: string, onClose: () => void, onDone: () => void}} props
+ * @param {Props} props
  */
 function TaskForm({ plan, task, path, onClose, onDone }) {
   const recipes = useLive("/api/recipes?limit=1000", { pause: 600_000 });

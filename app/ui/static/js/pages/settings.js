@@ -33,7 +33,7 @@ const TRIGGERS = [
   ["Newest", ({ history: [newest] }) => newest && html`<${Outcome} of=${newest} /> <${Ago} at=${newest.at} />`],
 ];
 
-/** @param {{id: string}} props */
+/** @param {Props} props */
 export function Trigger({ id }) {
   const path = `/api/triggers/${encodeURIComponent(id)}`;
   const live = useLive(path, { pause: LOOK });
@@ -69,13 +69,13 @@ const OVERLAP = { allow: "another one starts", skip: "none starts", queue: "the 
 /** @type {Record<string, string>} */
 const CATCH_UP = { none: "start no run", one: "start one run together", all: "start one run each" };
 
-/** @param {{trigger: any}} props */
+/** @param {Props} props */
 function State({ trigger }) {
   const over = trigger.kind === "schedule" && !trigger.next_at.length;
   return html`<${Status} of=${trigger.paused ? "paused" : over ? "done" : "pending"} word=${trigger.paused ? "paused" : over ? "over" : "active"} />`;
 }
 
-/** @param {{of: any}} props */
+/** @param {Props} props */
 function Outcome({ of }) {
   const state = { started: "done", repeated: "done", queued: "queued", refused: "failed" }[/** @type {string} */ (of.result)] || "skipped";
   return html`<${Status} of=${state} word=${of.result} /> ${of.run_id && html`<a href=${`/runs/${of.run_id}`}>run</a>`}`;
@@ -115,13 +115,13 @@ export function Notifications() {
     ${endpoints.data && html`<${NewEndpoint} onMade=${(/** @type {any} */ answer) => (setMade(answer), endpoints.refresh())} />`}`;
 }
 
-/** What is shown this once. @param {{title: string, text: string, onKept: () => void, children?: any}} props */
+/** What is shown this once. @param {Props} props */
 function Secret({ title, text, onKept, children }) {
   return html`<section class="card" role="status"><h2>${title}</h2><p>${children}</p><${Command} text=${text} />
     <div class="actions"><button type="button" onClick=${onKept}>I have kept it</button></div></section>`;
 }
 
-/** @param {{of: any, onDone: () => void}} props */
+/** @param {Props} props */
 function Endpoint({ of: endpoint, onDone }) {
   const path = `${ENDPOINTS}/${endpoint.endpoint_id}`;
   const [asked, setAsked] = useState(false);
@@ -153,7 +153,7 @@ function told({ kinds, recipe_id, label }) {
   return `Sent when a run: ${what}${where && `, ${where}`}`;
 }
 
-/** @param {{onMade: (answer: any) => void}} props */
+/** @param {Props} props */
 function NewEndpoint({ onMade }) {
   const [{ channel, target, name }, change, set] = useFields({ channel: "url", target: "", name: "" });
   const [kinds, setKinds] = useState(/** @type {string[]} */ (["waits", "failed"]));
@@ -284,7 +284,7 @@ const COLUMNS = [
   ["Expires", (key) => (key.expires_at ? html`<${Ago} at=${key.expires_at} />` : "never")],
 ];
 
-/** @param {{of: any, onIssued: (key: any) => void, onGone: () => void}} props */
+/** @param {Props} props */
 function KeyOrders({ of: key, onIssued, onGone }) {
   const [asked, setAsked] = useState("");
   const path = `${KEYS}/${encodeURIComponent(key.name)}`;
@@ -298,7 +298,7 @@ function KeyOrders({ of: key, onIssued, onGone }) {
         <p>${asked === "rotate" ? "It gets a new secret; the present one counts for another hour." : "Its requests, sign-ins and streams end at once."}</p></${Confirm}>`}`;
 }
 
-/** @param {{first: boolean, onIssued: (key: any) => void}} props */
+/** @param {Props} props */
 function NewKey({ first, onIssued }) {
   const [values, change, setValues] = useFields({ name: "", role: first ? "admin" : "viewer", recipes: "", labels: "", expires: "" });
   const [add, error] = useAct(async () => {
@@ -322,7 +322,7 @@ function listed(text) {
   return text.split(",").map((each) => each.trim()).filter(Boolean);
 }
 
-/** Who has changed or ordered what, newest first. @param {{target?: string}} props `target`: of this run or plan alone. */
+/** Who has changed or ordered what, newest first. @param {Props} props `target`: of this run or plan alone. */
 function Audit({ target = "" }) {
   const [limit, setLimit] = useState(100);
   const [{ author, action }, change] = useFields({ author: "", action: "" });
