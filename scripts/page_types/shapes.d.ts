@@ -293,7 +293,6 @@ type Given = { decision: string; message: string; counts: boolean };
 type Props = {
   /** What it is about: a thing as the API shows it. */
   of: any;
-  agent: any;
   plan: any;
   proposal: any;
   recipe: any;
@@ -330,3 +329,16 @@ type Props = {
   onKept: () => void;
   onMade: (answer: any) => void;
 };
+
+/** How a value is written. */
+type OfText = (text: string) => string;
+type OfNumber = (value: number) => string;
+type OfAmount = (value: number | null | undefined) => string;
+
+/** `now`: milliseconds. */
+type Relative = (instant: string, now: number) => string;
+type Elapsed = (from: string | null | undefined, to: string | null | undefined, now: number) => number;
+
+/** Of sums of usages; `none`: what is written without any. */
+type Spent = (sums: any, none?: string) => string;
+type Plural = (count: number, one: string, many?: string) => string;

@@ -6,10 +6,7 @@ const UNITS = /** @type {const} */ ([
   ["s", 1],
 ]);
 
-/**
- * Return a duration in its two largest units, such as `2 h 5 min`.
- * @param {number} seconds
- */
+/** A duration in its two largest units, such as `2 h 5 min`. @type {OfNumber} */
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "–";
   if (seconds < 1) return `${Math.max(0, Math.round(seconds * 1000))} ms`;
@@ -28,17 +25,13 @@ export function duration(seconds) {
 /** What durations of runs count. */
 export const ELAPSED = "from the start to the end, pauses and waiting included";
 
-/** Seconds that something took, or has taken until now; NaN if it has not begun. @param {string | null | undefined} from @param {string | null | undefined} to @param {number} now Milliseconds. */
+/** Seconds that something took, or has taken until now; NaN if it has not begun. @type {Elapsed} */
 export function seconds(from, to, now) {
   if (!from) return NaN;
   return Math.max(0, ((to ? Date.parse(to) : now) - Date.parse(from)) / 1000);
 }
 
-/**
- * Return an instant relative to now, such as `4 min ago`.
- * @param {string} instant
- * @param {number} now Milliseconds.
- */
+/** An instant relative to now, such as `4 min ago`. @type {Relative} */
 export function relative(instant, now) {
   const age = (now - Date.parse(instant)) / 1000;
   if (!Number.isFinite(age)) return "–";
@@ -48,44 +41,38 @@ export function relative(instant, now) {
   return age > 0 ? `${count} ago` : `in ${count}`;
 }
 
-/** @param {string} instant */
+/** @type {OfText} */
 export function exact(instant) {
   const date = new Date(instant);
   return Number.isNaN(date.getTime()) ? instant : `${date.toLocaleString()} (${instant})`;
 }
 
-/** @param {number | null | undefined} count */
+/** @type {OfAmount} */
 export function number(count) {
   return count === null || count === undefined ? "–" : count.toLocaleString("en");
 }
 
-/**
- * Return an amount of US dollars; none was reported: a dash, never zero.
- * @param {number | null | undefined} amount
- */
+/** US dollars; none was reported: a dash, never zero. @type {OfAmount} */
 export function money(amount) {
   if (amount === null || amount === undefined) return "–";
   const small = Math.abs(amount);
   return `$${small === 0 || small >= 0.1 ? amount.toFixed(2) : small >= 0.0001 ? amount.toFixed(4) : amount.toPrecision(2)}`;
 }
 
-/**
- * Return what was spent, in short: ≥ where there is more than was reported, ≈ an estimate by the price file.
- * @param {any} sums @param {string} [none]
- */
+/** What was spent, in short: ≥ where there is more than was reported, ≈ an estimate by the price file. @type {Spent} */
 export function spent(sums, none = "–") {
   const { cost_usd: told = null, cost_estimated_usd: guess = null, calls_without_price: open } = sums || {};
   if (told !== null) return `${open || guess !== null ? "≥ " : ""}${money(told)}`;
   return guess !== null ? estimate(guess) : open || tokens(sums) ? "unknown" : none;
 }
 
-/** Return what a usage cost, and the estimate beside it; the two are never added up. @param {any} usage */
+/** What a usage cost, and the estimate beside it; the two are never added up. @type {Spent} */
 export function price(usage) {
   const { cost_usd: told = null, cost_estimated_usd: guess = null } = usage || {};
   return told === null || guess === null ? spent(usage) : `${money(told)} + ${estimate(guess)}`;
 }
 
-/** @param {number} amount */
+/** @type {OfNumber} */
 export function estimate(amount) {
   return `≈ ${money(amount)}`;
 }
@@ -97,12 +84,12 @@ export function tokens(usage) {
   return known.reduce((sum, count) => (sum ?? 0) + (count ?? 0), 0) || null;
 }
 
-/** @param {number} count @param {string} one @param {string} [many] */
+/** @type {Plural} */
 export function plural(count, one, many = `${one}s`) {
   return `${number(count)} ${count === 1 ? one : many}`;
 }
 
-/** @param {number | null | undefined} count */
+/** @type {OfAmount} */
 export function bytes(count) {
   if (count === null || count === undefined) return "unknown";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -111,17 +98,17 @@ export function bytes(count) {
   return `${amount < 10 && power ? amount.toFixed(1) : Math.round(amount)} ${units[power]}`;
 }
 
-/** The words of a code, such as `Scene not found`. @param {string} code */
+/** The words of a code, such as `Scene not found`. @type {OfText} */
 export function words(code) {
   return (code[0].toUpperCase() + code.slice(1)).replaceAll("_", " ").replace(/^Dod\b/, "Definition of done");
 }
 
-/** A label as people write it: `key=value`. @param {string} written */
+/** A label as people write it: `key=value`. @type {OfText} */
 export function label(written) {
   return written.replace(/^([^:=]+):/, "$1=");
 }
 
-/** A label as the interface takes it: `key:value`. @param {string} written */
+/** A label as the interface takes it: `key:value`. @type {OfText} */
 export function labelled(written) {
   return written.replace(/^([^:=]+)=/, "$1:");
 }
