@@ -278,6 +278,9 @@ class PlansQuery(_ListQuery):
     """Filters of the list of session plans."""
 
     status: plans.PlanState | None = Field(None, description="Only plans in this state.")
+    waits: bool = Field(
+        False, description="Only plans that wait for a person: drafts, and those with a task whose question is open."
+    )
 
     def query(self) -> plans.PlanQuery:
         """Return the query for the use cases."""

@@ -122,9 +122,8 @@ def statistics_of(
     """Return the use cases of counts and sums over all runs of a project."""
 
     async def asking_plans(scope: access.Scope | None) -> tuple[int, int]:
-        found = await store.plans.list(plans.PlanQuery(limit=_MOST_PLANS, partial=True))
         open_questions = plans.TaskState.NEEDS_SCOPING.value
-        asking = [p for p in found if p.status == plans.PlanState.DRAFT or p.tasks.get(open_questions, 0)]
+        asking = await store.plans.list(plans.PlanQuery(waits=True, limit=_MOST_PLANS, partial=True))
         # Without a scope every plan counts, so no plan is read.
         if scope is not None:
             whole = {plan.session_id: await store.plans.get(plan.session_id) for plan in asking}

@@ -291,12 +291,18 @@ class PlanSummary(shapes.Shape):
     A plan whose file has never been readable is shown as paused since the fault was noticed.
     """
 
+    @property
+    def waits(self) -> bool:
+        """Return whether the plan waits for a person: it is a draft, or a question of a task is open."""
+        return self.status == PlanState.DRAFT or self.tasks.get(TaskState.NEEDS_SCOPING.value, 0) > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanQuery:
     """Selects the plans of a list, newest first."""
 
     status: str | None = None  # Only plans in this state.
+    waits: bool = False  # Only plans that wait for a person.
     limit: int = 100  # Most plans to return, 1 to 1,000.
     cursor: tuple[str, str] | None = None  # `(created_at, session_id)` of the last plan of the previous page.
     scope: Scope | None = None  # Only plans of this scope; None: of any.

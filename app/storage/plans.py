@@ -122,7 +122,7 @@ class Plans:
         for fault in [] if query.partial else self._unread.values():
             raise errors.Unreadable(fault.message, detail=fault.detail)
         found = (head.summary for head in self._heads.values() if head.summary is not None)
-        wanted = [each for each in found if query.status in (None, each.status)]
+        wanted = [each for each in found if query.status in (None, each.status) and (each.waits or not query.waits)]
         if query.cursor is not None:
             wanted = [each for each in wanted if _place(each) < query.cursor]
         return sorted(wanted, key=_place, reverse=True)[: query.limit]

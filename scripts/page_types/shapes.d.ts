@@ -158,7 +158,9 @@ type Props = {
   columns: [string, (row: any) => any, string?][];
   command?: string;
   /** Of a list's rows. */
-  count?: number;
+  count?: number | string;
+  /** Of a list: the button that shows more of it. */
+  more?: any;
   denied: string;
   ended: any;
   error: Error | null;

@@ -601,9 +601,9 @@ def test_changes_are_filtered_and_older_ones_are_shown(project: Project, page: P
     page.open("/access")
     lines = page.tab.locator("section", has=page.tab.get_by_role("heading", name="Changes")).locator("li")
     expect(lines).to_have_count(100)
-    page.button("Show older changes").click()
+    page.button("Show more").click()
     expect(lines).to_have_count(101)
-    expect(page.button("Show older changes")).to_have_count(0)
+    expect(page.button("Show more")).to_have_count(0)
     page.tab.get_by_label("Action").fill("key.added")
     page.tab.get_by_label("Action").press("Tab")
 

@@ -839,6 +839,20 @@ async def test_plans_are_listed_newest_first(service: Planned) -> None:
     assert (len(rows), odd.status_code) == (3, 400)
 
 
+async def test_plans_that_wait_for_a_person_are_listed(service: Planned) -> None:
+    """`waits` lists drafts and plans with an open question, and the statistics count the same plans."""
+    draft = await service.plan(*sweeping(1))
+    asking = await service.plan({"description": "sweep", "scoping_question": "Which room?"})
+    approved = await service.plan(*sweeping(1))
+    for plan in (asking, approved):
+        await service.do(plan, "approve")
+    found = (await service.http.get("/api/sessions", params={"waits": True})).json()
+    counted = (await service.http.get("/api/stats")).json()["waits"]["plans"]
+
+    assert {row["session_id"] for row in found} == {draft["session_id"], asking["session_id"]}
+    assert (counted, len((await service.http.get("/api/sessions")).json())) == (2, 3)
+
+
 async def test_each_change_counts_once(service: Planned) -> None:
     """The revision rises by one with every change of a person or the planner; an ETag names it."""
     plan = await service.plan(*sweeping(2))

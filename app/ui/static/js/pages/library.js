@@ -5,7 +5,7 @@ import { address, html, navigate, setQuery } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { newKey, patch, post, useLive, withQuery } from "../lib/live.js";
 import { FINISHED, sentence } from "../lib/run_state.js";
-import { Ago, Command, Confirm, Content, Empty, Fault, Filters, Id, LocalModel, Missing, Opened, PageTitle, Search, Section, Status, Table, announce, each, options, toQuery, toggled, typed, useAct } from "../parts/basics.js";
+import { Ago, Command, Confirm, Content, Empty, Fault, Filters, Id, LocalModel, Missing, Opened, PageTitle, Search, Section, Status, Table, announce, each, options, toQuery, toggled, typed, useAct, useList } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { RunTable } from "../parts/rows.js";
 
@@ -126,7 +126,7 @@ const SEEN = { error: "failed", warning: "warning" };
 export function Issues() {
   const query = address.value.query;
   const [status, recipe, severity, run] = [query.get("status") || "open", query.get("recipe_id"), query.get("severity") || "", query.get("run_id")];
-  const issues = useLive(withQuery("/api/issues", { status: status === "all" ? "" : status, recipe_id: recipe, severity, run_id: run, limit: 200 }));
+  const issues = useList("/api/issues", { status: status === "all" ? "" : status, recipe_id: recipe, severity, run_id: run });
   const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
   const [asked, setAsked] = useState(false);
   const shown = issues.data || [];
@@ -164,7 +164,7 @@ export function Issues() {
     ${asked && html`<${Confirm} title=${`Close ${format.plural(closing.length, "issue")}?`} confirm=${`Close ${closing.length}`} onConfirm=${close} onClose=${() => setAsked(false)}>
       <p>A check that finds one again opens it again.</p></${Confirm}>`}
     ${issues.data?.length === 0 && html`<${Empty} title=${status === "open" && !recipe && !severity ? "No open issues." : "No issue matches."}><p>Checks of recipes open issues; so do failed definitions of done.</p></${Empty}>`}
-    <${Table} label="Issues" rows=${issues.data} name=${(/** @type {any} */ issue) => issue.issue_id} columns=${columns} />`;
+    <${Table} label="Issues" rows=${issues.data} name=${(/** @type {any} */ issue) => issue.issue_id} columns=${columns} />${issues.more}`;
 }
 
 /** @param {Props} props */
@@ -201,14 +201,14 @@ export function Issue({ id }) {
 
 /** Conferences: rounds of opinions, and a new one. */
 export function Conferences() {
-  const runs = useLive(withQuery("/api/runs", { recipe_id: "conference", limit: 100 }));
+  const runs = useList("/api/runs", { recipe_id: "conference" });
   return html`
     <${PageTitle} title="Conferences" lead="Several agents give their opinions on the same evidence; none sees another's." />
     <${NewConference} />
     <${Fault} error=${runs.error} retry=${runs.refresh} />
     ${runs.data?.length === 0 && html`<${Empty} title="No conferences yet." command=${'control-room confer "Does the arrival hold up beside the outline?"'}>
       <p>Ask above, or from a terminal:</p></${Empty}>`}
-    ${runs.data?.length > 0 && html`<${RunTable} runs=${runs.data} to="/conferences/" />`}`;
+    ${runs.data?.length > 0 && html`<${RunTable} runs=${runs.data} to="/conferences/" />${runs.more}`}`;
 }
 
 function NewConference() {

@@ -3,19 +3,19 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { newKey, patch, post, remove, useLive, withQuery } from "../lib/live.js";
-import { Ago, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, typed, useAct, useFields } from "../parts/basics.js";
+import { Ago, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, typed, useAct, useFields, useList } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { GateCard } from "../parts/rows.js";
 
 export function Plans() {
-  const plans = useLive("/api/sessions?limit=100", { every: 5000 });
+  const plans = useList("/api/sessions", {}, { every: 5000 });
   return html`
     <${PageTitle} title="Plans" lead="Work of several tasks. Each task becomes a run when the tasks that it depends on are done." />
     <${NewPlan} />
     <${Fault} error=${plans.error} retry=${plans.refresh} />
     ${plans.data?.length === 0 && html`<${Empty} title="No plans yet." command=${'control-room plan create "Write scenes 21 and 22"'}>
       <p>Describe the work above, or from a terminal:</p></${Empty}>`}
-    <${Table} label="Plans" rows=${plans.data} name=${(/** @type {any} */ plan) => plan.session_id} columns=${PLANS} />`;
+    <${Table} label="Plans" rows=${plans.data} name=${(/** @type {any} */ plan) => plan.session_id} columns=${PLANS} />${plans.more}`;
 }
 
 /** @type {[string, (plan: any) => any, string?][]} */

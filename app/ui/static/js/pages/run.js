@@ -4,7 +4,7 @@ import { address, html, setQuery, useNow } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { get, onEvents, useLive, withQuery } from "../lib/live.js";
 import { FINISHED, answered, bar, happened, isOpen, nameOf, rows, sentence, span, ticks, withOlder, worked } from "../lib/run_state.js";
-import { Ago, Command, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, useFault } from "../parts/basics.js";
+import { Ago, Command, Content, Empty, Fault, Id, Missing, Opened, PageTitle, Progress, Section, Status, Took, each, useFault, useList } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { ChangeLimits, Fork, Marks, RunActions, RunLimits, Verified, metLimit, wasDenied } from "../parts/orders.js";
 import { Decided, Logs, Questions, RunTable, Virtual } from "../parts/rows.js";
@@ -182,9 +182,9 @@ function Outputs({ run, result }) {
 
 /** @param {Props} props */
 function Children({ id }) {
-  const runs = useLive(withQuery("/api/runs", { parent_run_id: id, limit: 100 }));
+  const runs = useList("/api/runs", { parent_run_id: id });
   if (!runs.data?.length) return null;
-  return html`<${Section} title="Started by this run" count=${runs.data.length}><${RunTable} runs=${runs.data} /></${Section}>`;
+  return html`<${Section} title="Started by this run" count=${runs.count}><${RunTable} runs=${runs.data} />${runs.more}</${Section}>`;
 }
 
 /** Milliseconds between two looks: no event tells how long an agent has been silent. */

@@ -3,9 +3,9 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { address, html, minute, setQuery, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { aboutRuns, nextOf, post, request, useLive, withQuery } from "../lib/live.js";
-import { Command, Confirm, EXAMPLE, Empty, Fault, Filters, LocalModel, PageTitle, Search, Section, announce, each, options, toQuery, typed, useFault } from "../parts/basics.js";
+import { Command, Confirm, EXAMPLE, Empty, Fault, Filters, LocalModel, PageTitle, Search, Section, announce, each, options, toQuery, typed, useFault, useList } from "../parts/basics.js";
 import { DANGERS, LabelDialog, ORDERS } from "../parts/orders.js";
-import { PlanLines, Questions, RunLines, RunTable, asksForPerson } from "../parts/rows.js";
+import { PlanLines, Questions, RunLines, RunTable } from "../parts/rows.js";
 
 const DAY = 24 * 3600 * 1000;
 
@@ -24,12 +24,12 @@ export function Home() {
   const parked = stats?.runs.paused || 0;
   const busy = stats ? stats.runs.running + stats.runs.pending : 0;
   const asked = useLive(gates ? withQuery("/api/gates", { limit: MOST }) : null, { on: aboutRuns });
-  const plans = useLive("/api/sessions?limit=100", { every: 5000 });
+  const plans = useLive("/api/sessions?waits=true&limit=100", { every: 5000 });
   const stuck = useLive(parked ? `/api/runs?status=paused&limit=${MOST}` : null, { on: aboutRuns });
   const running = useLive(busy ? `/api/runs?status=running&status=pending&limit=${MOST}` : null);
   const failed = useLive(stats?.failed.count ? withQuery("/api/runs", { failed_after: since, limit: MOST }) : null, { on: aboutRuns });
   const ended = useLive("/api/runs?status=done&status=failed&status=cancelled&limit=5", { on: aboutRuns });
-  const asking = (plans.data || []).filter(asksForPerson);
+  const asking = plans.data || NONE;
   const waiting = gates + parked + Math.max(drafts, asking.length);
   return html`
     <${PageTitle} title="Home" lead=${stats && service(stats)} />
@@ -72,19 +72,19 @@ function service({ disk, service: { engine, project } }) {
 }
 
 export function Inbox() {
-  const gates = useLive("/api/gates?limit=100");
-  const plans = useLive("/api/sessions?limit=100", { every: 5000 });
-  const parked = useLive("/api/runs?status=paused&limit=100");
-  const asking = (plans.data || []).filter(asksForPerson);
+  const gates = useList("/api/gates");
+  const plans = useList("/api/sessions", { waits: "true" }, { every: 5000 });
+  const parked = useList("/api/runs", { status: "paused" });
+  const asking = plans.data || NONE;
   const nothing = gates.data && plans.data && parked.data && !gates.data.length && !asking.length && !parked.data.length;
   return html`
     <${PageTitle} title="Inbox" lead="Questions that runs and plans ask, and runs that wait for a person." />
     <${Fault} error=${gates.error || plans.error || parked.error} retry=${gates.refresh} />
-    <${Questions} title="Questions" gates=${gates.data} onDecided=${gates.refresh} />
+    <${Questions} title="Questions" gates=${gates.data} count=${gates.count} more=${gates.more} onDecided=${gates.refresh} />
     ${nothing && html`<${Empty} title="Nothing waits for you." command="control-room gates">
       <p>A run asks here when its recipe has a gate or an approval. The same from a terminal:</p></${Empty}>`}
-    ${asking.length > 0 && html`<${Section} title="Plans" count=${asking.length}><${PlanLines} plans=${asking} /></${Section}>`}
-    ${parked.data?.length > 0 && html`<${Section} title="Paused runs" count=${parked.data.length}><${RunLines} runs=${parked.data} /></${Section}>`}`;
+    ${asking.length > 0 && html`<${Section} title="Plans" count=${plans.count}><${PlanLines} plans=${asking} />${plans.more}</${Section}>`}
+    ${parked.data?.length > 0 && html`<${Section} title="Paused runs" count=${parked.count}><${RunLines} runs=${parked.data} />${parked.more}</${Section}>`}`;
 }
 
 const AGES = /** @type {const} */ ([["", "any time"], ["1", "last 24 hours"], ["7", "last 7 days"], ["30", "last 30 days"]]);

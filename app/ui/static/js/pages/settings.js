@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { address, html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { get, isSignedIn, keepSession, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
-import { Ago, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, toggled, typed, useAct, useFields } from "../parts/basics.js";
+import { Ago, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, toggled, typed, useAct, useFields, useList } from "../parts/basics.js";
 import { LIMITS, Recipe, useRecipes } from "../parts/orders.js";
 import { person } from "../parts/rows.js";
 
@@ -324,12 +324,10 @@ function listed(text) {
 
 /** Who has changed or ordered what, newest first. @param {Props} props `target`: of this run or plan alone. */
 function Audit({ target = "" }) {
-  const [limit, setLimit] = useState(100);
   const [{ author, action }, change] = useFields({ author: "", action: "" });
-  const lines = useLive(withQuery("/api/audit", { limit, target, author, action }), { pause: LOOK });
+  const lines = useList("/api/audit", { target, author, action }, { pause: LOOK });
   return html`<${Section} title="Changes" actions=${html`<label>By <input class="short" value=${author} onChange=${change("author")} /></label><label>Action <input class="short" placeholder="run.deleted" value=${action} onChange=${change("action")} /></label>`}>
     <${Fault} error=${lines.error} />
     ${lines.data?.length === 0 && html`<p class="muted">No changes yet.</p>`}
-    <ul class="lines">${each(lines.data, (line) => html`<li key=${line.at + line.action + line.target}><code>${line.action}</code>${line.details?.decision && html`<strong>${line.details.decision}</strong>`}<span class="wide">${line.run_id ? html`<a href=${`/runs/${line.run_id}`}>${line.target}</a>` : line.target}</span><span>${line.author ? person(line.author) : "Control Room"}</span><${Ago} at=${line.at} /></li>`)}</ul>
-    ${lines.next && limit < 1000 && html`<div class="actions"><button type="button" onClick=${() => setLimit(limit + 100)}>Show older changes</button></div>`}</${Section}>`;
+    <ul class="lines">${each(lines.data, (line) => html`<li key=${line.at + line.action + line.target}><code>${line.action}</code>${line.details?.decision && html`<strong>${line.details.decision}</strong>`}<span class="wide">${line.run_id ? html`<a href=${`/runs/${line.run_id}`}>${line.target}</a>` : line.target}</span><span>${line.author ? person(line.author) : "Control Room"}</span><${Ago} at=${line.at} /></li>`)}</ul>${lines.more}</${Section}>`;
 }

@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { html, setQuery, useNow, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { Problem, reachable, request } from "../lib/live.js";
+import { Problem, reachable, request, useLive, withQuery } from "../lib/live.js";
 
 /** Words of states that share another state's icon and colour. @type {Record<string, string>} */
 const LIKE = {
@@ -95,6 +95,14 @@ export function useFields(initial) {
   return [values, (name) => typed((value) => setValues({ ...values, [name]: value })), setValues];
 }
 
+/** A list of which more is shown on request; `count`: how many are shown, `more`: the button. @type {UseList} */
+export function useList(path, query, how) {
+  const [limit, setLimit] = useState(100);
+  const live = useLive(withQuery(path, { ...query, limit }), how);
+  const more = live.next && html`<div class="actions">${limit < 1000 ? html`<button type="button" onClick=${() => setLimit(limit + 100)}>Show more</button>` : html`<p>The rest is not shown.</p>`}</div>`;
+  return { ...live, count: live.data?.length + (live.next ? "+" : ""), more };
+}
+
 /** Draw each item of a list, if there is one. @type {Each} */
 export function each(items, draw) {
   return items?.map(draw);
@@ -170,7 +178,7 @@ export function Progress({ of: { current_step_index: done, total_steps: total, s
 /** @param {Props} props */
 export function Section({ title, count, actions, children, id }) {
   return html`<section class="section" id=${id}>
-    <header><h2>${title}${count !== undefined && html` <span class="count">${format.number(count)}</span>`}</h2>
+    <header><h2>${title}${count !== undefined && html` <span class="count">${count.toLocaleString("en")}</span>`}</h2>
     <div class="actions">${actions}</div></header>
     ${children}
   </section>`;

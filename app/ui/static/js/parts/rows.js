@@ -60,11 +60,6 @@ export function RunLines({ runs }) {
   )}</ul>`;
 }
 
-/** Whether a plan waits for a person. @param {any} plan */
-export function asksForPerson(plan) {
-  return plan.status === "draft" || Boolean(plan.tasks.needs_scoping);
-}
-
 /** @param {Props} props */
 export function PlanLines({ plans }) {
   if (!plans.length) return null;
@@ -233,7 +228,7 @@ const VIA = { local: "on this machine", token: "with the token", browser: "in a 
  * Open questions in the order in which the page learnt of them: a new one moves none, and one that is answered elsewhere
  * keeps its place while a person is among them. @param {Props} props
  */
-export function Questions({ gates, title, onDecided }) {
+export function Questions({ gates, title, count, more, onDecided }) {
   const [, tidy] = useState({});
   const frame = useRef(/** @type {HTMLElement | null} */ (null));
   const kept = useRef(/** @type {any[]} */ ([]));
@@ -243,7 +238,7 @@ export function Questions({ gates, title, onDecided }) {
   kept.current = [...new Map([...stays, ...(gates || [])].map((gate) => [gate.gate_id, gate])).values()];
   const cards = html`<div class="questions" ref=${frame} onPointerLeave=${() => tidy({})}>
     ${each(kept.current, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} gone=${!open(gate)} onDecided=${onDecided} />`)}</div>`;
-  return html`${kept.current.length > 0 && (title ? html`<${Section} title=${title} count=${gates?.length}>${cards}</${Section}>` : cards)}<${Answered} gates=${gates} />`;
+  return html`${kept.current.length > 0 && (title ? html`<${Section} title=${title} count=${count}>${cards}${more}</${Section}>` : cards)}<${Answered} gates=${gates} />`;
 }
 
 /** Gates that were open while this page was, and are no more. @param {Props} props */
