@@ -260,8 +260,10 @@ function decide(index) {
   const gates = [...document.querySelectorAll("[data-gate]")];
   const gate = gates.find((each) => each.contains(document.activeElement)) || gates[0];
   const button = gate?.querySelectorAll("[data-decision]")[index];
-  if (button instanceof HTMLElement) button.click();
-  return Boolean(button);
+  // A role that may not decide sees no such button.
+  if (!(button instanceof HTMLElement) || !button.offsetParent) return false;
+  button.click();
+  return true;
 }
 
 /** Show which keys do what; the list is part of the document. */

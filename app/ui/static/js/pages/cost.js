@@ -90,7 +90,7 @@ function Sums({ by, rows, shows }) {
   const guesses = rows.some(guessed);
   const columns = guesses ? NUMBERS : NUMBERS.filter(([name]) => name !== "Estimated");
   const label = `${shows === "tokens" ? "Tokens" : "Cost"} by ${word.toLowerCase()}`;
-  if (!rows.length) return html`<${Empty} title="No call of an agent reported usage in this time."><p><a href="/start">Start a run</a>, or choose a longer time above.</p></${Empty}>`;
+  if (!rows.length) return html`<${Empty} title="No call of an agent reported usage in this time."><p>Choose a longer time above<span class="offer">, or <a href="/start">start a run</a></span>.</p></${Empty}>`;
   return html`<${Section} title=${label}><div class="halves">
     <div class="card">${by === "day" ? html`<${Columns} bars=${bars} label=${label} />` : html`<${Bars} bars=${bars} label=${label} />`}
       ${(shows === "tokens" || guesses) && html`<p class="legend"><span class="chart-key-0"></span> ${shows === "tokens" ? "input" : "reported"} <span class="chart-key-1"></span> ${shows === "tokens" ? "output" : "estimated"}</p>`}

@@ -207,7 +207,7 @@ export function Conferences() {
     <${NewConference} />
     <${Fault} error=${runs.error} retry=${runs.refresh} />
     ${runs.data?.length === 0 && html`<${Empty} title="No conferences yet." command=${'control-room confer "Does the arrival hold up beside the outline?"'}>
-      <p>Ask above, or from a terminal:</p></${Empty}>`}
+      <p class="offer">Ask above, or from a terminal:</p></${Empty}>`}
     ${runs.data?.length > 0 && html`<${RunTable} runs=${runs.data} to="/conferences/" />${runs.more}`}`;
 }
 

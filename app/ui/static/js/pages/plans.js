@@ -14,7 +14,7 @@ export function Plans() {
     <${NewPlan} />
     <${Fault} error=${plans.error} retry=${plans.refresh} />
     ${plans.data?.length === 0 && html`<${Empty} title="No plans yet." command=${'control-room plan create "Write scenes 21 and 22"'}>
-      <p>Describe the work above, or from a terminal:</p></${Empty}>`}
+      <p class="offer">Describe the work above, or from a terminal:</p></${Empty}>`}
     <${Table} label="Plans" rows=${plans.data} name=${(/** @type {any} */ plan) => plan.session_id} columns=${PLANS} />${plans.more}`;
 }
 

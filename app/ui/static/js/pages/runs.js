@@ -45,7 +45,7 @@ export function Home() {
     </${Section}>
     <${Section} title="In progress" count=${stats ? busy : undefined} actions=${html`<a href="/runs?status=running&status=pending">All in progress</a>`}>
       ${busy > 0 && running.data?.length > 0 && html`<${RunLines} runs=${running.data} />`}
-      ${busy === 0 && stats && html`<p class="muted">Nothing is running. <a href="/start">Start a run</a>, or from a terminal:</p><${Command} text=${EXAMPLE} served />`}
+      ${busy === 0 && stats && html`<p class="muted">Nothing is running.</p><p class="muted offer"><a href="/start">Start a run</a>, or from a terminal:</p><${Command} text=${EXAMPLE} served />`}
     </${Section}>
     <${Section} title="Failed in the last 24 hours" count=${stats?.failed.count} actions=${html`<a href="/runs?status=failed">All failed runs</a>`}>
       ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data} />` : stats && html`<p class="muted">No run failed.</p>`}
@@ -125,7 +125,7 @@ export function Runs() {
     <${BulkBar} runs=${picked} count=${runs.length} onAll=${() => setChosen(new Set(runs.map((run) => run.run_id)))} onDone=${() => (setChosen(new Set()), first.refresh())} />
     ${runs.length > 0 && html`<${RunTable} runs=${runs} chosen=${chosen} onChoose=${choose} onNear=${(/** @type {number} */ _, /** @type {number} */ last) => last + AHEAD > runs.length && older.read()} />`}
     ${first.data && runs.length === 0 && html`<${Empty} title=${String(query) ? "No run matches." : "No runs yet."} command=${String(query) ? "" : EXAMPLE}>
-      <p>${String(query) ? html`<a href="/runs">Show all runs</a>, or <a href="/start">start one</a>.` : html`<a href="/start">Start a run</a>, or from a terminal:`}</p></${Empty}>`}`;
+      ${String(query) ? html`<p><a href="/runs">Show all runs</a><span class="offer">, or <a href="/start">start one</a></span>.</p>` : html`<p class="offer"><a href="/start">Start a run</a>, or from a terminal:</p>`}</${Empty}>`}`;
 }
 
 /** @param {string | null} days */

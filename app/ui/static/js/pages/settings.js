@@ -19,7 +19,7 @@ export function Triggers() {
       actions=${html`<a class="button primary" href="/start?schedule=yes">Schedule a recipe</a>`} />
     <${Fault} error=${triggers.error} retry=${triggers.refresh} />
     ${triggers.data?.length === 0 && html`<${Empty} title="No triggers yet." command="control-room triggers add RECIPE --cron '30 7 * * MON-FRI'">
-      <p>Choose “Start it on a schedule” in the form of <a href="/start">a recipe</a>, or from a terminal:</p></${Empty}>`}
+      <p class="offer">Choose “Start it on a schedule” in the form of <a href="/start">a recipe</a>, or from a terminal:</p></${Empty}>`}
     <${Table} label="Triggers" rows=${triggers.data} name=${(/** @type {any} */ trigger) => trigger.trigger_id} columns=${TRIGGERS} />`;
 }
 

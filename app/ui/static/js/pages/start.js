@@ -12,6 +12,7 @@ export function Start() {
   const chosen = address.value.query.get("recipe");
   return html`
     <${PageTitle} title="Start a run" lead=${address.value.query.get("schedule") ? `${chosen ? "Fill in the form" : "Choose a recipe"}; its schedule is at the end of the form.` : chosen ? "Fill in the form; “What it will do” follows what you enter." : "Describe the task, or choose a recipe and fill in its form."} />
+    <p class="notice refusal">You can look here, but your role cannot start a run.</p>
     ${chosen ? html`<${RecipeForm} key=${chosen} id=${chosen} />` : html`<${Describe} /><${Choose} />`}`;
 }
 

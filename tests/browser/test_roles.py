@@ -1,0 +1,64 @@
+"""What the pages offer to a key whose role may do little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.pages import Page
+from tests.browser.test_pages import APPROVAL
+from tests.integration import served
+from tests.integration.project import Project
+
+pytestmark = pytest.mark.slow
+
+ADMIN = {"Authorization": f"Bearer {'t' * 32}"}
+
+
+@pytest.fixture
+def site(project: Project) -> Iterator[str]:
+    """Start a service that asks every caller for a token, and return its address."""
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    with served.in_a_thread(project, api_token="t" * 32) as address:
+        yield address
+
+
+def signed_in(page: Page, role: str) -> Page:
+    """Sign in a page with a new key of a role."""
+    made = page.tab.context.request.post("/api/keys", headers=ADMIN, data={"name": "ada", "role": role})
+    page.open("/sign-in")
+    page.tab.locator("#token").fill(made.json()["secret"])
+    page.button("Sign in").click()
+    page.shows(f"ada · {role}", within="nav")
+    page.complaints.clear()  # The browser reports what was refused before the sign-in.
+    return page
+
+
+@pytest.mark.parametrize("role", ["viewer", "runner"])
+def test_a_key_of_the_decision_does_nothing_for_a_role_that_cannot_decide(page: Page, role: str) -> None:
+    """`a` opens no dialog for a role that may not answer, and a question has no field for a message."""
+    page.tab.context.request.post("/api/runs", headers=ADMIN, data={"recipe_id": "ask-first"})
+    signed_in(page, role).open("/inbox").shows("Go on?")
+    page.shows(f"ada · {role}", within="nav")
+    page.tab.keyboard.press("a")
+
+    expect(page.tab.locator("dialog[open]")).to_have_count(0)
+    expect(page.tab.get_by_label("Message (optional)")).to_be_hidden()
+    for name in ("Access", "Notifications"):
+        expect(page.tab.get_by_role("link", name=name)).to_have_count(0)
+
+
+def test_a_viewer_reads_whole_sentences(page: Page) -> None:
+    """Home, lists without rows and the form of a recipe say nothing of orders that a viewer cannot give."""
+    signed_in(page, "viewer").shows("Nothing is running.")
+    for address in ("/", "/runs", "/runs?q=none", "/plans", "/conferences", "/cost"):
+        page.open(address)
+        expect(page.tab.locator("main :is(.muted, .empty)").first).to_be_visible()
+        page.shows("ada · viewer", within="nav")
+
+        shown = page.tab.locator("main").inner_text()
+        assert "or from a terminal" not in shown and " or ." not in shown and ", or" not in shown, address
+    page.open("/start?recipe=quick").shows("your role cannot start a run")
+    expect(page.tab.locator(".refusal")).to_be_visible()
