@@ -62,3 +62,20 @@ def test_a_viewer_reads_whole_sentences(page: Page) -> None:
         assert "or from a terminal" not in shown and " or ." not in shown and ", or" not in shown, address
     page.open("/start?recipe=quick").shows("your role cannot start a run")
     expect(page.tab.locator(".refusal")).to_be_visible()
+
+
+def test_a_key_counts_to_the_end_of_its_last_day(chromium: Browser, site: str) -> None:
+    """The end date of a key is a day of the person who chooses it, and belongs to the key's life."""
+    with chromium.new_context(base_url=site, timezone_id="America/Los_Angeles") as context:
+        page = Page(context).open("/sign-in")
+        page.tab.locator("#token").fill("t" * 32)
+        page.button("Sign in").click()
+        page.shows("Waiting for you")
+        page.open("/access")
+        page.tab.get_by_label("Name").fill("bob")
+        page.tab.get_by_label("Last day").fill("2099-11-30")
+        page.button("Add a key").click()
+        page.shows("The secret of bob")
+        (key,) = context.request.get("/api/keys", headers=ADMIN).json()
+
+    assert key["expires_at"] == "2099-12-01T08:00:00.000Z"

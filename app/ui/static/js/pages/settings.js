@@ -303,7 +303,7 @@ function NewKey({ first, onIssued }) {
   const [values, change, setValues] = useFields({ name: "", role: first ? "admin" : "viewer", recipes: "", labels: "", expires: "" });
   const [add, error] = useAct(async () => {
     const { name, role, expires } = values;
-    const expires_at = expires ? new Date(expires).toISOString() : null;
+    const expires_at = expires ? new Date(`${expires}T24:00`).toISOString() : null;
     await onIssued(await post(KEYS, { name, role, recipes: listed(values.recipes), labels: listed(values.labels).map(format.labelled), expires_at }));
     setValues({ ...values, name: "", role: "viewer" });
   });
@@ -312,7 +312,7 @@ function NewKey({ first, onIssued }) {
     <label>Role <select onChange=${change("role")}>${options(Object.entries(ROLES).map(([role, does]) => [role, `${role}: ${does}`]), values.role)}</select></label>
     <label>Only these recipes, comma-separated (all, if empty) <input value=${values.recipes} onInput=${change("recipes")} /></label>
     <label>Only runs with these labels, comma-separated (all, if empty) <input placeholder="book=one" value=${values.labels} onInput=${change("labels")} /></label>
-    <label>Expires (never, if empty) <input type="date" value=${values.expires} onInput=${change("expires")} /></label>
+    <label>Last day (none, if empty) <input type="date" value=${values.expires} onInput=${change("expires")} /></label>
     <${Fault} error=${error} />
     <div class="actions"><button type="submit" class="primary">Add a key</button></div></form>`;
 }
