@@ -167,30 +167,20 @@ function tell(event) {
 export async function follow() {
   let delay = RETRY.first;
   for (;;) {
-    await visible();
-    const ended = new AbortController();
-    const hide = () => document.hidden && ended.abort();
-    document.addEventListener("visibilitychange", hide);
     try {
-      await read(ended, () => (delay = RETRY.first));
+      await followStream("/api/events", last, new AbortController(), take, () => {
+        delay = RETRY.first;
+        isLive.value = true;
+        if (!last) tell(null);
+      });
     } catch (error) {
       // What refuses the stream, as a proxy may, will refuse it for a while; pages then poll.
       if (error instanceof Problem && error.status !== 401 && error.status < 500) delay = REFUSED;
     }
-    document.removeEventListener("visibilitychange", hide);
     isLive.value = false;
-    if (!ended.signal.aborted || !document.hidden) await sleep(delay);
+    if (!document.hidden) await sleep(delay);
     delay = Math.min(2 * delay, Math.max(delay, RETRY.most));
   }
-}
-
-/** @param {AbortController} ended @param {() => void} opened */
-async function read(ended, opened) {
-  await followStream("/api/events", last, ended, take, () => {
-    opened();
-    isLive.value = true;
-    if (!last) tell(null);
-  });
 }
 
 /** @param {Item} item */
@@ -227,11 +217,14 @@ export function visible(ended) {
 const SILENCE = 60_000;
 
 /**
- * Follow Server-Sent Events until they end; by `fetch`, which can send the header of a sign-in where `EventSource` cannot.
+ * Follow Server-Sent Events until they end or the page is hidden: a browser has six connections for all of its pages.
+ * By `fetch`, which can send the header of a sign-in where `EventSource` cannot.
  * @param {string} path @param {string} last Id of the last item seen. @param {AbortController} ended
  * @param {(item: Item) => void} take @param {() => void} [opened]
  */
 export async function followStream(path, last, ended, take, opened = () => undefined) {
+  await visible(ended.signal);
+  document.addEventListener("visibilitychange", () => document.hidden && ended.abort(), { signal: ended.signal });
   const reply = await request("GET", path, { headers: last ? { "Last-Event-ID": last } : {}, signal: ended.signal });
   if (!reply.body) return;
   opened();
@@ -240,7 +233,7 @@ export async function followStream(path, last, ended, take, opened = () => undef
   for (;;) {
     const silence = setTimeout(() => ended.abort(), SILENCE);
     const { done, value } = await reader.read().finally(() => clearTimeout(silence));
-    if (done) return;
+    if (done) return ended.abort();
     const [items, after] = parsed(rest + value);
     rest = after;
     items.forEach(take);
@@ -268,7 +261,7 @@ export function parsed(text) {
   return [items.filter((item) => item.type || item.data || item.id), rest];
 }
 
-/** Seconds that the service may hold a request until something changes, where no events arrive. */
+/** Seconds that the service may hold a request until something changes. */
 const WAIT = 20;
 
 /** Milliseconds between two answers of an address whose events come fast, and in which events come together. */
@@ -278,6 +271,9 @@ const TOGETHER = 30;
 /** Milliseconds after which an address is read again without an event: runs of other processes are in none. */
 const UNHEARD = 20_000;
 
+/** The same where no events arrive: requests that wait would take the connections that an order needs. */
+const DEAF = 3000;
+
 /** Events that change what a run counts as, or what a step cost. @type {Concerns} */
 export const aboutRuns = (event) => !["step.started", "step.retrying", "recipe.note"].includes(event.type);
 
@@ -285,7 +281,7 @@ const NOTHING = { data: null, error: null, of: null };
 
 /**
  * Show an address of the API and keep it up to date, only while the page is visible: it is read again after an event
- * that concerns it; where no events arrive, by long polls.
+ * that concerns it; where no events arrive, again and again.
  * @template T
  * @param {string | null} path None: nothing is asked.
  * @param {Partial<Keeping>} [how]
@@ -317,11 +313,10 @@ async function keep(path, { pause, every, on, long }, ended, show) {
   const news = new News(on, ended);
   while (!ended.aborted) {
     await visible(ended);
-    const byEvents = isLive.value && !pause && !long;
     const begun = performance.now();
     news.forget();
     try {
-      const reply = await request("GET", etag && !pause && !every && !byEvents ? waiting(path) : path, {
+      const reply = await request("GET", etag && long ? waiting(path) : path, {
         headers: etag ? { "If-None-Match": etag } : {},
         signal: ended,
       });
@@ -330,9 +325,8 @@ async function keep(path, { pause, every, on, long }, ended, show) {
         etag = reply.headers.get("ETag") || "";
         show({ data: await reply.json(), error: null, of: path, next: nextOf(reply) });
       }
-      if (byEvents) await news.come(every || UNHEARD);
-      const rest = byEvents ? Math.max(TOGETHER, begun + GAP - performance.now()) : pause || every || (etag ? 0 : WAIT * 250);
-      if (rest) await sleep(rest, ended);
+      if (!pause && !long) await news.come(every || (isLive.value ? UNHEARD : DEAF));
+      await sleep(pause || Math.max(TOGETHER, begun + GAP - performance.now()), ended);
     } catch (error) {
       if (ended.aborted) return;
       if (error instanceof Problem) show({ data: null, error, of: path });
