@@ -344,3 +344,69 @@ type Elapsed = (from: string | null | undefined, to: string | null | undefined, 
 /** Of sums of usages; `none`: what is written without any. */
 type Spent = (sums: any, none?: string) => string;
 type Plural = (count: number, one: string, many?: string) => string;
+
+/** Signatures of the functions of `lib`, by their names. */
+declare namespace Do {
+  // base.js
+  type signal = <T>(value: T) => Signal<T>;
+  type useValue = <T>(from: Signal<T>) => T;
+  type useNow = (goesOn?: boolean) => number;
+  type startClock = (isKnown: () => boolean) => void;
+  type navigate = (to: string, options?: { replace?: boolean }) => void;
+  type setQuery = (changes: Record<string, string | null | undefined>) => void;
+  type match = (pattern: string, path: string) => Record<string, string> | null;
+  // live.js
+  type sessionHeader = () => Record<string, string>;
+  type keepSession = (key: string | null) => void;
+  type request = (method: string, path: string, options?: { body?: unknown; headers?: Record<string, string>; signal?: AbortSignal }) => Promise<Response>;
+  type problemOf = (reply: Response) => Promise<any>;
+  type get = (path: string, abort?: AbortSignal) => Promise<any>;
+  type nextOf = (reply: Response) => string;
+  type post = (path: string, body?: unknown, headers?: Record<string, string>) => Promise<any>;
+  type patch = (path: string, body: unknown) => Promise<any>;
+  type put = (path: string, body: unknown) => Promise<any>;
+  type remove = (path: string) => Promise<void>;
+  type withQuery = (path: string, query: Record<string, string | number | string[] | null | undefined>) => string;
+  /** It returns how to hear no more. */
+  type onEvents = (listen: (event: RunEvent | null) => void) => () => void;
+  type tell = (event: RunEvent | null) => void;
+  type take = (item: Item) => void;
+  type sleep = (milliseconds: number, ended?: AbortSignal) => Promise<unknown>;
+  type visible = (ended?: AbortSignal) => Promise<void>;
+  /** `last`: id of the last item seen. */
+  type followStream = (path: string, last: string, ended: AbortController, take: (item: Item) => void, opened?: () => void) => Promise<void>;
+  type parsed = (text: string) => [Item[], string];
+  /** Without a path nothing is asked. */
+  type useLive = (path: string | null, how?: Partial<Keeping>) => Live<any> & { refresh: () => void };
+  type keep = (path: string, how: Keeping, ended: AbortSignal, show: (state: Live<any>) => void) => Promise<void>;
+  type waiting = (path: string) => string;
+  // run_state.js
+  type isOpen = (step: Step) => boolean;
+  type nameOf = (step: Step) => string;
+  type answered = (before: RunState | null, run: any) => RunState;
+  type continues = (before: RunState | null, newest: Step[], from: number) => before is RunState;
+  type same = (known: Map<string, Step>, step: Step) => Step;
+  type withOlder = (state: RunState, from: number, steps: Step[]) => RunState;
+  type happened = (state: RunState, event: RunEvent) => RunState;
+  type withStatus = (state: RunState, event: any, status: string, others?: any) => RunState;
+  type started = (state: RunState, event: any) => RunState;
+  type ended = (state: RunState, event: any) => RunState;
+  type isFinished = (state: RunState, step: Step) => boolean;
+  type changed = (state: RunState, key: string | null, fields: any) => RunState;
+  type instant = (at: string, milliseconds: number) => string;
+  type rows = (state: RunState) => (Step | undefined)[];
+  type sentence = (run: any, steps?: Step[]) => string;
+  type partly = (ending: any) => string;
+  type listed = (names: string[]) => string;
+  type worked = (run: any) => number | null;
+  type span = (run: any, now: number) => { from: number; to: number };
+  type ticks = (whole: number) => number[];
+  type bar = (step: { started_at: string; completed_at?: string | null }, range: { from: number; to: number }, now: number) => { left: number; width: number };
+  // layout.js
+  /** `nodes`: their upper left corners. */
+  type layered = (ids: string[], edges: Edge[], node: NodeSize) => { width: number; height: number; nodes: Map<string, Point>; edges: Way[] };
+  type cell = (row: number, width: number, id?: string) => Cell;
+  type at = (cells: Map<string, Cell>, id: string) => Cell;
+  type ordered = (ids: string[], edges: Edge[]) => string[];
+  type chain = (from: Cell, to: Cell, width: number, put: (cell: Cell) => void) => Cell[];
+}

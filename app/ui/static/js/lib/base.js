@@ -21,14 +21,9 @@ options.vnode = (node) => {
   if (typeof type === "string") for (const name of ["title", "aria-label"]) if (props[name]) props[name] = visible(String(props[name]));
 };
 
-/**
- * Return a value that tells its listeners when it changes.
- * @template T
- * @param {T} value
- * @returns {Signal<T>}
- */
+/** A value that tells its listeners when it changes. @type {Do.signal} */
 export function signal(value) {
-  /** @type {Set<(value: T) => void>} */
+  /** @type {Set<(value: any) => void>} */
   const listeners = new Set();
   return {
     get value() {
@@ -47,12 +42,7 @@ export function signal(value) {
   };
 }
 
-/**
- * Return a signal's value; the component is drawn again when it changes.
- * @template T
- * @param {Signal<T>} from
- * @returns {T}
- */
+/** A signal's value; the component is drawn again when it changes. @type {Do.useValue} */
 export function useValue(from) {
   const [, setValue] = useState(from.value);
   useEffect(() => from.subscribe(setValue), [from]);
@@ -66,7 +56,7 @@ const never = signal(0);
 /** The present minute, for addresses that are read again when it is over. */
 export const minute = signal(0);
 
-/** Return the present moment, every second anew while something goes on; else 0. @param {boolean} [goesOn] */
+/** The present moment, every second anew while something goes on; else 0. @type {Do.useNow} */
 export function useNow(goesOn = true) {
   return useValue(goesOn ? now : never);
 }
@@ -76,7 +66,7 @@ function tick() {
   minute.value = now.value - (now.value % 60_000);
 }
 
-/** Count on every second while the page is visible and what it shows is known. @param {() => boolean} isKnown */
+/** Count on every second while the page is visible and what it shows is known. @type {Do.startClock} */
 export function startClock(isKnown) {
   setInterval(() => {
     if (!document.hidden && isKnown()) tick();
@@ -90,11 +80,7 @@ function read() {
   return { path: window.location.pathname, query: new URLSearchParams(window.location.search) };
 }
 
-/**
- * Go to another page of the UI.
- * @param {string} to
- * @param {{replace?: boolean}} [options]
- */
+/** Go to another page of the UI. @type {Do.navigate} */
 export function navigate(to, { replace = false } = {}) {
   window.history[replace ? "replaceState" : "pushState"](null, "", to);
   const before = address.value.path;
@@ -102,10 +88,7 @@ export function navigate(to, { replace = false } = {}) {
   if (address.value.path !== before) window.scrollTo(0, 0);
 }
 
-/**
- * Replace filters in the address; an empty value removes one.
- * @param {Record<string, string | null | undefined>} changes
- */
+/** Replace filters in the address; an empty value removes one. @type {Do.setQuery} */
 export function setQuery(changes) {
   const query = new URLSearchParams(window.location.search);
   for (const [name, value] of Object.entries(changes)) {
@@ -116,12 +99,7 @@ export function setQuery(changes) {
   navigate(window.location.pathname + (text ? `?${text}` : ""), { replace: true });
 }
 
-/**
- * Return the parameters of a path that matches a pattern such as `/runs/:id`, or null.
- * @param {string} pattern
- * @param {string} path
- * @returns {Record<string, string> | null}
- */
+/** The parameters of a path that matches a pattern such as `/runs/:id`, or null. @type {Do.match} */
 export function match(pattern, path) {
   const wanted = pattern.split("/");
   const given = path.replace(/\/+$/, "").split("/");

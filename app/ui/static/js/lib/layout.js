@@ -12,10 +12,7 @@ const MOVES = 60;
 const GAP = 20;
 const MARGIN = 8;
 
-/**
- * @param {string[]} ids @param {Edge[]} edges @param {NodeSize} node
- * @returns {{width: number, height: number, nodes: Map<string, Point>, edges: Way[]}} `nodes`: their upper left corners.
- */
+/** @type {Do.layered} */
 export function layered(ids, edges, node) {
   const cells = new Map(ids.map((id) => [id, cell(0, node.width, id)]));
   const order = ordered(ids, edges);
@@ -42,17 +39,17 @@ export function layered(ids, edges, node) {
   };
 }
 
-/** @param {number} row @param {number} width @param {string} [id] @returns {Cell} */
+/** @type {Do.cell} */
 function cell(row, width, id) {
   return { row, width, id, x: 0, up: [], down: [] };
 }
 
-/** @param {Map<string, Cell>} cells @param {string} id @returns {Cell} */
+/** @type {Do.at} */
 function at(cells, id) {
   return /** @type {Cell} */ (cells.get(id));
 }
 
-/** Return the nodes in an order in which edges lead forward, but for those that close a cycle. @param {string[]} ids @param {Edge[]} edges */
+/** The nodes in an order in which edges lead forward, but for those that close a cycle. @type {Do.ordered} */
 function ordered(ids, edges) {
   /** @type {string[]} */
   const found = [];
@@ -68,7 +65,7 @@ function ordered(ids, edges) {
   return found.reverse();
 }
 
-/** Link two nodes by a cell in each row between them. @param {Cell} from @param {Cell} to @param {number} width @param {(cell: Cell) => void} put */
+/** Link two nodes by a cell in each row between them. @type {Do.chain} */
 function chain(from, to, width, put) {
   const crossed = [from];
   for (let row = from.row + 1; row < to.row; row += 1) crossed.push(cell(row, row === from.row + 1 ? Math.max(width, 4) : 4));

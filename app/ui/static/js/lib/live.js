@@ -22,7 +22,7 @@ export class Problem extends Error {
   }
 }
 
-/** @returns {Record<string, string>} */
+/** @type {Do.sessionHeader} */
 function sessionHeader() {
   const key = window.sessionStorage.getItem(SESSION);
   return key ? { "X-Control-Room-Session": key } : {};
@@ -30,10 +30,7 @@ function sessionHeader() {
 
 export const isSignedIn = signal(window.sessionStorage.getItem(SESSION) !== null);
 
-/**
- * Keep the second secret of a sign-in for this tab, or forget it.
- * @param {string | null} key
- */
+/** Keep the second secret of a sign-in for this tab, or forget it. @type {Do.keepSession} */
 export function keepSession(key) {
   if (key) window.sessionStorage.setItem(SESSION, key);
   else window.sessionStorage.removeItem(SESSION);
@@ -47,11 +44,7 @@ export async function signOut() {
   reachable.value = "refused";
 }
 
-/**
- * Send a request; throw a `Problem` if it is refused, and a `TypeError` if nobody answers.
- * @param {string} method @param {string} path
- * @param {{body?: unknown, headers?: Record<string, string>, signal?: AbortSignal}} [options]
- */
+/** Send a request; throw a `Problem` if it is refused, and a `TypeError` if nobody answers. @type {Do.request} */
 export async function request(method, path, { body, headers = {}, signal: abort } = {}) {
   const session = sessionHeader();
   /** @type {Record<string, string>} */
@@ -78,7 +71,7 @@ export async function request(method, path, { body, headers = {}, signal: abort 
   return reply;
 }
 
-/** @param {Response} reply */
+/** @type {Do.problemOf} */
 async function problemOf(reply) {
   try {
     return await reply.json();
@@ -87,42 +80,38 @@ async function problemOf(reply) {
   }
 }
 
-/** @param {string} path @param {AbortSignal} [abort] */
+/** @type {Do.get} */
 export async function get(path, abort) {
   return (await request("GET", path, { signal: abort })).json();
 }
 
-/** @param {Response} reply */
+/** @type {Do.nextOf} */
 export function nextOf(reply) {
   return /<([^>]+)>; *rel="next"/.exec(reply.headers.get("Link") || "")?.[1] || "";
 }
 
-/** @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers] */
+/** @type {Do.post} */
 export async function post(path, body = {}, headers = {}) {
   const reply = await request("POST", path, { body, headers });
   return reply.status === 204 ? null : reply.json();
 }
 
-/** @param {string} path @param {unknown} body */
+/** @type {Do.patch} */
 export async function patch(path, body) {
   return (await request("PATCH", path, { body })).json();
 }
 
-/** @param {string} path @param {unknown} body */
+/** @type {Do.put} */
 export async function put(path, body) {
   return (await request("PUT", path, { body })).json();
 }
 
-/** @param {string} path */
+/** @type {Do.remove} */
 export async function remove(path) {
   await request("DELETE", path);
 }
 
-/**
- * Return the path with a query made of the values that are not empty.
- * @param {string} path
- * @param {Record<string, string | number | string[] | null | undefined>} query
- */
+/** The path with a query made of the values that are not empty. @type {Do.withQuery} */
 export function withQuery(path, query) {
   const given = Object.entries(query).flatMap(([name, value]) => [value].flat().map((each) => [name, String(each ?? "")]));
   const text = new URLSearchParams(given.filter(([, value]) => value !== "")).toString();
@@ -148,17 +137,13 @@ const listeners = new Set();
 
 let last = "";
 
-/**
- * Hear of every event of a run; null says that events were missed, and everything is to be read again.
- * @param {(event: RunEvent | null) => void} listen
- * @returns {() => void} To hear no more.
- */
+/** Hear of every event of a run; null says that events were missed, and everything is to be read again. @type {Do.onEvents} */
 export function onEvents(listen) {
   listeners.add(listen);
   return () => listeners.delete(listen);
 }
 
-/** @param {RunEvent | null} event */
+/** @type {Do.tell} */
 function tell(event) {
   for (const listen of [...listeners]) listen(event);
 }
@@ -183,14 +168,14 @@ export async function follow() {
   }
 }
 
-/** @param {Item} item */
+/** @type {Do.take} */
 function take(item) {
   if (item.id) last = item.id;
   if (item.type === "reset") tell(null);
   else if (item.data) tell(JSON.parse(item.data));
 }
 
-/** @param {number} milliseconds @param {AbortSignal} [ended] */
+/** @type {Do.sleep} */
 export function sleep(milliseconds, ended) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, milliseconds);
@@ -198,7 +183,7 @@ export function sleep(milliseconds, ended) {
   });
 }
 
-/** @param {AbortSignal} [ended] @returns {Promise<void>} */
+/** @type {Do.visible} */
 export function visible(ended) {
   return new Promise((resolve) => {
     const over = new AbortController();
@@ -219,8 +204,7 @@ const SILENCE = 60_000;
 /**
  * Follow Server-Sent Events until they end or the page is hidden: a browser has six connections for all of its pages.
  * By `fetch`, which can send the header of a sign-in where `EventSource` cannot.
- * @param {string} path @param {string} last Id of the last item seen. @param {AbortController} ended
- * @param {(item: Item) => void} take @param {() => void} [opened]
+ * @type {Do.followStream}
  */
 export async function followStream(path, last, ended, take, opened = () => undefined) {
   await visible(ended.signal);
@@ -240,11 +224,7 @@ export async function followStream(path, last, ended, take, opened = () => undef
   }
 }
 
-/**
- * Return the whole items of a stream's text, and what is left of it. Pure.
- * @param {string} text
- * @returns {[Item[], string]}
- */
+/** The whole items of a stream's text, and what is left of it. Pure. @type {Do.parsed} */
 export function parsed(text) {
   const blocks = text.split("\n\n");
   const rest = blocks.pop() || "";
@@ -282,13 +262,10 @@ const NOTHING = { data: null, error: null, of: null };
 /**
  * Show an address of the API and keep it up to date, only while the page is visible: it is read again after an event
  * that concerns it; where no events arrive, again and again.
- * @template T
- * @param {string | null} path None: nothing is asked.
- * @param {Partial<Keeping>} [how]
- * @returns {Live<T> & {refresh: () => void}}
+ * @type {Do.useLive}
  */
 export function useLive(path, { pause = 0, every = 0, on = () => true, long = false } = {}) {
-  const [state, setState] = useState(/** @type {Live<T>} */ (NOTHING));
+  const [state, setState] = useState(/** @type {Live<any>} */ (NOTHING));
   const [round, setRound] = useState(0);
   useEffect(() => {
     // What was shown of another address stays until its successor is there: a filter that changes lets nothing flicker.
@@ -300,13 +277,7 @@ export function useLive(path, { pause = 0, every = 0, on = () => true, long = fa
   return { ...state, refresh: () => setRound((count) => count + 1) };
 }
 
-/**
- * @template T
- * @param {string} path
- * @param {Keeping} how
- * @param {AbortSignal} ended
- * @param {(state: Live<T>) => void} show
- */
+/** @type {Do.keep} */
 async function keep(path, { pause, every, on, long }, ended, show) {
   let etag = "";
   let delay = RETRY.first;
@@ -366,7 +337,7 @@ class News {
   }
 }
 
-/** @param {string} path */
+/** @type {Do.waiting} */
 function waiting(path) {
   return `${path}${path.includes("?") ? "&" : "?"}wait=${WAIT}`;
 }
