@@ -195,11 +195,11 @@ def exhausted(
     state = account.state(time.now())
     limit, remaining = (getattr(each, name) for each in (state.limits, state.left))
     of = account.title
-    rest = f"{_told(name, remaining)} of it is left" if remaining > 0 else "it is used up"
-    rest = f"it is overdrawn by {_told(name, -remaining)}" if remaining < 0 else rest
+    rest = f", {_told(name, remaining)} of it is left" if remaining > 0 else ", it is used up" if limit else ""
+    rest = f", it is overdrawn by {_told(name, -remaining)}" if remaining < 0 else rest
     wanted = getattr(need, name)
     message = (
-        f"the limit of {of} is {_told(name, limit)}, {rest}, and the call of the step {key!r} needs"
+        f"the limit of {of} is {_told(name, limit)}{rest}, and the call of the step {key!r} needs"
         f" {_told(name, wanted) if wanted else 'more'}; raise it to let the run continue:"
         f" {stop_reasons.raising(account.name, name)}"
     )

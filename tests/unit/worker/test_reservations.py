@@ -20,3 +20,11 @@ def test_amounts_are_written_whole(name: str, amount: int, written: str) -> None
     parked = reservations.exhausted("draft", account, name, Need(tokens=0, cost_usd=None), clock.FakeClock())
 
     assert f"the limit of run r {written} is left" in parked.error.message
+
+
+def test_a_limit_of_nothing_is_not_used_up() -> None:
+    """A limit of 0 is named as it is, without use that there cannot have been."""
+    account = Account.of_run("r", RunLimits(calls=0))
+    parked = reservations.exhausted("draft", account, "calls", Need(tokens=0, cost_usd=None), clock.FakeClock())
+
+    assert "the limit of run r is 0 calls, and the call of the step 'draft' needs 1 call;" in parked.error.message
