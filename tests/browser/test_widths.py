@@ -36,3 +36,24 @@ def test_lists_of_runs_fit_windows_of_every_width(project: Project, page: Page) 
             page.tab.set_viewport_size({"width": width, "height": 900})
             too_wide[width] = overflow(page)
         assert not any(pixels > 0 for pixels in too_wide.values()), (address, too_wide)
+
+
+def test_long_names_and_states_fit_a_narrow_window(project: Project, page: Page) -> None:
+    """At 360 pixels the choice of a log with a long name fits, and the state of a plan is one word on one line."""
+    step = "s" * 50
+    recipe = f'name: long\ndescription: Long\nversion: "1.0.0"\nsteps: [{{id: {step}, type: bash, command: "echo hi"}}]\n'
+    project.write(".control-room/recipes/amplifier/long.yaml", recipe + 'schema: "1.7"\n')
+    run = page.api("POST", "/api/runs", {"recipe_id": "long"})
+    plan = page.api("POST", "/api/sessions", {"intent": "Look", "tasks": [{"description": "l", "recipe_id": "quick"}]})
+    page.tab.set_viewport_size({"width": 360, "height": 800})
+    page.open(f"/runs/{run['run_id']}").shows("It is done.")
+    chooser = page.tab.get_by_role("combobox", name="Log")
+    chooser.select_option(index=1)
+    page.tab.locator(".log").wait_for()
+    assert overflow(page) <= 0
+    page.open(f"/plans/{plan['session_id']}").shows("It waits for your approval")
+    word = page.tab.locator(".lead .status > span").first.bounding_box()
+
+    assert word
+    assert word["height"] < 30
+    assert overflow(page) <= 0
