@@ -46,6 +46,9 @@ type Edge = { source: string; target: string; width: number };
 /** Pixels of each node; `between`: those between two layers. */
 type NodeSize = { width: number; height: number; between: number };
 
+/** Cells of a row that would overlap apart. */
+type Together = { sum: number; weight: number; count: number };
+
 /** `points`: the way of an edge; `label`: where its text is. */
 type Way = { points: Point[]; label: Point };
 
@@ -63,8 +66,6 @@ type Field = {
   options: string[];
   path: boolean;
 };
-
-type Theme = "system" | "light" | "dark";
 
 /** A document of rules: how it is read, what its table shows, and what a first one may hold. */
 type RuleDocument = {
@@ -194,7 +195,7 @@ type Props = {
   /** Of outputs: only what a run that is done is there for: its files, or its last slot. */
   result?: boolean;
   retry?: () => void;
-  rows: any[] | null;
+  rows: any[];
   run: any;
   runs: any[];
   /** Of a command: it is for this service, which keeps its project's data to itself. */
@@ -222,6 +223,25 @@ type Props = {
   onLabel: (labels: any) => any;
   onNear: (first: number, last: number) => void;
   onSave: (limits: any) => any;
+  plan: any;
+  proposal: any;
+  review: any;
+  task: any;
+  trigger: any;
+  total: any;
+  calls: any[];
+  opinions: any[];
+  recipes: any[] | null;
+  index: number;
+  target?: string;
+  by: string;
+  days: string;
+  shows: string;
+  first: boolean;
+  onGone: () => void;
+  onIssued: (key: any) => void;
+  onKept: () => void;
+  onMade: (answer: any) => void;
 };
 
 /** Of functions: their parameters and results. */
@@ -291,46 +311,6 @@ type Limited = [string, string, (amount: number) => string];
 
 /** An answer of this page to a gate. */
 type Given = { decision: string; message: string; counts: boolean };
-/** What components take, each some of it: a name means the same in every component. */
-type Props = {
-  /** What it is about: a thing as the API shows it. */
-  of: any;
-  plan: any;
-  proposal: any;
-  recipe: any;
-  review: any;
-  run: any;
-  task: any;
-  trigger: any;
-  total: any;
-  calls: any[];
-  opinions: any[];
-  recipes: any[] | null;
-  rows: any[];
-  bars: Bar[];
-  /** Of a task in its plan. */
-  index: number;
-  id: string;
-  /** An address: of the API, or of a page. */
-  path: string;
-  /** A run or a plan. */
-  target?: string;
-  title: string;
-  text: string;
-  label: string;
-  by: string;
-  days: string;
-  shows: string;
-  first: boolean;
-  children?: any;
-  onClose: () => void;
-  onDecided: () => void;
-  onDone: () => void;
-  onGone: () => void;
-  onIssued: (key: any) => void;
-  onKept: () => void;
-  onMade: (answer: any) => void;
-};
 
 /** How a value is written. */
 type OfText = (text: string) => string;
@@ -345,6 +325,12 @@ type Elapsed = (from: string | null | undefined, to: string | null | undefined, 
 type Spent = (sums: any, none?: string) => string;
 type Plural = (count: number, one: string, many?: string) => string;
 
+/** As `useLive`. */
+type UseList = (path: string, query?: any, how?: Partial<Keeping>) => any;
+
+/** `of`: what the text is for. */
+type UseDraft = (of: string) => [string, (text: string) => void];
+
 /** Signatures of the functions of `lib`, by their names. */
 declare namespace Do {
   // base.js
@@ -352,19 +338,17 @@ declare namespace Do {
   type useValue = <T>(from: Signal<T>) => T;
   type useNow = (goesOn?: boolean) => number;
   type startClock = (isKnown: () => boolean) => void;
-  type navigate = (to: string, options?: { replace?: boolean }) => void;
+  type navigate = (to: string, options?: { replace?: boolean; state?: any }) => void;
   type setQuery = (changes: Record<string, string | null | undefined>) => void;
   type match = (pattern: string, path: string) => Record<string, string> | null;
   // live.js
   type sessionHeader = () => Record<string, string>;
   type keepSession = (key: string | null) => void;
   type request = (method: string, path: string, options?: { body?: unknown; headers?: Record<string, string>; signal?: AbortSignal }) => Promise<Response>;
-  type problemOf = (reply: Response) => Promise<any>;
   type get = (path: string, abort?: AbortSignal) => Promise<any>;
   type nextOf = (reply: Response) => string;
   type post = (path: string, body?: unknown, headers?: Record<string, string>) => Promise<any>;
-  type patch = (path: string, body: unknown) => Promise<any>;
-  type put = (path: string, body: unknown) => Promise<any>;
+  type change = (path: string, body: unknown) => Promise<any>;
   type remove = (path: string) => Promise<void>;
   type withQuery = (path: string, query: Record<string, string | number | string[] | null | undefined>) => string;
   /** It returns how to hear no more. */
@@ -379,34 +363,22 @@ declare namespace Do {
   /** Without a path nothing is asked. */
   type useLive = (path: string | null, how?: Partial<Keeping>) => Live<any> & { refresh: () => void };
   type keep = (path: string, how: Keeping, ended: AbortSignal, show: (state: Live<any>) => void) => Promise<void>;
-  type waiting = (path: string) => string;
   // run_state.js
   type isOpen = (step: Step) => boolean;
   type nameOf = (step: Step) => string;
-  type answered = (before: RunState | null, run: any) => RunState;
-  type continues = (before: RunState | null, newest: Step[], from: number) => before is RunState;
-  type same = (known: Map<string, Step>, step: Step) => Step;
-  type withOlder = (state: RunState, from: number, steps: Step[]) => RunState;
-  type happened = (state: RunState, event: RunEvent) => RunState;
-  type withStatus = (state: RunState, event: any, status: string, others?: any) => RunState;
-  type started = (state: RunState, event: any) => RunState;
-  type ended = (state: RunState, event: any) => RunState;
   type isFinished = (state: RunState, step: Step) => boolean;
-  type changed = (state: RunState, key: string | null, fields: any) => RunState;
-  type instant = (at: string, milliseconds: number) => string;
   type rows = (state: RunState) => (Step | undefined)[];
-  type sentence = (run: any, steps?: Step[]) => string;
-  type partly = (ending: any) => string;
-  type listed = (names: string[]) => string;
-  type worked = (run: any) => number | null;
-  type span = (run: any, now: number) => { from: number; to: number };
-  type ticks = (whole: number) => number[];
-  type bar = (step: { started_at: string; completed_at?: string | null }, range: { from: number; to: number }, now: number) => { left: number; width: number };
   // layout.js
   /** `nodes`: their upper left corners. */
   type layered = (ids: string[], edges: Edge[], node: NodeSize) => { width: number; height: number; nodes: Map<string, Point>; edges: Way[] };
   type cell = (row: number, width: number, id?: string) => Cell;
   type at = (cells: Map<string, Cell>, id: string) => Cell;
   type ordered = (ids: string[], edges: Edge[]) => string[];
+  type arrange = (rows: Cell[][]) => void;
+  type crossings = (rows: Cell[][]) => number;
+  type settle = (rows: Cell[][]) => void;
+  type spread = (row: Cell[], wanted: number[]) => void;
+  type mean = (values: number[]) => number | undefined;
+  type way = (crossed: Cell[], backward: boolean, node: NodeSize, top: (cell: Cell) => number) => Way;
   type chain = (from: Cell, to: Cell, width: number, put: (cell: Cell) => void) => Cell[];
 }

@@ -286,7 +286,7 @@ def test_tables_become_cards_in_a_narrow_window(page: Page) -> None:
 
 
 REACH = """() => [...document.querySelectorAll('a, button, input, select, textarea, summary')].filter((each) =>
-    each.offsetParent && !each.closest('p, .hidden, .skip, .facts, details:not([open]) > :not(summary)')
+    each.offsetParent && !each.closest('p, .hidden, .skip, .facts a, details:not([open]) > :not(summary)')
 ).map((each) => {
     each.scrollIntoView({block: 'center'});
     const {x, y, width, height} = each.getBoundingClientRect();
@@ -309,7 +309,8 @@ def test_every_control_has_a_touch_target_of_44_pixels(project: Project, page: P
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     page.api("POST", "/api/issues", {"title": "issue", "body": "look"})
     page.api("POST", "/api/runs", {"recipe_id": "ask-first", "description": "ask"})
-    run = page.api("POST", "/api/runs", {"recipe_id": "quick", "description": "look"})
+    scene = "Story/Scenes/SCN-the-arrival.md"
+    run = page.api("POST", "/api/runs", {"recipe_id": "draft", "args": {"scene_path": scene}, "description": "look"})
     task = {"description": "look", "recipe_id": "quick"}
     plan = page.api("POST", "/api/sessions", {"intent": "Look", "tasks": [task]})
     found = {}
@@ -473,7 +474,7 @@ def test_dialogs_drawers_and_faults_are_accessible(chromium: Browser, project: P
             page.open(path)
             expect(page.tab.locator("main :is(dl, .fault)").first).to_be_visible()
             check(path)
-        page.open(f"/triggers/{trigger['trigger_id']}").shows("It starts quick every 1 h.")
+        page.open(f"/triggers/{trigger['trigger_id']}").shows("It starts quick every hour.")
         page.open("/start?recipe=draft")
         page.tab.locator("#start").click()
         page.tab.locator(".wrong-text").first.wait_for()

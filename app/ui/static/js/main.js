@@ -6,11 +6,11 @@ import { aboutRuns, follow, isSignedIn, keepSession, post, reachable, request, s
 import { Empty, Fault, Icon, PageTitle, useAct, useFault, useFields } from "./parts/basics.js";
 import { Home, Inbox, Runs } from "./pages/runs.js";
 
-/** Return a page that stands in for one whose module is loaded when it is opened. @type {Later} */
+/** A page that stands in for one whose module is loaded when it is opened. @type {Later} */
 function later(load, name) {
   /** @type {any} */
   let page = null;
-  return (/** @type {any} */ props) => {
+  return (props) => {
     const [error, setError] = useFault();
     const [loaded, setLoaded] = useState(page !== null);
     const service = useValue(reachable);
@@ -60,7 +60,6 @@ const PAGES = [
   ["/sign-in", SignIn, "Sign in"],
 ];
 
-/** What the navigation shows: the work, and below a heading what it is made of. */
 const WORK = ["/", "/inbox", "/runs", "/plans", "/issues", "/conferences", "/cost"];
 const SETUP = ["/recipes", "/agents", "/triggers", "/notifications", "/rules", "/access"];
 
@@ -70,12 +69,11 @@ function App() {
   const [page, props, title] = shown(path);
   useEffect(() => {
     if (service !== "refused" || path === "/sign-in") return;
-    navigate(`/sign-in?${new URLSearchParams({ to: path + window.location.search })}`, { replace: true });
+    navigate(`/sign-in?${new URLSearchParams({ to: path + window.location.search })}`, { replace: true, state: window.history.state });
   }, [service, path]);
   // Before anything is typed on the new page: the focus must not be taken from what a person has just chosen.
   useLayoutEffect(() => {
     document.documentElement.dataset.page = title;
-    document.title = title === "Home" ? "Control Room" : `${title} · Control Room`;
     document.querySelector("h1")?.focus({ preventScroll: true });
     document.querySelector(".rail [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [path]);
@@ -108,16 +106,19 @@ function NotFound() {
 }
 
 function SignIn() {
+  const service = useValue(reachable);
+  const ended = isSignedIn.value && service === "refused";
   const [values, change] = useFields({ token: "", name: "" });
   const [signIn, error] = useAct(async () => {
     const session = await post("/api/session", values);
     keepSession(session.session);
     reachable.value = "yes";
     const back = address.value.query.get("to") || "/";
-    navigate(back.startsWith("/") && !back.startsWith("//") ? back : "/");
+    navigate(back.startsWith("/") && !back.startsWith("//") ? back : "/", { replace: true, state: window.history.state });
   });
   return html`
     <${PageTitle} title="Sign in" lead="With the secret of your key, or with the token of the service (CONTROL_ROOM_API_TOKEN where it was started)." />
+    ${ended && html`<p class="notice">Your sign-in has ended: it or its key expired, or was revoked. What you wrote is kept.</p>`}
     <form class="card form" onSubmit=${signIn}>
       <label>Key or token <input id="token" type="password" autocomplete="current-password" required value=${values.token} onInput=${change("token")} /></label>
       <label>Your name (optional) <input autocomplete="name" maxlength="100" value=${values.name} onInput=${change("name")} /></label>
@@ -161,38 +162,29 @@ function Navigation({ path }) {
 }
 
 const KEY = "control-room.theme";
-/** @type {Theme[]} */
 const THEMES = ["system", "light", "dark"];
 
-const theme = signal(chosenTheme());
-
-/** @returns {Theme} */
-function chosenTheme() {
-  const kept = window.localStorage.getItem(KEY);
-  return THEMES.find((each) => each === kept) || "system";
-}
-
-function applyTheme() {
-  const root = document.documentElement;
-  if (theme.value === "system") delete root.dataset.theme;
-  else root.dataset.theme = theme.value;
-}
+const theme = signal(window.localStorage.getItem(KEY) || THEMES[0]);
+theme.subscribe((name) => (document.documentElement.dataset.theme = name));
 
 function nextTheme() {
   theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length];
   window.localStorage.setItem(KEY, theme.value);
-  applyTheme();
 }
 
 const PLACES = { h: "/", r: "/runs", i: "/inbox", p: "/plans", c: "/cost", s: "/start" };
 
-let going = false;
+/** Until when the key after g names a place. */
+let going = 0;
+
+/** Its switch in the help: who speaks to the browser types single characters by accident. */
+const keys = /** @type {HTMLInputElement} */ (document.getElementById("keys-on"));
 
 /** Listen to the keys of the UI, wherever the person is not writing. */
 function installShortcuts() {
   document.addEventListener("keydown", (event) => {
     if (leavesSearch(event)) return;
-    if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target)) return;
+    if (!keys.checked || event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target)) return;
     if (press(event.key)) event.preventDefault();
   });
 }
@@ -211,14 +203,14 @@ function isWriting(target) {
 
 /** @param {string} key @returns {boolean} Whether the key meant something. */
 function press(key) {
-  if (going) {
-    going = false;
+  if (Date.now() < going) {
+    going = 0;
     if (key in PLACES) navigate(PLACES[/** @type {keyof typeof PLACES} */ (key)]);
     return key in PLACES;
   }
   switch (key) {
     case "g":
-      return (going = true);
+      return Boolean((going = Date.now() + 1500));
     case "?":
       return help();
     case "/":
@@ -273,7 +265,8 @@ function help() {
   return true;
 }
 
-applyTheme();
+keys.checked = window.localStorage.getItem(keys.id) !== "no";
+keys.onchange = () => window.localStorage.setItem(keys.id, keys.checked ? "yes" : "no");
 interceptLinks();
 installShortcuts();
 startClock(() => reachable.value !== "no");

@@ -9,7 +9,7 @@ export const html = htm.bind(h);
 /** Controls, direction marks and what is not seen, but for signs that join letters or draw an emoji. */
 const STEERING = /(?![\n\t\u200c\u200d\ufe00-\ufe0f]|\r\n)[\p{Cc}\p{DI}\p{Zl}\p{Zp}\ufff9-\ufffb]/gu;
 
-/** Return a text that shows what it consists of. @param {string} text */
+/** A text that shows what it consists of. @type {OfText} */
 export function visible(text) {
   return text.replace(STEERING, (sign) => `\\u${sign.codePointAt(0)?.toString(16).padStart(4, "0")}`);
 }
@@ -77,15 +77,39 @@ export function startClock(isKnown) {
 export const address = signal(read());
 
 function read() {
-  return { path: window.location.pathname, query: new URLSearchParams(window.location.search) };
+  const { pathname, search } = window.location;
+  return { path: pathname, query: new URLSearchParams(search), href: pathname + search };
+}
+
+/** How far pages were scrolled when they were left, by their addresses. @type {Record<string, number>} */
+const left = {};
+
+/** Take over the address; return that of another page, which is left. */
+function turn() {
+  const { href, path } = address.value;
+  left[href] = window.scrollY;
+  address.value = read();
+  return path !== address.value.path && href;
+}
+
+/** On the way back: return to the place, and to the link that was followed, as soon as they are drawn. */
+function back() {
+  const from = turn();
+  const top = left[address.value.href] || 0;
+  let frames = 120;
+  const seek = () => {
+    if (window.scrollY < top) window.scrollTo(0, top);
+    const link = document.querySelector(`main a[href="${from}"]`);
+    if (link instanceof HTMLElement) link.focus({ preventScroll: true });
+    else if (frames--) requestAnimationFrame(seek);
+  };
+  if (from) requestAnimationFrame(seek);
 }
 
 /** Go to another page of the UI. @type {Do.navigate} */
-export function navigate(to, { replace = false } = {}) {
-  window.history[replace ? "replaceState" : "pushState"](null, "", to);
-  const before = address.value.path;
-  address.value = read();
-  if (address.value.path !== before) window.scrollTo(0, 0);
+export function navigate(to, { replace = false, state = null } = {}) {
+  window.history[replace ? "replaceState" : "pushState"](state, "", to);
+  if (turn()) window.scrollTo(0, 0);
 }
 
 /** Replace filters in the address; an empty value removes one. @type {Do.setQuery} */
@@ -120,7 +144,8 @@ export function match(pattern, path) {
 
 /** Let links of the UI change the page without loading it anew. */
 export function interceptLinks() {
-  window.addEventListener("popstate", () => (address.value = read()));
+  window.history.scrollRestoration = "manual";
+  window.addEventListener("popstate", back);
   document.addEventListener("click", (event) => {
     const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
     if (!(link instanceof HTMLAnchorElement) || event.defaultPrevented || event.button !== 0) return;

@@ -89,6 +89,11 @@ export function plural(count, one, many = `${one}s`) {
   return `${number(count)} ${count === 1 ? one : many}`;
 }
 
+/** The beginning of a text that people wrote, where there is little room. @type {OfText} */
+export function short(text) {
+  return text.length > 160 ? `${text.slice(0, 159)}…` : text;
+}
+
 /** @type {OfAmount} */
 export function bytes(count) {
   if (count === null || count === undefined) return "unknown";

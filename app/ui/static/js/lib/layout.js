@@ -1,8 +1,4 @@
-/**
- * Places for the nodes of a directed graph in layers from top to bottom, and ways for its edges (Sugiyama's method):
- * cycles are broken, each node comes below those that lead to it, layers are ordered by their neighbours, and what
- * belongs together is put one below the other (docs/decisions/0281). Every edge has a place of its own between two layers. Pure.
- */
+/** Places for the nodes of a directed graph in layers, and ways for its edges (docs/decisions/0281). Pure. */
 
 /** Rounds in which rows are ordered, and in which cells are moved to their neighbours. */
 const ROUNDS = 12;
@@ -78,7 +74,7 @@ function chain(from, to, width, put) {
   return crossed;
 }
 
-/** Order each row by the places of its neighbours, and keep the order with the fewest crossings. @param {Cell[][]} rows */
+/** Order each row by the places of its neighbours, and keep the order with the fewest crossings. @type {Do.arrange} */
 function arrange(rows) {
   let best = rows.map((row) => [...row]);
   let fewest = crossings(rows);
@@ -94,7 +90,7 @@ function arrange(rows) {
   rows.forEach((row, index) => row.splice(0, row.length, ...best[index]));
 }
 
-/** @param {Cell[][]} rows */
+/** @type {Do.crossings} */
 function crossings(rows) {
   let count = 0;
   for (const [index, row] of rows.entries()) {
@@ -104,7 +100,7 @@ function crossings(rows) {
   return count;
 }
 
-/** Move each cell towards its neighbours, as far as its row has room. @param {Cell[][]} rows */
+/** Move each cell towards its neighbours, as far as its row has room. @type {Do.settle} */
 function settle(rows) {
   rows.forEach((row) => spread(row, row.map(() => 0)));
   for (let round = 0; round < MOVES; round += 1) {
@@ -114,9 +110,9 @@ function settle(rows) {
   }
 }
 
-/** Put cells as near to their wanted places as their order and widths allow: runs that would overlap share the mean. @param {Cell[]} row @param {number[]} wanted */
+/** Put cells as near to their wanted places as their order and widths allow: runs that would overlap share the mean. @type {Do.spread} */
 function spread(row, wanted) {
-  /** @type {{sum: number, weight: number, count: number}[]} */
+  /** @type {Together[]} */
   const runs = [];
   const offsets = [0];
   row.forEach((each, index) => {
@@ -125,7 +121,7 @@ function spread(row, wanted) {
     const weight = each.id === undefined && each.up[0]?.id === undefined ? 4 : 1;
     runs.push({ sum: weight * (wanted[index] - offsets[index]), weight, count: 1 });
     for (let last = runs.length - 1; last > 0 && runs[last - 1].sum / runs[last - 1].weight > runs[last].sum / runs[last].weight; last -= 1) {
-      const { sum, weight: more, count } = /** @type {{sum: number, weight: number, count: number}} */ (runs.pop());
+      const { sum, weight: more, count } = /** @type {Together} */ (runs.pop());
       runs[last - 1] = { sum: runs[last - 1].sum + sum, weight: runs[last - 1].weight + more, count: runs[last - 1].count + count };
     }
   });
@@ -133,12 +129,12 @@ function spread(row, wanted) {
   for (const { sum, weight, count } of runs) for (let last = index + count; index < last; index += 1) row[index].x = sum / weight + offsets[index];
 }
 
-/** @param {number[]} values @returns {number | undefined} */
+/** @type {Do.mean} */
 function mean(values) {
   return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : undefined;
 }
 
-/** @param {Cell[]} crossed @param {boolean} backward @param {NodeSize} node @param {(cell: Cell) => number} top @returns {Way} */
+/** @type {Do.way} */
 function way(crossed, backward, node, top) {
   const [from, to] = [crossed[0], crossed[crossed.length - 1]];
   if (from === to) {

@@ -67,17 +67,8 @@ export async function request(method, path, { body, headers = {}, signal: abort 
   const isStale = JSON.stringify(session) !== JSON.stringify(sessionHeader());
   if (reply.status !== 401) reachable.value = "yes";
   else if (!isStale) reachable.value = "refused";
-  if (!reply.ok && reply.status !== 304) throw new Problem(reply.status, await problemOf(reply));
+  if (!reply.ok && reply.status !== 304) throw new Problem(reply.status, await reply.json().catch(() => ({ title: reply.statusText })));
   return reply;
-}
-
-/** @type {Do.problemOf} */
-async function problemOf(reply) {
-  try {
-    return await reply.json();
-  } catch {
-    return { title: reply.statusText };
-  }
 }
 
 /** @type {Do.get} */
@@ -96,15 +87,8 @@ export async function post(path, body = {}, headers = {}) {
   return reply.status === 204 ? null : reply.json();
 }
 
-/** @type {Do.patch} */
-export async function patch(path, body) {
-  return (await request("PATCH", path, { body })).json();
-}
-
-/** @type {Do.put} */
-export async function put(path, body) {
-  return (await request("PUT", path, { body })).json();
-}
+/** @type {Do.change[]} */
+export const [patch, put] = ["PATCH", "PUT"].map((method) => async (path, body) => (await request(method, path, { body })).json());
 
 /** @type {Do.remove} */
 export async function remove(path) {
@@ -123,7 +107,7 @@ export function newKey() {
   return `ui-${crypto.randomUUID()}`;
 }
 
-/** Whether events arrive; while they do not, pages ask again and again. */
+/** Whether events arrive; while they do not, pages poll. */
 export const isLive = signal(false);
 
 /** Milliseconds between two tries, at least and at most. */
@@ -137,7 +121,7 @@ const listeners = new Set();
 
 let last = "";
 
-/** Hear of every event of a run; null says that events were missed, and everything is to be read again. @type {Do.onEvents} */
+/** Hear of every event; null: some were missed. @type {Do.onEvents} */
 export function onEvents(listen) {
   listeners.add(listen);
   return () => listeners.delete(listen);
@@ -159,7 +143,7 @@ export async function follow() {
         if (!last) tell(null);
       });
     } catch (error) {
-      // What refuses the stream, as a proxy may, will refuse it for a while; pages then poll.
+      // What refuses the stream, as a proxy may, will refuse it for a while.
       if (error instanceof Problem && error.status !== 401 && error.status < 500) delay = REFUSED;
     }
     isLive.value = false;
@@ -198,7 +182,7 @@ export function visible(ended) {
   });
 }
 
-/** Milliseconds without a byte after which a connection counts as lost; the service sends something far more often. */
+/** Milliseconds without a byte after which a connection counts as lost. */
 const SILENCE = 60_000;
 
 /**
@@ -260,8 +244,7 @@ export const aboutRuns = (event) => !["step.started", "step.retrying", "recipe.n
 const NOTHING = { data: null, error: null, of: null };
 
 /**
- * Show an address of the API and keep it up to date, only while the page is visible: it is read again after an event
- * that concerns it; where no events arrive, again and again.
+ * Keep an address of the API up to date while the page is visible: it is read again after events that concern it.
  * @type {Do.useLive}
  */
 export function useLive(path, { pause = 0, every = 0, on = () => true, long = false } = {}) {
@@ -287,7 +270,7 @@ async function keep(path, { pause, every, on, long }, ended, show) {
     const begun = performance.now();
     news.forget();
     try {
-      const reply = await request("GET", etag && long ? waiting(path) : path, {
+      const reply = await request("GET", etag && long ? `${path}?wait=${WAIT}` : path, {
         headers: etag ? { "If-None-Match": etag } : {},
         signal: ended,
       });
@@ -335,9 +318,4 @@ class News {
       this.heard = () => (clearTimeout(timer), resolve());
     });
   }
-}
-
-/** @type {Do.waiting} */
-function waiting(path) {
-  return `${path}${path.includes("?") ? "&" : "?"}wait=${WAIT}`;
 }

@@ -14,12 +14,12 @@ const OPEN = ["running", "waiting", "pending", "queued"];
 /** Newest steps whose order is the one in which they began: those that run side by side end in any order. */
 const SORTED = 200;
 
-/** @param {Step} step */
+/** @type {Do.isOpen} */
 export function isOpen(step) {
   return OPEN.includes(step.status) && !step.completed_at;
 }
 
-/** @param {Step} step */
+/** @type {Do.nameOf} */
 export function nameOf(step) {
   return `${step.key}\n${step.attempt || 1}`;
 }
@@ -125,7 +125,7 @@ function ended(state, event) {
   return { run, open, finished: [...state.finished, step] };
 }
 
-/** Whether a step's try is among the newest finished ones: events may come twice, or after the answer that holds them. @param {RunState} state @param {Step} step */
+/** Whether a step's try is among the newest finished ones: events may come twice, or after the answer that holds them. @type {Do.isFinished} */
 function isFinished(state, step) {
   const name = nameOf(step);
   return state.finished.slice(-2 * SORTED).some((each) => each && nameOf(each) === name);
@@ -141,7 +141,7 @@ function instant(at, milliseconds) {
   return new Date(Date.parse(at) + milliseconds).toISOString();
 }
 
-/** Return the rows of the list of steps: the older ones by their number, the newest as they began. @param {RunState} state @returns {(Step | undefined)[]} */
+/** Return the rows of the list of steps: the older ones by their number, the newest as they began. @type {Do.rows} */
 export function rows(state) {
   const older = state.finished.slice(0, Math.max(0, state.finished.length - SORTED));
   const newest = [...state.finished.slice(older.length).filter(Boolean), ...state.open];

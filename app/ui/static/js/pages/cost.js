@@ -22,7 +22,6 @@ const PERIODS = /** @type {const} */ ([
 
 const DAY = 24 * 3600 * 1000;
 
-/** Cost: tokens and money, by what was used for what. */
 export function Cost() {
   const query = address.value.query;
   const by = query.get("by") || "recipe";
@@ -80,7 +79,7 @@ function Total({ total }) {
 /** @param {Props} props */
 function Sums({ by, rows, shows }) {
   const word = GROUPS.find(([name]) => name === by)?.[1] || by;
-  const ordered = [...rows].sort((one, other) => (by === "day" ? compare(one.name, other.name) : weight(other, shows) - weight(one, shows)));
+  const ordered = [...rows].sort((one, other) => (by === "day" ? one.name.localeCompare(other.name) : weight(other, shows) - weight(one, shows)));
   const bars = ordered.map((row) => ({
     name: row.name || NAMELESS[by] || "none",
     parts: shows === "tokens" ? [row.input_tokens || 0, row.output_tokens || 0] : [row.cost_usd || 0, row.cost_estimated_usd || 0],
@@ -95,7 +94,7 @@ function Sums({ by, rows, shows }) {
     <div class="card">${by === "day" ? html`<${Columns} bars=${bars} label=${label} />` : html`<${Bars} bars=${bars} label=${label} />`}
       ${(shows === "tokens" || guesses) && html`<p class="legend"><span class="chart-key-0"></span> ${shows === "tokens" ? "input" : "reported"} <span class="chart-key-1"></span> ${shows === "tokens" ? "output" : "estimated"}</p>`}
       ${bars.some((bar) => bar.unknown) && html`<p class="legend"><span class="chart-unknown"></span> Calls without a price. To estimate them, set prices: <code>control-room prices set FILE</code></p>`}</div>
-    <${Table} label=${label} rows=${ordered} name=${(/** @type {any} */ row) => row.name} columns=${[[word, (/** @type {any} */ row) => named(by, row.name)], ...columns]} />
+    <${Table} label=${label} rows=${ordered} name="name" columns=${[[word, (/** @type {any} */ row) => named(by, row.name)], ...columns]} />
   </div><p class="muted">“Per run” counts every run that called an agent: failed, denied and cancelled runs too, and forks with only the calls that they made themselves. Failed tries count as calls. Deleted runs are not included.</p></${Section}>`;
 }
 
@@ -133,11 +132,6 @@ function named(by, name) {
 /** @param {any} row @param {string} shows */
 function weight(row, shows) {
   return shows === "tokens" ? (row.input_tokens || 0) + (row.output_tokens || 0) : (row.cost_usd || 0) + (row.cost_estimated_usd || 0) || (row.calls ? Number.MIN_VALUE : 0);
-}
-
-/** @param {string} one @param {string} other */
-function compare(one, other) {
-  return one < other ? -1 : Number(one > other);
 }
 
 /** Pixels of a bar's row, and of a chart of columns. */

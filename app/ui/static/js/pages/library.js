@@ -1,15 +1,14 @@
 /** What a project has and found: recipes, agents, issues, conferences. */
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
 import { address, html, navigate, setQuery } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { newKey, patch, post, useLive, withQuery } from "../lib/live.js";
 import { FINISHED, sentence } from "../lib/run_state.js";
-import { Ago, Command, Confirm, Content, Empty, Fault, Filters, Id, LocalModel, Missing, Opened, PageTitle, Search, Section, Status, Table, announce, each, options, toQuery, toggled, typed, useAct, useList } from "../parts/basics.js";
+import { Ago, Command, Confirm, Content, Empty, Fault, Filters, Id, LocalModel, Missing, Opened, PageTitle, Search, Section, Status, Table, announce, each, options, toQuery, toggled, typed, useAct, useDraft, useList } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { RunTable } from "../parts/rows.js";
 
-/** Recipes: what there is, and what is wrong with it. */
 export function Recipes() {
   const recipes = useLive("/api/recipes?limit=1000", { pause: 5000 });
   const query = address.value.query;
@@ -93,7 +92,6 @@ function Recipe({ id }) {
     ${graph?.nodes?.length > 0 && html`<${Graph} graph=${graph} plain onChoose=${() => undefined} />`}</${Section}>`;
 }
 
-/** Agents: who does what, and whether it works. */
 export function Agents() {
   const agents = useLive("/api/agents");
   const stats = useLive("/api/stats", { pause: 3600_000 }).data;
@@ -102,7 +100,7 @@ export function Agents() {
     <${Fault} error=${agents.error} retry=${agents.refresh} />
     <${LocalModel} stats=${stats} />
     ${agents.data?.length === 0 && html`<${Empty} title="No agents yet." command="control-room agents check" />`}
-    <${Table} label="Agents" rows=${agents.data} name=${(/** @type {any} */ agent) => agent.id} columns=${AGENTS} />
+    <${Table} label="Agents" rows=${agents.data} name="id" columns=${AGENTS} />
     <${Section} title="All backends"><p>The same from a terminal, with the backends that no agent uses:</p><${Command} text="control-room agents check" /></${Section}>`;
 }
 
@@ -122,7 +120,6 @@ const SEVERITIES = ["error", "warning", "hint"];
 /** @type {Record<string, string>} */
 const SEEN = { error: "failed", warning: "warning" };
 
-/** Issues: what checks, agents and people have found; several are closed at once. */
 export function Issues() {
   const query = address.value.query;
   const [status, recipe, severity, run] = [query.get("status") || "open", query.get("recipe_id"), query.get("severity") || "", query.get("run_id")];
@@ -164,14 +161,14 @@ export function Issues() {
     ${asked && html`<${Confirm} title=${`Close ${format.plural(closing.length, "issue")}?`} confirm=${`Close ${closing.length}`} onConfirm=${close} onClose=${() => setAsked(false)}>
       <p>A check that finds one again opens it again.</p></${Confirm}>`}
     ${issues.data?.length === 0 && html`<${Empty} title=${status === "open" && !recipe && !severity ? "No open issues." : "No issue matches."}><p>Checks of recipes open issues; so do failed definitions of done.</p></${Empty}>`}
-    <${Table} label="Issues" rows=${issues.data} name=${(/** @type {any} */ issue) => issue.issue_id} columns=${columns} />${issues.more}`;
+    <${Table} label="Issues" rows=${issues.data} name="issue_id" columns=${columns} />${issues.more}`;
 }
 
 /** @param {Props} props */
 export function Issue({ id }) {
   const path = `/api/issues/${encodeURIComponent(id)}`;
   const live = useLive(path, { pause: 4000 });
-  const [note, setNote] = useState("");
+  const [note, setNote] = useDraft(path);
   const issue = live.data;
   const [change, error] = useAct(async (fields) => {
     await patch(path, { ...(fields.status ? fields : {}), note: note || undefined, revision: issue.revision });
@@ -199,7 +196,6 @@ export function Issue({ id }) {
         <div class="actions"><button type="submit">Add</button></div></form></${Section}>`;
 }
 
-/** Conferences: rounds of opinions, and a new one. */
 export function Conferences() {
   const runs = useList("/api/runs", { recipe_id: "conference" });
   return html`
@@ -213,7 +209,7 @@ export function Conferences() {
 
 function NewConference() {
   const agents = useLive("/api/agents", { pause: 60_000 });
-  const [message, setMessage] = useState("");
+  const [message, setMessage] = useDraft("conference");
   const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
   const [key] = useState(newKey);
   const able = (agents.data || []).filter((/** @type {any} */ agent) => agent.modes.includes("conference"));
@@ -221,6 +217,7 @@ function NewConference() {
     const body = chosen.length ? { message, agents: chosen } : { message };
     const run = await post("/api/conferences", body, { "Idempotency-Key": `${key}-${message.length}-${chosen.join()}`.slice(0, 200) });
     navigate(`/conferences/${run.run_id}`);
+    setMessage("");
   });
   const toggle = (/** @type {string} */ id) => setChosen(toggled(chosen, id));
   return html`<form class="card" onSubmit=${ask}>
@@ -240,6 +237,9 @@ export function Conference({ id }) {
   const ended = run && FINISHED.includes(run.status);
   const issues = useLive(ended ? withQuery("/api/issues", { run_id: id, kind: "conference", limit: 1 }) : null);
   const issue = useLive(issues.data?.[0] ? `/api/issues/${issues.data[0].issue_id}` : null, { pause: 60_000 });
+  useEffect(() => {
+    if (run && run.recipe_id !== "conference") navigate(`/runs/${id}`, { replace: true });
+  }, [run]);
   if (!run) return html`<${Missing} title="Conference" id=${id} live=${live} />`;
   const facts = issue.data?.facts;
   return html`
@@ -278,7 +278,7 @@ function Opinions({ opinions }) {
 function Answers({ run }) {
   const asked = run.steps.filter((/** @type {any} */ step) => step.key.startsWith("opinion.") && !step.key.endsWith(".evidence"));
   return html`<${Section} title="Opinions" count=${asked.length}>
-    ${asked.length === 0 && html`<p class="muted">The chief gathers the evidence.</p>`}
+    ${asked.length === 0 && html`<p class="muted">${FINISHED.includes(run.status) ? "There are no opinions." : "The chief gathers the evidence."}</p>`}
     <div class="columns">${each(asked, (step) => html`<article class="card opinion"><header><strong>${step.agent_id || step.key.slice(8)}</strong>
       <span class="push"><${Status} of=${step.status} /></span></header><pre>${step.output_preview || step.error?.message || ""}</pre></article>`)}</div></${Section}>`;
 }

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { newKey, patch, post, remove, useLive, withQuery } from "../lib/live.js";
-import { Ago, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, typed, useAct, useFields, useList } from "../parts/basics.js";
+import { Ago, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, typed, useAct, useDraft, useFields, useList } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { GateCard } from "../parts/rows.js";
 
@@ -15,21 +15,24 @@ export function Plans() {
     <${Fault} error=${plans.error} retry=${plans.refresh} />
     ${plans.data?.length === 0 && html`<${Empty} title="No plans yet." command=${'control-room plan create "Write scenes 21 and 22"'}>
       <p class="offer">Describe the work above, or from a terminal:</p></${Empty}>`}
-    <${Table} label="Plans" rows=${plans.data} name=${(/** @type {any} */ plan) => plan.session_id} columns=${PLANS} />${plans.more}`;
+    <${Table} label="Plans" rows=${plans.data} name="session_id" columns=${PLANS} />${plans.more}`;
 }
 
 /** @type {[string, (plan: any) => any, string?][]} */
 const PLANS = [
   ["Status", (plan) => html`<${Status} of=${plan.status} note=${plan.error?.message} />`],
-  ["Plan", (plan) => html`<a class="row-link" dir="auto" href=${`/plans/${plan.session_id}`}>${plan.intent || plan.session_id}</a>`, "wide"],
+  ["Plan", (plan) => html`<a class="row-link" dir="auto" href=${`/plans/${plan.session_id}`}>${format.short(plan.intent || plan.session_id)}</a>`, "wide"],
   ["Tasks", (plan) => Object.entries(plan.tasks).map(([state, count]) => `${count} ${state.replace("_", " ")}`).join(", ") || "none yet"],
   ["Changed", (plan) => html`<${Ago} at=${plan.updated_at} />`, "right"],
 ];
 
 function NewPlan() {
-  const [intent, setIntent] = useState("");
+  const [intent, setIntent] = useDraft("plan");
   const [key] = useState(newKey);
-  const [make, error] = useAct(async () => navigate(`/plans/${(await post("/api/sessions", { intent }, { "Idempotency-Key": key })).session_id}`));
+  const [make, error] = useAct(async () => {
+    navigate(`/plans/${(await post("/api/sessions", { intent }, { "Idempotency-Key": key })).session_id}`);
+    setIntent("");
+  });
   return html`<form class="card" onSubmit=${make}>
     <label>What is to be done? The chief splits it into tasks; nothing begins before you approve.
       <textarea rows="2" required value=${intent} onInput=${typed(setIntent)}></textarea></label>
@@ -156,8 +159,8 @@ function Task({ plan, task, run, index, path, onDone }) {
 
 /** @param {Props} props */
 function Question({ task, path }) {
-  const [answer, setAnswer] = useState("");
-  const [send, error] = useAct(async () => (await post(`${path}/tasks/${task.id}/answer`, { answer }), announce("Answered")));
+  const [answer, setAnswer] = useDraft(path + task.id);
+  const [send, error] = useAct(async () => (await post(`${path}/tasks/${task.id}/answer`, { answer }), setAnswer(""), announce("Answered")));
   return html`<form onSubmit=${send}><label>${task.scoping_question} ${task.asked_by === "system" && task.recipe_id && "Arguments are set under Edit."}
     <input required maxlength="4000" value=${answer} onInput=${typed(setAnswer)} /></label>
     <${Fault} error=${error} /><div class="actions"><button type="submit" class="primary">Answer</button></div></form>`;
@@ -199,7 +202,7 @@ function Reviewer({ plan }) {
   const { reviewer } = plan;
   if (!reviewer) return null;
   const who = reviewer.by === "chief" ? html`<code>${reviewer.agent_id}</code> judges` : "a person is asked about";
-  return html`<dt>Review</dt><dd>${who} tasks ${reviewer.tasks.join(", ")}${reviewer.why && html` <span class="muted">${reviewer.why}</span>`}</dd>`;
+  return html`<dt>Review</dt><dd>${who} ${reviewer.tasks[1] ? "tasks" : "task"} ${reviewer.tasks.join(", ")}${reviewer.why && html` <span class="muted">${reviewer.why}</span>`}</dd>`;
 }
 
 /** @type {Record<string, string>} */

@@ -27,10 +27,6 @@ export function Run({ id }) {
   useEffect(() => setEvery(live.data?.status === "running" ? HEARTBEAT : 0), [live.data?.status]);
   const gates = useLive(live.data?.status === "waiting" ? withQuery("/api/gates", { run_id: id }) : null, { on: mine });
   const [state, onNear] = useRunState(path, id, live.data);
-  const title = live.data && (live.data.task.description || live.data.recipe_id);
-  useEffect(() => {
-    if (title) document.title = `${title} · Control Room`;
-  }, [title]);
   if (!state) return html`<${Missing} title="Run" id=${id} live=${live} />`;
   const { run } = state;
   const chosen = address.value.query.get("step");

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 
 import { address, html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { get, isSignedIn, keepSession, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
+import { get, isSignedIn, keepSession, newKey, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
 import { Ago, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, toggled, typed, useAct, useFields, useList } from "../parts/basics.js";
 import { LIMITS, Recipe, useRecipes } from "../parts/orders.js";
 import { person } from "../parts/rows.js";
@@ -11,7 +11,6 @@ import { person } from "../parts/rows.js";
 /** Milliseconds between two looks at triggers. */
 const LOOK = 5000;
 
-/** Triggers: when each starts its next run, and what became of the last ones. */
 export function Triggers() {
   const triggers = useLive("/api/triggers", { pause: LOOK });
   return html`
@@ -20,7 +19,7 @@ export function Triggers() {
     <${Fault} error=${triggers.error} retry=${triggers.refresh} />
     ${triggers.data?.length === 0 && html`<${Empty} title="No triggers yet." command="control-room triggers add RECIPE --cron '30 7 * * MON-FRI'">
       <p class="offer">Choose “Start it on a schedule” in the form of <a href="/start">a recipe</a>, or from a terminal:</p></${Empty}>`}
-    <${Table} label="Triggers" rows=${triggers.data} name=${(/** @type {any} */ trigger) => trigger.trigger_id} columns=${TRIGGERS} />`;
+    <${Table} label="Triggers" rows=${triggers.data} name="trigger_id" columns=${TRIGGERS} />`;
 }
 
 /** @type {[string, (trigger: any) => any, string?][]} */
@@ -38,18 +37,19 @@ export function Trigger({ id }) {
   const path = `/api/triggers/${encodeURIComponent(id)}`;
   const live = useLive(path, { pause: LOOK });
   const [asked, setAsked] = useState(false);
+  const [key] = useState(newKey);
   const trigger = live.data;
   const [order, error] = useAct(async ([call, said]) => (await call(), announce(said), live.refresh()));
   if (!trigger) return html`<${Missing} title="Trigger" id=${id} live=${live} />`;
   const pause = () => order([() => patch(path, { paused: !trigger.paused, revision: trigger.revision }), trigger.paused ? "Resumed" : "Paused"]);
   return html`
     <${PageTitle} title=${trigger.name} lead=${html`<${State} trigger=${trigger} /> · It starts ${trigger.recipe_id} ${when(trigger)}.`}
-      actions=${html`<button type="button" class="primary" onClick=${() => order([() => post(`${path}/fire`), "A run is started"])}>Start a run now</button>
+      actions=${html`<button type="button" class="primary" onClick=${(/** @type {any} */ event) => event.detail < 2 && order([() => post(`${path}/fire`, {}, { "Idempotency-Key": key + trigger.history[0]?.at }), "A run is started"])}>Start a run now</button>
         <button type="button" onClick=${pause}>${trigger.paused ? "Resume" : "Pause"}</button>
         <button type="button" class="quiet danger" onClick=${() => setAsked(true)}>Remove</button>`} />
     <${Fault} error=${error} />
     <dl class="facts card"><dt>Trigger</dt><dd><${Id} id=${trigger.trigger_id} /></dd>
-      <dt>Recipe</dt><dd><a href=${`/recipes?recipe=${encodeURIComponent(trigger.recipe_id)}`}>${trigger.recipe_id}</a></dd>
+      <dt>Recipe</dt><dd><a href=${withQuery("/recipes", { recipe: trigger.recipe_id })}>${trigger.recipe_id}</a></dd>
       <dt>Arguments</dt><dd class="mono">${JSON.stringify({ ...trigger.args, ...trigger.args_from }).replace(/^{}$/, "none")}</dd>
       <dt>If a run is active</dt><dd>${OVERLAP[trigger.overlap]}</dd>
       ${trigger.kind === "schedule" && html`<dt>Missed times</dt><dd>${CATCH_UP[trigger.catch_up]}</dd>`}
@@ -81,6 +81,9 @@ function Outcome({ of }) {
   return html`<${Status} of=${state} word=${of.result} /> ${of.run_id && html`<a href=${`/runs/${of.run_id}`}>run</a>`}`;
 }
 
+/** @type {Record<string, string>} */
+const UNITS = { 60: "minute", 3600: "hour", 86400: "day" };
+
 /** When a trigger starts runs, in words. @param {any} trigger */
 function when({ schedule, webhook, files }) {
   if (webhook) return `for each delivery${webhook.scheme === "none" ? "" : ` signed as ${webhook.scheme}`}`;
@@ -88,7 +91,7 @@ function when({ schedule, webhook, files }) {
   const [, minute, hour] = /^(\d\d?) (\d\d?) \* \* \*$/.exec(schedule.cron) || [];
   if (hour) return `every day at ${hour.padStart(2, "0")}:${minute.padStart(2, "0")} (${schedule.timezone})`;
   if (schedule.cron) return `on the schedule ${schedule.cron} (${schedule.timezone})`;
-  return schedule.every_seconds ? `every ${format.duration(schedule.every_seconds)}` : `once, ${new Date(schedule.at).toLocaleString()}`;
+  return schedule.every_seconds ? `every ${UNITS[schedule.every_seconds] || format.duration(schedule.every_seconds)}` : `once, ${new Date(schedule.at).toLocaleString()}`;
 }
 
 const ENDPOINTS = "/api/notifications/endpoints";
@@ -102,7 +105,6 @@ const KINDS = [
   ["budget", "reaches a budget"],
 ];
 
-/** Notifications: who receives which messages, and what could not be delivered. */
 export function Notifications() {
   const endpoints = useLive(ENDPOINTS, { pause: LOOK });
   const [made, setMade] = useState(/** @type {any} */ (null));
@@ -173,7 +175,6 @@ function NewEndpoint({ onMade }) {
     <p class="muted">Add a command from a terminal: <code>control-room notifications add</code></p></form></${Section}>`;
 }
 
-/** Rules: which runs are removed, what runs may use, and what models cost. */
 export function Rules() {
   useRecipes();
   return html`<${PageTitle} title="Rules" lead="What counts for all runs: when they are removed, what they may use, and what models cost." />
@@ -253,7 +254,6 @@ const KEYS = "/api/keys";
 /** What each role may do; each includes those before it. @type {Record<string, string>} */
 const ROLES = { viewer: "can look", runner: "can also start, pause and cancel runs", approver: "can also answer questions", admin: "can change everything, including keys" };
 
-/** Access: who may do what, and who did what. */
 export function Access() {
   const keys = useLive(KEYS, { pause: LOOK });
   const [secret, setSecret] = useState(/** @type {any} */ (null));
@@ -271,7 +271,7 @@ export function Access() {
     ${secret && html`<${Secret} title=${`The secret of ${secret.name}`} text=${secret.secret} onKept=${() => setSecret(null)}>Copy it now: it is shown only once. Its holder signs in with it, or sends it as <code>Authorization: Bearer</code>.</${Secret}>`}
     ${keys.data && html`<${Section} title="Keys" count=${keys.data.length}>
       ${keys.data.length === 0 && html`<p class="muted">No keys yet: the service answers every caller on this machine. Once there is a key, it answers only callers with a key. Make the first key your own, with the role admin; this tab signs in with it.</p>`}
-      <${Table} label="Keys" rows=${keys.data} name=${(/** @type {any} */ key) => key.name} columns=${[...COLUMNS, ["", (/** @type {any} */ key) => html`<${KeyOrders} of=${key} onIssued=${issued} onGone=${keys.refresh} />`]]} />
+      <${Table} label="Keys" rows=${keys.data} name="name" columns=${[...COLUMNS, ["", (/** @type {any} */ key) => html`<${KeyOrders} of=${key} onIssued=${issued} onGone=${keys.refresh} />`]]} />
       <${NewKey} first=${keys.data.length === 0} onIssued=${issued} /></${Section}>`}
     ${keys.data && html`<${Audit} />`}`;
 }

@@ -52,16 +52,30 @@ const UNANSWERED = new Problem(0, { title: "The service did not answer", detail:
 /** What a form or a button does, and what went wrong. @type {UseAct} */
 export function useAct(act) {
   const [error, setError] = useFault();
+  const busy = useRef(false);
   const go = async (/** @type {any} */ event) => {
     event?.preventDefault?.();
+    // The second click of a double click is no second order.
+    if (busy.current) return;
+    busy.current = true;
     try {
       await act(event);
       setError(null);
     } catch (caught) {
       setError(caught instanceof TypeError ? UNANSWERED : caught);
     }
+    busy.current = false;
   };
   return [go, error, () => setError(null)];
+}
+
+/** Texts that are being written, by what they are for. @type {Record<string, string>} */
+const drafts = {};
+
+/** A text that is kept until it is sent, even if a sign-in ends meanwhile. @type {UseDraft} */
+export function useDraft(of) {
+  const [text, setText] = useState(drafts[of] || "");
+  return [text, (next) => setText((drafts[of] = next))];
 }
 
 /** Take over what is typed or chosen. @type {Typed} */
@@ -117,7 +131,7 @@ export function options(all, chosen) {
 export function Table({ label, rows, name, columns }) {
   if (!rows?.length) return null;
   return html`<div class="table-frame" tabindex="0" role="group" aria-label=${label}><table role="table"><thead role="rowgroup"><tr role="row">${columns.map(([title, , kind]) => html`<th role="columnheader" class=${kind}>${title || html`<span class="hidden">Actions</span>`}</th>`)}</tr></thead>
-    <tbody role="rowgroup">${rows.map((row) => html`<tr role="row" key=${name(row)} data-row>${columns.map(([title, cell, kind]) => html`<td role="cell" class=${kind} data-label=${title}>${cell(row)}</td>`)}</tr>`)}</tbody></table></div>`;
+    <tbody role="rowgroup">${rows.map((row) => html`<tr role="row" key=${name.call ? name(row) : row[name]} data-row>${columns.map(([title, cell, kind]) => html`<td role="cell" class=${kind} data-label=${title}>${cell(row)}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
 /** What went wrong, with its code and every fault. @param {Props} props */
@@ -191,8 +205,12 @@ export function Missing({ title, id, live }) {
 
 /** @param {Props} props */
 export function PageTitle({ title, lead, actions }) {
+  const name = format.short(title);
+  useEffect(() => {
+    document.title = `${title === "Home" ? "" : `${name} · `}Control Room`;
+  }, [title]);
   return html`<header class="page-title">
-    <div><h1 tabindex="-1">${title}</h1>${lead && html`<p class="lead">${lead}</p>`}</div>
+    <div><h1 tabindex="-1">${name}</h1>${name !== title && html`<details><summary class="link">Whole text</summary><${Content} text=${title} /></details>`}${lead && html`<p class="lead">${lead}</p>`}</div>
     <div class="actions">${actions}</div>
   </header>`;
 }

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html, signal, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { Problem, followStream, get, newKey, post, request, sleep, useLive, withQuery } from "../lib/live.js";
-import { Ago, Confirm, Content, Fault, Progress, Section, Status, Took, announce, each, options, typed, useAct, useFault } from "./basics.js";
+import { Ago, Confirm, Content, Fault, Progress, Section, Status, Took, announce, each, options, typed, useAct, useDraft, useFault } from "./basics.js";
 
 /** A table of runs; only those near the view are in the page. @param {RunTableProps} props */
 export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
@@ -21,7 +21,7 @@ export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
 
 /** @param {Props} props */
 function RunRow({ run, to, chosen, onChoose }) {
-  const title = run.description || run.recipe_id;
+  const title = format.short(run.description || run.recipe_id);
   return html`${onChoose && html`<span role="cell" class="check"><label><input type="checkbox" aria-label=${`Select ${title}`} checked=${chosen?.has(run.run_id)}
       onChange=${(/** @type {any} */ event) => onChoose(run.run_id, event.target.checked)} /></label></span>`}
     <span role="cell"><${Standing} run=${run} note=${run.unreadable ? "unreadable" : run.pinned && "pinned"} /></span>
@@ -51,7 +51,7 @@ export function RunLines({ runs }) {
   return html`<ul class="lines of-runs">${runs.map(
     (run) => html`<li key=${run.run_id} data-row>
       <${Standing} run=${run} />
-      <a class="wide row-link" dir="auto" href=${`/runs/${run.run_id}`}>${run.description || run.recipe_id}</a>
+      <a class="wide row-link" dir="auto" href=${`/runs/${run.run_id}`}>${format.short(run.description || run.recipe_id)}</a>
       <span class="muted">${standing(run, run.recipe_id)}</span>
       <${Progress} of=${run} />
       <span class="number muted right" title="Cost">${format.spent(run.usage)}</span>
@@ -65,7 +65,7 @@ export function PlanLines({ plans }) {
   if (!plans.length) return null;
   return html`<ul class="lines">${plans.map((plan) => html`<li key=${plan.session_id} data-row>
     <${Status} of=${plan.tasks.needs_scoping ? "needs_scoping" : plan.status} />
-    <a class="wide row-link" href=${`/plans/${plan.session_id}`}>${plan.intent || plan.session_id}</a>
+    <a class="wide row-link" href=${`/plans/${plan.session_id}`}>${format.short(plan.intent || plan.session_id)}</a>
     <span class="muted">${plan.tasks.needs_scoping ? format.plural(plan.tasks.needs_scoping, "question") : "to approve"}</span>
   </li>`)}</ul>`;
 }
@@ -154,7 +154,7 @@ const given = signal({});
 /** A question of a run, and the buttons that decide it. @param {Props} props */
 export function GateCard({ gate, gone, onDecided }) {
   const [decision, setDecision] = useState("");
-  const [message, setMessage] = useState("");
+  const [message, setMessage] = useDraft(gate.gate_id);
   const [key] = useState(newKey);
   const [detail, error] = useGate(gate.gate_id, gate.shown_sha256);
   const by = detail?.asked_by;
@@ -171,20 +171,20 @@ export function GateCard({ gate, gone, onDecided }) {
     onDecided?.();
   };
   return html`<article class=${`card gate ${gone ? "gone" : ""}`} data-row data-gate=${gate.gate_id}>
-    <header><${Status} of="waiting" /> <a class="row-link" href=${`/runs/${gate.run_id}`}>${by?.description || gate.recipe_id}</a>
+    <header><${Status} of="waiting" /> <a class="row-link" href=${`/runs/${gate.run_id}`}>${format.short(by?.description || gate.recipe_id)}</a>
       <span class="push muted" title=${gate.asked_at}>for <${Took} from=${gate.asked_at} /></span></header>
     <${Asked} gate=${gate} />${by?.session_plan_task_id && html`<p class="muted">Task ${by.session_plan_task_id} of <a href=${`/plans/${by.session_id}`}>its plan</a></p>`}
     <${Question} gate=${detail || gate} />
     <${Fault} error=${error} />
     ${gate.expires_at && html`<p class="muted">Without an answer, the default <strong>${gate.default}</strong> applies <${Ago} at=${gate.expires_at} />.</p>`}
-    ${gate.approvals && html`<p class="muted">${gate.approvals.needed} keys must agree${gate.approvals.not_starter ? ", other than that of the run's starter" : ""}; so far: ${each(gate.approvals.given, (vote) => `${vote.decision} (${vote.author?.name || "?"})`).join(", ") || "none"}.</p>`}
+    ${gate.approvals && html`<p class="muted">${format.plural(gate.approvals.needed, "key")} must agree${gate.approvals.not_starter ? ", other than that of the run's starter" : ""}; so far: ${each(gate.approvals.given, (vote) => `${vote.decision} (${vote.author?.name || "?"})`).join(", ") || "none"}.</p>`}
     <label>Message (optional) <input value=${message} maxlength="4000" onInput=${typed(setMessage)} /></label>
     <div class="actions">${gate.options.map((/** @type {string} */ option, /** @type {number} */ index) => html`
       <button type="button" data-decision=${option} class=${index === 0 ? "primary" : ""} onClick=${() => setDecision(option)}>${option}</button>`)}</div>
     ${decision && html`<${Confirm} title=${`Answer “${decision}”?`} confirm=${decision} danger=${decision === "deny"}
       onConfirm=${decide} onClose=${() => setDecision("")}>
       <p class="cut">${gate.prompt.trim().split("\n")[0]}</p><${Asked} gate=${gate} />${message && html`<p>Your message: ${message}</p>`}
-      <p>${gate.approvals ? `It counts once ${gate.approvals.needed} keys agree; one denial decides` : "The first answer counts"}${decision === "deny" ? ", and a denial is final: the run ends, or takes the way that its recipe has for it" : ""}.</p></${Confirm}>`}
+      <p>${gate.approvals ? `It counts once ${format.plural(gate.approvals.needed, "key agrees", "keys agree")}; one denial decides` : "The first answer counts"}${decision === "deny" ? ", and a denial is final: the run ends, or takes the way that its recipe has for it" : ""}.</p></${Confirm}>`}
   </article>`;
 }
 
@@ -205,7 +205,7 @@ export function Decided({ id, asks = false }) {
   const [gate, error] = useGate(id);
   const mine = useValue(given)[id];
   if (!gate?.decision) return html`<${Fault} error=${error} />`;
-  return html`<div>${asks && html`<a href=${`/runs/${gate.run_id}`}>${gate.asked_by.description}</a>: `}
+  return html`<div>${asks && html`<a href=${`/runs/${gate.run_id}`}>${format.short(gate.asked_by.description || gate.recipe_id)}</a>: `}
     <strong>${gate.decision}</strong>${gate.message && html` “${gate.message}”`} <span class="muted">${mine?.counts ? "by you" : author(gate)}, <${Ago} at=${gate.decided_at} /></span>
     ${mine && !mine.counts && html`<p class="wrong-text">Your answer “${mine.decision}” came too late and was not recorded.${mine.message && ` Your message was: ${mine.message}`}</p>`}</div>`;
 }
