@@ -41,8 +41,9 @@ def test_lists_of_runs_fit_windows_of_every_width(project: Project, page: Page) 
 def test_long_names_and_states_fit_a_narrow_window(project: Project, page: Page) -> None:
     """At 360 pixels the choice of a log with a long name fits, and the state of a plan is one word on one line."""
     step = "s" * 50
-    recipe = f'name: long\ndescription: Long\nversion: "1.0.0"\nsteps: [{{id: {step}, type: bash, command: "echo hi"}}]\n'
-    project.write(".control-room/recipes/amplifier/long.yaml", recipe + 'schema: "1.7"\n')
+    head = 'name: long\ndescription: Long\nversion: "1.0.0"\nschema: "1.7"\n'
+    recipe = f'{head}steps: [{{id: {step}, type: bash, command: "echo hi"}}]\n'
+    project.write(".control-room/recipes/amplifier/long.yaml", recipe)
     run = page.api("POST", "/api/runs", {"recipe_id": "long"})
     plan = page.api("POST", "/api/sessions", {"intent": "Look", "tasks": [{"description": "l", "recipe_id": "quick"}]})
     page.tab.set_viewport_size({"width": 360, "height": 800})

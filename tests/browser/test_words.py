@@ -37,7 +37,7 @@ def test_a_long_description_is_cut_where_there_is_little_room(project: Project, 
 
 
 def test_a_tab_is_named_by_what_it_shows(page: Page) -> None:
-    """The titles of the tabs of a plan, an issue and a trigger contain their names."""
+    """The tab titles of a plan, an issue and a trigger contain their names."""
     plan = page.api("POST", "/api/sessions", {"intent": "Two looks", "tasks": []})
     issue = page.api("POST", "/api/issues", {"title": "The lamp"})
     trigger = page.api("POST", "/api/triggers", {"recipe_id": "quick", "schedule": {"every_seconds": 3600}})
@@ -79,7 +79,7 @@ def test_a_trigger_starts_one_run_for_a_double_click(page: Page) -> None:
 
 
 def test_a_note_is_added_once(page: Page) -> None:
-    """A double click adds one note and reports no change of somebody else."""
+    """A double click adds one note, and the page reports no fault."""
     issue = page.api("POST", "/api/issues", {"title": "issue", "body": "look"})
     page.open(f"/issues/{issue['issue_id']}")
     page.tab.get_by_label("Add a note").fill("seen")

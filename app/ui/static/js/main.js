@@ -177,7 +177,7 @@ const PLACES = { h: "/", r: "/runs", i: "/inbox", p: "/plans", c: "/cost", s: "/
 /** Until when the key after g names a place. */
 let going = 0;
 
-/** Its switch in the help: who speaks to the browser types single characters by accident. */
+/** The switch of all keys: who speaks to the browser types single characters by accident. */
 const keys = /** @type {HTMLInputElement} */ (document.getElementById("keys-on"));
 
 /** Listen to the keys of the UI, wherever the person is not writing. */
