@@ -193,4 +193,4 @@ async def _follow_here(client: Client, moved: JsonObject, as_json: bool) -> int:
     if not client.executes:
         return exit_codes.shown(moved, as_json, formats.moved)
     output = following.Shown.DETAIL if as_json else following.Shown.TEXT
-    return await following.follow(client, moved["run_id"], output, answers=True)
+    return await following.follow(client, client.followed(moved["run_id"]), output, answers=True)

@@ -56,7 +56,7 @@ def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> i
         if not client.executes:
             return exit_codes.ExitCode.DONE
         output = following.Shown.NOTHING if as_json else following.Shown.TEXT
-        return await following.follow(client, decided["run_id"], output, answers=True)
+        return await following.follow(client, client.followed(decided["run_id"]), output, answers=True)
 
     return place.work(work, Access.CHANGE)
 

@@ -15,7 +15,7 @@ from app.domain import access, explanations, gates, operations, plain, runs, sta
 from app.domain.explanations import Cause, Explanation
 from app.domain.unreadable import Unreadable
 from app.engine import dry_replay, open_steps, ports, run_engine, stores
-from app.services import rest_causes, step_causes, step_requests
+from app.services import halting, rest_causes, step_causes, step_requests
 
 MOST_CAUSES = 24  # Longest chain.
 CHILDREN = 20  # Unfinished runs of a parent among which the child of a step is searched.
@@ -64,6 +64,7 @@ class Explanations:
         self._clock = clock
         self._masker = masker
         self._surroundings = surroundings
+        self._halting = halting.Halting(store, view, self._waits, engine.obstacle)
 
     async def why(self, run_id: str, scope: access.Scope | None = None) -> Explanation:
         """Return why a run does not move.
@@ -87,7 +88,9 @@ class Explanations:
                 break
             chain += found.causes
         shown = tuple(dataclasses.replace(one, text=self._masker.mask(one.text)) for one in chain[:MOST_CAUSES])
-        return Explanation(run_id=run_id, status=first.status, sentence=_sentence(run_id, shown), chain=shown)
+        halts = [each for each in await self._halting.runs(run_id) if await self._is_within(each, scope)]
+        sentence = _sentence(run_id, shown)
+        return Explanation(run_id=run_id, status=first.status, sentence=sentence, chain=shown, halted_at=tuple(halts))
 
     async def _is_within(self, run_id: str, scope: access.Scope | None) -> bool:
         if scope is None:

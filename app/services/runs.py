@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from app import clock, errors
 from app.domain import allowed_orders, authors, decisions, operations, runs, states
 from app.engine import aio, ports, run_engine, stores
-from app.services import conversation_binding, faults, requests, run_reader, voting
+from app.services import awaiting, conversation_binding, faults, requests, run_reader, voting
 from app.services.conversation_binding import ConversationBinding
 from app.services.recipe_versions import RecipeVersion
 from app.services.requests import Marked, Moved, ResumeRequest, Started, StartRequest
@@ -234,6 +234,10 @@ class Runs(RunQueries):
             await self._conversation_binding.resume(run_id, view, how)
         self.started_listeners.tell(view.start)
         return await self.reader.moved(run_id)
+
+    async def waiting_above(self, run_id: str) -> list[str]:
+        """Return the unfinished runs that wait for a run, directly or through others, the topmost first."""
+        return await awaiting.above(self._store, self._drivers, run_id)
 
     @functools.cached_property
     def forks(self) -> Forks:

@@ -1,0 +1,33 @@
+"""Awaiting: which runs wait for the end of another one, by their journals."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from app import errors
+from app.domain import runs
+from app.engine import dry_replay, ports, stores
+
+
+async def above(store: stores.RunStore, drivers: Mapping[str, ports.Driver], run_id: str) -> list[str]:
+    """Return the unfinished runs that wait for a run, directly or through others, the topmost first.
+
+    A run that is paused, or of another data directory, ends the line: it is continued by an order of its own.
+    """
+    found: list[str] = []
+    below = (await store.read(run_id)).start
+    while (parent := below.parent_run_id) is not None and parent not in found:
+        try:
+            loaded = await store.read(parent)
+        except (errors.ControlRoomError, errors.StorageFault):
+            break
+        driver = drivers.get(loaded.start.dialect)
+        if driver is None or loaded.decisions.paused is not None or loaded.start.owner == "foreign":
+            break
+        asks = await dry_replay.open_asks(loaded, driver, functools.partial(store.read_blob, parent))
+        if below.idempotency_key not in {runs.child_key(parent, key) for key in asks}:
+            break
+        found.append(parent)
+        below = loaded.start
+    return found[::-1]
