@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from enum import Enum
@@ -67,7 +68,24 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
         named = (f"run {each['run_id']}, which is {each['status']}" for each in below)
         terminal.warn(f"run {run_id} waits for {' and '.join(named)}")
         await halting.tell(client, below)
-    return _tell_rest(detail, output, client, shown_error=progress.shown_error, halts=bool(below))
+    code = _tell_rest(detail, output, client, shown_error=progress.shown_error, halts=bool(below))
+    if output is Shown.TEXT and detail["status"] == "failed":
+        await _tell_way_on(detail, client)
+    return code
+
+
+async def _tell_way_on(detail: JsonObject, client: Client) -> None:
+    """Print the command that resumes a failed run, unless it would be refused."""
+    if (detail.get("orders") or {}).get("resume"):
+        return
+    from app.cli import explaining
+
+    with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
+        # A denial below it is final, too.
+        if (await client.call(explaining.explain_run, detail["run_id"]))["chain"][-1].get("act") is None:
+            return
+    order = f"control-room runs resume {detail['run_id']}{options.again()}"
+    terminal.warn(f"once the cause is removed, continue with: {order}", "  --arg NAME=TEXT replaces an argument")
 
 
 async def _held_below(client: Client, detail: JsonObject) -> list[JsonObject]:
@@ -180,9 +198,6 @@ def _tell_rest(
     # The events may not have shown the error: an ending can be lost, or be older than the damage of the run.
     if error is not None and not (error == shown_error and terminal.is_shared()):
         terminal.warn(f"{status}: {error}")
-    if output is Shown.TEXT and status == "failed" and not (detail.get("orders") or {}).get("resume"):
-        order = f"control-room runs resume {detail['run_id']}{options.again()}"
-        terminal.warn(f"once the cause is removed, continue with: {order}", "  --arg NAME=TEXT replaces an argument")
     if interrupted:
         terminal.warn(f"interrupted; continue with: control-room runs resume {detail['run_id']}{options.again()}")
     if interrupted:

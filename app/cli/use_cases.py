@@ -120,8 +120,8 @@ async def resume_run(folder: FolderClient, run_id: str, request: requests.Resume
     """Resume a run in this process, and continue the runs that wait for it; one that was only interrupted continues as
     it was.
     """
-    found = await folder.claim_with_above(run_id)
-    if found.owner == "service" and found.status in _IN_FLIGHT and request == type(request)():
+    await folder.claim_with_above(run_id)
+    if await folder.application.runs.continues_as_it_was(run_id, request):
         moved = {"run_id": run_id, "status": (await folder.application.engine.submit(run_id)).value}
     else:
         moved = (await folder.application.runs.resume(run_id, request, authors.LOCAL)).to_json()
@@ -129,9 +129,6 @@ async def resume_run(folder: FolderClient, run_id: str, request: requests.Resume
     await folder.application.budgets.send_on_below(run_id)
     await folder.continue_above(run_id)
     return moved
-
-
-_IN_FLIGHT = ("pending", "running", "waiting")
 
 
 @use_case("DELETE /api/runs/{run_id}", Access.CHANGE, answers=None)

@@ -3,7 +3,6 @@ and that each order which is named sends the whole on."""
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -11,32 +10,26 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance import programs, test_gates
+from tests.acceptance import amplifier_project, programs, test_gates
+from tests.acceptance.amplifier_project import bash, child, runs_of
 
-AGENTS = {
-    "default_backend": "said",
-    "backends": {"said": {"type": "scripted", "file": "replies.json"}},
-    "agents": [{"id": "w", "archetype": "w", "tier": "t3", "backend": "said", "role": "You answer."}],
-}
 GATE = {"required": True, "prompt": "ok {{o}}?"}
-ASKS = {"stages": [{"name": "s", "steps": [{"id": "a", "type": "bash", "command": "echo q", "output": "o"}]}]}
+ASKS = {"stages": [{"name": "s", "steps": [bash("o", "echo q")]}]}
 EACH = {"foreach": "{{kinds}}", "as": "kind", "parallel": True, "collect": "all"}
 SPEAKS = [{"id": name, "agent": "w", "prompt": name, "output": name} for name in ("one", "two")]
-
-
-def child(recipe_id: str, **more: Any) -> dict[str, Any]:
-    """Return a step that starts a run of a recipe."""
-    return {"id": "below", "type": "recipe", "recipe": recipe_id, "output": "r", **more}
 
 
 RECIPES: dict[str, dict[str, Any]] = {
     "asks": {"stages": [ASKS["stages"][0] | {"approval": GATE}]},
     "expires": {"stages": [ASKS["stages"][0] | {"approval": GATE | {"timeout": 1, "default": "approve"}}]},
     "middle": {"steps": [child("asks")]},
-    "top": {"steps": [child("middle"), {"id": "after", "type": "bash", "command": "echo over", "output": "end"}]},
+    "top": {"steps": [child("middle"), bash("after", "echo over")]},
     "many": {"context": {"kinds": ["x", "y"]}, "steps": [child("asks", **EACH)]},
     "waits": {"steps": [child("expires")]},
     "speaks": {"steps": SPEAKS},
+    "fails": {"steps": [bash("paid", "echo once >> paid"), bash("try", "echo try >> tried; test -e fixed")]},
+    "parent": {"steps": [child("fails")]},
+    "grand": {"steps": [child("parent")]},
     "limited": {"steps": [child("speaks")]},
 }
 
@@ -44,24 +37,13 @@ RECIPES: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def project(tmp_path: Path) -> programs.Project:
     """Return a project with recipes that start runs of one another."""
-    made = programs.Project(tmp_path)
-    made.write("agents.json", AGENTS)
-    made.write("replies.json", {"*": "k"})
-    for name, recipe in RECIPES.items():
-        whole = {"schema": "1.7", "name": name, "description": "d", "version": "1.0.0", **recipe}
-        made.write(f"recipes/amplifier/{name}.yaml", json.dumps(whole))
-    return made
+    return amplifier_project.make(tmp_path, RECIPES)
 
 
 def orders(said: str) -> list[list[str]]:
     """Return the words of the commands that a command names, with the first of several answers."""
     named = re.findall(r"(?:answer|continue) with: control-room (.*)|and then: control-room (.*)", said)
     return [shlex.split((first or second).split("|")[0]) for first, second in named]
-
-
-def runs_of(project: programs.Project, recipe_id: str) -> list[dict[str, Any]]:
-    """Return the runs of a recipe."""
-    return [run for run in programs.asked("runs", "list", project=project) if run["recipe_id"] == recipe_id]
 
 
 def test_a_question_of_a_grandchild_is_answered_after_the_command(project: programs.Project) -> None:
@@ -122,3 +104,50 @@ def test_why_names_where_a_run_halts(project: programs.Project) -> None:
     found = programs.asked("runs", "why", runs_of(project, "many")[0]["run_id"], project=project)
 
     assert sorted(found["halted_at"]) == sorted(run["run_id"] for run in runs_of(project, "asks"))
+
+
+def test_a_resume_continues_the_child_that_failed(project: programs.Project) -> None:
+    """A resume of a run whose grandchild failed performs the grandchild's failed step alone once more, and agrees with
+    its dry run."""
+    failed = programs.control_room("run", "grand", project=project, code=1)
+    (resume,) = orders(failed.stderr)
+    again = programs.control_room(*resume, project=project, code=1)
+    (project.path / "fixed").touch()
+    preview = programs.asked(*resume, "--dry-run", project=project)
+    done = programs.control_room(*resume, project=project)
+
+    assert orders(again.stderr) == [resume]
+    assert preview["ok"]
+    assert "done" in done.stdout
+    assert (project.path / "paid").read_text() == "once\n"
+    assert (project.path / "tried").read_text() == "try\n" * 3
+
+
+def test_a_cancelled_run_is_resumed_with_its_children(project: programs.Project) -> None:
+    """A resume of a run that was cancelled with its grandchild asks the question of the grandchild again."""
+    programs.control_room("run", "top", project=project, code=1)
+    (top,) = runs_of(project, "top")
+    programs.control_room("runs", "cancel", top["run_id"], project=project)
+    asked = programs.control_room("runs", "resume", top["run_id"], project=project, code=1)
+    (answer,) = orders(asked.stderr)
+    programs.control_room(*answer, project=project)
+
+    assert runs_of(project, "top")[0]["status"] == "done"
+
+
+def test_a_denial_below_is_final(project: programs.Project) -> None:
+    """After a gate of a grandchild was denied, no resume of the runs above it is named, and one is refused as in its
+    dry run."""
+    left = programs.control_room("run", "top", project=project, code=1)
+    (answer,) = orders(left.stderr)
+    denied = programs.control_room(*answer[:-1], "deny", project=project, code=1)
+    (top,) = runs_of(project, "top")
+    refused = programs.control_room("runs", "resume", top["run_id"], project=project, code=1)
+    preview = programs.asked("runs", "resume", top["run_id"], "--dry-run", project=project, code=1)
+    told = programs.asked("runs", "why", top["run_id"], project=project)
+
+    assert orders(denied.stderr) == []
+    assert "gate_denied" in refused.stderr
+    assert preview["problems"][0]["code"] == "gate_denied"
+    assert "act" not in told["chain"][0]
+    assert "a denial is final" in told["sentence"]
