@@ -85,7 +85,10 @@ async def _tell_way_on(detail: JsonObject, client: Client) -> None:
         if (await client.call(explaining.explain_run, detail["run_id"]))["chain"][-1].get("act") is None:
             return
     order = f"control-room runs resume {detail['run_id']}{options.again()}"
-    terminal.warn(f"once the cause is removed, continue with: {order}", "  --arg NAME=TEXT replaces an argument")
+    terminal.warn(
+        f"once the cause is removed, continue with: {order}",
+        "  --arg NAME=TEXT replaces an argument; with --from KEY, also one that the finished step KEY has read",
+    )
 
 
 async def _held_below(client: Client, detail: JsonObject) -> list[JsonObject]:

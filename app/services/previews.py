@@ -9,7 +9,7 @@ from typing import Any
 
 from app import errors
 from app.domain import limits, records, runs, usage_sums, views
-from app.engine import fork_replay, ports, stores
+from app.engine import fork_replay, ports, resuming, stores
 from app.services import faults, fork_requests, run_reader, worst_cases
 from app.services.fork_requests import ForkRequest, Order, PreviewReport, StepPreviewed
 from app.services.forking import Forks
@@ -83,8 +83,8 @@ class Previews:
         planned = await self._resumptions.planned(run_id, wanted)
         found, dead = planned.found, planned.dead
         if found.differs is not None:
-            # A resume keeps its lines, so all of them must match.
-            message = f"the steps that the run keeps do not fit: {found.differs.message}"
+            # A resume keeps its lines, so all of them must fit.
+            message = resuming.misfit(planned.source.start, planned.start, found.differs.key, found.differs.message)
             raise errors.RequestInvalid(message, code="recipe_differs", key=found.differs.key)
         await self._resumptions.below(run_id, wanted)
         why = _Why(

@@ -16,7 +16,14 @@ RECIPES: dict[str, dict[str, Any]] = {
             amplifier_project.bash("first", "echo begun"),
             amplifier_project.bash("last", "until test -e go; do sleep 0.05; done; echo over"),
         ]
-    }
+    },
+    "argued": {
+        "context": {"x": "1"},
+        "steps": [
+            amplifier_project.bash("a", "echo {{x}} >> said"),
+            amplifier_project.bash("c", "test -e fixed"),
+        ],
+    },
 }
 
 
@@ -86,3 +93,22 @@ def test_a_run_whose_folder_was_gone_is_paused_everywhere(project: programs.Proj
     assert told["chain"][-1]["act"] == f"control-room runs unpause {run_id}"
     assert agreed == (True, "")
     assert amplifier_project.runs_of(project, "slow")[0]["status"] == "done"
+
+
+def test_a_changed_argument_of_a_finished_step_names_what_works(project: programs.Project) -> None:
+    """A resume with another argument of a finished step names argument and step, in its dry run too; going back to the
+    step as the message says, and a fork, perform it with the new argument."""
+    failed = programs.asked("run", "argued", project=project, code=1)
+    resume = ("runs", "resume", failed["run_id"], "--arg", "x=2")
+    refused = programs.control_room(*resume, project=project, code=2)
+    preview = programs.asked(*resume, "--dry-run", project=project, code=1)
+    forked = programs.asked("runs", "fork", failed["run_id"], "--arg", "x=2", project=project, code=1)
+    (project.path / "fixed").touch()
+    programs.control_room(*resume, "--from", "a", project=project)
+
+    message = preview["problems"][0]["message"]
+    assert message in refused.stderr
+    assert message.startswith("the argument x changes the finished step 'a'")
+    assert "--from a " in message
+    assert (project.path / "said").read_text() == "1\n2\n2\n"
+    assert forked["forked_from"] == failed["run_id"]
