@@ -19,11 +19,11 @@ async def above(store: stores.RunStore, drivers: Mapping[str, ports.Driver], run
     below = (await store.read(run_id)).start
     while (parent := below.parent_run_id) is not None and parent not in found:
         try:
-            loaded = await store.read(parent)
+            row, loaded = await store.summary(parent), await store.read(parent)
         except (errors.ControlRoomError, errors.StorageFault):
             break
         driver = drivers.get(loaded.start.dialect)
-        if driver is None or loaded.decisions.paused is not None or loaded.start.owner == "foreign":
+        if driver is None or loaded.decisions.paused is not None or row.owner == "foreign":
             break
         asks = await dry_replay.open_asks(loaded, driver, functools.partial(store.read_blob, parent))
         if below.idempotency_key not in {runs.child_key(parent, key) for key in asks}:

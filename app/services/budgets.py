@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from app import clock, errors
@@ -191,7 +191,7 @@ class Budgets:
         for row in below:
             await self.send_on_below(row.run_id)
 
-    async def _send_on(self, waiting: list[stores.RunSummary]) -> None:
+    async def _send_on(self, waiting: Sequence[stores.RunSummary]) -> None:
         # Oldest first, as they would have run.
         for row in reversed(waiting):
             try:

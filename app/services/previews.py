@@ -198,8 +198,10 @@ def _difference(fault: errors.NondeterminismFault) -> str:
     recorded, asked = fault.detail.get("recorded"), fault.detail.get("asked")
     before = recorded.get("body") if isinstance(recorded, dict) else None
     after: Any = asked.get("body") if isinstance(asked, dict) and "hash" in asked else None
-    if not isinstance(asked, dict) or "hash" not in asked:
+    if not isinstance(asked, dict) or not asked:
         return "the recipe no longer reaches it"
+    if set(asked) != {"hash", "body"}:
+        return f"the new run performs {', '.join(map(repr, asked))} before it, or in its place"
     if not isinstance(before, dict) or not isinstance(after, Mapping):
         return "the new run asks for something else there"
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))

@@ -17,6 +17,13 @@ RECIPES: dict[str, dict[str, Any]] = {
             amplifier_project.bash("last", "until test -e go; do sleep 0.05; done; echo over"),
         ]
     },
+    "loops": {
+        "context": {"l": ["1", "2"]},
+        "steps": [
+            amplifier_project.bash("q", "echo {{i}}") | {"foreach": "{{l}}", "as": "i"},
+            amplifier_project.bash("b", "echo over"),
+        ],
+    },
     "argued": {
         "context": {"x": "1"},
         "steps": [
@@ -112,3 +119,13 @@ def test_a_changed_argument_of_a_finished_step_names_what_works(project: program
     assert "--from a " in message
     assert (project.path / "said").read_text() == "1\n2\n2\n"
     assert forked["forked_from"] == failed["run_id"]
+
+
+def test_a_longer_loop_of_a_fork_is_named(project: programs.Project) -> None:
+    """A preview of a fork with one more item says that the step after the loop comes after the new iteration."""
+    done = programs.asked("run", "loops", project=project)
+    longer = ("--arg", 'l:=["1","2","3"]', "--dry-run")
+    preview = programs.asked("runs", "fork", done["run_id"], *longer, project=project)
+    again = [(step["key"], step["why"]) for step in preview["steps"] if step["action"] == "again"]
+
+    assert again == [("b", "the new run performs 'q[2]' before it, or in its place")]
