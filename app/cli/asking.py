@@ -35,11 +35,11 @@ class Asker:
         self._told: set[str] = set()
 
     async def goes_on(self, held: Sequence[JsonObject], after: int) -> bool:
-        """Do what can be done here about a run that waits or halts, and return whether it may go on.
+        """Do what this process can do about a run that waits or halts, and return whether it may continue.
 
         Args:
             held: Runs that hold it up, itself or those it waits for; none: another step of it moves.
-            after: Number of the last event seen of it.
+            after: Number of the last event of the run that was seen.
         """
         asking = [detail["run_id"] for detail in held] or [self._run_id]
         found = [gate for run_id in asking for gate in await halting.open_gates(self._client, run_id)]
@@ -47,7 +47,7 @@ class Asker:
             return all(detail["status"] != "paused" for detail in held)
         if self._live:
             return await self._ask(found[0], after)
-        # An order of this process could not reach a gate that another one has; a default answers it in both cases.
+        # This process cannot answer a gate that another process holds open; a default answers it in both cases.
         if not self._client.executes or not await halting.expires(self._client, held):
             return False
         if held:
@@ -67,7 +67,7 @@ class Asker:
         async with aclosing(self._client.follow(gate["run_id"], after if is_own else 0)) as stream:
             news = asyncio.ensure_future(anext(stream, None))
             try:
-                # Events from before the question come first; of the run itself, they may say that it is answered.
+                # Events from before the question come first; those of the run itself may report that it is answered.
                 while (await asyncio.wait({news}, timeout=_NEWS_SECONDS))[0]:
                     if is_own or news.result() is None:
                         return news.result() is not None

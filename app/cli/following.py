@@ -17,7 +17,7 @@ from app.domain import events
 Show = Callable[[JsonObject], Awaitable[None]]  # Shows one event.
 
 SILENT_SECONDS = 5.0
-"""Silence of a run under way after which its cause is printed; each further time it is twice as long."""
+"""Silence of a run under way after which the cause is printed; the wait doubles for each further time."""
 
 _OVER = ("done", "failed", "cancelled")
 _HALTED = ("paused", "waiting")
@@ -25,10 +25,10 @@ _AT_REST = (*_OVER, *_HALTED)
 
 _RESTING = (events.EventType.RUN_PAUSED, events.EventType.RUN_WAITING)
 _LONGEST_SILENCE_SECONDS = 60.0
-_LOOK_SECONDS = 1.0  # Silence until it is looked whether the run halts at one that it waits for; then twice as long.
+_LOOK_SECONDS = 1.0  # Silence after which to check whether the run halts at one that it waits for; then doubled.
 _LONGEST_LOOK_SECONDS = 5.0
-_QUIET_SECONDS = 1.0  # Silence after an event of rest, until it is looked whether the run still rests.
-_FIRST_SECONDS = 10.0  # The same before the first of all events: a slow connection may take its time.
+_QUIET_SECONDS = 1.0  # Silence after an event of rest, after which to check whether the run still rests.
+_FIRST_SECONDS = 10.0  # The same before the first event: a slow connection may take its time.
 
 
 class Shown(Enum):
@@ -106,11 +106,11 @@ async def watch(
     asker: asking.Asker | None = None,
     silence: Silence | None = None,
 ) -> JsonObject:
-    """Show every event of a run until it rests, or halts at a run that it waits for; return the run as it stands then.
+    """Show every event of a run until it rests, or halts at a run that it waits for; return the run as it is then.
 
     Args:
-        asker: Asked whether a run that waits or halts may go on.
-        silence: Looks after a run under way while it has no event; None: it starts no other runs.
+        asker: Decides whether a run that waits or halts may continue.
+        silence: Checks a run under way while it has no event; None: the run starts no other runs.
     """
     # Repeat after each answer: the run continues, and further events come.
     while True:
@@ -156,7 +156,7 @@ async def _until_rest(
 
 
 class Silence:
-    """What is done while a run under way has no event: it is looked whether it halts, and its cause is printed.
+    """Check, while a run under way has no event, whether it halts, and print what it waits for.
 
     Args:
         printer: Prints the cause; None: nothing does.
@@ -176,7 +176,7 @@ class Silence:
                 return True
             if self._printer is not None and silent - told_at >= tell:
                 await self._printer.tell()
-                # Each silence is longer than the one before, so that a run of hours does not fill the screen.
+                # Each wait is longer than the one before, so that a long run does not fill the screen.
                 told_at, tell = silent, min(2 * tell, _LONGEST_SILENCE_SECONDS)
             look = min(2 * look, _LONGEST_LOOK_SECONDS)
         return False
@@ -190,7 +190,7 @@ def _tell_rest(
     detail: JsonObject, output: Shown, client: Client, *, shown_error: str | None, halts: bool = False
 ) -> int:
     status = detail["status"]
-    # A run that waits for a person looks the same whether this process let go of it or still has it.
+    # A run that waits for a person looks the same whether this process has released it or not.
     left = (exit_codes.is_interrupted(status) and not halts) or (client.stopping and status == "waiting")
     interrupted = client.executes and left
     if output is Shown.DETAIL:
@@ -212,7 +212,7 @@ class WaitPrinter:
     """Print what a person can do about a run that waits, such as answering the gate of a run that it has started.
 
     Args:
-        hide: Takes the line of the open step from the terminal.
+        hide: Removes the line of the open step from the terminal.
         names_orders: Whether to print the command that sends the run on; one that waits in a process which executes
             it would be refused.
     """

@@ -117,8 +117,8 @@ def _resume_body(run_id: str, request: requests.ResumeRequest) -> dict[str, Any]
 
 @use_case("POST /api/runs/{run_id}/resume", Access.CHANGE, body=_resume_body)
 async def resume_run(folder: FolderClient, run_id: str, request: requests.ResumeRequest) -> JsonObject:
-    """Resume a run in this process, and continue the runs that wait for it; one that was only interrupted continues as
-    it was.
+    """Resume a run in this process, and continue the runs that wait for it; one that was only interrupted continues
+    unchanged.
     """
     await folder.claim_with_above(run_id)
     if await folder.application.runs.continues_as_it_was(run_id, request):

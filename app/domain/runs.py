@@ -234,5 +234,5 @@ def child_keys(parent_run_id: str) -> str:
 
 
 def is_child(start: RunStart) -> bool:
-    """Return whether a step of another run has started a run; its key means the same in every data directory."""
+    """Return whether a step of another run has started a run; its key has the same meaning in every data directory."""
     return (start.idempotency_key or "").startswith(child_keys(start.parent_run_id or ""))
