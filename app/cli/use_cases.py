@@ -126,7 +126,7 @@ async def resume_run(folder: FolderClient, run_id: str, request: requests.Resume
     else:
         moved = (await folder.application.runs.resume(run_id, request, authors.LOCAL)).to_json()
     # A service does so by itself.
-    await folder.application.budgets.send_on_below(run_id)
+    await folder.application.budgets.send_on(await folder.application.runs.parked_below(run_id))
     await folder.continue_above(run_id)
     return moved
 

@@ -175,24 +175,16 @@ class Budgets:
 
     # -- continue
 
-    async def send_on(self) -> None:
-        """Continue every run that is paused at a limit or budget and now has room."""
-        parked = stores.RunQuery(status=states.RunState.PAUSED.value)
-        waiting = [row async for row in stores.every_run(self._store, parked) if _waits_for_room(row)]
-        await self._send_on(waiting)
+    async def send_on(self, waiting: Sequence[stores.RunSummary] | None = None) -> None:
+        """Continue every run that is paused at a limit or budget and now has room.
 
-    async def send_on_below(self, run_id: str) -> None:
-        """Continue the runs that a run has started, at any depth, which are paused at a limit or budget with room by
-        now, whatever process they were of.
+        Args:
+            waiting: Such runs, newest first; None: all that the service continues.
         """
-        of_run = stores.RunQuery(parent_run_id=run_id, status=_UNFINISHED)
-        below = [row async for row in stores.every_run(self._store, of_run) if row.parent_run_id == run_id]
-        await self._send_on([row for row in below if row.reason in decisions.LIMIT_REASONS])
-        for row in below:
-            await self.send_on_below(row.run_id)
-
-    async def _send_on(self, waiting: Sequence[stores.RunSummary]) -> None:
-        # Oldest first, as they would have run.
+        if waiting is None:
+            parked = stores.RunQuery(status=states.RunState.PAUSED.value)
+            waiting = [row async for row in stores.every_run(self._store, parked) if _waits_for_room(row)]
+        # Oldest first, the order in which they would have run.
         for row in reversed(waiting):
             try:
                 loaded = await self._store.read(row.run_id)
@@ -296,9 +288,6 @@ def _read(document: Any) -> dict[str, budgets.Budget]:
         message = f"budgets.json in the data directory is not valid: {error}; mend it, or move it away"
         raise errors.Conflict(message, code="file_damaged", detail={"file": "budgets.json"}) from error
     return {budget.name: budget for budget in found}
-
-
-_UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
 
 
 def _waits_for_room(row: stores.RunSummary) -> bool:

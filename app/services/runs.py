@@ -262,6 +262,10 @@ class Runs(RunQueries):
             return False
         return (await self._store.read(run_id)).decisions.paused is None
 
+    async def parked_below(self, run_id: str) -> list[stores.RunSummary]:
+        """Return the runs below a run which are paused at a limit or budget."""
+        return await awaiting.parked_below(self._store, run_id)
+
     async def waiting_above(self, run_id: str) -> list[str]:
         """Return the unfinished runs that wait for a run, directly or through others, the topmost first."""
         return await awaiting.above(self._store, self._drivers, run_id)
