@@ -155,9 +155,8 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid(
         "recipe_differs",
         "$.recipe",
-        f"the steps that the run keeps do not fit: run {_RUN}: the recipe's driver asks for another operation under "
-        "the key 'draft' than line 2 of its journal holds. Nothing was written; the version that began the run "
-        "continues it.",
+        "the argument scene_path changes the finished step 'draft', which a resume would keep; nothing was written. "
+        "Perform it again with --from draft (`from` in the request), or fork the run with the same changes",
     ),
     _invalid(
         "resume_unchangeable", "$.args", "a run of conference cannot be resumed with changes; start another run instead"

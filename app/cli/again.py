@@ -47,8 +47,14 @@ def _preview_body(run_id: str, order: fork_requests.Order, request: fork_request
 async def preview_order(
     folder: FolderClient, run_id: str, order: fork_requests.Order, request: fork_requests.ForkRequest
 ) -> JsonObject:
-    """Return what a resume or a fork would do."""
-    return (await folder.application.runs.previews.report(run_id, order, request)).to_json()
+    """Return what a resume or a fork would do, in this process if no service has the folder."""
+    application = folder.application
+    is_served, is_executed = application.explanations.surround(run_id)
+    as_it_was = order == "resume" and not is_served
+    as_it_was = as_it_was and await application.runs.continues_as_it_was(run_id, request.resume())
+    return (
+        await application.runs.previews.report(run_id, order, request, as_it_was=as_it_was, is_executed=is_executed)
+    ).to_json()
 
 
 def previewed(
@@ -193,4 +199,4 @@ async def _follow_here(client: Client, moved: JsonObject, as_json: bool) -> int:
     if not client.executes:
         return exit_codes.shown(moved, as_json, formats.moved)
     output = following.Shown.DETAIL if as_json else following.Shown.TEXT
-    return await following.follow(client, moved["run_id"], output, answers=True)
+    return await following.follow(client, client.followed(moved["run_id"]), output, answers=True)

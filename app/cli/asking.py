@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from app import errors, printable
-from app.cli import terminal, use_cases
+from app.cli import halting, terminal, use_cases
 from app.cli.client import Client, JsonObject
 from app.services import gate_inbox, gates
 
@@ -34,22 +34,25 @@ class Asker:
         self._clear = clear
         self._told: set[str] = set()
 
-    async def goes_on(self, after: int) -> bool:
-        """Do what this process can do about a waiting run, and return whether it may continue.
+    async def goes_on(self, held: Sequence[JsonObject], after: int) -> bool:
+        """Do what this process can do about a run that waits or halts, and return whether it may continue.
 
         Args:
+            held: Runs that hold it up, itself or those it waits for; none: another step of it moves.
             after: Number of the last event of the run that was seen.
         """
-        found = await open_gates(self._client, self._run_id)
+        asking = [detail["run_id"] for detail in held] or [self._run_id]
+        found = [gate for run_id in asking for gate in await halting.open_gates(self._client, run_id)]
         if not found:
-            return True
+            return all(detail["status"] != "paused" for detail in held)
         if self._live:
             return await self._ask(found[0], after)
         # This process cannot answer a gate that another process holds open; a default answers it in both cases.
-        expires = self._client.executes and all(gate["expires_at"] for gate in found)
-        if expires:
+        if not self._client.executes or not await halting.expires(self._client, held):
+            return False
+        if held:
             self._tell_times(found)
-        return expires
+        return True
 
     def _tell_times(self, found: Sequence[JsonObject]) -> None:
         for gate in found:
@@ -60,12 +63,17 @@ class Asker:
                 )
 
     async def _ask(self, gate: JsonObject, after: int) -> bool:
-        async with aclosing(self._client.follow(self._run_id, after)) as stream:
+        is_own = gate["run_id"] == self._run_id
+        async with aclosing(self._client.follow(gate["run_id"], after if is_own else 0)) as stream:
             news = asyncio.ensure_future(anext(stream, None))
             try:
-                # Events from before the question come first; they may report that it is answered.
-                if (await asyncio.wait({news}, timeout=_NEWS_SECONDS))[0]:
-                    return news.result() is not None
+                # Events from before the question come first; those of the run itself may report that it is answered.
+                while (await asyncio.wait({news}, timeout=_NEWS_SECONDS))[0]:
+                    if is_own or news.result() is None:
+                        return news.result() is not None
+                    news = asyncio.ensure_future(anext(stream, None))
+                if not is_own and (await self._client.call(use_cases.show_gate, gate["gate_id"]))["status"] != "open":
+                    return True
                 return await self._until_answered(gate, news)
             finally:
                 news.cancel()
@@ -105,11 +113,6 @@ class Asker:
         except errors.Conflict as conflict:
             terminal.warn(f"{conflict.message} [{conflict.code}]")
         return True
-
-
-async def open_gates(client: Client, run_id: str) -> list[JsonObject]:
-    """Return the open gates of a run."""
-    return await client.call(use_cases.list_gates, gate_inbox.GateQuery(run_id=run_id))
 
 
 async def gates_of_session(client: Client, session_id: str) -> list[JsonObject]:

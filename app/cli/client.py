@@ -69,6 +69,11 @@ class Client(Protocol):
     def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[JsonObject, None]:
         """Yield the run's events numbered above `after` until it stops."""
 
+    def followed(self, run_id: str) -> str:
+        """Return the run to follow after an order to a run: the topmost that waits for it, if this process continues
+        that too.
+        """
+
     def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str, None]:
         """Yield the texts of a log while it grows, until its run has ended."""
 

@@ -38,6 +38,7 @@ class FolderClient:
         """The services; for a command that only reads, the reading ones."""
         self._claims = claims
         self._signals = signals
+        self._above: dict[str, list[str]] = {}
 
     @property
     def stopping(self) -> bool:
@@ -81,6 +82,25 @@ class FolderClient:
         if found.exclusive_workspace:
             await self.claims.claim(found.working_dir, run_id=run_id, parent_run_id=found.parent_run_id)
         return found
+
+    async def claim_with_above(self, run_id: str) -> stores.RunSummary:
+        """Take the workspaces of a run that is to continue here, and of those that wait for it; return its row.
+
+        Raises:
+            errors.Conflict: `workspace_busy`.
+        """
+        for above in await self.application.runs.waiting_above(run_id):
+            await self.claim_workspace(above)
+            self._above.setdefault(run_id, []).append(above)
+        return await self.claim_workspace(run_id)
+
+    async def continue_above(self, run_id: str) -> None:
+        """Continue the runs that wait for a run, whose workspaces were taken, after the run itself continues."""
+        for above in self._above.get(run_id, ()):
+            await self.application.engine.submit(above)
+
+    def followed(self, run_id: str) -> str:
+        return next(iter(self._above.get(run_id, ())), run_id)
 
     @property
     def claims(self) -> workspaces.WorkspaceClaims:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from enum import Enum
 from typing import Any
 
 from app import errors, printable
-from app.cli import asking, exit_codes, formats, options, terminal, use_cases
+from app.cli import asking, exit_codes, formats, halting, options, terminal, use_cases
 from app.cli.client import Client, JsonObject
 from app.domain import events
 
 Show = Callable[[JsonObject], Awaitable[None]]  # Shows one event.
-Silent = Callable[[], Awaitable[None]]
 
 SILENT_SECONDS = 5.0
-"""Silence of a run under way after which the cause is looked up; the wait doubles for each further look."""
+"""Silence of a run under way after which the cause is printed; the wait doubles for each further time."""
 
 _OVER = ("done", "failed", "cancelled")
 _HALTED = ("paused", "waiting")
@@ -25,6 +25,8 @@ _AT_REST = (*_OVER, *_HALTED)
 
 _RESTING = (events.EventType.RUN_PAUSED, events.EventType.RUN_WAITING)
 _LONGEST_SILENCE_SECONDS = 60.0
+_LOOK_SECONDS = 1.0  # Silence after which to check whether the run halts at one that it waits for; then doubled.
+_LONGEST_LOOK_SECONDS = 5.0
 _QUIET_SECONDS = 1.0  # Silence after an event of rest, after which to check whether the run still rests.
 _FIRST_SECONDS = 10.0  # The same before the first event: a slow connection may take its time.
 
@@ -54,14 +56,46 @@ async def follow(client: Client, run_id: str, output: Shown, after: int = 0, *, 
 
     live = output is Shown.TEXT and terminal.is_answered()
     asker = asking.Asker(client, run_id, live=live, clear=progress.finish) if answers else None
-    tell = WaitPrinter(client, run_id, progress.hide).tell if output is Shown.TEXT else None
+    printer = WaitPrinter(client, run_id, progress.hide, names_orders=not answers) if output is Shown.TEXT else None
     try:
-        detail = await watch(client, run_id, show, after, asker, tell)
+        detail = await watch(client, run_id, show, after, asker, Silence(client, run_id, printer))
     finally:
         progress.finish()
     if detail["status"] == "waiting":
-        _tell_gates(await asking.open_gates(client, run_id))
-    return _tell_rest(detail, output, client, shown_error=progress.shown_error)
+        halting.tell_gates(await halting.open_gates(client, run_id))
+    below = await _held_below(client, detail)
+    if below:
+        named = (f"run {each['run_id']}, which is {each['status']}" for each in below)
+        terminal.warn(f"run {run_id} waits for {' and '.join(named)}")
+        await halting.tell(client, below)
+    code = _tell_rest(detail, output, client, shown_error=progress.shown_error, halts=bool(below))
+    if output is Shown.TEXT and detail["status"] == "failed":
+        await _tell_way_on(detail, client)
+    return code
+
+
+async def _tell_way_on(detail: JsonObject, client: Client) -> None:
+    """Print the command that resumes a failed run, unless it would be refused."""
+    if (detail.get("orders") or {}).get("resume"):
+        return
+    from app.cli import explaining
+
+    with contextlib.suppress(errors.ControlRoomError, errors.StorageFault):
+        # A denial below it is final, too.
+        if (await client.call(explaining.explain_run, detail["run_id"]))["chain"][-1].get("act") is None:
+            return
+    order = f"control-room runs resume {detail['run_id']}{options.again()}"
+    terminal.warn(
+        f"once the cause is removed, continue with: {order}",
+        "  --arg NAME=TEXT replaces an argument; with --from KEY, also one that the finished step KEY has read",
+    )
+
+
+async def _held_below(client: Client, detail: JsonObject) -> list[JsonObject]:
+    if client.stopping or detail["status"] in (*_OVER, "paused"):
+        return []
+    held = await halting.halts(client, detail["run_id"])
+    return [each for each in held if each["run_id"] != detail["run_id"]]
 
 
 async def watch(
@@ -70,31 +104,32 @@ async def watch(
     show: Show,
     after: int = 0,
     asker: asking.Asker | None = None,
-    silent: Silent | None = None,
+    silence: Silence | None = None,
 ) -> JsonObject:
-    """Show every event of a run until it rests; return the run in its final state.
+    """Show every event of a run until it rests, or halts at a run that it waits for; return the run as it is then.
 
     Args:
-        asker: Decides whether a waiting run may continue.
-        silent: Called while a run under way has no event.
+        asker: Decides whether a run that waits or halts may continue.
+        silence: Checks a run under way while it has no event; None: the run starts no other runs.
     """
     # Repeat after each answer: the run continues, and further events come.
     while True:
-        async with aclosing(_until_rest(client, run_id, after, silent)) as events:
+        async with aclosing(_until_rest(client, run_id, after, silence)) as events:
             async for event in events:
                 after = event["seq"]
                 await show(event)
         detail = await client.call(use_cases.show_run, run_id)
-        if asker is not None and detail["status"] == "waiting":
-            if await asker.goes_on(after):
+        held = await halting.halts(client, run_id) if silence is not None and detail["status"] not in _OVER else []
+        if asker is not None and (held or detail["status"] == "waiting") and not client.stopping:
+            if await asker.goes_on(held, after):
                 continue
             detail = await client.call(use_cases.show_run, run_id)
-        if client.executes or detail["status"] in _AT_REST:
+        if client.executes or detail["status"] in _AT_REST or held:
             return detail
 
 
 async def _until_rest(
-    client: Client, run_id: str, after: int, silent: Silent | None
+    client: Client, run_id: str, after: int, silence: Silence | None
 ) -> AsyncGenerator[JsonObject, None]:
     stream, resting = client.follow(run_id, after), True
     quiet_seconds = _QUIET_SECONDS if after else _FIRST_SECONDS
@@ -106,11 +141,11 @@ async def _until_rest(
                 # The stream of an ended run ends by itself, however long its first event takes.
                 if (await client.call(use_cases.show_run, run_id))["status"] in _HALTED:
                     return
-            wait = SILENT_SECONDS
-            while silent is not None and not (await asyncio.wait({coming}, timeout=wait))[0]:
-                await silent()
-                # Each wait is longer than the one before, so that a long run does not fill the screen.
-                wait = min(2 * wait, _LONGEST_SILENCE_SECONDS)
+                # It may have come to rest again before this stream began.
+                if silence is not None and after and await silence.halts():
+                    return
+            if silence is not None and await silence.ends_at_halt(coming):
+                return
             event = await coming
         except StopAsyncIteration:
             return
@@ -120,17 +155,43 @@ async def _until_rest(
         yield event
 
 
-def _tell_gates(found: Sequence[JsonObject]) -> None:
-    for gate in found:
-        terminal.warn(f"{gate['key']}: {formats.cell(gate['prompt'])}")
-        terminal.warn(f"  read it whole with: control-room gates show {gate['gate_id']}{options.again()}")
-        terminal.warn(f"  answer with: {formats.answer_command(gate)}")
+class Silence:
+    """Check, while a run under way has no event, whether it halts, and print what it waits for.
+
+    Args:
+        printer: Prints the cause; None: nothing does.
+    """
+
+    def __init__(self, client: Client, run_id: str, printer: WaitPrinter | None = None) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._printer = printer
+
+    async def ends_at_halt(self, coming: asyncio.Future[JsonObject]) -> bool:
+        """Wait for the next event; return true as soon as the run halts instead."""
+        look, silent, told_at, tell = _LOOK_SECONDS, 0.0, 0.0, SILENT_SECONDS
+        while not (await asyncio.wait({coming}, timeout=look))[0]:
+            silent += look
+            if await self.halts():
+                return True
+            if self._printer is not None and silent - told_at >= tell:
+                await self._printer.tell()
+                # Each wait is longer than the one before, so that a long run does not fill the screen.
+                told_at, tell = silent, min(2 * tell, _LONGEST_SILENCE_SECONDS)
+            look = min(2 * look, _LONGEST_LOOK_SECONDS)
+        return False
+
+    async def halts(self) -> bool:
+        """Return whether the run halts at one that it waits for."""
+        return bool(await halting.halts(self._client, self._run_id))
 
 
-def _tell_rest(detail: JsonObject, output: Shown, client: Client, *, shown_error: str | None) -> int:
+def _tell_rest(
+    detail: JsonObject, output: Shown, client: Client, *, shown_error: str | None, halts: bool = False
+) -> int:
     status = detail["status"]
     # A run that waits for a person looks the same whether this process has released it or not.
-    left = exit_codes.is_interrupted(status) or (client.stopping and status == "waiting")
+    left = (exit_codes.is_interrupted(status) and not halts) or (client.stopping and status == "waiting")
     interrupted = client.executes and left
     if output is Shown.DETAIL:
         terminal.say_json(detail)
@@ -140,12 +201,11 @@ def _tell_rest(detail: JsonObject, output: Shown, client: Client, *, shown_error
     # The events may not have shown the error: an ending can be lost, or be older than the damage of the run.
     if error is not None and not (error == shown_error and terminal.is_shared()):
         terminal.warn(f"{status}: {error}")
-    if output is Shown.TEXT and status == "failed" and not (detail.get("orders") or {}).get("resume"):
-        order = f"control-room runs resume {detail['run_id']}{options.again()}"
-        terminal.warn(f"once the cause is removed, continue with: {order}", "  --arg NAME=TEXT replaces an argument")
     if interrupted:
         terminal.warn(f"interrupted; continue with: control-room runs resume {detail['run_id']}{options.again()}")
-    return exit_codes.ExitCode.INTERRUPTED if interrupted else exit_codes.of_status(status)
+    if interrupted:
+        return exit_codes.ExitCode.INTERRUPTED
+    return exit_codes.ExitCode.FAILED if halts else exit_codes.of_status(status)
 
 
 class WaitPrinter:
@@ -153,10 +213,13 @@ class WaitPrinter:
 
     Args:
         hide: Removes the line of the open step from the terminal.
+        names_orders: Whether to print the command that sends the run on; one that waits in a process which executes
+            it would be refused.
     """
 
-    def __init__(self, client: Client, run_id: str, hide: Callable[[], None]) -> None:
+    def __init__(self, client: Client, run_id: str, hide: Callable[[], None], *, names_orders: bool = True) -> None:
         self._client = client
+        self._names_orders = names_orders or not client.executes
         self._run_id = run_id
         self._hide = hide
         self._printed = ""
@@ -177,7 +240,8 @@ class WaitPrinter:
         self._printed = act
         self._hide()
         terminal.say(f"  waits: {printable.one_line(found['sentence'])}")
-        terminal.say(f"  {options.led(act)}")
+        if self._names_orders:
+            terminal.say(f"  {options.led(act)}")
 
 
 class EventPrinter:

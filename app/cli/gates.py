@@ -46,7 +46,7 @@ gates.add_command(shown(use_cases.show_gate, formats.gate, "Show a gate in full,
 @options.as_json
 @options.anywhere
 def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> int:
-    """Answer a question; without --server, continue its run in this process and return its exit code."""
+    """Answer a question; without --server, continue its run and those that wait for it, and return the exit code."""
     from app.cli import following
     from app.services import gates as control_gates
 
@@ -56,7 +56,7 @@ def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> i
         if not client.executes:
             return exit_codes.ExitCode.DONE
         output = following.Shown.NOTHING if as_json else following.Shown.TEXT
-        return await following.follow(client, decided["run_id"], output, answers=True)
+        return await following.follow(client, client.followed(decided["run_id"]), output, answers=True)
 
     return place.work(work, Access.CHANGE)
 

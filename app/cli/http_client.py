@@ -98,6 +98,9 @@ class HttpClient:
             async for event in found:
                 yield event
 
+    def followed(self, run_id: str) -> str:
+        return run_id
+
     async def follow_log(self, run_id: str, name: str) -> AsyncGenerator[str, None]:
         """Read the texts of a log while it grows."""
         async with aclosing(self._events(f"/api/runs/{_quoted(run_id)}/logs/{_quoted(name)}/stream", {})) as found:

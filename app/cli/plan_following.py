@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app import errors
-from app.cli import asking, exit_codes, formats, options, plan_formats, plan_use_cases, terminal, use_cases
+from app.cli import exit_codes, halting, plan_formats, plan_use_cases, terminal
 from app.cli.client import Client, JsonObject
-from app.domain import stop_reasons
 
 _SILENCE_SECONDS = 2.0  # Silence after which to check whether the runs of a plan only wait for people.
-
-_WAITING = ("waiting", "paused")
 
 
 async def follow(client: Client, plan: JsonObject, as_json: bool) -> int:
@@ -106,25 +102,13 @@ async def _waiting(client: Client, plan: JsonObject) -> list[JsonObject]:
     begun += [plan["chief_run_id"]] if plan_formats.chief_is_at_work(plan) else []
     if None in begun:
         return []
-    try:
-        details = [await client.call(use_cases.show_run, run_id) for run_id in begun]
-    except errors.NotFound:
-        # A run was just deleted; the plan will report it.
-        return []
-    stuck = [await _is_stuck(client, detail) for detail in details]
-    return details if all(stuck) else []
-
-
-async def _is_stuck(client: Client, detail: JsonObject) -> bool:
-    if detail["status"] not in _WAITING:
-        return False
-    gates = await asking.open_gates(client, detail["run_id"])
-    return not gates or not all(gate["expires_at"] for gate in gates)
+    held = [await halting.halts(client, run_id) for run_id in begun]
+    stuck = [bool(each) and not await halting.expires(client, each) for each in held]
+    return [detail for each in held for detail in each] if all(stuck) else []
 
 
 async def _tell_rest(client: Client, plan: JsonObject, waiting: Sequence[JsonObject]) -> int:
-    for detail in waiting:
-        await _tell_waiting(client, detail)
+    await halting.tell(client, waiting)
     interrupted = client.stopping and not rests(plan)
     if interrupted:
         terminal.warn("interrupted")
@@ -133,14 +117,3 @@ async def _tell_rest(client: Client, plan: JsonObject, waiting: Sequence[JsonObj
     if interrupted:
         return exit_codes.ExitCode.INTERRUPTED
     return exit_codes.ExitCode.FAILED if waiting else exit_codes.of_plan(plan["status"])
-
-
-async def _tell_waiting(client: Client, detail: JsonObject) -> None:
-    run_id = detail["run_id"]
-    if detail["status"] == "paused":
-        terminal.warn(f"run {run_id} is paused: {detail.get('reason') or 'a person unpauses it'}")
-        if command := stop_reasons.act(run_id, detail.get("reason") or "", detail.get("error")):
-            terminal.warn(f"  continue with: {command}{options.again()}")
-    for gate in await asking.open_gates(client, run_id):
-        terminal.warn(f"run {run_id}, {gate['key']}: {formats.cell(gate['prompt'])}")
-        terminal.warn(f"  answer with: {formats.answer_command(gate)}")

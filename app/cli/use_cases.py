@@ -101,9 +101,11 @@ async def pause_run(folder: FolderClient, run_id: str, interrupt: bool = False) 
 
 @use_case("POST /api/runs/{run_id}/unpause", Access.CHANGE)
 async def unpause_run(folder: FolderClient, run_id: str) -> JsonObject:
-    """Continue a paused run, in this process."""
-    await folder.claim_workspace(run_id)
-    return (await folder.application.runs.unpause(run_id, authors.LOCAL)).to_json()
+    """Continue a paused run, and the runs that wait for it, in this process."""
+    await folder.claim_with_above(run_id)
+    moved = await folder.application.runs.unpause(run_id, authors.LOCAL)
+    await folder.continue_above(run_id)
+    return moved.to_json()
 
 
 def _resume_body(run_id: str, request: requests.ResumeRequest) -> dict[str, Any]:
@@ -115,14 +117,18 @@ def _resume_body(run_id: str, request: requests.ResumeRequest) -> dict[str, Any]
 
 @use_case("POST /api/runs/{run_id}/resume", Access.CHANGE, body=_resume_body)
 async def resume_run(folder: FolderClient, run_id: str, request: requests.ResumeRequest) -> JsonObject:
-    """Resume a run in this process; one that was only interrupted continues unchanged."""
-    found = await folder.claim_workspace(run_id)
-    if found.owner == "service" and found.status in _IN_FLIGHT and request == type(request)():
-        return {"run_id": run_id, "status": (await folder.application.engine.submit(run_id)).value}
-    return (await folder.application.runs.resume(run_id, request, authors.LOCAL)).to_json()
-
-
-_IN_FLIGHT = ("pending", "running", "waiting")
+    """Resume a run in this process, and continue the runs that wait for it; one that was only interrupted continues
+    unchanged.
+    """
+    await folder.claim_with_above(run_id)
+    if await folder.application.runs.continues_as_it_was(run_id, request):
+        moved = {"run_id": run_id, "status": (await folder.application.engine.submit(run_id)).value}
+    else:
+        moved = (await folder.application.runs.resume(run_id, request, authors.LOCAL)).to_json()
+    # A service does so by itself.
+    await folder.application.budgets.send_on(await folder.application.runs.parked_below(run_id))
+    await folder.continue_above(run_id)
+    return moved
 
 
 @use_case("DELETE /api/runs/{run_id}", Access.CHANGE, answers=None)
@@ -174,12 +180,13 @@ async def show_gate(folder: FolderClient, gate_id: str) -> JsonObject:
 
 @use_case("POST /api/gates/{gate_id}", Access.CHANGE)
 async def answer_gate(folder: FolderClient, gate_id: str, reply: gates.Reply) -> JsonObject:
-    """Answer a gate; its run continues in this process."""
+    """Answer a gate; its run, and the runs that wait for it, continue in this process."""
     application = folder.application
     found = await application.gates.show(gate_id)
     if found.status == "open" and not application.engine.open_gates(found.gate.run_id):
-        await folder.claim_workspace(found.gate.run_id)
+        await folder.claim_with_above(found.gate.run_id)
         await application.engine.submit(found.gate.run_id)
+        await folder.continue_above(found.gate.run_id)
     return (await application.gates.answer(gate_id, reply, authors.LOCAL)).to_json()
 
 

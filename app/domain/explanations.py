@@ -76,3 +76,6 @@ class Explanation(shapes.Shape):
     status: RunState  # Its state.
     sentence: str  # The answer in plain words.
     chain: tuple[Cause, ...]  # Causes, from the run itself to the root.
+    halted_at: tuple[shapes.RunId, ...]
+    """Runs, it or below it, of which a person must answer a gate or end a pause before any step moves; empty: one
+    does."""

@@ -225,9 +225,14 @@ def agent_session_id(run_id: str, restarts: int) -> str:
 
 def child_key(parent_run_id: str, key: str) -> str:
     """Return the idempotency key of the run that a step of another run starts."""
-    return f"child:{parent_run_id}:{plain.sha256(key.encode())[:32]}"
+    return f"{child_keys(parent_run_id)}{plain.sha256(key.encode())[:32]}"
+
+
+def child_keys(parent_run_id: str) -> str:
+    """Return the beginning of the idempotency keys of the runs that the steps of a run start."""
+    return f"child:{parent_run_id}:"
 
 
 def is_child(start: RunStart) -> bool:
     """Return whether a step of another run has started a run; its key has the same meaning in every data directory."""
-    return (start.idempotency_key or "").startswith(f"child:{start.parent_run_id}:")
+    return (start.idempotency_key or "").startswith(child_keys(start.parent_run_id or ""))

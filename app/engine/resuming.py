@@ -83,11 +83,34 @@ async def _make_sure_it_replays(
         hiding = equipment.hiding_for(driver, log.loaded.start.recipe).hiding_for(driver, sent_on.start.recipe)
         masked = hiding.masker.mask_cut(plain.plain(fault.to_json()))
         raise errors.RequestInvalid(
-            f"the steps that the run keeps do not fit: {masked['message']}",
+            misfit(log.loaded.start, sent_on.start, fault.key, masked["message"]),
             code="recipe_differs",
             key=fault.key,
             detail=masked["detail"],
         ) from fault
+
+
+def misfit(before: runs.RunStart, after: runs.RunStart, key: str | None, difference: str) -> str:
+    """Return why a resume with changes is refused, and what works instead.
+
+    Args:
+        key: Finished step that the changed run would not perform as its journal has it.
+        difference: What the replay found, for a run of which nothing was changed.
+    """
+    changed = [
+        f"the {what} {name}"
+        for what, old, new in (("argument", before.args, after.args), ("option", before.options, after.options))
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+    changed += ["the recipe's current version"] if before.recipe_sha256 != after.recipe_sha256 else []
+    if key is None or not changed:
+        return f"the steps that the run keeps do not fit: {difference}"
+    what = " or ".join(changed)
+    return (
+        f"{what} changes the finished step {key!r}, which a resume would keep; nothing was written. "
+        f"Perform it again with --from {key} (`from` in the request), or fork the run with the same changes"
+    )
 
 
 async def _decide(log: stores.RunLog, facts: dict[str, plain.Json], at: str) -> None:

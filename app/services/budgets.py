@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from app import clock, errors
@@ -175,10 +175,15 @@ class Budgets:
 
     # -- continue
 
-    async def send_on(self) -> None:
-        """Continue every run that is paused at a limit or budget and now has room."""
-        parked = stores.RunQuery(status=states.RunState.PAUSED.value)
-        waiting = [row async for row in stores.every_run(self._store, parked) if _waits_for_room(row)]
+    async def send_on(self, waiting: Sequence[stores.RunSummary] | None = None) -> None:
+        """Continue every run that is paused at a limit or budget and now has room.
+
+        Args:
+            waiting: Such runs, newest first; None: all that the service continues.
+        """
+        if waiting is None:
+            parked = stores.RunQuery(status=states.RunState.PAUSED.value)
+            waiting = [row async for row in stores.every_run(self._store, parked) if _waits_for_room(row)]
         # Oldest first, the order in which they would have run.
         for row in reversed(waiting):
             try:

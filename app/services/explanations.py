@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import clock, errors
-from app.domain import access, explanations, gates, operations, plain, runs, states, views
+from app.domain import access, allowed_orders, explanations, gates, operations, plain, runs, states, views
 from app.domain.explanations import Cause, Explanation
 from app.domain.unreadable import Unreadable
 from app.engine import dry_replay, open_steps, ports, run_engine, stores
-from app.services import rest_causes, step_causes, step_requests
+from app.services import halting, rest_causes, step_causes, step_requests
 
 MOST_CAUSES = 24  # Longest chain.
 CHILDREN = 20  # Unfinished runs of a parent among which the child of a step is searched.
@@ -64,6 +64,7 @@ class Explanations:
         self._clock = clock
         self._masker = masker
         self._surroundings = surroundings
+        self._halting = halting.Halting(store, view, self._waits, engine.obstacle)
 
     async def why(self, run_id: str, scope: access.Scope | None = None) -> Explanation:
         """Return why a run does not move.
@@ -87,7 +88,13 @@ class Explanations:
                 break
             chain += found.causes
         shown = tuple(dataclasses.replace(one, text=self._masker.mask(one.text)) for one in chain[:MOST_CAUSES])
-        return Explanation(run_id=run_id, status=first.status, sentence=_sentence(run_id, shown), chain=shown)
+        halts = [each for each in await self._halting.runs(run_id) if await self._is_within(each, scope)]
+        sentence = _sentence(run_id, shown)
+        return Explanation(run_id=run_id, status=first.status, sentence=sentence, chain=shown, halted_at=tuple(halts))
+
+    def surround(self, run_id: str) -> tuple[bool, bool]:
+        """Return whether a service has the data directory, and whether a process is seen to execute a run."""
+        return self._surroundings.service() is not None, bool(self._surroundings.is_executed(run_id))
 
     async def _is_within(self, run_id: str, scope: access.Scope | None) -> bool:
         if scope is None:
@@ -150,6 +157,8 @@ class Explanations:
 
     async def _ended(self, run_id: str, view: views.RunView) -> Cause:
         cause, above = rest_causes.ending(run_id, view), view.start.parent_run_id
+        if view.status is states.RunState.FAILED and cause.act is not None and await self._is_denied_below(view):
+            return rest_causes.denied(cause)
         if view.status is not states.RunState.CANCELLED or above is None:
             return cause
         # A run of another project may have started this one.
@@ -158,6 +167,18 @@ class Explanations:
                 text = f"{cause.text}, as was run {above}, which started it"
                 return dataclasses.replace(cause, text=text, act=f"control-room runs resume {above}")
         return cause
+
+    async def _is_denied_below(self, view: views.RunView) -> bool:
+        seen: set[str] = set()
+        while (child := allowed_orders.failed_child(view)) is not None and child.run_id not in seen:
+            seen.add(child.run_id)
+            try:
+                view = await self._view(child.run_id)
+            except (errors.ControlRoomError, errors.StorageFault):
+                break
+            if allowed_orders.denied_at(view) is not None:
+                return True
+        return False
 
     def _queued(self, view: views.RunView, standing: run_engine.Standing | None) -> _Found:
         run_id, since = view.start.run_id, view.updated_at

@@ -27,6 +27,10 @@ class ForkRequest(ResumeRequest):
     parent_run_id: str | None = None  # Run that requests the fork; the new run is its child.
     runs_above: int | None = None  # Number of runs above the new one, if the parent may be of another project.
 
+    def resume(self) -> ResumeRequest:
+        """Return the resume that corresponds to it."""
+        return ResumeRequest(**{each.name: getattr(self, each.name) for each in dataclasses.fields(ResumeRequest)})
+
     def sha256(self, run_id: str) -> str:
         """Return the hash that distinguishes a repetition for a source from another request with the same key."""
         asked = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}

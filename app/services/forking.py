@@ -13,7 +13,6 @@ from app.domain import authors, gates, plain, runs, states
 from app.engine import conversation_claims, fork_replay, ports, run_engine, step_decisions, stores
 from app.services import faults, requests, run_reader, voting
 from app.services.fork_requests import Forked, ForkRequest
-from app.services.requests import ResumeRequest
 from app.services.starting import Starter
 
 _MOST_NEXT = 100
@@ -202,12 +201,6 @@ class Forks:
             "on_cut_off": agent.get("on_cut_off", "fail"),
         }
         return fields | ({"system": agent["role"]} if agent.get("role") else {})
-
-
-def resumed(request: ForkRequest) -> ResumeRequest:
-    """Return the resume that corresponds to a fork request."""
-    names = [item.name for item in dataclasses.fields(ResumeRequest)]
-    return ResumeRequest(**{name: getattr(request, name) for name in names})
 
 
 def _key_at(source: stores.Loaded, line: int) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from app import errors
-from app.domain import limits, records, runs, states, usage_sums
-from app.engine import fork_replay, ports, step_decisions, stores
+from app.domain import limits, records, runs, usage_sums, views
+from app.engine import fork_replay, ports, resuming, stores
 from app.services import faults, fork_requests, run_reader, worst_cases
 from app.services.fork_requests import ForkRequest, Order, PreviewReport, StepPreviewed
-from app.services.forking import Forks, resumed
+from app.services.forking import Forks
+from app.services.resumptions import Resumptions
 from app.services.starting import Starter
 
 _MOST_STEPS = 2000
@@ -25,15 +25,27 @@ class Previews:
     """Reports the effects of orders."""
 
     def __init__(
-        self, store: stores.RunStore, forks: Forks, starter: Starter, drivers: Mapping[str, ports.Driver]
+        self,
+        forks: Forks,
+        resumptions: Resumptions,
+        starter: Starter,
+        drivers: Mapping[str, ports.Driver],
+        resumable: Callable[[str], Awaitable[views.RunView]],
     ) -> None:
-        self._store = store
         self._forks = forks
+        self._resumptions = resumptions
         self._starter = starter
         self._drivers = drivers
+        self._resumable = resumable
 
-    async def report(self, run_id: str, order: Order, request: ForkRequest) -> PreviewReport:
-        """Return the effects of an order; a refused order is reported with its problems.
+    async def report(
+        self, run_id: str, order: Order, request: ForkRequest, *, as_it_was: bool = False, is_executed: bool = False
+    ) -> PreviewReport:
+        """Return what an order would do; one that would be refused is reported with the problems.
+
+        Args:
+            as_it_was: Whether a resume would only let a process execute the run again, whatever its state.
+            is_executed: Whether a process executes the run now.
 
         Raises:
             errors.NotFound, errors.JournalCorrupt: the run does not exist, or is damaged.
@@ -41,7 +53,13 @@ class Previews:
         run_reader.check_run_id(run_id)
         try:
             with faults.as_errors():
-                return await (self._fork if order == "fork" else self._resume)(run_id, request)
+                if order == "fork":
+                    return await self._fork(run_id, request)
+                if not as_it_was:
+                    await self._resumable(run_id)
+                if is_executed:
+                    raise errors.Conflict(f"run {run_id} is being written by another process", code="run_busy")
+                return await self._resume(run_id, request)
         except errors.NotFound:
             raise
         except (errors.InputRefused, errors.Conflict, errors.WrongState) as error:
@@ -61,32 +79,22 @@ class Previews:
         return self._report(run_id, "fork", planned.start, planned.source, kept, why, found)
 
     async def _resume(self, run_id: str, request: ForkRequest) -> PreviewReport:
-        source = await self._store.read(run_id)
-        wanted, status = resumed(request), source.decisions.status
-        if status not in (states.RunState.FAILED, states.RunState.CANCELLED):
-            message = f"run {run_id} is {status}; only a failed or cancelled run is resumed, any run can be forked"
-            raise errors.WrongState(message, detail={"run_id": run_id, "status": status.value})
-        overrides = await self._starter.renewed(source.start, wanted)
-        start = dataclasses.replace(source.start.overridden(overrides), limits=source.limits)
-        dead = step_decisions.dead_positions(source, wanted.from_key)
-        candidates = [record for record in fork_replay.living(source) if record.position not in dead]
-        driver = self._drivers.get(start.dialect)
-        if driver is None:
-            message = f"this version does not know the language {start.dialect!r}"
-            raise errors.RequestInvalid(message, code="unknown_dialect")
-        read_blob = functools.partial(self._store.read_blob, run_id)
-        found = await fork_replay.replayed(start, candidates, driver, read_blob)
+        wanted = request.resume()
+        planned = await self._resumptions.planned(run_id, wanted)
+        found, dead = planned.found, planned.dead
         if found.differs is not None:
-            # A resume keeps its lines, so all of them must match.
-            message = f"the steps that the run keeps do not fit: {found.differs.message}"
+            # A resume keeps its lines, so all of them must fit.
+            message = resuming.misfit(planned.source.start, planned.start, found.differs.key, found.differs.message)
             raise errors.RequestInvalid(message, code="recipe_differs", key=found.differs.key)
+        await self._resumptions.below(run_id, wanted)
         why = _Why(
             kept="it is finished",
-            left_out=frozenset(dead),
+            left_out=dead,
             root=_NAMED if wanted.from_key is not None else _CAUSE,
             differs=None,
         )
-        return self._report(run_id, "resume", start, source, {r.position for r in candidates}, why, found)
+        kept = {record.position for record in planned.candidates}
+        return self._report(run_id, "resume", planned.start, planned.source, kept, why, found)
 
     def _report(
         self,
@@ -190,8 +198,10 @@ def _difference(fault: errors.NondeterminismFault) -> str:
     recorded, asked = fault.detail.get("recorded"), fault.detail.get("asked")
     before = recorded.get("body") if isinstance(recorded, dict) else None
     after: Any = asked.get("body") if isinstance(asked, dict) and "hash" in asked else None
-    if not isinstance(asked, dict) or "hash" not in asked:
+    if not isinstance(asked, dict) or not asked:
         return "the recipe no longer reaches it"
+    if set(asked) != {"hash", "body"}:
+        return f"the new run performs {', '.join(map(repr, asked))} before it, or in its place"
     if not isinstance(before, dict) or not isinstance(after, Mapping):
         return "the new run asks for something else there"
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))

@@ -27,9 +27,13 @@ def ending(run_id: str, view: views.RunView) -> Cause:
     # A repair must come before a resume, which would be refused.
     if view.error is not None and view.error.get("code") == "journal_corrupt":
         return _cause(run_id, "damaged", text, view.completed_at, act=f"control-room runs repair {run_id}")
-    if allowed_orders.denied_at(view) is not None:
-        text, act = f"{text}; a denial is final, so only a new run can continue", None
-    return _cause(run_id, "ended", text, view.completed_at, act=act)
+    cause = _cause(run_id, "ended", text, view.completed_at, act=act)
+    return denied(cause) if allowed_orders.denied_at(view) is not None else cause
+
+
+def denied(cause: Cause) -> Cause:
+    """Return how a run ended that a denial ended, in itself or in a run that it waited for."""
+    return dataclasses.replace(cause, text=f"{cause.text}; a denial is final, so only a new run can continue", act=None)
 
 
 def _superseded(ending: Mapping[str, plain.Json] | None) -> str:

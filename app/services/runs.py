@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from app import clock, errors
-from app.domain import allowed_orders, authors, decisions, operations, runs, states
+from app.domain import allowed_orders, authors, decisions, operations, runs, states, views
 from app.engine import aio, ports, run_engine, stores
-from app.services import conversation_binding, faults, requests, run_reader, voting
+from app.services import awaiting, conversation_binding, faults, requests, run_reader, voting
 from app.services.conversation_binding import ConversationBinding
 from app.services.recipe_versions import RecipeVersion
 from app.services.requests import Marked, Moved, ResumeRequest, Started, StartRequest
@@ -20,6 +20,7 @@ from app.services.starting import Starter
 if TYPE_CHECKING:
     from app.services.forking import Forks
     from app.services.previews import Previews
+    from app.services.resumptions import Resumptions
 
 Listener: TypeAlias = Callable[[runs.RunStart], None]  # Called with each new run; it must not wait.
 
@@ -212,12 +213,36 @@ class Runs(RunQueries):
             raise errors.Conflict(message, code=decisions.BUDGET_EXHAUSTED, key=key)
 
     async def resume(self, run_id: str, request: ResumeRequest, author: authors.Author | None = None) -> Moved:
-        """Resume a failed or cancelled run, or take over an unfinished one that another process or directory left.
+        """Send a failed or cancelled run on, with those that it waits for and that have ended so, or take over an
+        unfinished one that another process or directory left.
 
         Raises:
             errors.NotFound, errors.WrongState, errors.DiskFull: as `cancel`, or it is neither of these.
             errors.RequestInvalid: the step, the arguments or the recipe do not fit; `no_conversation`.
-            errors.Conflict: `session_locked`, the `holder` uses the run's conversation.
+            errors.Conflict: `session_locked`, the `holder` speaks in the run's conversation; `gate_denied`.
+        """
+        view = await self.resumable(run_id)
+        below = await self.resumptions.below(run_id, request)
+        overrides = await self._starter.renewed(view.start, request)
+        if request.new_conversation:
+            overrides = {**overrides, "begun_again": conversation_binding.begun_again(view)}
+        how = run_engine.Resume(from_key=request.from_key, overrides=overrides, author=author)
+        for child in below:
+            # It would only report their former ends again.
+            await self._resume(child, await self.reader.view(child), run_engine.Resume(author=author))
+        await self._resume(run_id, view, how)
+        return await self.reader.moved(run_id)
+
+    async def _resume(self, run_id: str, view: views.RunView, how: run_engine.Resume) -> None:
+        with faults.as_errors():
+            await self._conversation_binding.resume(run_id, view, how)
+        self.started_listeners.tell(view.start)
+
+    async def resumable(self, run_id: str) -> views.RunView:
+        """Return a run whose state lets it be resumed.
+
+        Raises:
+            errors.NotFound, errors.WrongState: there is no such run, or it has another state.
         """
         view = await self.reader.view(run_id)
         # A run that another process left is continued without having ended.
@@ -226,14 +251,24 @@ class Runs(RunQueries):
             why = allowed_orders.refusals(view)["resume"]
             message = f"run {run_id} is {view.status}; only a failed or cancelled run is resumed, and {why}"
             raise errors.WrongState(message, detail={"run_id": run_id, "status": view.status.value})
-        overrides = await self._starter.renewed(view.start, request)
-        if request.new_conversation:
-            overrides = {**overrides, "begun_again": conversation_binding.begun_again(view)}
-        how = run_engine.Resume(from_key=request.from_key, overrides=overrides, author=author)
-        with faults.as_errors():
-            await self._conversation_binding.resume(run_id, view, how)
-        self.started_listeners.tell(view.start)
-        return await self.reader.moved(run_id)
+        return view
+
+    async def continues_as_it_was(self, run_id: str, request: ResumeRequest) -> bool:
+        """Return whether a resume only lets a process execute a run again, where there is no service: it is of the
+        service, has not ended, and no order has paused it.
+        """
+        row = await self._store.summary(run_id)
+        if row.owner != "service" or states.RunState(row.status).finished or request != ResumeRequest():
+            return False
+        return (await self._store.read(run_id)).decisions.paused is None
+
+    async def parked_below(self, run_id: str) -> list[stores.RunSummary]:
+        """Return the runs below a run which are paused at a limit or budget."""
+        return await awaiting.parked_below(self._store, run_id)
+
+    async def waiting_above(self, run_id: str) -> list[str]:
+        """Return the unfinished runs that wait for a run, directly or through others, the topmost first."""
+        return await awaiting.above(self._store, self._drivers, run_id)
 
     @functools.cached_property
     def forks(self) -> Forks:
@@ -247,7 +282,14 @@ class Runs(RunQueries):
         """Return the use cases of previews."""
         from app.services.previews import Previews
 
-        return Previews(self._store, self.forks, self._starter, self._drivers)
+        return Previews(self.forks, self.resumptions, self._starter, self._drivers, self.resumable)
+
+    @functools.cached_property
+    def resumptions(self) -> Resumptions:
+        """Return what plans resumes."""
+        from app.services.resumptions import Resumptions
+
+        return Resumptions(self._store, self._starter, self._drivers, self.resumable)
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: authors.Author | None = None) -> Marked:
         """Change a run's labels and pin, in any state.

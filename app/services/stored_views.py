@@ -30,9 +30,10 @@ async def read(
     loaded = await store.read(run_id)
     driver, read_blob = drivers.get(loaded.start.dialect), functools.partial(store.read_blob, run_id)
     view = await dry_replay.review(loaded, driver, read_blob, elsewhere=True, dry_replays=dry_replays)
+    view = await _parked(store, view)
     if engine.elsewhere:
-        return await _parked(store, view)
-    # A run that waits for people waits in any process; any other open step was only interrupted.
+        return view
+    # A run that waits for people does so whether a process has it or not; any other open step was only cut off.
     return view if view.status is states.RunState.WAITING else dataclasses.replace(view, open=())
 
 
@@ -68,8 +69,8 @@ def of_row(row: stores.RunSummary, error: errors.ControlRoomError | errors.Unrea
 
 
 async def _parked(store: stores.RunStore, view: views.RunView) -> views.RunView:
-    # A fault of the driver parks a run without a journal line, so that another version continues it. Only the process
-    # in which that happened had the fault in memory.
+    # A fault parks a run without a journal line, so that another version, or the same one after the fault, continues
+    # it. Only the process that did so had it in memory.
     run_id, paused = view.start.run_id, states.RunState.PAUSED
     if view.status.finished or view.status is paused or (await store.summary(run_id)).status != paused:
         return view

@@ -1,0 +1,72 @@
+"""Halts: the runs at which a run that is followed stands still until a person does something, and what to do there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app import errors
+from app.cli import formats, options, terminal, use_cases
+from app.cli.client import Client, JsonObject
+from app.domain import stop_reasons
+from app.services import gate_inbox
+
+_RAISED = (
+    "control-room runs limits ",
+    "control-room budgets set ",
+)  # A run has yet to be continued then.
+
+
+async def halts(client: Client, run_id: str) -> list[JsonObject]:
+    """Return the runs, itself or those it waits for, that hold up a run until a person does something; none if
+    a step of it moves.
+    """
+    from app.cli import explaining
+
+    try:
+        found = await client.call(explaining.explain_run, run_id)
+        return [await client.call(use_cases.show_run, each) for each in found.get("halted_at", ())]
+    except (errors.ControlRoomError, errors.StorageFault):
+        # It may be known the next time.
+        return []
+
+
+async def open_gates(client: Client, run_id: str) -> list[JsonObject]:
+    """Return what a run asks."""
+    return await client.call(use_cases.list_gates, gate_inbox.GateQuery(run_id=run_id))
+
+
+async def expires(client: Client, held: Sequence[JsonObject]) -> bool:
+    """Return whether a halt ends without a person, by the defaults of all gates."""
+    gates = [gate for detail in held for gate in await open_gates(client, detail["run_id"])]
+    return all(detail["status"] != "paused" for detail in held) and all(gate["expires_at"] for gate in gates)
+
+
+def tell_gates(found: Sequence[JsonObject], *, names_run: bool = False) -> None:
+    """Print open gates, and the commands that answer them."""
+    for gate in found:
+        where = f"run {gate['run_id']}, " if names_run else ""
+        terminal.warn(f"{where}{gate['key']}: {formats.cell(gate['prompt'])}")
+        terminal.warn(f"  read it whole with: control-room gates show {gate['gate_id']}{options.again()}")
+        terminal.warn(f"  answer with: {formats.answer_command(gate)}")
+
+
+def tell_pause(detail: JsonObject, client: Client) -> None:
+    """Print why a run is paused, and the commands that send it on."""
+    run_id, reason, error = detail["run_id"], detail.get("reason") or "", detail.get("error")
+    why = formats.error(error) if error else reason or "a person unpauses it"
+    terminal.warn(f"run {run_id} is paused: {why}")
+    command = stop_reasons.act(run_id, reason, error)
+    if command is None:
+        return
+    terminal.warn(f"  continue with: {options.led(command)}")
+    if client.executes and command.startswith(_RAISED):
+        # A service would continue it by itself.
+        terminal.warn(f"  and then: control-room runs unpause {run_id}{options.again()}")
+
+
+async def tell(client: Client, held: Sequence[JsonObject]) -> None:
+    """Print what a person has to do at each of the runs that hold up another one."""
+    for detail in held:
+        if detail["status"] == "paused":
+            tell_pause(detail, client)
+        tell_gates(await open_gates(client, detail["run_id"]), names_run=True)

@@ -1,0 +1,100 @@
+"""Resumptions: what a resume keeps and asks for next, and the ended runs that are resumed together with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from app import errors
+from app.domain import operations, records, runs, states, views
+from app.engine import fork_replay, ports, step_decisions, stores
+from app.services.requests import ResumeRequest
+from app.services.starting import Starter
+
+_ENDED = (states.RunState.FAILED.value, states.RunState.CANCELLED.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumption:
+    """What a resume would do."""
+
+    source: stores.Loaded  # The run as it stands.
+    start: runs.RunStart  # What it would continue with.
+    dead: frozenset[int]  # Positions of the lines that it sets aside.
+    candidates: tuple[records.Record, ...]  # Finished steps that it keeps.
+    found: fork_replay.Replayed  # What the driver makes of them, and asks for next.
+
+
+class Resumptions:
+    """Plan resumes.
+
+    Args:
+        resumable: Returns a run whose state lets it be resumed, or refuses it.
+    """
+
+    def __init__(
+        self,
+        store: stores.RunStore,
+        starter: Starter,
+        drivers: Mapping[str, ports.Driver],
+        resumable: Callable[[str], Awaitable[views.RunView]],
+    ) -> None:
+        self._store = store
+        self._starter = starter
+        self._drivers = drivers
+        self._resumable = resumable
+
+    async def planned(self, run_id: str, wanted: ResumeRequest) -> Resumption:
+        """Return what a resume would do, whatever the state of the run.
+
+        Raises:
+            errors.NotFound, errors.JournalCorrupt: there is no such run, or it is damaged.
+            errors.RequestInvalid, errors.Conflict: as the resume itself, except that the kept steps need not fit.
+        """
+        source = await self._store.read(run_id)
+        overrides = await self._starter.renewed(source.start, wanted)
+        start = dataclasses.replace(source.start.overridden(overrides), limits=source.limits)
+        dead = frozenset(step_decisions.dead_positions(source, wanted.from_key))
+        candidates = tuple(record for record in fork_replay.living(source) if record.position not in dead)
+        driver = self._drivers.get(start.dialect)
+        if driver is None:
+            message = f"this version does not know the language {start.dialect!r}"
+            raise errors.RequestInvalid(message, code="unknown_dialect")
+        read_blob = functools.partial(self._store.read_blob, run_id)
+        found = await fork_replay.replayed(start, candidates, driver, read_blob)
+        return Resumption(source=source, start=start, dead=dead, candidates=candidates, found=found)
+
+    async def below(self, run_id: str, wanted: ResumeRequest) -> list[str]:
+        """Return the failed and cancelled runs that a resumed run would wait for, at any depth, each after those that
+        it waits for itself.
+
+        Raises:
+            errors.Conflict, errors.RequestInvalid, errors.WrongState: one of them cannot be resumed.
+        """
+        of_run = stores.RunQuery(parent_run_id=run_id, status=_ENDED)
+        ended = [row.run_id async for row in stores.every_run(self._store, of_run) if row.parent_run_id == run_id]
+        if not ended:
+            return []
+        asks = (await self.planned(run_id, wanted)).found.asks
+        awaited = {
+            runs.child_key(run_id, key): key
+            for key, ask in asks.items()
+            if isinstance(ask.operation, operations.ChildRun)
+        }
+        found: list[str] = []
+        for child in ended:
+            start = (await self._store.read(child)).start
+            if (key := awaited.get(start.idempotency_key or "")) is not None:
+                found += [*await self._resumed_with(child, key), child]
+        return found
+
+    async def _resumed_with(self, child: str, key: str) -> list[str]:
+        try:
+            await self._resumable(child)
+            await self.planned(child, ResumeRequest())
+            return await self.below(child, ResumeRequest())
+        except (errors.Conflict, errors.InputRefused) as error:
+            error.message = f"run {child}, which the step {key!r} waits for, cannot be resumed: {error.message}"
+            raise
