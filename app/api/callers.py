@@ -27,6 +27,7 @@ SIGN_IN_PATH = "/api/session"  # Address of the sign-in; it needs no token.
 OPEN_PATHS = frozenset({"/healthz", "/readyz", SIGN_IN_PATH})
 """Answered without a token: they reveal no more than a port scan, or exchange the token for a sign-in."""
 
+SOCKET_PATH = "/ws"  # Address of the WebSocket.
 SUBPROTOCOL = "control-room"  # Subprotocol of the WebSocket, for clients that must name one.
 
 BEARER_PREFIX = "control-room.bearer."
@@ -194,7 +195,7 @@ class TokenGuard:
             asked[CALLER] = caller
             return asked, None
         detail = _UNAUTHORIZED if ticket is None else _TICKET_REFUSED
-        return asked, problems.of_status(401, detail, headers={"WWW-Authenticate": "Bearer"})
+        return asked, problems.unauthorized(detail)
 
     async def needed(self, method: str, path: str) -> tuple[roles.Need, Mapping[str, str]] | None:
         """Return the requirements of a request and the parameters of its path; None if the address does not exist."""
@@ -278,14 +279,6 @@ def _name(claimed: str) -> str | None:
         message = f"{HEADER} is not a printable name in UTF-8 of at most {authors.MOST_CHARACTERS} characters"
         raise errors.RequestInvalid(message, flaws=[errors.Flaw(path=f"header.{HEADER}", message=message)])
     return name or None
-
-
-async def refuse(problem: problems.Problem, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with a problem; a WebSocket then does not open."""
-    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": key_watch.POLICY, "reason": problem.code})
-    else:
-        await problem.response()(scope, receive, send)
 
 
 def _carried(headers: Headers) -> str | None:

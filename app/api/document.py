@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
+from starlette.routing import Route
 
 from app.api import callers, problems, refusals, schemas, streaming
 from app.domain import events
@@ -55,7 +55,7 @@ def install(app: FastAPI) -> None:
 def methods_at(app: FastAPI, path: str) -> list[str]:
     """Return the methods of an address; an address without parameters hides those with parameters."""
     # From the routes themselves: composing the document would delay every other answer for half a second.
-    routes = [route for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema]
+    routes = [route for route in app.routes if isinstance(route, Route)]
     found = [route for route in routes if route.path == path]
     found = found or [route for route in routes if route.path_regex.match(path)]
     verbs = {verb for route in found for verb in route.methods or ()}

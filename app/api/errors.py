@@ -58,16 +58,10 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
 async def _answer_http(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    details = {
-        404: f"there is no resource at {request.url.path:.200}",
-        405: f"{request.method} is not allowed at {request.url.path:.200}",
-    }
-    detail = details.get(error.status_code, str(error.detail))
-    headers = dict(error.headers or {})
     # Frameworks answer without `Allow`, which RFC 9110 requires with 405.
     if error.status_code == 405:
-        headers["Allow"] = ", ".join(document.methods_at(request.app, request.url.path))
-    return problems.of_status(error.status_code, detail, headers=headers).response()
+        error.headers = {"Allow": ", ".join(document.methods_at(request.app, request.url.path))}
+    return problems.of_http(error, request.scope).response()
 
 
 def _refused(flaws: Sequence[errors.Flaw]) -> errors.RequestInvalid:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from starlette.datastructures import State
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -47,7 +48,11 @@ class Pages(Protocol):
         """Return whether the pages answer a request."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request for a page or one of its files."""
+        """Answer a request for a page or one of its files.
+
+        Raises:
+            HTTPException: there is no such file, or it is not asked for by GET or HEAD.
+        """
 
 
 class Gateway:
@@ -107,12 +112,13 @@ class Gateway:
         except key_watch.Ended:
             return
         except (Exception, errors.Fault) as error:
-            if scope["type"] != "http":
+            # A WebSocket that is open has a server behind it that logs its failure.
+            if answer.begun and scope["type"] != "http":
                 raise
             problem = self._problem(scope, error)
             if answer.begun:
                 raise
-            await problem.response()(scope, receive, answer.send)
+            await problems.refuse(problem, scope, receive, answer.send)
 
     def answer_lists(self) -> None:
         """Answer lists of runs directly, too, since the code for their forms is loaded."""
@@ -122,7 +128,10 @@ class Gateway:
         # Pages contain no data, and a browser must be able to load the one that signs in.
         shown = scope["type"] == "http" and not scope["path"].startswith(_DATA)
         if shown and self._pages is not None and self._pages.serves(scope):
-            await self._pages(scope, receive, send)
+            try:
+                await self._pages(scope, receive, send)
+            except HTTPException as refused:
+                await problems.refuse(problems.of_http(refused, scope), scope, receive, send)
             return
         # The caller is known before the body is read, so that a stranger cannot make the service hold megabytes.
         scope, refusal = self._token.admitted(scope)
@@ -136,11 +145,18 @@ class Gateway:
 
     async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._conversed(scope, receive, send)
         elif scope["method"] == "HEAD":
             await self._head(scope, receive, send)
         else:
             await self._bounded(scope, receive, send)
+
+    async def _conversed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == callers.SOCKET_PATH:
+            await self._app(scope, receive, send)
+            return
+        detail = f"there is no WebSocket at {scope['path']:.200}; it is at {callers.SOCKET_PATH}"
+        await problems.refuse(problems.of_status(404, detail), scope, receive, send)
 
     async def _denial(self, scope: Scope) -> problems.Problem | None:
         """Return why a caller may not make a request; None if it may."""
@@ -205,7 +221,7 @@ class Gateway:
 
     async def _refuse(self, refusal: problems.Problem, scope: Scope, receive: Receive, send: Send) -> None:
         self._warnings.tell(refusal.code, refusal.detail, callers.address(scope))
-        await callers.refuse(refusal, scope, receive, send)
+        await problems.refuse(refusal, scope, receive, send)
 
     def _problem(self, scope: Scope, error: Exception | errors.Fault) -> problems.Problem:
         known = refusals.problem(error) if isinstance(error, errors.ControlRoomError | errors.Fault) else None
@@ -215,7 +231,7 @@ class Gateway:
         _LOG.error(
             "a request failed",
             exc_info=error,
-            extra={"incident_id": incident, "method": scope["method"], "path": callers.loggable(scope["path"])},
+            extra={"incident_id": incident, "method": scope.get("method"), "path": callers.loggable(scope["path"])},
         )
         return problems.Problem(
             status=500,

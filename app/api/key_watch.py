@@ -12,7 +12,6 @@ from app.api import problems
 from app.engine import aio
 
 _LOOK_SECONDS = 1.0
-POLICY = 1008  # Close code of a WebSocket whose caller may not use it.
 _ENDED = "the key was revoked or has expired while the request was answered"
 
 
@@ -42,7 +41,7 @@ class Connection:
         message = await self._receive()
         if message["type"] == "websocket.receive" and not self._counts():
             await self._end()
-            return {"type": "websocket.disconnect", "code": POLICY}
+            return {"type": "websocket.disconnect", "code": problems.POLICY}
         return message
 
     async def send(self, message: Message) -> None:
@@ -54,7 +53,7 @@ class Connection:
         # A revoked key ends reads, even in the middle of a stream.
         if not (self._is_order or (self._counts() and not self._over)):
             await self._end()
-            raise WebSocketDisconnect(POLICY) if self._is_socket else Ended
+            raise WebSocketDisconnect(problems.POLICY) if self._is_socket else Ended
         self._begun = True
         await self._send(message)
         is_open = message["type"] == "websocket.accept" or (message.get("more_body") and not self._is_order)
@@ -76,9 +75,9 @@ class Connection:
         if self._over:
             return
         self._over = True
-        if self._is_socket:
-            await self._send({"type": "websocket.close", "code": POLICY, "reason": "unauthorized"})
-        elif self._begun:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        if not self._begun:
+            await problems.refuse(problems.unauthorized(_ENDED), self._scope, self._receive, self._send)
+        elif self._is_socket:
+            await self._send({"type": "websocket.close", "code": problems.POLICY, "reason": "unauthorized"})
         else:
-            await problems.of_status(401, _ENDED).response()(self._scope, self._receive, self._send)
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from app import errors
 from app.domain import plain
@@ -17,6 +19,7 @@ MEDIA_TYPE = "application/problem+json"  # Media type of a problem document.
 NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 """Header of every answer, so that no browser takes it for another type, such as a script."""
 
+POLICY = 1008  # Close code of a WebSocket whose caller may not use it.
 TYPE_PREFIX = "urn:control-room:problem:"  # Prefix of a problem's `type`; its `code` follows.
 
 _PHRASES = {413: "Content Too Large", 414: "URI Too Long", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
@@ -67,6 +70,26 @@ def of_status(
     phrase = _PHRASES.get(status) or HTTPStatus(status).phrase
     name = code or phrase.lower().replace(" ", "_").replace("-", "_")
     return Problem(status=status, code=name, title=phrase, detail=detail, headers=headers or {})
+
+
+def unauthorized(detail: str) -> Problem:
+    """Return the refusal of a caller that is not known."""
+    return of_status(401, detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+def of_http(refused: HTTPException, scope: Scope) -> Problem:
+    """Return the problem of what a framework or the pages refuse."""
+    method, path, status = scope["method"], scope["path"], refused.status_code
+    details = {404: f"there is no resource at {path:.200}", 405: f"{method:.200} is not allowed at {path:.200}"}
+    return of_status(status, details.get(status, str(refused.detail)), headers=refused.headers)
+
+
+async def refuse(problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with a problem; a WebSocket does not open then."""
+    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": POLICY, "reason": problem.code})
+    else:
+        await problem.response()(scope, receive, send)
 
 
 def schema() -> dict[str, Any]:

@@ -83,7 +83,7 @@ async def sign_in(request: Request, body: SignInBody) -> Response:
         warnings: connections.Warnings = request.app.state.warnings
         address = request.client.host if request.client else "unknown"
         warnings.tell("unauthorized", "a sign-in with a wrong token", address)
-        return problems.of_status(401, _WRONG).response()
+        return problems.unauthorized(_WRONG).response()
     name = caller.author.name or body.name
     value, header, expires = sessions.issue(name, caller.sha256)
     shown = BrowserSession(

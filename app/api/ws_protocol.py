@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets import http11, server, typing
+from websockets import datastructures, http11, server, typing
 
-from app.api import connections, problems
+from app import errors
+from app.api import connections, problems, refusals
 
 FRAMES_AT_ONCE = 64  # Frames that are processed before other tasks of the loop get their turn.
 
 _TEXT, _CONTROL = 0x1, 0x8
 _FIN, _MASKED = 0x80, 0x80
 _MOST_CONTROL_BYTES = 125
+_MOST_SHOWN = 200
 _TOO_LARGE, _NOT_TEXT = connections.NOT_TAKEN
 
 
@@ -41,7 +44,6 @@ class Protocol(WebSocketsSansIOProtocol):
         else:
             super().data_received(data)
             if not self.handshake_initiated:
-                # A complete head that arrives here has a line that is longer than the library reads.
                 self._refuse_head()
 
     async def send(self, message: Any) -> None:
@@ -82,8 +84,14 @@ class Protocol(WebSocketsSansIOProtocol):
         super().shutdown()
 
     def _refuse_head(self) -> None:
-        detail = f"a line in the head of a WebSocket's request has at most {http11.MAX_LINE_LENGTH} bytes"
-        self.transport.write(problems.of_status(431, detail, code="head_too_large").written())
+        # The head is whole when it comes here, so the library finds a body, or a line is longer than it reads.
+        failure = self.conn.handshake_exc
+        if isinstance(failure and failure.__cause__, ValueError | NotImplementedError):
+            problem = problems.of_status(400, "the request of a WebSocket has no body", code="malformed_request")
+        else:
+            detail = f"a line in the head of a WebSocket's request has at most {http11.MAX_LINE_LENGTH} bytes"
+            problem = problems.of_status(431, detail, code="head_too_large")
+        self.transport.write(problem.written())
         self.transport.close()
 
     def _receive(self, data: bytes = b"") -> None:
@@ -113,10 +121,11 @@ class Protocol(WebSocketsSansIOProtocol):
 
 class _Handshakes(server.ServerProtocol):
     def reject(self, status: typing.StatusLike, text: str) -> http11.Response:
-        response = super().reject(status, text)
-        name, value = problems.NO_SNIFFING
-        response.headers[name.decode()] = value.decode()
-        return response
+        problem = _rejected(status, text)
+        answer = problem.response()
+        sent = (*answer.raw_headers, problems.NO_SNIFFING, (b"connection", b"close"))
+        headers = datastructures.Headers([(name.decode(), value.decode()) for name, value in sent])
+        return http11.Response(problem.status, HTTPStatus(problem.status).phrase, headers, bytes(answer.body))
 
 
 class Sieve:
@@ -204,6 +213,16 @@ class Sieve:
         part = bytes(self._pending[:size])
         del self._pending[:size]
         return part
+
+
+def _rejected(status: int, text: str) -> problems.Problem:
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        # Failures are answered before they come here, so this is a handshake that the end of the service cuts off.
+        stopping = refusals.problem(errors.Unavailable("the service is stopping", code="stopping"))
+        assert stopping is not None
+        return stopping
+    code = "malformed_request" if status == HTTPStatus.BAD_REQUEST else None
+    return problems.of_status(status, text.strip()[:_MOST_SHOWN], code=code)
 
 
 def _header(frame: bytearray) -> tuple[int, int] | None:

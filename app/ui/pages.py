@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -67,16 +68,19 @@ class Pages:
         return wants_page and _first(scope["path"]) not in _OTHERS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request for a page or one of its files."""
+        """Answer a request for a page or one of its files.
+
+        Raises:
+            HTTPException: there is no such file, or it is not asked for by GET or HEAD.
+        """
         path = scope["path"]
         found = _files().get(path.removeprefix(FILES) if path.startswith(FILES) else "index.html")
-        if found is None or scope["method"] not in _METHODS:
-            response = Response(status_code=404 if found is None else 405, headers=_headers())
-        else:
-            asked = Headers(scope=scope)
-            response = (
-                _response(found, asked) if _is_known(path) else _content(found, asked, _headers(), status_code=404)
-            )
+        if found is None:
+            raise HTTPException(404)
+        if scope["method"] not in _METHODS:
+            raise HTTPException(405, headers={"Allow": ", ".join(_METHODS)})
+        asked = Headers(scope=scope)
+        response = _response(found, asked) if _is_known(path) else _content(found, asked, _headers(), status_code=404)
         await response(scope, receive, send)
 
 

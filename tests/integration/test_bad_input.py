@@ -133,6 +133,8 @@ async def test_another_media_type_is_refused(service: served.Served, content_typ
         ("GET", "/api/runs/x/cancel", {"POST"}),
         ("POST", "/api/recipes", {"GET", "HEAD"}),
         ("POST", "/healthz", {"GET", "HEAD"}),
+        ("POST", "/ws", {"GET", "HEAD"}),
+        ("PUT", "/openapi.json", {"GET", "HEAD"}),
     ],
 )
 async def test_another_method_is_not_allowed(service: served.Served, method: str, path: str, allowed: set[str]) -> None:

@@ -90,13 +90,19 @@ async def test_a_file_is_sent_once(service: served.Served) -> None:
         ("GET", "/ui/%2e%2e/pages.py", 404),
         ("GET", "/ui/js/%2e%2e/%2e%2e/%2e%2e/pages.py", 404),
         ("POST", "/", 405),
+        ("PATCH", "/runs", 405),
+        ("OPTIONS", "/inbox", 405),
         ("DELETE", "/ui/js/main.js", 405),
         ("GET", "/nowhere", 404),
     ],
 )
 async def test_only_files_of_the_ui_are_served(service: served.Served, method: str, path: str, status: int) -> None:
-    """Only the files of the UI have an address, and they can only be read."""
-    assert (await service.http.request(method, path)).status_code == status
+    """Only the files of the UI have an address, and they can only be read; refusals are problem documents."""
+    answer = await service.http.request(method, path)
+
+    assert (answer.status_code, answer.json()["status"]) == (status, status)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers.get("allow") == ("GET, HEAD" if status == 405 else None)
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/run/x", "/api", "/metrics", "/healthz"])

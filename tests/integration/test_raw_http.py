@@ -100,9 +100,19 @@ async def test_every_kind_of_junk_is_refused(service: listening.Listening, byte_
         name: codes for name, codes in found.items() if codes and not (len(codes) == 1 and 400 <= codes[0] < 500)
     } == {}
     assert answered == {name: [200] for name in raw_http.SERVED}
-    assert all(
-        b"x-content-type-options: nosniff" in head.lower() for answer in refused for head in _HEAD.findall(answer)
-    )
+    heads = [head.lower() for answer in refused for head in _HEAD.findall(answer)]
+    assert all(b"x-content-type-options: nosniff" in head for head in heads)
+    assert all(b"content-type: application/problem+json" in head for head in heads)
+
+
+@pytest.mark.parametrize("name", ["WebSocket by POST", "WebSocket with a length", "WebSocket in chunks"])
+async def test_a_websocket_with_a_body(service: listening.Listening, name: str) -> None:
+    """The refusal of a WebSocket's request with a body names the body, and no limit of the head."""
+    answer = await answer_bytes(service, raw_http.REFUSED[name])
+
+    assert statuses(answer) == [400]
+    assert b'"malformed_request"' in answer
+    assert b"has no body" in answer
 
 
 @pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])

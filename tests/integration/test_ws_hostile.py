@@ -15,7 +15,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from app.api import connections, ws_connection, ws_messages
+from app.api import callers, connections, problems, ws_connection, ws_messages
 from tests.integration import listening, served
 from tests.integration.listening import frame
 from tests.integration.project import Project
@@ -385,14 +385,39 @@ async def test_the_token(project: Project) -> None:
 
 
 async def test_no_page(service: listening.Listening) -> None:
-    """The answer to a plain request names the WebSocket; at other addresses WebSockets are refused."""
+    """The answer to a plain request names the WebSocket."""
     plain = await service.http.get("/ws")
-    with pytest.raises(InvalidStatus) as refused:
-        async with connect(f"ws://127.0.0.1:{service.port}/nowhere", proxy=None):
-            pass
 
     assert (plain.status_code, plain.json()["code"], plain.headers["upgrade"]) == (426, "upgrade_required", "websocket")
-    assert refused.value.response.status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/ws/", "/api/runs", "/"])
+async def test_a_websocket_elsewhere(service: listening.Listening, path: str) -> None:
+    """A WebSocket at another address is refused with a problem document that names the right one."""
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(f"ws://127.0.0.1:{service.port}{path}", proxy=None):
+            pass
+    status, problem = _refusal(refused.value)
+
+    assert refused.value.response.headers["content-type"] == problems.MEDIA_TYPE
+    assert (status, problem["code"]) == (404, "not_found")
+    assert problem["detail"] == f"there is no WebSocket at {path}; it is at /ws"
+
+
+async def test_a_failure_of_the_opening(service: listening.Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client whose WebSocket cannot be opened because of a fault of the service receives its incident."""
+
+    def fail(connection: object) -> None:
+        raise KeyError(connection)
+
+    monkeypatch.setattr(callers, "author_of", fail)
+    with pytest.raises(InvalidStatus) as refused:
+        async with service.client():
+            pass
+    status, problem = _refusal(refused.value)
+
+    assert (status, problem["code"]) == (500, "internal_error")
+    assert problem["facts"]["incident_id"] in problem["detail"]
 
 
 async def test_a_service_that_stops(service: listening.Listening) -> None:
