@@ -240,7 +240,9 @@ class Protocol(httptools_impl.HttpToolsProtocol):
         elif self._flow.held:
             self._flow.held = False
             latest = self._latest()
-            if not self.pipeline and (latest is None or len(latest.body) <= HIGH_WATER_LIMIT):
+            # The rest of a body that was not wanted is read and dropped, else nothing behind it would be read.
+            waits = latest is not None and not latest.response_complete and len(latest.body) > HIGH_WATER_LIMIT
+            if not self.pipeline and not waits:
                 self._flow.resume_reading()
 
     def _parse(self, part: bytes) -> None:

@@ -218,6 +218,23 @@ async def test_large_bodies_pass_in_portions(service: listening.Listening, monke
     assert max(portions) <= http_protocol.SLICE_BYTES * http_protocol.SLICES_AT_ONCE
 
 
+async def test_a_body_that_is_not_wanted(project: Project) -> None:
+    """A client that sends a large body where none is read receives the answer, and that to its next request."""
+    head = b"DELETE /api/runs/x HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n"
+    async with listening.on_a_port(project, body_seconds=10) as service, raw(service) as (reader, writer):
+        for _ in range(2):
+            writer.write(head % (2 * MiB) + b"x" * (2 * MiB))
+            await writer.drain()
+        writer.write(GET + b"\r\n")
+        answers = [await answer(reader) for _ in range(3)]
+
+    assert [(status, document.get("code")) for status, document in answers] == [
+        (404, "run_not_found"),
+        (404, "run_not_found"),
+        (200, None),
+    ]
+
+
 @pytest.mark.parametrize(
     ("sent", "code"),
     [
