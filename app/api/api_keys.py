@@ -97,7 +97,7 @@ async def add_key(services: ServicesDep, body: KeyBody, author: AuthorDep) -> Re
     "/{name}",
     status_code=204,
     summary="Revoke a key",
-    responses=refusals.documented(("key_not_found", "last_admin_key", "request_invalid", "no_room")),
+    responses=refusals.documented(("key_not_found", "last_admin_key", "no_room")),
 )
 async def revoke_key(services: ServicesDep, name: KeyName, author: AuthorDep) -> Response:
     """Remove a key. Its requests, sign-ins and streams end within a second.

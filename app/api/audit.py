@@ -20,7 +20,6 @@ router = routers.router(prefix="/api/audit", tags=["audit"])
     summary="List changes",
     responses=responses.declared(
         list[audit.AuditEntry],
-        "request_invalid",
         "bad_cursor",
         meaning="A page of changes, newest first.",
         headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last page.'},

@@ -64,7 +64,7 @@ async def _followed(
     summary="Follow the events of all runs",
     status_code=200,
     response_class=FeedStream,
-    responses=declared(None, "request_invalid", meaning="Events, until the client disconnects."),
+    responses=declared(None, meaning="Events, until the client disconnects."),
 )
 async def follow_all(
     following: Annotated[AsyncGenerator[event_feeds.FeedItem, None], Depends(_followed)],

@@ -18,7 +18,15 @@ from app.services import fork_requests, requests
 
 router = routers.router(prefix="/api/runs", tags=["runs"])
 
-_REFUSED = (*refusals.WRITE, *refusals.RECIPE, "run_not_found", "journal_corrupt", "unknown_step", "unknown_dialect")
+_REFUSED = (
+    *refusals.WRITE,
+    *refusals.EXECUTED,
+    "run_not_found",
+    "journal_corrupt",
+    "unknown_step",
+    "unknown_dialect",
+    "unknown_agent_session",
+)
 _FORKED = responses.created(
     fork_requests.Forked,
     *_REFUSED,

@@ -33,9 +33,7 @@ async def alive() -> Response:
 @router.get(
     "/readyz",
     summary="Readiness",
-    responses=declared(
-        health.Readiness, "disk_failing", "planner_broken", "triggers_broken", "notifications_broken", "starting"
-    ),
+    responses=declared(health.Readiness, "disk_failing", "planner_broken", "triggers_broken", "notifications_broken"),
 )
 async def ready(services: ServicesDep) -> Response:
     """Return 200 with the load if the service accepts runs, otherwise 503 with the reason. Needs no token."""

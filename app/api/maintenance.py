@@ -94,7 +94,6 @@ async def collect(services: ServicesDep, author: AuthorDep, body: CollectBody) -
     summary="Verify all stored data",
     responses=declared(
         list[maintenance_port.Verification],
-        "request_invalid",
         "bad_cursor",
         meaning="A page of check results for runs, receipts, plans, issues, conversations and the audit log.",
         headers={"Link": 'Address of the next page, as `rel="next"`; absent on the last page.'},

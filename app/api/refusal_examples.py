@@ -41,6 +41,11 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         flaws=[errors.Flaw(path="$.recip", code="unknown_field", message="is not known; did you mean recipe?")],
     ),
     errors.TooLarge("the body is larger than 1048576 bytes", detail={"max_bytes": 1048576}),
+    errors.TooLarge(
+        "$.tasks: holds more than 5000 values",
+        code="too_many_values",
+        flaws=[errors.Flaw(path="$.tasks", code="too_many_values", message="holds more than 5000 values")],
+    ),
     _invalid("bad_cursor", "query.cursor", "the cursor does not belong to this list; take it from a `Link` header"),
     # -- keys
     errors.Unauthenticated(
@@ -75,6 +80,18 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
             errors.Flaw(path="$.args.canon_paths", code="missing_arg", message="argument canon_paths is required"),
         ],
         detail={"missing": ["scene_path", "canon_paths"]},
+    ),
+    errors.RequestInvalid(
+        "recipe creative_draft_scene does not take these options: $.options.fast is not known",
+        code="options_invalid",
+        flaws=[errors.Flaw(path="$.options.fast", code="unknown_field", message="is not known")],
+    ),
+    _invalid(
+        "unknown_backend",
+        "$.args.backend",
+        "there is no backend 'claud'; did you mean claude_code?",
+        backend="claud",
+        backends=["claude_code", "scripted"],
     ),
     errors.RecipeInvalid(
         "recipe mine in mine.json cannot be started: $.phase_a[0].tool: there is no tool file_locater",
@@ -116,6 +133,18 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
         code="conversation_shared",
         detail={"agent_session_id": "review"},
     ),
+    errors.Conflict(
+        f"The conversation review is in use by {_RUN}.",
+        code="session_locked",
+        detail={"agent_session_id": "review", "holder": _RUN},
+    ),
+    errors.Conflict(
+        "The record of the conversation is damaged: sessions/agents/review/session.json: it is not a JSON object."
+        " Repair or remove that file.",
+        code="agent_session_damaged",
+        detail={"file": "sessions/agents/review/session.json", "reason": "it is not a JSON object"},
+    ),
+    errors.NotFound("no run has used the conversation review", code="unknown_agent_session"),
     errors.Conflict(
         "retention/policy.json is not a retention policy ($.rules: must be a list of rules); set the policy anew, or"
         " remove the file",
@@ -300,6 +329,9 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     errors.Unavailable("the service is starting", code="starting"),
     errors.Unavailable("new runs are refused: runs/.room could not be written: no space is left", code="disk_failing"),
     errors.DiskFull(),
+    errors.StorageFault(
+        "the index sqlite:////srv/book/.control-room/index.db cannot be used: disk I/O error", detail={"file": "index"}
+    ),
     errors.DatabaseAway(
         "the index postgresql://db/runs cannot be reached: timeout",
         detail={"file": "index"},

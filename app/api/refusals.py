@@ -31,18 +31,30 @@ STATUS: Mapping[type[BaseException], int] = {
 """Status by error; an error has the status of its nearest ancestor here. Every other error is a 500."""
 
 ALWAYS = (
-    "unknown_host", "unauthorized", "key_expired", "role_missing", "out_of_scope", "foreign_origin", "internal_error",
-    "stopping", "unreadable", "database_away",
+    "unknown_host", "request_invalid", "unauthorized", "key_expired", "role_missing", "out_of_scope", "foreign_origin",
+    "internal_error", "starting", "stopping", "unreadable", "database_away", "storage_error",
 )  # fmt: skip
 """Codes that every address can return."""
 
-BODY = ("malformed_body", "request_invalid", "too_large", "unsupported_media_type")
+UNADDRESSED = (
+    "malformed_request", "head_too_large", "too_many_headers", "head_too_slow", "body_too_slow", "too_many_connections",
+    "not_found", "method_not_allowed", "upgrade_required",
+)  # fmt: skip
+"""Codes of requests that reach no operation: refused on the wire, or at an address or with a method that is none."""
+
+BODY = ("malformed_body", "too_large", "too_many_values", "unsupported_media_type")
 """Codes of every address that takes a body."""
 
 WRITE = (*BODY, "no_room")  # Codes of every address that writes.
 
 RECIPE = ("unknown_recipe", "args_invalid", "recipe_invalid")
 """Codes of a request that names a recipe and its arguments."""
+
+EXECUTED = (*RECIPE, "options_invalid", "unknown_backend")
+"""Codes of a request by which a run of a recipe executes."""
+
+CONVERSATION = ("session_locked", "agent_session_damaged", "unknown_agent_session")
+"""Codes of a request by which a run continues a conversation."""
 
 START = (
     *WRITE,
@@ -115,6 +127,15 @@ _PROBLEMS = (
     problems.of_status(
         403, "Origin https://example.org is not allowed; add it to CONTROL_ROOM_ALLOWED_ORIGINS", code="foreign_origin"
     ),
+    problems.of_status(400, "the request is not HTTP/1.1", code="malformed_request"),
+    problems.of_status(404, "there is no resource at /api/run"),
+    problems.of_status(405, "PUT is not allowed at /api/runs"),
+    problems.of_status(408, "the head of a request must be complete after 20 s", code="head_too_slow"),
+    problems.of_status(408, "the body of a request must be complete 60 s after its head", code="body_too_slow"),
+    problems.of_status(426, "this address is a WebSocket"),
+    problems.of_status(431, "the head of a request has at most 65536 bytes", code="head_too_large"),
+    problems.of_status(431, "a request has at most 100 headers", code="too_many_headers"),
+    problems.of_status(503, "at most 1000 connections are served at a time", code="too_many_connections"),
     problems.of_status(416, "the log draft.1.reply.md has 1024 bytes; ask for a range within them"),
     problems.of_status(415, "the body must be JSON in UTF-8 with Content-Type: application/json"),
     problems.Problem(

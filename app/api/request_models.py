@@ -179,8 +179,7 @@ def _malformed(*flaws: errors.Flaw) -> errors.RequestInvalid:
 
 
 def _too_many(flaw: errors.Flaw) -> errors.TooLarge:
-    place = "the body" if flaw.path == "$" else flaw.path
-    return errors.TooLarge(f"{place} {flaw.message}", code="too_many_values", flaws=[flaw])
+    return errors.TooLarge(f"{flaw.path}: {flaw.message}", code="too_many_values", flaws=[flaw])
 
 
 def _too_large(max_bytes: int) -> errors.TooLarge:

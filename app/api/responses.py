@@ -106,12 +106,12 @@ def created(
 
 def whole(shape: Any, *codes: str, meaning: str = "The list.") -> refusals.Responses:
     """Return the `responses` of a route that returns a whole list."""
-    return declared(shape, *codes, "request_invalid", meaning=meaning, headers=_ETAG) | NOT_MODIFIED
+    return declared(shape, *codes, meaning=meaning, headers=_ETAG) | NOT_MODIFIED
 
 
 def page(shape: Any, *codes: str, meaning: str) -> refusals.Responses:
     """Return the `responses` of a route that returns pages."""
-    codes = (*codes, "request_invalid", "bad_cursor")
+    codes = (*codes, "bad_cursor")
     return declared(shape, *codes, meaning=meaning, headers=_ETAG | _LINK) | NOT_MODIFIED
 
 

@@ -44,7 +44,7 @@ async def list_logs(
     "/{run_id}/logs/{name}",
     summary="Read a log",
     response_class=PlainTextResponse,
-    responses=refusals.documented(("run_not_found", "log_not_found", "request_invalid", "range_not_satisfiable"))
+    responses=refusals.documented(("run_not_found", "log_not_found", "range_not_satisfiable"))
     | responses.NOT_MODIFIED
     | {
         200: {"description": "The log."},
@@ -110,9 +110,7 @@ async def _followed(
     summary="Follow a log",
     status_code=200,
     response_class=streaming.EventStream,
-    responses=declared(
-        None, "run_not_found", "log_not_found", "request_invalid", meaning="The log while it grows, until the run ends."
-    ),
+    responses=declared(None, "run_not_found", "log_not_found", meaning="The log while it grows, until the run ends."),
 )
 async def follow_log(following: Annotated[AsyncGenerator[log_tails.Piece, None], Depends(_followed)]) -> Response:
     """Stream a log as Server-Sent Events: `{offset, text}` while it grows, `reset` if it is replaced, then `end`."""

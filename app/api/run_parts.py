@@ -143,7 +143,7 @@ async def _followed(
     summary="Follow a run's events",
     status_code=200,
     response_class=streaming.EventStream,
-    responses=declared(None, "run_not_found", "request_invalid", meaning="Events, until the run has ended."),
+    responses=declared(None, "run_not_found", meaning="Events, until the run has ended."),
 )
 async def follow_events(
     following: Annotated[AsyncGenerator[event_streams.Batch, None], Depends(_followed)],

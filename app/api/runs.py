@@ -82,7 +82,8 @@ class MarksBody(BaseModel):
 _STARTED = responses.created(
     requests.Moved,
     *refusals.START,
-    *refusals.RECIPE,
+    *refusals.EXECUTED,
+    *refusals.CONVERSATION,
     "inline_recipes_off",
     "unknown_dialect",
     "recipe_busy",
@@ -98,7 +99,8 @@ _MARKED = declared(requests.Marked, *refusals.WRITE, "run_not_found", "run_busy"
 _RESUMED = declared(
     requests.Moved,
     *refusals.COMMAND,
-    *refusals.RECIPE,
+    *refusals.EXECUTED,
+    *refusals.CONVERSATION,
     "unknown_step",
     "gate_denied",
     "recipe_differs",
@@ -141,7 +143,6 @@ async def list_runs(
     responses=declared(
         views.RunDetail,
         "run_not_found",
-        "request_invalid",
         meaning="The run, with everything that a polling client needs.",
         headers={"ETag": "Changes whenever the response does."},
     )

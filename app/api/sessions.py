@@ -121,7 +121,6 @@ async def list_plans(
     summary="Show a plan",
     responses=declared(
         plans.Plan,
-        "request_invalid",
         "plan_not_found",
         "plan_damaged",
         meaning="The plan with all its tasks.",
@@ -161,9 +160,7 @@ async def reorder_plan(
     "/{session_id}",
     status_code=204,
     summary="Delete a plan",
-    responses=refusals.documented(
-        ("request_invalid", "plan_not_found", "plan_changed", "plan_damaged", "wrong_state", "no_room")
-    ),
+    responses=refusals.documented(("plan_not_found", "plan_changed", "plan_damaged", "wrong_state", "no_room")),
 )
 async def delete_plan(
     authored: AuthoredPlans, session_id: SessionId, revision: SeenRevision = None, if_match: IfMatch = None

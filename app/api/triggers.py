@@ -37,7 +37,8 @@ _ADDED = responses.created(
 _FIRED = responses.created(
     run_requests.Moved,
     *refusals.START,
-    *refusals.RECIPE,
+    *refusals.EXECUTED,
+    *refusals.CONVERSATION,
     "trigger_not_found",
     meaning="The run is accepted and on disk.",
     repeated="An earlier request with this Idempotency-Key created the run.",

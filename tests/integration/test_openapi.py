@@ -170,11 +170,20 @@ def test_only_unroutable_tasks_are_a_422() -> None:
 
 @pytest.mark.parametrize("code", sorted(refusals.EXAMPLES))
 def test_an_example_is_a_problem_document(code: str) -> None:
-    """Every example of a refusal has the documented form, and at least one operation uses it."""
+    """Every example of a refusal has the documented form; an operation uses it, unless it is of none."""
     example = DOCUMENT["components"]["examples"][code]["value"]
     jsonschema.validate(example, DOCUMENT["components"]["schemas"]["Problem"])
 
-    assert f'"#/components/examples/{code}"' in json.dumps(DOCUMENT["paths"])
+    is_used = f'"#/components/examples/{code}"' in json.dumps(DOCUMENT["paths"])
+    assert is_used != (code in refusals.UNADDRESSED)
+
+
+@pytest.mark.parametrize("code", ["options_invalid", "unknown_backend", "session_locked", "too_many_values"])
+def test_a_start_declares_its_refusals(code: str) -> None:
+    """A start of a run declares what its options, backend, conversation and number of values are refused with."""
+    answers = DOCUMENT["paths"]["/api/runs"]["post"]["responses"].values()
+
+    assert any(code in answer.get("content", {}).get(problems.MEDIA_TYPE, {}).get("examples", {}) for answer in answers)
 
 
 def test_references_lead_somewhere() -> None:

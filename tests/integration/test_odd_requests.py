@@ -1,0 +1,91 @@
+"""Odd requests of every operation: each refusal is one that the OpenAPI document declares for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api import problems, request_models
+from tests.integration import served
+
+DOCUMENT: dict[str, Any] = json.loads((Path(__file__).parents[2] / "openapi" / "openapi.json").read_text())
+JSON = {"Content-Type": "application/json"}
+BODIES: dict[str, dict[str, Any]] = {
+    "no JSON": {"content": b"{", "headers": JSON},
+    "null": {"content": b"null", "headers": JSON},
+    "a list": {"content": b"[]", "headers": JSON},
+    "an unknown field": {"content": b'{"zz": 1}', "headers": JSON},
+    "too many values": {"json": {"zz": [0] * (request_models.MOST_TYPED + 1)}},
+    "text": {"content": b"{}", "headers": {"Content-Type": "text/plain"}},
+    "nothing": {},
+}
+"""Bodies that hardly any operation takes."""
+
+OPERATIONS = [
+    (method.upper(), path, operation)
+    for path, item in DOCUMENT["paths"].items()
+    for method, operation in item.items()
+    if path != "/api/events"
+]
+"""All operations but the stream without an end."""
+
+
+def address(path: str) -> str:
+    """Return an address of the form of a path, at which nothing is."""
+    return re.sub(r"\{\w+\}", "nothing", re.sub(r"\{(task|proposal)_id\}", "7", path))
+
+
+def declared(operation: dict[str, Any], answer: httpx.Response) -> bool:
+    """Return whether an operation declares an answer."""
+    if answer.status_code < 400:
+        return True
+    content = operation["responses"].get(str(answer.status_code), {}).get("content", {})
+    return answer.json()["code"] in content.get(problems.MEDIA_TYPE, {}).get("examples", {})
+
+
+def oddities(method: str, operation: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return odd requests, by their kind."""
+    yield "plain", {}
+    yield "an unknown parameter", {"params": {"zz": "1"}}
+    for parameter in operation.get("parameters", ()):
+        if parameter["in"] == "query":
+            yield f"an empty {parameter['name']}", {"params": {parameter["name"]: ""}}
+    if method in ("POST", "PUT", "PATCH"):
+        yield from BODIES.items()
+
+
+async def test_every_refusal_is_declared(service: served.Served) -> None:
+    """A client that reads the document knows the status and code of every refusal of an odd request."""
+    undeclared = []
+    for method, path, operation in OPERATIONS:
+        for kind, request in oddities(method, operation):
+            answer = await service.http.request(method, address(path), **request)
+            if not declared(operation, answer):
+                undeclared.append((method, path, kind, answer.status_code, answer.json()["code"]))
+
+    assert undeclared == []
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+async def test_another_method_names_those_of_the_address(service: served.Served, slash: str) -> None:
+    """A 405 of any address lists the methods that it has, and a slash behind it leads nowhere."""
+    wrong: list[tuple[str, str, object]] = []
+    for path, item in DOCUMENT["paths"].items():
+        for method in {"OPTIONS", "GET", "POST", "PUT", "PATCH", "DELETE"} - {name.upper() for name in item}:
+            answer = await service.http.request(method, address(path) + slash)
+            is_problem = answer.headers["content-type"] == problems.MEDIA_TYPE
+            expected = {404} if slash else {400, 404, 405}
+            if not is_problem or answer.status_code not in expected:
+                wrong.append((method, path, answer.status_code))
+            elif answer.status_code == 405 and not {name.upper() for name in item} <= set(
+                answer.headers["allow"].split(", ")
+            ):
+                wrong.append((method, path, answer.headers["allow"]))
+
+    assert wrong == []
