@@ -70,7 +70,11 @@ class Tickets(Protocol):
     """Tickets of streams."""
 
     def without_ticket(self, scope: Scope) -> tuple[Scope, str | None]:
-        """Return a request without its ticket, and the ticket of a stream."""
+        """Return a request without its ticket, and the ticket of a stream.
+
+        Raises:
+            errors.RequestInvalid: it has several.
+        """
 
     def use(self, ticket: str) -> access.Caller | None:
         """Return the caller who requested a ticket, and use the ticket up; None if it is not valid."""
@@ -184,13 +188,13 @@ class TokenGuard:
 
     def admitted(self, scope: Scope) -> tuple[Scope, problems.Problem | None]:
         """Return a request with its caller, without the ticket of a stream, or the reason for its refusal."""
-        asked, ticket = self._tickets.without_ticket(scope) if scope["query_string"] else (scope, None)
-        # A ticket is used up even if it is not needed, so that no one else can use it.
-        issued_to = None if ticket is None else self._tickets.use(ticket)
         try:
+            asked, ticket = self._tickets.without_ticket(scope) if scope["query_string"] else (scope, None)
+            # A ticket is used up even if it is not needed, so that no one else can use it.
+            issued_to = None if ticket is None else self._tickets.use(ticket)
             caller = self.still(issued_to) if issued_to is not None else self._caller(scope)
-        except errors.Unauthenticated as error:
-            return asked, refusals.problem(error)
+        except (errors.Unauthenticated, errors.RequestInvalid) as error:
+            return scope, refusals.problem(error)
         if caller is not None:
             asked[CALLER] = caller
             return asked, None

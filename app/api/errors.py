@@ -37,7 +37,7 @@ def unfit(found: Iterable[Mapping[str, Any]], shape: Any = None) -> errors.Reque
         _flaw({**item, "loc": ("body", *item["loc"])}, request_flaws.fields_in(shape, item["loc"]))
         for item in itertools.islice(found, _MOST_FLAWS)
     ]
-    return _refused(flaws)
+    return refusals.invalid(flaws)
 
 
 async def _answer(_: Request, error: Exception) -> Response:
@@ -52,7 +52,7 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
         raise error
     route = request.scope["route"]
     found = [(item, request_flaws.fields_at(route, item["loc"])) for item in error.errors()[:_MOST_FLAWS]]
-    return await _answer(request, _refused([_flaw(item, known) for item, known in found]))
+    return await _answer(request, refusals.invalid([_flaw(item, known) for item, known in found]))
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:
@@ -62,10 +62,6 @@ async def _answer_http(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         error.headers = {"Allow": ", ".join(document.methods_at(request.app, request.url.path))}
     return problems.of_http(error, request.scope).response()
-
-
-def _refused(flaws: Sequence[errors.Flaw]) -> errors.RequestInvalid:
-    return errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", flaws=flaws)
 
 
 def _flaw(item: Mapping[str, Any], known: Iterable[str]) -> errors.Flaw:

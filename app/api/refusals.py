@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from app import errors
@@ -91,6 +91,16 @@ def problem(error: errors.ControlRoomError | errors.Fault) -> problems.Problem |
         facts=error.detail if error.key is None else {**error.detail, "key": error.key},
         headers=headers,
     )
+
+
+def invalid(flaws: Sequence[errors.Flaw]) -> errors.RequestInvalid:
+    """Return the refusal of a request with these flaws."""
+    return errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", flaws=flaws)
+
+
+def repeated(name: str) -> errors.Flaw:
+    """Return the flaw of a query parameter that takes one value and has several."""
+    return errors.Flaw(path=f"query.{name}", code="repeated", message="takes one value; give it once")
 
 
 def documented(codes: Iterable[str]) -> Responses:

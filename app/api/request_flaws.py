@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import typing
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from app import errors, printable
+from app.api import refusals
 from app.domain import budgets, concurrency, keys
 from app.services import issue_texts, requests
 
@@ -19,25 +21,22 @@ _MOST_SHOWN = 30
 _MOST_FLAWS = 200
 _BEGINNING = 4  # Number of first characters in which two similar names must agree.
 
-_parameters: dict[Any, frozenset[str]] = {}
+_parameters: dict[Any, Mapping[str, bool]] = {}
 
 
 async def check_parameters(request: Request) -> None:
-    """Refuse query parameters that the address does not define.
+    """Refuse query parameters that the address does not define, and several values where it takes one.
 
     Raises:
-        errors.RequestInvalid: names each unknown parameter, and the nearest known one.
+        errors.RequestInvalid: names each such parameter, and the nearest known one.
     """
     if not request.scope["query_string"]:
         return
     known = _parameters_of(request.scope["route"])
-    unknown = [name for name in dict.fromkeys(request.query_params.keys()) if name not in known]
-    if unknown:
-        flaws = [
-            errors.Flaw(path=f"query.{name}"[:200], code="unknown_field", message=unknown_field(name, known))
-            for name in unknown[:_MOST_FLAWS]
-        ]
-        raise errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", flaws=flaws)
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    wrong = [name for name, times in given.items() if name not in known or (times > 1 and not known[name])]
+    if wrong:
+        raise refusals.invalid([_parameter_flaw(name, known) for name in wrong[:_MOST_FLAWS]])
 
 
 def unknown_field(name: str, known: Iterable[str]) -> str:
@@ -60,7 +59,7 @@ def fields_at(route: Any, loc: Sequence[str | int]) -> frozenset[str]:
         loc: Position as pydantic reports it, `("body", "tasks", 0, "descripton")`.
     """
     if not loc or loc[0] != "body":
-        return _parameters_of(route)
+        return frozenset(_parameters_of(route))
     field = getattr(route, "body_field", None)
     return fields_in(field.field_info.annotation if field is not None else None, loc[1:])
 
@@ -85,20 +84,36 @@ def _models(shape: Any) -> Iterable[type[BaseModel]]:
         yield from _models(inner)
 
 
-def _parameters_of(route: Any) -> frozenset[str]:
+def _parameter_flaw(name: str, known: Mapping[str, bool]) -> errors.Flaw:
+    if name in known:
+        return refusals.repeated(name)
+    return errors.Flaw(path=f"query.{name}"[:200], code="unknown_field", message=unknown_field(name, known))
+
+
+def _parameters_of(route: Any) -> Mapping[str, bool]:
+    """Return the query parameters of a route, and whether each takes several values."""
     known = _parameters.get(route.endpoint)
     if known is None:
-        known = frozenset(_query(route.dependant))
+        known = dict(_query(route.dependant))
         _parameters[route.endpoint] = known
     return known
 
 
-def _query(dependant: Any) -> Iterator[str]:
+def _query(dependant: Any) -> Iterator[tuple[str, bool]]:
     for field in dependant.query_params:
-        models = list(_models(field.field_info.annotation))
-        yield from (name for model in models for name in model.model_fields) if models else (field.alias,)
+        shape = field.field_info.annotation
+        if models := list(_models(shape)):
+            yield from (
+                (name, _is_list(info.annotation)) for model in models for name, info in model.model_fields.items()
+            )
+        else:
+            yield field.alias, _is_list(shape)
     for inner in dependant.dependencies:
         yield from _query(inner)
+
+
+def _is_list(shape: Any) -> bool:
+    return typing.get_origin(shape) is list or any(_is_list(inner) for inner in typing.get_args(shape))
 
 
 def _plain(name: str) -> str:

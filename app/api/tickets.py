@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.types import Scope
 
 from app import clock
+from app.api import refusals
 from app.domain import access, plain
 
 LIFE_SECONDS = 60  # Time for which a ticket is valid.
@@ -47,15 +48,21 @@ class Tickets:
         return caller if self._clock.monotonic() < expires else None
 
     def without_ticket(self, scope: Scope) -> tuple[Scope, str | None]:
-        """Return a request without its ticket, and the ticket of a stream, since routes do not handle tickets."""
+        """Return a request without its ticket, and the ticket of a stream, since routes do not handle tickets.
+
+        Raises:
+            errors.RequestInvalid: it has several.
+        """
         if not _is_stream(scope):
             return scope, None
         given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=None)
         tickets = [value for name, value in given if name == PARAMETER]
         if not tickets:
             return scope, None
+        if len(tickets) > 1:
+            raise refusals.invalid([refusals.repeated(PARAMETER)])
         others = urlencode([pair for pair in given if pair[0] != PARAMETER])
-        return {**scope, "query_string": others.encode("ascii")}, tickets[-1]
+        return {**scope, "query_string": others.encode("ascii")}, tickets[0]
 
 
 def _is_stream(scope: Scope) -> bool:

@@ -28,12 +28,9 @@ BODIES: dict[str, dict[str, Any]] = {
 """Bodies that hardly any operation takes."""
 
 OPERATIONS = [
-    (method.upper(), path, operation)
-    for path, item in DOCUMENT["paths"].items()
-    for method, operation in item.items()
-    if path != "/api/events"
+    (method.upper(), path, operation) for path, item in DOCUMENT["paths"].items() for method, operation in item.items()
 ]
-"""All operations but the stream without an end."""
+"""All operations."""
 
 
 def address(path: str) -> str:
@@ -49,9 +46,11 @@ def declared(operation: dict[str, Any], answer: httpx.Response) -> bool:
     return answer.json()["code"] in content.get(problems.MEDIA_TYPE, {}).get("examples", {})
 
 
-def oddities(method: str, operation: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def oddities(method: str, path: str, operation: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Return odd requests, by their kind."""
-    yield "plain", {}
+    if path != "/api/events":
+        # This stream would not end.
+        yield "plain", {}
     yield "an unknown parameter", {"params": {"zz": "1"}}
     for parameter in operation.get("parameters", ()):
         if parameter["in"] == "query":
@@ -64,12 +63,35 @@ async def test_every_refusal_is_declared(service: served.Served) -> None:
     """A client that reads the document knows the status and code of every refusal of an odd request."""
     undeclared = []
     for method, path, operation in OPERATIONS:
-        for kind, request in oddities(method, operation):
+        for kind, request in oddities(method, path, operation):
             answer = await service.http.request(method, address(path), **request)
             if not declared(operation, answer):
                 undeclared.append((method, path, kind, answer.status_code, answer.json()["code"]))
 
     assert undeclared == []
+
+
+async def test_one_value_is_given_once(service: served.Served) -> None:
+    """A parameter that takes one value is refused where it has several; one that takes a list is not."""
+    taken = set()
+    for method, path, operation in OPERATIONS:
+        for parameter in (found for found in operation.get("parameters", ()) if found["in"] == "query"):
+            name = parameter["name"]
+            answer = await service.http.request(method, address(path), params=[(name, "1"), (name, "2")])
+            flaws = answer.json()["flaws"] if answer.status_code == 400 else []
+            if ("repeated", f"query.{name}") not in [(flaw["code"], flaw["path"]) for flaw in flaws]:
+                taken.add((path, name))
+
+    assert taken == {("/api/runs", "status"), ("/api/usage", "status"), ("/api/events", "type")}
+
+
+async def test_two_labels(service: served.Served) -> None:
+    """A list of runs refuses two labels and two pages, each with its place."""
+    answer = await service.http.get("/api/runs?label=a:b&limit=1&label=c:d&limit=2&status=done&status=failed")
+
+    assert answer.status_code == 400
+    assert [flaw["path"] for flaw in answer.json()["flaws"]] == ["query.label", "query.limit"]
+    assert "give it once" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("slash", ["", "/"])

@@ -64,6 +64,16 @@ async def test_a_ticket_is_for_streams_alone(guarded: served.Served) -> None:
     assert {answer.status_code for answer in refused} == {401}
 
 
+async def test_two_tickets_open_nothing(guarded: served.Served) -> None:
+    """A stream with two tickets is refused with the place of the tickets, and uses none of them up."""
+    path, tickets_given = await _ended(guarded), [await _ticket(guarded), await _ticket(guarded)]
+    refused = await guarded.http.get(f"{path}/events", params={"ticket": tickets_given})
+    opened = await guarded.http.get(f"{path}/events", params={"ticket": tickets_given[0]})
+
+    assert (refused.status_code, refused.json()["flaws"][0]["path"]) == (400, "query.ticket")
+    assert opened.status_code == 200
+
+
 async def test_a_ticket_opens_the_websocket(guarded: served.Served) -> None:
     """A page connects with a ticket, and cannot connect with a used one."""
     address = f"ws://127.0.0.1:{guarded.http.base_url.port}/ws?ticket={await _ticket(guarded)}"
