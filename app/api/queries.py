@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -23,6 +23,8 @@ from app.services import event_feeds, gate_inbox
 
 DEFAULT_LIMIT = 100  # Default page size.
 MAX_LIMIT = 1000  # Largest page size.
+
+_CHANGES = "changes"  # Name of the list of changes, which its cursors carry.
 
 
 def _instant(text: object) -> datetime:
@@ -59,6 +61,9 @@ _WAIT: Any = Field(
 class _ListQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
+    of: ClassVar[str]
+    """Name of the list, which its cursors carry."""
+
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Page size.")
     cursor: _Cursor | None = Field(None, description="Start of the page, from the previous `Link` header.")
     wait: float | None = _WAIT
@@ -76,7 +81,7 @@ class _ListQuery(BaseModel):
         return fields
 
     def _position(self, cursor: str) -> tuple[str | int, ...]:
-        return _read(cursor, 2)
+        return _read(self.of, cursor, 2)
 
 
 class RunFilters(BaseModel):
@@ -115,6 +120,8 @@ class RunFilters(BaseModel):
 
 class RunsQuery(RunFilters, _ListQuery):
     """Filters of the list of runs."""
+
+    of = "runs"
 
     failed_after: _Instant | None = Field(
         None,
@@ -201,6 +208,8 @@ class FeedQuery(BaseModel):
 class GatesQuery(_ListQuery):
     """Filters of the list of open gates."""
 
+    of = "gates"
+
     run_id: _Plain | None = Field(None, description="Only gates of this run.")
     recipe_id: _Plain | None = Field(None, description="Only gates of runs of this recipe.")
     label: _Label | None = Field(
@@ -216,11 +225,13 @@ class GatesQuery(_ListQuery):
         return gate_inbox.GateQuery(**self._fields())
 
     def _position(self, cursor: str) -> tuple[str | int, ...]:
-        return _read(cursor, 4)
+        return _read(self.of, cursor, 4)
 
 
 class IssuesQuery(_ListQuery):
     """Filters of the list of issues."""
+
+    of = "issues"
 
     status: issues.Status | None = Field(None, description="Only issues with this status.")
     run_id: _Plain | None = Field(None, description="Only issues of this run.")
@@ -237,6 +248,8 @@ class IssuesQuery(_ListQuery):
 class ReceiptsQuery(_ListQuery):
     """Filters of the list of receipts."""
 
+    of = "receipts"
+
     run_id: _Plain | None = Field(None, description="Only receipts of this run.")
     session_id: _Plain | None = Field(None, description="Only receipts of this work session.")
 
@@ -245,7 +258,7 @@ class ReceiptsQuery(_ListQuery):
         return receipts.ReceiptQuery(**self._fields())
 
     def _position(self, cursor: str) -> tuple[str | int, ...]:
-        session_id, offset = _parts(cursor, 2)
+        session_id, offset = _parts(self.of, cursor, 2)
         return session_id, position(offset)
 
 
@@ -277,6 +290,8 @@ class AuditQuery(BaseModel):
 class PlansQuery(_ListQuery):
     """Filters of the list of session plans."""
 
+    of = "plans"
+
     status: plans.PlanState | None = Field(None, description="Only plans in this state.")
     waits: bool = Field(
         False, description="Only plans that wait for a person: drafts, and those with a task whose question is open."
@@ -287,18 +302,22 @@ class PlansQuery(_ListQuery):
         return plans.PlanQuery(**self._fields())
 
 
-def cursor(place: Sequence[str | int]) -> str:
-    """Return the cursor for the page after a position in a list."""
-    return base64.urlsafe_b64encode(json.dumps([str(part) for part in place]).encode()).decode().rstrip("=")
+def cursor(of: str, place: Sequence[str | int]) -> str:
+    """Return the cursor for the page after a position in a list.
+
+    Args:
+        of: Name of the list, because positions in several lists have the same form.
+    """
+    return base64.urlsafe_b64encode(json.dumps([of, *map(str, place)]).encode()).decode().rstrip("=")
 
 
 def audit_cursor(place: audit.AuditCursor) -> str:
     """Return the cursor for the page of changes after a position."""
-    return cursor((place.offset, *(place.order or ("", "", "", ""))))
+    return cursor(_CHANGES, (place.offset, *(place.order or ("", "", "", ""))))
 
 
 def _audit_cursor(text: str) -> audit.AuditCursor:
-    offset, at, run_id, file, line = _parts(text, 5)
+    offset, at, run_id, file, line = _parts(_CHANGES, text, 5)
     order = (at, run_id, file, position(line)) if at else None
     return audit.AuditCursor(offset=position(offset), order=order)
 
@@ -350,8 +369,8 @@ def _as_asked(value: Any) -> Any:
     return value
 
 
-def _read(cursor: str, parts: int) -> tuple[str, ...]:
-    place = _parts(cursor, parts)
+def _read(of: str, cursor: str, parts: int) -> tuple[str, ...]:
+    place = _parts(of, cursor, parts)
     try:
         clock.instant(place[0])
     except ValueError as error:
@@ -359,10 +378,10 @@ def _read(cursor: str, parts: int) -> tuple[str, ...]:
     return tuple(place)
 
 
-def _parts(cursor: str, parts: int) -> list[str]:
+def _parts(of: str, cursor: str, parts: int) -> list[str]:
     try:
-        place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        formed = isinstance(place, list) and len(place) == parts and all(isinstance(part, str) for part in place)
+        named, *place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        formed = named == of and len(place) == parts and all(isinstance(part, str) for part in place)
         if formed and _WORDS.fullmatch("".join(place)):
             return list(place)
     except (binascii.Error, ValueError, TypeError, RecursionError) as error:

@@ -135,7 +135,7 @@ async def paged(
 
     async def page() -> Page:
         found, more = await read(wanted)
-        return found, queries.next_link(request, queries.cursor(place(found[-1])) if more else None)
+        return found, queries.next_link(request, queries.cursor(query.of, place(found[-1])) if more else None)
 
     return await _listed(services, if_none_match, query.wait, page)
 

@@ -22,7 +22,7 @@ from tests.unit.engine import samples
 def test_a_cursor_leads_back_to_its_run(at: object, run_id: str) -> None:
     """The cursor of a page identifies its last run, for any id and time."""
     created_at = clock.stamp(clock.instant(f"{at}+00:00"))
-    cursor = queries.cursor((created_at, run_id))
+    cursor = queries.cursor("runs", (created_at, run_id))
 
     assert queries.RunsQuery.model_validate({"cursor": cursor}).query().cursor == (created_at, run_id)
     assert cursor.isascii()
@@ -42,7 +42,7 @@ def test_a_cursor_leads_back_to_its_gate(at: object, run_id: str, key: str) -> N
     started = samples.start(run_id=run_id, created_at=instant)
     question = operations.Gate(prompt="go on?")
     asked = gates.OpenGate(start=started, key=key, attempt=1, gate=question, asked_at=instant, expires_at=None)
-    cursor = queries.cursor(gate_inbox.position(asked))
+    cursor = queries.cursor("gates", gate_inbox.position(asked))
 
     assert queries.GatesQuery.model_validate({"cursor": cursor}).query().cursor == (instant, run_id, instant, key)
     assert not set(cursor) & set("=&?#+/% ")
@@ -74,9 +74,32 @@ def test_anything_else_is_refused(text: str) -> None:
 @pytest.mark.parametrize("query", [queries.RunsQuery, queries.IssuesQuery, queries.PlansQuery])
 def test_a_cursor_with_impossible_parts_is_refused(query: Any, place: list[object]) -> None:
     """A handmade cursor with impossible values is refused before a store is asked."""
-    cursor = base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+    cursor = base64.urlsafe_b64encode(json.dumps([query.of, *place]).encode()).decode().rstrip("=")
     with pytest.raises(errors.RequestInvalid) as refused:
         query.model_validate({"cursor": cursor}).query()
+
+    assert refused.value.code == "bad_cursor"
+
+
+LISTS: list[tuple[Any, tuple[str, ...]]] = [
+    (queries.RunsQuery, ("2026-02-10T14:30:00.000Z", "a")),
+    (queries.IssuesQuery, ("2026-02-10T14:30:00.000Z", "a")),
+    (queries.PlansQuery, ("2026-02-10T14:30:00.000Z", "a")),
+    (queries.GatesQuery, ("2026-02-10T14:30:00.000Z", "a", "2026-02-10T14:30:00.000Z", "b")),
+    (queries.ReceiptsQuery, ("a", "7")),
+]
+
+
+@pytest.mark.parametrize(("query", "place"), LISTS)
+@pytest.mark.parametrize("other", [*(query for query, _ in LISTS), queries.AuditQuery])
+def test_a_cursor_of_another_list_is_refused(query: Any, place: tuple[str, ...], other: Any) -> None:
+    """A cursor leads back into the list that it was made for, and every other list refuses it."""
+    asked = other.model_validate({"cursor": queries.cursor(query.of, place)})
+    if other is query:
+        assert [str(part) for part in asked.query().cursor] == list(place)
+        return
+    with pytest.raises(errors.RequestInvalid) as refused:
+        asked.query()
 
     assert refused.value.code == "bad_cursor"
 
