@@ -246,10 +246,12 @@ def author_of(connection: HTTPConnection) -> authors.Author:
     """Return the author of a request; a caller without a name from a sign-in or key may claim one.
 
     Raises:
-        errors.RequestInvalid: the claimed name is invalid.
+        errors.RequestInvalid: the claimed name is invalid, or there are several.
     """
-    author, claimed = caller_of(connection).author, connection.headers.get(HEADER)
-    name = None if claimed is None else _name(claimed)
+    author, claimed = caller_of(connection).author, connection.headers.getlist(HEADER)
+    if len(claimed) > 1:
+        raise refusals.invalid([refusals.repeated(f"header.{HEADER}")])
+    name = _name(claimed[0]) if claimed else None
     if name is None or author.name is not None or author.via not in _CLAIMING:
         return author
     return authors.Author(name=name, claimed=True, via=author.via)

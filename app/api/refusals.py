@@ -98,9 +98,9 @@ def invalid(flaws: Sequence[errors.Flaw]) -> errors.RequestInvalid:
     return errors.RequestInvalid(f"{flaws[0].path}: {flaws[0].message}", flaws=flaws)
 
 
-def repeated(name: str) -> errors.Flaw:
-    """Return the flaw of a query parameter that takes one value and has several."""
-    return errors.Flaw(path=f"query.{name}", code="repeated", message="takes one value; give it once")
+def repeated(path: str) -> errors.Flaw:
+    """Return the flaw of a parameter or header that takes one value and has several."""
+    return errors.Flaw(path=path, code="repeated", message="takes one value; give it once")
 
 
 def documented(codes: Iterable[str]) -> Responses:

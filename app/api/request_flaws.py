@@ -16,6 +16,8 @@ from app.api import refusals
 from app.domain import budgets, concurrency, keys
 from app.services import issue_texts, requests
 
+KEY_HEADER = "Idempotency-Key"  # Header that makes a request safe to repeat.
+
 _SHOWN_CHARACTERS = 80
 _MOST_SHOWN = 30
 _MOST_FLAWS = 200
@@ -25,11 +27,13 @@ _parameters: dict[Any, Mapping[str, bool]] = {}
 
 
 async def check_parameters(request: Request) -> None:
-    """Refuse query parameters that the address does not define, and several values where it takes one.
+    """Refuse query parameters that the address does not define, and several values or keys where it takes one.
 
     Raises:
         errors.RequestInvalid: names each such parameter, and the nearest known one.
     """
+    if len(request.headers.getlist(KEY_HEADER)) > 1:
+        raise refusals.invalid([refusals.repeated(f"header.{KEY_HEADER}")])
     if not request.scope["query_string"]:
         return
     known = _parameters_of(request.scope["route"])
@@ -86,7 +90,7 @@ def _models(shape: Any) -> Iterable[type[BaseModel]]:
 
 def _parameter_flaw(name: str, known: Mapping[str, bool]) -> errors.Flaw:
     if name in known:
-        return refusals.repeated(name)
+        return refusals.repeated(f"query.{name}")
     return errors.Flaw(path=f"query.{name}"[:200], code="unknown_field", message=unknown_field(name, known))
 
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import callers, polling, queries, refusals, schemas
+from app.api import callers, polling, queries, refusals, request_flaws, schemas
 from app.api.use_cases import Services
 from app.domain import plain, shapes
 from app.services import requests
@@ -19,7 +19,7 @@ from app.services import requests
 IdempotencyKey = Annotated[
     str | None,
     Header(
-        alias="Idempotency-Key",
+        alias=request_flaws.KEY_HEADER,
         description="Repeating a request with the same key returns the result of the first one.",
         pattern=requests.IDEMPOTENCY_KEY_PATTERN,
     ),

@@ -60,7 +60,7 @@ class Tickets:
         if not tickets:
             return scope, None
         if len(tickets) > 1:
-            raise refusals.invalid([refusals.repeated(PARAMETER)])
+            raise refusals.invalid([refusals.repeated(f"query.{PARAMETER}")])
         others = urlencode([pair for pair in given if pair[0] != PARAMETER])
         return {**scope, "query_string": others.encode("ascii")}, tickets[0]
 

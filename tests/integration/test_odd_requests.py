@@ -94,6 +94,18 @@ async def test_two_labels(service: served.Served) -> None:
     assert "give it once" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("name", ["Idempotency-Key", "X-Control-Room-Author"])
+@pytest.mark.parametrize("path", ["/api/runs", "/api/issues"])
+async def test_two_headers(service: served.Served, path: str, name: str) -> None:
+    """A request with two keys, or two names of its author, is refused with the place, and makes nothing."""
+    body = {"recipe_id": "quick"} if path == "/api/runs" else {"title": "x"}
+    answer = await service.http.post(path, json=body, headers=[(name, "a"), (name, "b")])
+    made = await service.http.get(path)
+
+    assert (answer.status_code, answer.json()["flaws"][0]["path"]) == (400, f"header.{name}")
+    assert made.json() == []
+
+
 @pytest.mark.parametrize("slash", ["", "/"])
 async def test_another_method_names_those_of_the_address(service: served.Served, slash: str) -> None:
     """A 405 of any address lists the methods that it has, and a slash behind it leads nowhere."""
