@@ -83,7 +83,7 @@ class Budgets:
             errors.Conflict: `file_damaged`, the file contains something else.
             errors.Unavailable: it cannot be read now.
         """
-        found = _read(await asyncio.to_thread(self._file.read))
+        found = read(await asyncio.to_thread(self._file.read))
         if found != self._known:
             self._known = found
             self._put_in_force()
@@ -268,7 +268,7 @@ class Budgets:
         def check() -> audit.Change:
             # Another service may just have changed the file.
             self._file.renew()
-            made, action, details = change(_read(self._file.read()))
+            made, action, details = change(read(self._file.read()))
             wanted.update(made)
             document: plain.Json = {"budgets": [budget.to_json() for _, budget in sorted(made.items())]}
             return audit.Change(action=action, target=name, make=lambda: self._file.write(document), details=details)
@@ -279,7 +279,12 @@ class Budgets:
         self._put_in_force()
 
 
-def _read(document: Any) -> dict[str, budgets.Budget]:
+def read(document: Any) -> dict[str, budgets.Budget]:
+    """Return the budgets of a document by name.
+
+    Raises:
+        errors.Conflict: `file_damaged`.
+    """
     if document is None:
         return {}
     try:
