@@ -175,8 +175,15 @@ def _amounts(state: Mapping[str, Any]) -> list[list[str]]:
     for name in left:
         spent = used[name] if name != "cost_usd" else (used["cost_usd"] or 0) + (used["cost_estimated_usd"] or 0)
         limit = state["limits"][name]
-        rows.append([f"{name} {limit:g}", f"{spent:g}", f"{reserved.get(name, 0):g}", f"{left[name]:g}"])
+        limited, *amounts = map(_amount, (limit, spent, reserved.get(name, 0), left[name]))
+        rows.append([f"{name} {limited}", *amounts])
     return rows
+
+
+def _amount(value: float) -> str:
+    """Return an amount with separators, and with decimals only where it has some."""
+    text = f"{value:,.6f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def _limited(found: Mapping[str, Any]) -> str:

@@ -409,6 +409,15 @@ def test_a_changed_budget_keeps_its_other_parts(project: Project, cli: Any) -> N
     }  # fmt: skip
 
 
+def test_amounts_are_printed_whole(project: Project, cli: Any) -> None:
+    """Large numbers of tokens and small prices are printed as numbers that a person can read."""
+    words = ("--max-tokens", "5234571", "--max-cost", "234567.25", "--max-calls", "20")
+    code, printed, told = cli("budgets", "set", "daily", *words, "--project", str(project.root))
+
+    assert code == 0, told
+    assert all(amount in printed for amount in ("tokens 5,234,571 ", "cost_usd 234,567.25 ", "calls 20 "))
+
+
 async def test_a_limit_that_is_raised_while_the_run_is_about_to_pause_sends_it_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
