@@ -86,9 +86,7 @@ async def test_a_run_that_cannot_be_read_at_the_turn_is_sent_on_later(
     assert service.time.now() < scheduled.BEGIN + timedelta(hours=10)
 
 
-async def test_a_budget_that_is_raised_by_hand_sends_runs_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_budget_that_is_raised_by_hand_sends_runs_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A change of the budget file applies within seconds; a damaged file changes no budget, and is reported by the
     list and once in the log.
     """

@@ -404,6 +404,8 @@ def test_a_changed_budget_keeps_its_other_parts(project: Project, cli: Any) -> N
     assert put(*scope, "--max-cost", "1") == {**whole, "limits": {"cost_usd": 1}}
     assert put("--max-cost", "5") == {**whole, "limits": {"cost_usd": 5}}
     assert put("--max-calls", "9", "--lift", "cost_usd") == {**whole, "limits": {"calls": 9}}
+    assert put("--max-cost", "5") == {**whole, "limits": {"cost_usd": 5, "calls": 9}}
+    assert put("--lift", "max-cost") == {**whole, "limits": {"calls": 9}}
     assert put("--label", "", "--recipe", "", "--not-per-day") == {
         "recipe_id": None, "label": None, "per": None, "time_zone": "Europe/Berlin", "limits": {"calls": 9},
     }  # fmt: skip
