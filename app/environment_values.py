@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -97,6 +97,36 @@ def flaw_of_folder(path: Path) -> str:
     if os.path.isdir(path):
         return ""
     return f"{path} is not a folder" if os.path.lexists(path) else f"{path} does not exist"
+
+
+def flaws_of_notifications(allowed: Iterable[str], smtp_url: str | None) -> list[tuple[str, str]]:
+    """Return the flaws of the settings `NOTIFY_ALLOWED` and `SMTP_URL`, each after the setting's name."""
+    found = [("NOTIFY_ALLOWED", flaw) for each in allowed if (flaw := _flaw_of_host(each))]
+    return [*found, *(("SMTP_URL", flaw) for flaw in [_flaw_of_mail_server(smtp_url)] if flaw)]
+
+
+def _flaw_of_host(text: str) -> str:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        labels = text.removesuffix(".").split(".")
+        is_name = all(label.replace("-", "").replace("_", "").isalnum() for label in labels)
+        # A last part of digits alone makes an address, and this one is none.
+        if not is_name or labels[-1].isdecimal():
+            return f"{text!r:.200} is not a host name, an address or a network like 10.0.0.0/8"
+    return ""
+
+
+def _flaw_of_mail_server(url: str | None) -> str:
+    if not url:
+        return ""
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("smtp", "smtps") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    # The address is not repeated: it may hold a password.
+    return "" if is_one else "must be an address like smtp://USER:PASSWORD@HOST:PORT or smtps://HOST"
 
 
 def flaw_of_bucket(url: str) -> str | None:

@@ -22,6 +22,7 @@ import uvloop
 
 from app import __version__, bootstrap, clock, errors, garbage, settings, telemetry
 from app.api import connections, gateway, http_protocol, service, streaming, use_cases
+from app.processes import listeners
 from app.services import bulk, event_feeds, preflight
 from app.storage import data_directory, layout
 from app.storage import keys as key_files
@@ -305,11 +306,7 @@ def _listening(chosen: settings.Settings) -> Iterator[socket.socket]:
             folder = chosen.project.data_directory
             found = data_directory.DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds())
             found.refuse_second_service()
-        raise errors.ConfigurationError(
-            f"{server.host}:{server.port} cannot be listened on: {_reason(error)}",
-            code="address_unavailable",
-            detail={"host": server.host, "port": server.port},
-        ) from error
+        raise unavailable(server.host, server.port, error) from error
     with listener:
         yield listener
 
@@ -329,10 +326,19 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _reason(error: OSError) -> str:
+def unavailable(host: str, port: int, error: OSError) -> errors.ConfigurationError:
+    """Return the error of an address that cannot be listened on, with the process that has it, if that can be seen."""
+    reason = error.strerror or str(error)
     if error.errno == errno.EADDRINUSE:
-        return "another program has this port; choose one with --port, 0 takes a free one"
-    return error.strerror or str(error)
+        holder, who, process = listeners.of_port(port), "another program", ""
+        if holder is not None:
+            # A service holds its data directory open.
+            served = next((each for each in holder.folders if data_directory.pid_of_service(each) == holder.pid), None)
+            who = who if served is None else f"the Control Room service of {served}"
+            process = f" (process {holder.pid})"
+        reason = f"{who} has this port{process}; choose one with --port, 0 takes a free one"
+    message = f"{host}:{port} cannot be listened on: {reason}"
+    return errors.ConfigurationError(message, code="address_unavailable", detail={"host": host, "port": port})
 
 
 def _address(host: str, port: int) -> str:

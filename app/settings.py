@@ -272,12 +272,13 @@ def load(environ: Mapping[str, str] | None = None, **overrides: object) -> Setti
 
 def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Remark]:
     """Return errors and warnings about the settings; fatal ones prevent the service from starting."""
-    environ = os.environ if environ is None else environ
+    environ, told = os.environ if environ is None else environ, settings.notifications
     return [
         *_unknown(environ),
         *_check_token(settings.server, environ),
         *_check_values(settings),
         *_check_project(settings.project),
+        *(_fatal(*flaw) for flaw in environment_values.flaws_of_notifications(told.notify_allowed, told.smtp_url)),
     ]
 
 
@@ -369,8 +370,7 @@ def _check_token(server: ServerSettings, environ: Mapping[str, str]) -> list[Rem
     except errors.ConfigurationError as error:
         return [*remarks, Remark(setting=name, message=error.message, fatal=True)]
     if token and not re.fullmatch(SENDABLE, token):
-        message = "must consist of ASCII characters that a header can carry, without spaces"
-        remarks.append(Remark(setting=name, message=message, fatal=True))
+        remarks.append(_fatal(name, "must consist of ASCII characters that a header can carry, without spaces"))
     if token and len(token) < 16:
         remarks.append(Remark(setting=name, message="is shorter than 16 characters", fatal=False))
     if server.api_token_file is not None and environment_values.is_shared(server.api_token_file):

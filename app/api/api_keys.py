@@ -24,6 +24,7 @@ KeyName = Annotated[str, Path(description="Name of the key.", examples=["ada"], 
 _Recipe = Annotated[str, Field(pattern=f"^{keys.RECIPE_PATTERN}$")]
 _Label = Annotated[str, BeforeValidator(request_models.label_text), Field(pattern=request_flaws.KEY_LABEL_PATTERN)]
 _Instant = Annotated[str, BeforeValidator(lambda text: clock.stamp(clock.instant(str(text))))]
+_FILE = ("file_damaged", "file_unreadable")
 _ONCE = {"Cache-Control": "no-store"}
 
 
@@ -64,7 +65,7 @@ class RotateBody(BaseModel):
     )
 
 
-@router.get("", summary="List keys", responses=declared(list[keys.KeyShown], meaning="All keys, by name."))
+@router.get("", summary="List keys", responses=declared(list[keys.KeyShown], *_FILE, meaning="All keys, by name."))
 async def list_keys(services: ServicesDep) -> Response:
     """List the keys with their roles, scopes and expiry times; secrets are never shown again."""
     found = await asyncio.to_thread(services.keys.list)
@@ -81,6 +82,7 @@ async def list_keys(services: ServicesDep) -> Response:
         "key_exists",
         "too_many_keys",
         "admin_key_needed",
+        *_FILE,
         status=201,
         meaning="The key with its secret, which is shown only once.",
     ),
@@ -97,7 +99,7 @@ async def add_key(services: ServicesDep, body: KeyBody, author: AuthorDep) -> Re
     "/{name}",
     status_code=204,
     summary="Revoke a key",
-    responses=refusals.documented(("key_not_found", "last_admin_key", "no_room")),
+    responses=refusals.documented(("key_not_found", "last_admin_key", "no_room", *_FILE)),
 )
 async def revoke_key(services: ServicesDep, name: KeyName, author: AuthorDep) -> Response:
     """Remove a key. Its requests, sign-ins and streams end within a second.
@@ -115,6 +117,7 @@ async def revoke_key(services: ServicesDep, name: KeyName, author: AuthorDep) ->
         key_requests.KeyIssued,
         *refusals.WRITE,
         "key_not_found",
+        *_FILE,
         meaning="The key with its new secret, which is shown only once.",
     ),
 )

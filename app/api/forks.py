@@ -35,6 +35,8 @@ _FORKED = responses.created(
     "resume_unchangeable",
     "idempotency_conflict",
     "approvals_need_keys",
+    "file_damaged",
+    "file_unreadable",
     "concurrency_limit",
     "unknown_parent",
     "depth_exceeded",

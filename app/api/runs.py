@@ -88,6 +88,8 @@ _STARTED = responses.created(
     "unknown_dialect",
     "recipe_busy",
     "approvals_need_keys",
+    "file_damaged",
+    "file_unreadable",
     "unroutable",
     meaning="The run is accepted and on disk; `running` if the pool has capacity, else `pending`.",
     repeated="An earlier request with this Idempotency-Key created the run.",

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from typing import Any
 
 from app import errors, settings
+from app.bootstrap import spending
 from app.bootstrap.catalogue import prompt_folders, unused_backends
-from app.bootstrap.definitions import reference_of
-from app.bootstrap.platform import real_platform
+from app.bootstrap.definitions import Definitions, reference_of
+from app.bootstrap.platform import directory_of, real_platform
 from app.bootstrap.roster import refuse_broken, roster_of, sound_roster
 from app.processes import containment
 from app.services import prompts
-from app.storage.disk import disk_health
+from app.storage import data_directory, keys, layout, store_mark
+from app.storage.disk import disk_health, os_disk
+from app.storage.objects import mark
 
 
 def examine(chosen: settings.Settings) -> list[settings.Remark]:
@@ -25,6 +29,7 @@ def examine(chosen: settings.Settings) -> list[settings.Remark]:
     remarks += [_remark(fault.file, fault.flaw) for fault in prompts.load(prompt_folders(chosen.project)).flaws]
     remarks += [_remark(entry.path, flaw) for entry in reference.catalogue.all() for flaw in entry.flaws]
     remarks += _lack_of_containment(chosen) + _lack_of_a_folder(chosen.project.data_directory)
+    remarks += _faults_of_files(chosen, reference)
     speaking = {agent.backend for agent in people.agents}
     # Backends that no agent uses may lack anything.
     lacking = [(name, lack) for name, lack in unused_backends(chosen, people).check() if name in speaking]
@@ -104,6 +109,35 @@ def examine_backend(chosen: settings.Settings, name: str) -> str | None:
     except (errors.AgentFailed, errors.ConfigurationError) as error:
         return error.message
     return dict(unused.check()).get(name)
+
+
+def _faults_of_files(chosen: settings.Settings, reference: Definitions) -> list[settings.Remark]:
+    """Return the files of the data directory that a start would refuse, or whose content it would not use."""
+    project, platform = chosen.project, real_platform({})
+    directory = directory_of(project, platform)
+    ring = keys.KeyRing(layout.common_folder(project.data_directory, project.store_url), platform.clock)
+    remarks = []
+    for check in (directory.read_identity, functools.partial(_refuse_store, project, directory), ring.check):
+        try:
+            check()
+        except errors.ConfigurationError as error:
+            # A fault that may pass only puts the start off.
+            fatal = error.detail.get("errno") not in disk_health.PASSING
+            remarks.append(settings.Remark(setting=str(directory.path), message=error.message, fatal=fatal))
+    # In a database these are copies, which a start replaces before it reads them.
+    for name, fault in [] if project.store_url else spending.examine(project, reference.terms):
+        fatal = isinstance(fault, errors.Conflict) and name != spending.PRICES
+        remarks.append(settings.Remark(setting=str(directory.path / name), message=fault.message, fatal=fatal))
+    return remarks
+
+
+def _refuse_store(project: settings.ProjectSettings, directory: data_directory.DataDirectory) -> None:
+    if project.store_url:
+        store_mark.refuse_folders(directory)
+        return
+    store_mark.refuse_database(directory)
+    if project.blobs_url is None:
+        mark.opened(os_disk.OsDisk(directory.path), mark.Target(url=None), "")
 
 
 def _lack_of_a_folder(data_directory: Path) -> list[settings.Remark]:

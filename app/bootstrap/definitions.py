@@ -11,7 +11,7 @@ from app.bootstrap import spending
 from app.bootstrap.catalogue import catalogue_of
 from app.bootstrap.platform import Platform
 from app.domain import keys
-from app.services import definition_cache, recipes, routing, starting
+from app.services import definition_cache, faults, recipes, routing, starting
 from app.services import workspaces as control_workspaces
 from app.storage import keys as key_files
 from app.storage import layout
@@ -68,4 +68,5 @@ def reference_of(chosen: settings.Settings, people: configuration.Roster, platfo
 
 def _approvers(project: settings.ProjectSettings, platform: Platform) -> list[keys.Key]:
     folder = layout.common_folder(project.data_directory, project.store_url)
-    return key_files.KeyRing(folder, platform.clock).approvers()
+    with faults.of_file(key_files.FILE):
+        return key_files.KeyRing(folder, platform.clock).approvers()

@@ -17,7 +17,8 @@ from app.storage import layout, project_file
 from app.storage.disk import disk_port, os_disk
 from app.worker import ledger
 
-_BUDGETS, _PRICES, _POLICIES, _PAUSES = "budgets.json", "prices.json", "policies.json", "rate_limits.json"
+_BUDGETS, _POLICIES, _PAUSES = "budgets.json", "policies.json", "rate_limits.json"
+PRICES = "prices.json"  # File of prices; one that cannot be used leaves calls without a price.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ def terms_of(project: settings.ProjectSettings, agents: pricing.Configs, platfor
     folder = layout.common_folder(project.data_directory, project.store_url)
     disk, reach = os_disk.OsDisk(folder), platform.probes.reach
     listed = project_documents.ProjectDocument(
-        project_file.ProjectFile(disk, _PRICES, reach), prices.Prices.of, prices.Prices()
+        project_file.ProjectFile(disk, PRICES, reach), prices.Prices.of, prices.Prices()
     )
     found = project_documents.ProjectDocument(
         project_file.ProjectFile(disk, _POLICIES, reach), policies.Policies.of, policies.NONE
@@ -103,6 +104,19 @@ async def put_in_force(found: budgets.Budgets, terms: Terms) -> None:
         await asyncio.to_thread(terms.prices.look)
     except errors.Conflict as error:
         raise errors.ConfigurationError(error.message, code=error.code, detail=error.detail) from error
+
+
+def examine(project: settings.ProjectSettings, terms: Terms) -> list[tuple[str, errors.ControlRoomError]]:
+    """Return the files of budgets, policies and prices that cannot be used, each with the reason."""
+    file = project_file.ProjectFile(terms.policies.file.disk, _BUDGETS)
+    checks = {_BUDGETS: lambda: budgets.read(file.read()), _POLICIES: terms.policies.check, PRICES: terms.prices.check}
+    found = []
+    for name, check in checks.items():
+        try:
+            check()
+        except errors.ControlRoomError as error:
+            found.append((name, error))
+    return found
 
 
 def follow(found: budgets.Budgets, closing: AsyncExitStack, *, sends_on: bool) -> None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from app.domain.budgets import Budget
 
 _ACTIVE = "Maximum time during which steps of the run are executing."
+_OF_OPTIONS = {
+    "cost": "cost_usd", "tokens": "tokens", "calls": "calls", "time": "wall_seconds", "active-time": "active_seconds",
+}  # fmt: skip
 _COLUMNS = ("name", "covers", "limit", "spent", "reserved", "left", "begins anew")
 
 
@@ -93,14 +96,14 @@ def budgets() -> None:
 )
 @click.option("--time-zone", metavar="ZONE", help="Time zone in which a day begins.  [default: UTC]")
 @spending_limits
-@click.option("--lift", "lifted", multiple=True, metavar="LIMIT", help="Limit to remove, e.g. cost_usd; repeatable.")
+@click.option("--lift", "lifted", multiple=True, metavar="LIMIT", help="Limit to remove, e.g. max-cost; repeatable.")
 @options.as_json
 @options.anywhere
 def set_(place: options.Place, as_json: bool, name: str, lifted: tuple[str, ...], **given: Any) -> int:
     """Create the budget NAME or change it; omitted options keep their values. Paused runs that fit into it continue."""
     from app.domain import budgets as values
 
-    _refuse_unknown(lifted, values.MONEY)
+    lifted = _named(lifted, values.MONEY)
     if given["label"]:
         given["label"] = arguments.label(given["label"])
 
@@ -128,9 +131,12 @@ def _changed(name: str, known: Mapping[str, Any], given: Mapping[str, Any], lift
     return values.Budget(name=name, limits=limits, **kept | {each: value or None for each, value in named.items()})
 
 
-def _refuse_unknown(lifted: Sequence[str], known: Collection[str]) -> None:
-    if unknown := [name for name in lifted if name not in known]:
+def _named(lifted: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+    """Return the limits that were named, by their own names or by those of their options."""
+    found = tuple(_OF_OPTIONS.get(name.removeprefix("--").removeprefix("max-"), name) for name in lifted)
+    if unknown := [name for name in found if name not in known]:
         raise click.UsageError(f"--lift {unknown[0]}: there is no such limit; there are {', '.join(known)}")
+    return found
 
 
 @budgets.command()
@@ -146,12 +152,12 @@ def remove(place: options.Place, name: str) -> int:
 @click.command()
 @click.argument("run_id")
 @run_limits
-@click.option("--lift", "lifted", multiple=True, metavar="LIMIT", help="Limit to remove, e.g. cost_usd; repeatable.")
+@click.option("--lift", "lifted", multiple=True, metavar="LIMIT", help="Limit to remove, e.g. max-cost; repeatable.")
 @options.as_json
 @options.anywhere
 def limits(place: options.Place, as_json: bool, run_id: str, lifted: tuple[str, ...], **given: Any) -> int:
     """Change the limits of an unfinished run; one paused at a limit continues if it now fits."""
-    _refuse_unknown(lifted, RANGES)
+    lifted = _named(lifted, RANGES)
     changes = {name: value for name, value in given.items() if value is not None} | dict.fromkeys(lifted)
     return exit_codes.shown(place.ask(limit_run, run_id, changes), as_json, _limited)
 
@@ -175,8 +181,15 @@ def _amounts(state: Mapping[str, Any]) -> list[list[str]]:
     for name in left:
         spent = used[name] if name != "cost_usd" else (used["cost_usd"] or 0) + (used["cost_estimated_usd"] or 0)
         limit = state["limits"][name]
-        rows.append([f"{name} {limit:g}", f"{spent:g}", f"{reserved.get(name, 0):g}", f"{left[name]:g}"])
+        limited, *amounts = map(_amount, (limit, spent, reserved.get(name, 0), left[name]))
+        rows.append([f"{name} {limited}", *amounts])
     return rows
+
+
+def _amount(value: float) -> str:
+    """Return an amount with separators, and with decimals only where it has some."""
+    text = f"{value:,.6f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def _limited(found: Mapping[str, Any]) -> str:

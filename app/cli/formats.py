@@ -65,7 +65,7 @@ def run(detail: Mapping[str, Any]) -> str:
     heading += [("task", detail["task"]["description"]), ("progress", _progress(detail))]
     heading += [(name, detail.get(name)) for name in ("created_at", "started_at", "updated_at", "completed_at")]
     heading += [("started by", author(by) if (by := detail.get("started_by")) else None)]
-    parts = [_facts([(name, value) for name, value in heading if value]), *_ending(detail), *_questions(detail)]
+    parts = [facts([(name, value) for name, value in heading if value]), *_ending(detail), *_questions(detail)]
     if detail.get("steps"):
         parts.append(steps(detail["steps"]))
     if detail.get("cache_summary"):
@@ -103,8 +103,8 @@ def explanation(found: Mapping[str, Any]) -> str:
 def step_request(found: Mapping[str, Any]) -> str:
     """Return the recipient of a step's request, and an empty line before the request itself."""
     names = ("key", "attempt", "kind", "agent_id", "backend", "model", "tool")
-    facts = [(name, found[name]) for name in names if found.get(name) is not None]
-    return _facts([*facts, *([("truncated", "yes")] if found["truncated"] else [])]) + "\n"
+    named = [(name, found[name]) for name in names if found.get(name) is not None]
+    return facts([*named, *([("truncated", "yes")] if found["truncated"] else [])]) + "\n"
 
 
 def bulk(answer: Mapping[str, Any], *, counted: bool) -> str:
@@ -164,26 +164,12 @@ def error(told: Mapping[str, Any]) -> str:
     return f"{told['message']} [{told['code']}]"
 
 
-def gates(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return a list of open gates."""
-    rows = [(gate["gate_id"], gate["recipe_id"], "/".join(gate["options"]), gate["prompt"]) for gate in found]
-    return table(("gate_id", "recipe_id", "options", "question"), rows, none="nothing waits for an answer")
-
-
-def gate(found: Mapping[str, Any]) -> str:
-    """Return a gate with its question and, if it has one, its answer."""
-    names = ("gate_id", "run_id", "recipe_id", "key", "status", "asked_at", "expires_at", "default")
-    heading = [(name, found[name]) for name in names if found[name]]
-    parts = [_facts([*heading, ("options", ", ".join(found["options"]))]), printable.quoted(found["prompt"])]
-    return "\n\n".join(parts if found["decision"] is None else [*parts, gate_answered(found)])
-
-
 def receipt(found: Mapping[str, Any]) -> str:
     """Return a receipt with its arguments and payload."""
     names = ("receipt_id", "run_id", "session_id", "key", "tool", "started_at", "completed_at", "sha256", "alteration")
     heading = [(name, found[name]) for name in names if found[name]]
     parts = [json.dumps(found[name], ensure_ascii=False, indent=1) for name in ("args", "payload")]
-    return "\n\n".join([_facts([*heading, ("intact", "yes" if found["intact"] else "no")]), *parts])
+    return "\n\n".join([facts([*heading, ("intact", "yes" if found["intact"] else "no")]), *parts])
 
 
 def issues(found: Sequence[Mapping[str, Any]]) -> str:
@@ -211,13 +197,6 @@ def issue(found: Mapping[str, Any]) -> str:
 def answer_command(found: Mapping[str, Any]) -> str:
     """Return the command that answers an open gate."""
     return f"control-room gates answer {found['gate_id']} {'|'.join(found['options'])}{options.again()}"
-
-
-def gate_answered(found: Mapping[str, Any]) -> str:
-    """Return the decision of a gate."""
-    how = " by default" if found["by_default"] else ""
-    said = f": {found['message']}" if found["message"] else ""
-    return printable.one_line(f"{found['key']} decided{how} at {found['decided_at']}: {found['decision']}{said}")
 
 
 def slots(summaries: Mapping[str, Mapping[str, Any]]) -> str:
@@ -263,7 +242,7 @@ def plan(found: Mapping[str, Any]) -> str:
     cost = found["cost_at_most_usd"]
     bounds = [("calls of agents at most", most), ("cost at most", "unknown" if cost is None else f"${cost:g}")]
     bounds += [("unbounded because", reason) for reason in found["unbounded"]]
-    parts = [_facts([*heading, *args, *bounds]), table(("step", "kind", "label"), rows)]
+    parts = [facts([*heading, *args, *bounds]), table(("step", "kind", "label"), rows)]
     if found["agents"]:
         names = ("agent_id", "backend", "model")
         agents = [[*(agent[name] for name in names), "yes" if agent["ready"] else "no"] for agent in found["agents"]]
@@ -287,7 +266,7 @@ def recipes(entries: Sequence[Mapping[str, Any]]) -> str:
 def recipe(entry: Mapping[str, Any]) -> str:
     """Return a recipe with its arguments and steps."""
     names = ("recipe_id", "label", "dialect", "layer", "path")
-    parts = [_facts([(name, entry[name]) for name in names if entry[name]])]
+    parts = [facts([(name, entry[name]) for name in names if entry[name]])]
     if entry["args_schema"] and entry["args_schema"].get("properties"):
         required = set(entry["args_schema"].get("required") or ())
         rows = [
@@ -382,7 +361,8 @@ def _ending(detail: Mapping[str, Any]) -> list[str]:
     return [f"done {short}"] if short else []
 
 
-def _facts(pairs: Sequence[tuple[str, Any]]) -> str:
+def facts(pairs: Sequence[tuple[str, Any]]) -> str:
+    """Return names with their values, in two columns."""
     width = max(len(name) for name, _ in pairs)
     return printable.block(f"{name:<{width}}  {value}" for name, value in pairs)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from app.cli import arguments, exit_codes, formats, options, use_cases
+from app.cli import arguments, exit_codes, gate_formats, options, use_cases
 from app.cli.client import Access, Client
 from app.cli.plain_commands import shown
 
@@ -29,10 +30,12 @@ def gates(context: click.Context, /, place: options.Place, as_json: bool, label:
         return _refuse_options(context)
     pair = next(iter(arguments.labels([label]).items())) if label else None
     found = place.ask(use_cases.list_gates, gate_inbox.GateQuery(label=pair, **filters))
-    return exit_codes.shown(found, as_json, formats.gates)
+    return exit_codes.shown(found, as_json, gate_formats.gates)
 
 
-gates.add_command(shown(use_cases.show_gate, formats.gate, "Show a gate in full, with its answer if any.", "gate_id"))
+gates.add_command(
+    shown(use_cases.show_gate, gate_formats.gate, "Show a gate in full, with its answer if any.", "gate_id")
+)
 
 
 @gates.command()
@@ -52,7 +55,7 @@ def answer(place: options.Place, as_json: bool, gate_id: str, **reply: Any) -> i
 
     async def work(client: Client) -> int:
         decided = await client.call(use_cases.answer_gate, gate_id, control_gates.Reply(**reply))
-        exit_codes.shown(decided, as_json, formats.gate_answered)
+        exit_codes.shown(decided, as_json, functools.partial(gate_formats.answered, decision=reply["decision"]))
         if not client.executes:
             return exit_codes.ExitCode.DONE
         output = following.Shown.NOTHING if as_json else following.Shown.TEXT

@@ -65,7 +65,9 @@ def config() -> None:
 @options.as_json
 @options.in_folder
 def check_config(place: options.Place, as_json: bool) -> int:
-    """Check settings, recipes, prompts and agents; exit code 5 if the service would refuse to start."""
+    """Check settings, recipes, prompts, agents and files of the data directory; exit code 5 if the service would refuse
+    to start.
+    """
     from app import bootstrap
 
     chosen, remarks = settings.examine(place.environ)

@@ -9,6 +9,7 @@ runs.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -49,15 +50,21 @@ class Register:
         self._path = os.path.join(folder, name_of(series))
         fresh = os.path.join(folder, f".new-{name_of(series)}")
         self._file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
         self._free: list[int] = []
         self._lines = 1
-        self._grow(_FIRST_LINES)
-        # The owner's line identifies the boot to which the process ids in the other lines belong.
-        self._put(0, " ".join(str(fact) for fact in owner))
-        # The file gets its name only once it is locked and has its first line: a sweep must not take the register of a
-        # living launcher for that of a dead one.
-        os.rename(fresh, self._path)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self._grow(_FIRST_LINES)
+            # The owner's line identifies the boot to which the process ids in the other lines belong.
+            self._put(0, " ".join(str(fact) for fact in owner))
+            # The file gets its name only once it is locked and has its first line: a sweep must not take the register
+            # of a living launcher for that of a dead one.
+            os.rename(fresh, self._path)
+        except OSError:
+            # Removed, so that the register can be created later under the same name, once there is room.
+            os.close(self._file)
+            os.unlink(fresh)
+            raise
 
     def announce(self, number: int, run_id: str) -> int:
         """Register a command that is about to start, and return its place.
@@ -78,11 +85,16 @@ class Register:
 
     def complete(self, place: int, entry: Entry) -> None:
         """Add the process of a registered command to its line."""
-        self._put(place, " ".join(str(fact) for fact in entry))
+        # A file system that copies on write may have no room even for a line that exists. The command runs already,
+        # and a sweep finds its processes by their marker.
+        with contextlib.suppress(OSError):
+            self._put(place, " ".join(str(fact) for fact in entry))
 
     def release(self, place: int) -> None:
         """Free the place of a command that has ended."""
-        self._put(place, "")
+        # A line that stays is overwritten by the next command; a sweep compares when its process started.
+        with contextlib.suppress(OSError):
+            self._put(place, "")
         self._free.append(place)
 
     def discard(self) -> None:
@@ -92,7 +104,9 @@ class Register:
 
     def _grow(self, by: int) -> None:
         # The lines are written, not just reserved: a later write to a place must not fail for lack of space.
-        os.pwrite(self._file, (_FREE * (_LINE_BYTES - 1) + b"\n") * by, self._lines * _LINE_BYTES)
+        content = (_FREE * (_LINE_BYTES - 1) + b"\n") * by
+        if os.pwrite(self._file, content, self._lines * _LINE_BYTES) < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._free += range(self._lines, self._lines + by)
         self._lines += by
 

@@ -36,7 +36,7 @@ def marker_behind(own: Address, other: Address, series: int) -> int | None:
     # The kernel does not report who holds a socket: the descriptors of each process have to be searched.
     for name in filter(str.isdigit, os.listdir("/proc")):
         marker = process_markers.inherited(int(name))
-        if marker is not None and process_markers.series_of(marker) == series and wanted in _files(name):
+        if marker is not None and process_markers.series_of(marker) == series and wanted in files_of(name):
             return marker
     return None
 
@@ -74,7 +74,7 @@ def _hexadecimal(packed: bytes) -> str:
     return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
 
 
-def _files(pid: str) -> set[str]:
+def files_of(pid: str) -> set[str]:
     """Return the targets of the descriptors of a process."""
     folder, found = f"/proc/{pid}/fd", set()
     # The files, and the process itself, may be gone by now.

@@ -8,6 +8,7 @@ orphans, so every process of a command descends from it. One thread runs one loo
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import select
@@ -15,6 +16,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from typing import NoReturn
 
 from app.processes import (
@@ -46,10 +48,9 @@ def main(arguments: list[str]) -> NoReturn:
     for ending in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(ending, _interrupt)
     process_tree.become_subreaper()
-    register = command_register.Register(folder, series, command_register.current(owner))
+    create = functools.partial(command_register.Register, folder, series, command_register.current(owner))
     spawner = spawning.Spawner(temporary, files, namespace_init.Containment(containment))
-    Launcher(end, owner, series, register, spawner).run()
-    register.discard()
+    Launcher(end, owner, series, create, spawner).run()
     sys.exit(0)
 
 
@@ -61,13 +62,14 @@ class Launcher:
         connection: socket.socket,
         owner: int,
         series: int,
-        register: command_register.Register,
+        create_register: Callable[[], command_register.Register],
         spawner: spawning.Spawner,
     ) -> None:
         self._socket = connection
         self._owner = owner
         self._series = series
-        self._register = register
+        self._create_register = create_register
+        self._register: command_register.Register | None = None
         self._spawner = spawner
         self._receiver = launcher_protocol.Receiver(connection)
         self._jobs: dict[int, jobs.Job] = {}
@@ -103,6 +105,8 @@ class Launcher:
             self._reap()
             self._supervise()
             self._send_replies()
+        if self._register is not None:
+            self._register.discard()
 
     def _poll_timeout_ms(self) -> int | None:
         times = (job.next_signal_at for job in self._ending.values() if job.next_signal_at is not None)
@@ -157,14 +161,14 @@ class Launcher:
         now = time.monotonic()
         # Registered before it exists: if the launcher is killed in between, the next sweep finds the run's name, and
         # a full disk refuses the command before it is started.
-        place = self._register.announce(request.number, request.run_id)
+        register, place = self._announce(request)
         try:
             job = self._spawner.start(request, process_markers.marker(self._series, request.number), files, now)
         except BaseException:
-            self._register.release(place)
+            register.release(place)
             raise
         job.place = place
-        self._register.complete(place, command_register.Entry(job.number, request.run_id, job.pid, job.started_by))
+        register.complete(place, command_register.Entry(job.number, request.run_id, job.pid, job.started_by))
         # Without commands there is nothing to check: the launcher sleeps.
         if not self._jobs:
             self._look_at = self._check_at = now + _LOOK_SECONDS
@@ -173,6 +177,18 @@ class Launcher:
             self._reporting[job.reports] = job
             self._poll.register(job.reports, select.POLLIN)
         self._check_at = min(self._check_at, job.deadline_at)
+
+    def _announce(self, request: launcher_protocol.Start) -> tuple[command_register.Register, int]:
+        # Created with the first command, and again after a failure: a disk without room must refuse commands and not
+        # end this launcher, or a command that never began would count as one that was cut off.
+        try:
+            self._register = self._register or self._create_register()
+            return self._register, self._register.announce(request.number, request.run_id)
+        except FileExistsError as error:
+            # The series is another launcher's: this one ends, and the next one gets another series.
+            raise RuntimeError("the series is taken") from error
+        except OSError as error:
+            raise spawning.Refusal("register", error.errno) from error
 
     def _end(self, job: jobs.Job, cause: launcher_protocol.Cause, now: float) -> None:
         job.end(cause, now)
@@ -288,7 +304,8 @@ class Launcher:
             listed.pop(job.number, None)
         self._by_pid.pop(job.pid, None)
         self._unwatch(job)
-        self._register.release(job.place)
+        if self._register is not None:
+            self._register.release(job.place)
         # Output since the last check precedes the result.
         if job.has_passed_output:
             self._replies += job.news()

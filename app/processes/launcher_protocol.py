@@ -78,7 +78,7 @@ class Refused(NamedTuple):
     """The report that a command could not be started."""
 
     number: int  # Number of the command.
-    what: str  # The cause: `program`, `cwd`, `output` or `containment`.
+    what: str  # The cause: `program`, `cwd`, `output`, `register` or `containment`.
     errno: int  # Error number of the system.
 
 

@@ -28,7 +28,7 @@ class Refusal(Exception):
     def __init__(self, what: str, number: int | None) -> None:
         super().__init__(what)
         self.what = what
-        """Subject of the refusal: `program`, `cwd`, `output` or `containment`."""
+        """Subject of the refusal: `program`, `cwd`, `output`, `register` or `containment`."""
         self.errno = number or 0
         """Error number of the system."""
 

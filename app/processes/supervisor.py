@@ -105,7 +105,7 @@ class Supervisor:
         finally:
             del self.under_way[start.number]
         if isinstance(reply, launcher_protocol.Refused):
-            raise _refusal(reply, request)
+            raise _refusal(reply, request, self._folder)
         if passed:
             # Shielded: a job that waits for a thread would never begin after a cancellation, and it closes the files.
             contents = await asyncio.shield(asyncio.to_thread(_read, reply, passed))
@@ -219,16 +219,19 @@ def _start(number: int, request: Request, env: Mapping[str, str | None]) -> tupl
     return start, files
 
 
-def _refusal(refused: launcher_protocol.Refused, request: Request) -> NotStarted | errors.WorkspaceFault:
-    if workspace_faults.passes(refused.errno):
-        place = {"cwd": str(request.cwd), "output": tempfile.gettempdir()}.get(refused.what, request.argv[0])
-        return workspace_faults.waits(place, OSError(refused.errno, ""))
+def _refusal(refused: launcher_protocol.Refused, request: Request, folder: Path) -> NotStarted | errors.WorkspaceFault:
     reason = os.strerror(refused.errno)
+    if workspace_faults.passes(refused.errno):
+        places = {"cwd": str(request.cwd), "output": tempfile.gettempdir(), "register": str(folder)}
+        return workspace_faults.waits(places.get(refused.what, request.argv[0]), OSError(refused.errno, reason))
     detail = {"program": request.argv[0], "errno": errno.errorcode.get(refused.errno, "unknown")}
     if refused.what == "cwd":
         return NotStarted(f"The command's folder cannot be entered: {reason}.", code="cwd_missing", detail=detail)
     if refused.what == "output":
         return NotStarted(f"The command's output cannot be stored: {reason}.", detail=detail)
+    if refused.what == "register":
+        message = f"The register of running commands in {str(folder)!r} cannot be written: {reason}."
+        return NotStarted(message, detail=detail)
     if refused.what == "containment":
         message = f"The setting CONTAINMENT requires a namespace, and the system allows none: {reason}."
         return NotStarted(message, code="containment_missing", detail=detail)

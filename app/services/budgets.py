@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import logging
 import math
@@ -67,6 +66,7 @@ class Budgets:
         self._file = file
         self._clock = clock
         self._known: dict[str, budgets.Budget] = {}
+        self._fault = ""
         self._next_look = math.inf
         self._tasks = aio.BackgroundTasks(_failed)
         self.prices = prices
@@ -83,7 +83,7 @@ class Budgets:
             errors.Conflict: `file_damaged`, the file contains something else.
             errors.Unavailable: it cannot be read now.
         """
-        found = _read(await asyncio.to_thread(self._file.read))
+        found = read(await asyncio.to_thread(self._file.read))
         if found != self._known:
             self._known = found
             self._put_in_force()
@@ -219,14 +219,23 @@ class Budgets:
             known, now = self._known, self._clock.now()
             rest = LOOK_SECONDS if due is None else min(LOOK_SECONDS, max((due - now).total_seconds(), 0))
             await self._clock.sleep(rest)
-            with contextlib.suppress(errors.ControlRoomError):
-                # Another process may have written the file.
-                await self.load()
+            await self._look()
             await asyncio.to_thread(self.policies.look)
             is_due = due is not None and self._clock.now() >= due
             turned = self._clock.now() if is_due or known is not self._known else turned
             news = is_due or known is not self._known or self._clock.monotonic() >= self._next_look
             is_owed = is_owed or bool(sends_on and news)
+
+    async def _look(self) -> None:
+        try:
+            # Another process may have written the file.
+            await self.load()
+            self._fault = ""
+        except errors.ControlRoomError as error:
+            # A fault is logged once, like those of prices, policies and keys.
+            if error.message != self._fault:
+                _log.error("the budgets read last still apply: %s", error.message, extra={"code": error.code})
+            self._fault = error.message
 
     async def _has_sent_on(self) -> bool:
         began, self._next_look = self._clock.monotonic(), math.inf
@@ -268,7 +277,7 @@ class Budgets:
         def check() -> audit.Change:
             # Another service may just have changed the file.
             self._file.renew()
-            made, action, details = change(_read(self._file.read()))
+            made, action, details = change(read(self._file.read()))
             wanted.update(made)
             document: plain.Json = {"budgets": [budget.to_json() for _, budget in sorted(made.items())]}
             return audit.Change(action=action, target=name, make=lambda: self._file.write(document), details=details)
@@ -279,7 +288,12 @@ class Budgets:
         self._put_in_force()
 
 
-def _read(document: Any) -> dict[str, budgets.Budget]:
+def read(document: Any) -> dict[str, budgets.Budget]:
+    """Return the budgets of a document by name.
+
+    Raises:
+        errors.Conflict: `file_damaged`.
+    """
     if document is None:
         return {}
     try:

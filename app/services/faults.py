@@ -28,3 +28,19 @@ def as_errors() -> Iterator[None]:
         if error.code != _STOPPING:
             raise
         raise errors.Unavailable(error.message, code=_STOPPING) from error
+
+
+@contextmanager
+def of_file(name: str) -> Iterator[None]:
+    """Raise what is wrong with a file that would keep a service from starting as the refusal of one request.
+
+    Raises:
+        errors.Conflict: `file_damaged`, it holds something else.
+        errors.Unavailable: `file_unreadable`, it cannot be read now.
+    """
+    try:
+        yield
+    except errors.ConfigurationError as error:
+        if "errno" in error.detail:
+            raise errors.Unavailable(error.message, code="file_unreadable", detail={"file": name}) from error
+        raise errors.Conflict(error.message, code="file_damaged", detail={"file": name}) from error

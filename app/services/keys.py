@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -14,6 +14,7 @@ from app.domain import audit, authors, keys
 from app.domain.access import Role, Scope
 from app.services import faults
 
+_FILE = "keys.json"
 LONGEST_GRACE_SECONDS = 7 * 24 * 3600  # Longest time for which the old secret remains valid after a rotation.
 
 
@@ -68,8 +69,13 @@ class Keys:
         return Keys(file, self._audit, self._clock, self._ids, has_token=self._has_token)
 
     def list(self) -> list[keys.KeyShown]:
-        """Return all keys, by name; it blocks."""
-        return [keys.KeyShown.of(key) for key in sorted(self._file.read(), key=lambda key: key.name)]
+        """Return all keys, by name; it blocks.
+
+        Raises:
+            errors.Conflict: `file_damaged`.
+            errors.Unavailable: `file_unreadable`.
+        """
+        return [keys.KeyShown.of(key) for key in sorted(self._read(), key=lambda key: key.name)]
 
     async def add(self, new: NewKey, author: authors.Author) -> KeyIssued:
         """Add a key and return its secret.
@@ -152,6 +158,10 @@ class Keys:
 
         await self._change("key.revoked", name, author, revoked)
 
+    def _read(self) -> Sequence[keys.Key]:
+        with faults.of_file(_FILE):
+            return self._file.read()
+
     def _stays_managed(self, found: dict[str, keys.Key]) -> bool:
         now = self._clock.now()
         return self._has_token or any(key.administers(now) for key in found.values())
@@ -172,7 +182,7 @@ class Keys:
         def check() -> audit.Change:
             # Another process may have changed the file since it was last read.
             self._file.renew()
-            left.update(change({key.name: key for key in self._file.read()}))
+            left.update(change({key.name: key for key in self._read()}))
             key = left.get(name)
             facts = {} if key is None else keys.KeyShown.of(key).to_json()
             return audit.Change(

@@ -21,6 +21,7 @@ from app import clock, errors
 from app.domain import plain
 from app.storage import layout, layout_version
 from app.storage.data_directory import DataDirectory
+from app.storage.disk import disk_health
 from app.storage.disk.disk_port import Disk
 from app.storage.disk.os_disk import OsDisk, sync
 from app.storage.objects import mark
@@ -61,9 +62,9 @@ def write(folder: Path, target: Path, blobs_url: str | None = None) -> Copied:
 
     Raises:
         errors.ConfigurationError: `backup_impossible`, there is no data directory; `store_differs`, blobs are
-            elsewhere.
+            elsewhere; `backup_unwritable`, the target cannot be written.
         errors.Conflict: `file_exists`.
-        OSError: a file could not be read or written.
+        OSError: a file could not be read.
     """
     _refuse_unsuited(folder, target)
     identity = DataDirectory(folder, clock=clock.SystemClock(), ids=clock.RandomIds()).read_identity()
@@ -77,8 +78,15 @@ def write(folder: Path, target: Path, blobs_url: str | None = None) -> Copied:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
+    except OSError as error:
+        if error.filename not in (None, str(partial)):
+            raise
+        reason = f"{target} cannot be written: {disk_health.reason_of(error)}"
+        message = f"{reason}; name a file in a folder that exists, can be written and has room"
+        raise errors.ConfigurationError(message, code="backup_unwritable", detail={"file": str(target)}) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
     sync(target.parent)
     return copied
 

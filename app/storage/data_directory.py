@@ -48,6 +48,13 @@ _GITIGNORE = f"""\
 """
 
 
+def pid_of_service(folder: str) -> int | None:
+    """Return the process that has announced itself as the service of a folder; None: none, or it is not such one."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        return int(json.loads((Path(folder) / _SERVICE).read_bytes())["pid"])
+    return None
+
+
 class ServiceLock:
     """The lock that makes a process the service of a data directory; it ends with the process."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -13,7 +14,7 @@ from typing import Any, BinaryIO, Self
 
 from app import errors
 from app.storage import backup, layout, layout_version
-from app.storage.disk import os_disk
+from app.storage.disk import disk_health, os_disk
 
 _PREFIX = ".restoring-"
 _CHUNK = 1024 * 1024
@@ -44,12 +45,18 @@ def read(source: Path, folder: Path) -> dict[str, Any]:
 
     Raises:
         errors.Conflict: `restore_not_empty`, the folder is not empty.
-        errors.ConfigurationError: `backup_damaged`, or `data_directory_newer`.
+        errors.ConfigurationError: `backup_unreadable`, `backup_damaged`, or `data_directory_newer`.
         OSError: a file could not be read or written.
     """
     if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
         message = f"{folder} is not empty; restore into another project, or move that folder away first"
         raise errors.Conflict(message, code="restore_not_empty", detail={"folder": str(folder)})
+    try:
+        source.open("rb").close()
+    except OSError as error:
+        message = f"{source} cannot be read: {disk_health.reason_of(error)}; name the file of a backup"
+        raise errors.ConfigurationError(message, code="backup_unreadable", detail={"file": str(source)}) from error
+    made = [place for place in (folder.parent, *folder.parent.parents) if not place.exists()]
     folder.parent.mkdir(parents=True, exist_ok=True)
     for left in folder.parent.glob(f"{_PREFIX}{folder.name}-*"):
         shutil.rmtree(left)
@@ -62,6 +69,9 @@ def read(source: Path, folder: Path) -> dict[str, Any]:
         os_disk.sync(folder.parent)
     except BaseException as error:
         shutil.rmtree(fresh, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            for place in made:
+                place.rmdir()
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             raise OSError(error.errno, error.strerror, str(folder.parent)) from error
         raise

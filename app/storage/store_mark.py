@@ -58,12 +58,23 @@ def refuse_folders(directory: DataDirectory) -> None:
     Raises:
         errors.ConfigurationError: `store_differs`.
     """
-    if read(directory) is None and (count := len(layout.run_ids(OsDisk(directory.path).names(layout.RUNS)))):
+    if count := runs_in_folders(directory):
         message = (
             f"{directory.path / layout.RUNS} holds {count} runs in folders: without CONTROL_ROOM_STORE_URL they are"
             " used. To continue in a database, move that folder aside and import it: control-room runs import FOLDER"
         )
         raise errors.ConfigurationError(message, code="store_differs", detail={"address": str(directory.path)})
+
+
+def runs_in_folders(directory: DataDirectory) -> int:
+    """Return how many runs a data directory has in its folders; 0 where its runs are in a database.
+
+    Raises:
+        errors.ConfigurationError: the mark cannot be read.
+    """
+    if read(directory) is not None or not (directory.path / layout.RUNS).is_dir():
+        return 0
+    return len(layout.run_ids(OsDisk(directory.path).names(layout.RUNS)))
 
 
 def keep(directory: DataDirectory, identity: str, address: str, *, looks_only: bool) -> None:

@@ -33,8 +33,8 @@ def fitting(root: Root | Path, pattern: str, left_out: list[str] | None = None) 
     A pattern that ends with a slash matches folders only. Names that are not UTF-8 are left out.
 
     Args:
-        left_out: Takes the reasons for omitting links that wildcards match but that lead out of the workspace; None:
-            such links are refused.
+        left_out: Takes the reasons for omitting links that wildcards match but that lead out of the workspace, and
+            names that are not UTF-8; None: such links are refused.
 
     Raises:
         errors.ToolFailed: `invalid_pattern`, `path_outside_workspace`, `too_many_files`, `workspace_missing`, or
@@ -88,7 +88,7 @@ class _Search:
         with Descent(self._root, "/".join(parts)) as descent:
             try:
                 descent.enter(parts)
-                for entry in _fitting(descent, name):
+                for entry in self._fitting(descent, parts, name):
                     if entry.is_link or entry.is_folder or (is_last and not self._only_folders):
                         found.append(entry)
                     if len(found) > MOST_PATHS:
@@ -96,6 +96,20 @@ class _Search:
             except (errors.ToolFailed, OSError) as error:
                 self._let_pass(parts, error, is_named=is_named)
         return found
+
+    def _fitting(self, descent: Descent, parts: _Parts, wanted: name_patterns.Wildcard) -> Iterator[_Entry]:
+        with os.scandir(descent.folder) as entries:
+            for entry in entries:
+                if not wanted.fits(entry.name):
+                    continue
+                if not environment_values.is_text(entry.name):
+                    if self._left_out is not None:
+                        shown = "/".join((*parts, os.fsencode(entry.name).decode("utf-8", "backslashreplace")))
+                        self._left_out.append(f"'{shown}' cannot be used: its name is not UTF-8; rename it")
+                    continue
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if not descent.hides(entry.name, is_folder=is_folder):
+                    yield _Entry(entry.name, entry.is_symlink(), is_folder)
 
     def _leads(self, parts: _Parts, *, is_named: bool) -> bool:
         with Descent(self._root, "/".join(parts)) as descent:
@@ -139,12 +153,3 @@ def _names(pattern: str) -> Sequence[str | name_patterns.Wildcard]:
         # Without its backslashes, a name may be a forbidden one.
         names += components(f"./{name}") if isinstance(name, str) else [name]
     return names
-
-
-def _fitting(descent: Descent, wanted: name_patterns.Wildcard) -> Iterator[_Entry]:
-    with os.scandir(descent.folder) as entries:
-        for entry in entries:
-            if wanted.fits(entry.name) and environment_values.is_text(entry.name):
-                is_folder = entry.is_dir(follow_symlinks=False)
-                if not descent.hides(entry.name, is_folder=is_folder):
-                    yield _Entry(entry.name, entry.is_symlink(), is_folder)

@@ -206,6 +206,24 @@ def test_an_invalid_backup_is_refused(tmp_path: Path, content: bytes) -> None:
     assert list((tmp_path / "project").iterdir()) == []
     assert not (tmp_path / "outside").exists()
 
+    programs.control_room("restore", file, "--project", tmp_path / "new" / "project", code=5)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_that_cannot_be_read_or_written_is_named_alone(tmp_path: Path) -> None:
+    """An impossible place for a backup, and a missing one, are named with a code and a remedy, and nothing is made."""
+    project = programs.make_project(tmp_path / "project")
+    (project.data / "runs").mkdir()
+    missing = tmp_path / "missing" / "backup.tar.gz"
+    unwritable = programs.control_room("backup", missing, project=project, code=5).stderr
+    unreadable = programs.control_room("restore", missing, "--project", tmp_path / "new", code=5).stderr
+
+    assert f"{missing} cannot be written: No such file or directory; name a file" in unwritable
+    assert f"{missing} cannot be read: No such file or directory; name the file" in unreadable
+    assert ("[backup_unwritable]" in unwritable, "[backup_unreadable]" in unreadable) == (True, True)
+    assert "partial" not in unwritable
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["project"]
+
 
 def test_an_archive_never_takes_the_memory_that_it_asks_for(tmp_path: Path) -> None:
     """A header that unpacks to hundreds of megabytes is refused by its size, before it is read."""

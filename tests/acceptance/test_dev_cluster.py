@@ -8,6 +8,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,10 +19,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app import errors
-from app.cli.dev_cluster import members
+from app import clock, errors
+from app.cli import terminal
+from app.cli.demo import address
+from app.cli.dev_cluster import command, members
 from app.processes import process_tree
+from app.storage import data_directory
 from tests import ports, postgres_server
+from tests.acceptance import programs
 
 ROOT = Path(__file__).parents[2]
 RECIPE = {
@@ -104,6 +109,11 @@ def test_a_cluster_executes_runs_and_leaves_no_process(folder: Path, store: str,
                 run = http.get(f"/api/runs/{run_id}", params={"wait": 10}).json()
                 if run["status"] in ("done", "failed"):
                     break
+        logged = {file: file.read_bytes() for file in (folder / ".dev-cluster").glob("*.log")}
+        second = begun(folder, ports.free_port(), "--store", store)
+        refused, _ = second.communicate(timeout=60)
+        assert (second.returncode, "[cluster_running]" in refused, f":{port}/" in refused) == (5, True, True), refused
+        assert all(file.read_bytes().startswith(content) for file, content in logged.items())
         cluster.send_signal(ending)
         code = cluster.wait(120)
     finally:
@@ -114,6 +124,44 @@ def test_a_cluster_executes_runs_and_leaves_no_process(folder: Path, store: str,
     assert code == (0 if ending is signal.SIGTERM else -signal.SIGKILL)
     assert left(folder, 60) == []
     assert (folder / ".dev-cluster" / "blobs" / "control-room.json").is_file()
+    other = begun(folder, port, "--store", "folders" if store == "postgres" else "postgres")
+    refused, _ = other.communicate(timeout=60)
+    cure = "add --store postgres" if store == "postgres" else "leave out --store postgres"
+    assert (other.returncode, "[store_differs]" in refused, cure in refused) == (5, True, True), refused
+
+
+def test_a_taken_port_is_refused_if_it_was_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A named port that another program has ends the command; the default port makes way, and that is printed."""
+    for name in ("temporalio", "obstore"):
+        pytest.importorskip(name)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        refused = programs.control_room("dev-cluster", folder, "--port", str(port), code=5)
+        monkeypatch.setattr(address, "PORT", port)
+        monkeypatch.setattr(
+            command, "_start", lambda members, folder, port, workers, store: terminal.say(f"got {port}")
+        )
+        moved = programs.control_room("dev-cluster", folder, code=None).stdout.splitlines()
+
+    assert f"127.0.0.1:{port} cannot be listened on: another program has this port" in refused.stderr
+    assert refused.stdout == ""
+    assert moved[0].startswith(f"port {port} is taken: the service gets port ")
+    assert moved[0].split("gets port ")[1].startswith(moved[1].removeprefix("got "))
+
+
+def test_a_service_of_the_project_keeps_a_cluster_away(folder: Path) -> None:
+    """While a service runs on the project, no cluster starts there, and no file of a cluster is made."""
+    for name in ("temporalio", "obstore"):
+        pytest.importorskip(name)
+    held = data_directory.DataDirectory(folder / ".control-room", clock=clock.SystemClock(), ids=clock.RandomIds())
+    lock = held.lock_service()
+    try:
+        refused = programs.control_room("dev-cluster", folder, "--port", "0", code=5)
+    finally:
+        lock.release()
+
+    assert str(os.getpid()) in refused.stderr
+    assert not (folder / ".dev-cluster").exists()
 
 
 def test_a_missing_package_is_reported_with_its_install_command(folder: Path, tmp_path: Path) -> None:

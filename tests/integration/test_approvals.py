@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.acceptance import programs
 from tests.integration import asking, served
 from tests.integration.project import Project
 
@@ -114,6 +115,42 @@ async def test_two_keys_must_agree(shipping: Project) -> None:
     assert names(decided) == ["ada", "bob"]
     assert [vote["author"]["name"] for vote in answer["approvals"]] == ["ada", "bob"]
     assert [line for line in events.splitlines() if line == "event: gate.voted"] == ["event: gate.voted"]
+
+
+async def test_the_command_says_how_many_votes_are_missing(project: Project) -> None:
+    """A vote that decides nothing yet is printed with the missing votes, also when it is repeated, and the last one
+    with the decision.
+    """
+    approval = {"required": True, "prompt": "Publish?"}
+    stage = {"name": "s", "steps": [{"id": "a", "type": "bash", "command": "true"}], "approval": approval}
+    document = {"schema": "1.7", "name": "publish", "description": "d", "version": "1.0.0", "stages": [stage]}
+    project.write(".control-room/recipes/amplifier/publish.yaml", json.dumps(document))
+    async with served.on_a_port(project, api_token=TOKEN) as service:
+        ada, bob = await people(service, "ada", "bob")
+        body = {"recipe_id": "publish", "approvals": {"count": 2}}
+        run_id = (await service.http.post("/api/runs", json=body, headers=ADMIN)).json()["run_id"]
+        await until(service, run_id, "waiting")
+        gate_id = (await service.http.get("/api/gates", headers=ADMIN)).json()[0]["gate_id"]
+
+        def printed(header: Header, *words: str) -> str:
+            server, token = str(service.http.base_url), header["Authorization"].removeprefix("Bearer ")
+            ended = programs.control_room("gates", *words, "--server", server, CONTROL_ROOM_API_TOKEN=token)
+            return ended.stdout.strip()
+
+        first, again, shown, last = [
+            await asyncio.to_thread(printed, header, *words)
+            for header, words in (
+                (ada, ("answer", gate_id, "approve")),
+                (ada, ("answer", gate_id, "approve")),
+                (bob, ("show", gate_id)),
+                (bob, ("answer", gate_id, "approve")),
+            )
+        ]
+
+    assert first == again
+    assert first.endswith(" is still open: your vote counts, approve has 1 of 2 votes, and 1 is missing")
+    assert "1 (approve by ada) of 2" in shown
+    assert last.endswith(": approve")
 
 
 async def test_votes_at_the_same_moment_decide(shipping: Project) -> None:

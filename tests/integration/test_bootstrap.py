@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app import bootstrap, errors, settings
+from app import bootstrap, errors, main, settings
 from app.domain import operations, records, runs, states
 from app.engine import ports, stores
 from app.services import requests
@@ -49,6 +49,34 @@ async def test_room_runs_a_recipe_and_leaves_nothing_behind(project: programs.Pr
 
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert not (project.data / "service.json").exists()
+
+
+async def test_the_check_of_the_configuration_refuses_what_a_start_refuses(project: programs.Project):
+    """For each file of the data directory, damaged, `config check` ends with 5 exactly if the start is refused."""
+    async with bootstrap.build(chosen(project), SERVE) as application:
+        await application.engine.ended(await start_small(application))
+    for name in ("budgets", "keys", "policies", "prices", "store", "blobs", "rate_limits"):
+        project.write(f"{name}.json", "{}")
+    judged = {}
+    for file in sorted(path for path in project.data.iterdir() if path.is_file() and "index.db" not in path.name):
+        # Alone, since the order of the checks must not matter.
+        alone = programs.Project(project.path.parent / file.name)
+        (alone.path / ".control-room").mkdir(parents=True)
+        alone.write(file.name, "{bad")
+        checked = programs.control_room("config", "check", project=alone, code=None)
+        refused = False
+        try:
+            app = main.create_app(chosen(alone))
+            async with app.router.lifespan_context(app):
+                pass
+        except errors.ConfigurationError:
+            refused = True
+        judged[file.name] = (checked.returncode == 5, refused)
+
+    assert [name for name, (checked, refused) in judged.items() if checked != refused] == []
+    assert {name for name, (_, refused) in judged.items() if refused} == {
+        "agents.json", "blobs.json", "budgets.json", "keys.json", "layout.json", "policies.json", "store.json",
+    }  # fmt: skip
 
 
 async def test_second_service_is_refused_and_takes_nothing_along(project: programs.Project):

@@ -86,8 +86,10 @@ async def test_a_run_that_cannot_be_read_at_the_turn_is_sent_on_later(
     assert service.time.now() < scheduled.BEGIN + timedelta(hours=10)
 
 
-async def test_a_budget_that_is_raised_by_hand_sends_runs_on(tmp_path: Path) -> None:
-    """A change of the budget file applies within seconds; a damaged file changes no budget, and the list reports it."""
+async def test_a_budget_that_is_raised_by_hand_sends_runs_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A change of the budget file applies within seconds; a damaged file changes no budget, and is reported by the
+    list and once in the log.
+    """
     project = Project(tmp_path)
     async with scheduled.in_process(project) as service:
         assert (await service.http.put("/api/budgets/all", json={"limits": {"calls": 1}})).status_code == 200
@@ -95,7 +97,9 @@ async def test_a_budget_that_is_raised_by_hand_sends_runs_on(tmp_path: Path) -> 
         text = (project.data / "budgets.json").read_text()
         project.write(".control-room/budgets.json", "{")
         damaged = await service.http.get("/api/budgets")
-        await service.advance(6)
+        for _ in range(3):
+            await service.advance(6)
+            await served.moment()
         still = (await service.http.get(f"/api/runs/{run_id}")).json()["status"]
         document = json.loads(text)
         document["budgets"][0]["limits"]["calls"] = 9
@@ -104,6 +108,7 @@ async def test_a_budget_that_is_raised_by_hand_sends_runs_on(tmp_path: Path) -> 
 
     assert (damaged.status_code, damaged.json()["code"]) == (409, "file_damaged")
     assert (still, after["status"]) == ("paused", "done")
+    assert [vars(each)["code"] for each in caplog.records if "budgets read last" in each.message] == ["file_damaged"]
 
 
 async def test_a_budget_of_a_session_covers_its_plan(project: Project, service: served.Served) -> None:

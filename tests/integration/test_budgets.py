@@ -404,9 +404,20 @@ def test_a_changed_budget_keeps_its_other_parts(project: Project, cli: Any) -> N
     assert put(*scope, "--max-cost", "1") == {**whole, "limits": {"cost_usd": 1}}
     assert put("--max-cost", "5") == {**whole, "limits": {"cost_usd": 5}}
     assert put("--max-calls", "9", "--lift", "cost_usd") == {**whole, "limits": {"calls": 9}}
+    assert put("--max-cost", "5") == {**whole, "limits": {"cost_usd": 5, "calls": 9}}
+    assert put("--lift", "max-cost") == {**whole, "limits": {"calls": 9}}
     assert put("--label", "", "--recipe", "", "--not-per-day") == {
         "recipe_id": None, "label": None, "per": None, "time_zone": "Europe/Berlin", "limits": {"calls": 9},
     }  # fmt: skip
+
+
+def test_amounts_are_printed_whole(project: Project, cli: Any) -> None:
+    """Large numbers of tokens and small prices are printed as numbers that a person can read."""
+    words = ("--max-tokens", "5234571", "--max-cost", "234567.25", "--max-calls", "20")
+    code, printed, told = cli("budgets", "set", "daily", *words, "--project", str(project.root))
+
+    assert code == 0, told
+    assert all(amount in printed for amount in ("tokens 5,234,571 ", "cost_usd 234,567.25 ", "calls 20 "))
 
 
 async def test_a_limit_that_is_raised_while_the_run_is_about_to_pause_sends_it_on(

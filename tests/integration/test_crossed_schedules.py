@@ -122,7 +122,11 @@ async def _settle(
 
 
 def _is_at(count: int, waits: bool, shown: Mapping[str, Any]) -> bool:
-    return bool(shown["history"]) and len(shown["history"]) + (shown["waiting"] if waits else 0) >= count
+    return bool(shown["history"]) and _handled(shown) + (shown["waiting"] if waits else 0) >= count
+
+
+def _handled(shown: Mapping[str, Any]) -> int:
+    return sum(each["result"] != "queued" for each in shown["history"])
 
 
 async def _change(service: scheduled.Scheduled, triggers: Mapping[Any, str], **change: Any) -> None:
@@ -140,4 +144,4 @@ async def _ended(service: scheduled.Scheduled, trigger_id: str) -> dict[str, Any
                 await service.until(each["run_id"], "cancelled")
         if not shown["waiting"]:
             return shown
-        await service.until_so(trigger_id, functools.partial(_is_at, len(shown["history"]) + 1, False))
+        await service.until_so(trigger_id, functools.partial(_is_at, _handled(shown) + 1, False))

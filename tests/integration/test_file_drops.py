@@ -83,6 +83,21 @@ async def test_existing_files_can_start_runs(project: Project) -> None:
     assert result["subject"] == "in/old.md"
 
 
+async def test_a_name_that_is_no_text_is_noted_once(project: Project) -> None:
+    """A file whose name is not UTF-8 starts no run, and the history says so once, beside the files that start runs."""
+    async with scheduled.in_process(project) as service:
+        added = await service.add(**WATCH)
+        project.write(os.fsdecode(b"in/bad\xff.md"), SCENE)
+        project.write("in/new.md", SCENE)
+        for _ in range(4):
+            await service.advance(2)
+        found = await service.results(added["trigger_id"], 2)
+
+    (noted,) = [one for one in found if one["result"] == "refused"]
+    assert noted["reason"] == r"'in/bad\xff.md' cannot be used: its name is not UTF-8; rename it"
+    assert [one["subject"] for one in found if one["result"] == "started"] == ["in/new.md"]
+
+
 async def test_links_lead_nowhere_outside_and_a_missing_folder_forgets_nothing(
     project: Project, tmp_path: Path
 ) -> None:

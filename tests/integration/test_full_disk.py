@@ -7,13 +7,15 @@ import itertools
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from app.cli import root
+from tests.acceptance import programs
 from tests.integration import project as projects
 from tests.integration import served
 from tests.integration.held import DELAY_SECONDS, Held
@@ -210,3 +212,38 @@ async def test_a_command_waits_for_its_output_file(disk: SmallDisk, tmp_path: Pa
     assert ended["status"] == "done", ended["error"]
     assert (workspace / "a" / "b" / "said.txt").read_text() == "said\n"
     assert (tmp_path / "begun").read_text() == "begun\n"
+
+
+def test_a_killed_service_continues_a_command_once_a_full_disk_has_room(disk: SmallDisk, tmp_path: Path) -> None:
+    """A command cut off with its service waits on a full disk instead of being cut off too often, and then ends."""
+    project = programs.make_project(disk.root / "project")
+    begun, held = tmp_path / "begun", tmp_path / "held"
+    for pipe in (begun, held):
+        os.mkfifo(pipe)
+    steps = [{"id": "wait", "type": "bash", "command": f"echo begun >> {begun}; cat {held}"}]
+    document = {"schema": "1.7", "name": "waits", "description": "d", "version": "1.0.0", "steps": steps}
+    project.write("recipes/amplifier/waits.yaml", document)
+    with programs.service(project) as killed:
+        run_id = killed.start_run(recipe_id="waits", args={})
+        assert begun.read_text() == "begun\n"
+        disk.fill()
+    for pipe in (begun, held):
+        pipe.unlink()
+        pipe.touch()
+    with programs.service(project) as service:
+        parked = service.wait(run_id, "paused", "failed", "done")
+        assert (parked["status"], parked["error"]["code"]) == ("paused", "storage_error"), parked["error"]
+        disk.free()
+        ended = service.wait_until(run_id, is_settled)
+        # Stopped, so that nothing of it uses the disk any more.
+        service.stop()
+
+    assert parked["error"]["detail"]["errno"] == "ENOSPC"
+    assert ended["status"] == "done", ended["error"]
+    assert begun.read_text() == "begun\n"
+
+
+def is_settled(run: Mapping[str, Any]) -> bool:
+    """Return whether a run has ended, or is parked for another reason than the disk."""
+    code = (run["error"] or {}).get("code", "storage_error")
+    return run["status"] in ("done", "failed") or (run["status"] == "paused" and code != "storage_error")

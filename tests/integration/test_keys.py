@@ -283,7 +283,7 @@ async def test_keys_of_another_process_count_without_a_restart(project: Project)
             await served.moment()
         refused = await service.http.post("/api/keys", json={"name": "eve"}, headers=bearer(TOKEN))
 
-    assert refused.status_code >= 500
+    assert code(refused) == (409, "file_damaged")
     assert (project.data / key_files.FILE).read_text().endswith('"bob"')
 
 
@@ -471,3 +471,40 @@ async def test_a_limited_key_speaks_in_its_conversations_only(project: Project) 
     assert beyond["code"] == "out_of_scope"
     assert (hidden["code"], ended_by["code"]) == ("unknown_agent_session", "unknown_agent_session")
     assert menu["recipes"] == []
+
+
+async def test_a_damaged_file_refuses_changes_and_no_caller(project: Project) -> None:
+    """While keys.json is damaged or unreadable, the keys known before count, and each route of keys names the file."""
+    async with served.in_process(project, api_token=TOKEN) as service:
+        ada = await add(service, "ada", role="admin")
+        await add(service, "bob", role="approver")
+        file = project.data / key_files.FILE
+        sound = file.read_bytes()
+        file.write_text("{bad")
+        voted = {"recipe_id": "quick", "approvals": {"count": 1}}
+        answers = await each_route(service, ada)
+        answers.append(await service.http.post("/api/runs", json=voted, headers=ada))
+        started = await service.http.post("/api/runs", json={"recipe_id": "quick"}, headers=ada)
+        file.unlink()
+        file.mkdir()
+        unreadable = await each_route(service, ada)
+        file.rmdir()
+        file.write_bytes(sound)
+        mended = await service.http.delete("/api/keys/bob", headers=ada)
+
+    assert {code(answer) for answer in answers} == {(409, "file_damaged")}
+    assert all("keys.json" in answer.json()["detail"] for answer in answers)
+    assert started.status_code == 201, started.text
+    assert {code(answer) for answer in unreadable} == {(503, "file_unreadable")}
+    assert mended.status_code == 204
+
+
+async def each_route(service: served.Served, header: dict[str, str]) -> list[httpx.Response]:
+    """List, add, rotate and revoke keys, and return the answers."""
+    http = service.http
+    return [
+        await http.get("/api/keys", headers=header),
+        await http.post("/api/keys", json={"name": "eve"}, headers=header),
+        await http.post("/api/keys/bob/rotate", headers=header),
+        await http.delete("/api/keys/bob", headers=header),
+    ]

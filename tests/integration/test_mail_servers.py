@@ -39,6 +39,22 @@ async def _endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         await writer.drain()
 
 
+@pytest.mark.parametrize(
+    ("url", "sender", "named"),
+    [
+        ("smtp://127.0.0.1", None, "CONTROL_ROOM_MAIL_FROM is not set"),
+        (None, "room@example.org", "CONTROL_ROOM_SMTP_URL is not set"),
+        (None, None, "CONTROL_ROOM_SMTP_URL and CONTROL_ROOM_MAIL_FROM are not set"),
+    ],
+)
+async def test_a_missing_setting_is_named_alone(url: str | None, sender: str | None, named: str) -> None:
+    """A mail that lacks a setting names the settings that are missing, and no other."""
+    with pytest.raises(senders.NotDelivered) as refused:
+        await mail_sender.MailSender(url, sender).send(ENDPOINT, MESSAGE)
+
+    assert str(refused.value) == named
+
+
 async def test_an_endless_reply_is_not_read_to_its_end() -> None:
     """A server that never ends its reply does not fill the memory."""
     async with _sender(_endless) as sender:

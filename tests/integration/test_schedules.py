@@ -155,9 +155,14 @@ async def test_a_queued_occurrence_starts_when_the_run_before_has_ended(tmp_path
         await service.until(first["run_id"], step="draft")
         waiting = await service.trigger(added["trigger_id"])
         await service.http.post(f"/api/runs/{first['run_id']}/cancel")
+        await service.until_so(added["trigger_id"], lambda shown: shown["waiting"] == 0)
         found = await service.results(added["trigger_id"], 2)
 
-    assert (waiting["waiting"], len(waiting["history"])) == (1, 1)
+    assert waiting["waiting"] == 1
+    assert [(one["occurrence"][11:16], one["result"]) for one in waiting["history"]] == [
+        ("14:32", "queued"),
+        ("14:31", "started"),
+    ]
     assert [one["occurrence"][11:16] for one in found] == ["14:31", "14:32"]
     assert found[1]["result"] == "started"
 
@@ -176,10 +181,11 @@ async def test_overlap_counts_every_unfinished_run(tmp_path: Path, overlap: str)
         await service.http.post(f"/api/runs/{by_hand}/cancel")
         await service.until(by_hand, "cancelled")
         await service.advance(60)
-        shown = await service.until_so(added["trigger_id"], lambda now: len(now["history"]) + now["waiting"] >= 3)
+        shown = await service.until_so(added["trigger_id"], lambda now: len(now["history"]) >= 3)
         if overlap == "queue":
             waiting = shown["waiting"]
             await service.http.post(f"/api/runs/{first['run_id']}/cancel")
+            await service.until_so(added["trigger_id"], lambda now: now["waiting"] == 0)
         found = (await service.results(added["trigger_id"], 3))[2]
         if overlap != "skip":
             await service.until(first["run_id"], "cancelled")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import socket
 
 import pytest
@@ -32,5 +33,12 @@ def test_a_second_service_on_the_same_port_names_the_first(project: Project, *, 
             held.release()
         with pytest.raises(errors.ConfigurationError, match="another program has this port"), main._listening(chosen):
             pass
+        other = data_directory.DataDirectory(
+            project.root / "other" / ".control-room", clock=clock.SystemClock(), ids=clock.RandomIds()
+        ).lock_service()
+        named = f"the Control Room service of {project.root}/other/.control-room has this port"
+        with pytest.raises(errors.ConfigurationError, match=re.escape(named)), main._listening(chosen):
+            pass
+        other.release()
 
     assert busy.value.detail["pid"] is not None

@@ -24,7 +24,7 @@ async def edited(service: served.Served, path: str, **body: Any) -> dict[str, An
 
 
 async def test_a_webhook_gets_another_address_and_scheme(project: Project) -> None:
-    """The old address is no longer valid; the secret of another scheme is new and shown once."""
+    """The old address is no longer valid; the secret of another scheme is new, and each secret is shown once."""
     async with scheduled.in_process(project) as service:
         added = await service.add(recipe_id="quick", webhook={})
         path = f"/api/triggers/{added['trigger_id']}"
@@ -34,6 +34,7 @@ async def test_a_webhook_gets_another_address_and_scheme(project: Project) -> No
         signed = await edited(service, path, webhook={"scheme": "github", "events": ["push"]})
         unsigned = await service.http.post(moved["address"], json={})
         own = await edited(service, path, webhook={"signing_secret": "s" * 20})
+        again = await edited(service, path, webhook={"new_address": True})
         later = (await service.http.get(path)).json()
 
     assert moved["address"] != added["address"]
@@ -41,8 +42,9 @@ async def test_a_webhook_gets_another_address_and_scheme(project: Project) -> No
     assert ("address" in signed, len(signed["signing_secret"]) > 20) == (False, True)
     assert (unsigned.status_code, unsigned.json()["code"]) == (400, "signature_invalid")
     assert "signing_secret" not in own
+    assert ("address" in again, "signing_secret" in again) == (True, False)
     assert later["webhook"] == {"scheme": "github", "events": ["push"]}
-    assert later["revision"] == 4
+    assert later["revision"] == 5
 
 
 async def test_another_pattern_leaves_the_files_that_are_there_alone(project: Project) -> None:

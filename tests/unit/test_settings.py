@@ -250,3 +250,32 @@ def test_a_folder_that_does_not_exist_is_distinguished_from_a_file(tmp_path: Pat
 
     assert f"{tmp_path / 'none'} does not exist" in found["none"]
     assert f"{tmp_path / 'file'} is not a folder" in found["file"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NOTIFY_ALLOWED", "300.1.1.1/8"),
+        ("NOTIFY_ALLOWED", "localhost,10.0.0.300"),
+        ("NOTIFY_ALLOWED", "hooks.example.org:8080"),
+        ("NOTIFY_ALLOWED", "http://hooks.example.org"),
+        ("SMTP_URL", "http://mail.example.org"),
+        ("SMTP_URL", "smtp://user:secret-word@"),
+        ("SMTP_URL", "smtp://mail.example.org:many"),
+        ("SMTP_URL", "mail.example.org"),
+    ],
+)
+def test_receivers_that_nothing_can_reach_are_refused(name: str, value: str):
+    """An impossible address or mail server is an error of its setting, and a password in it is not repeated."""
+    name = f"CONTROL_ROOM_{name}"
+    (remark,) = settings.examine({name: value})[1]
+
+    assert (remark.setting, remark.fatal) == (name, True)
+    assert "secret-word" not in remark.message
+
+
+def test_every_way_to_name_a_receiver_is_accepted():
+    """Host names, addresses and networks of both families may be allowed, and mail may go by both protocols."""
+    allowed = "localhost,hooks.example.org,my_hooks,127.0.0.1,::1,10.0.0.0/8,10.1.2.3/8,fd00::/8"
+    for url in ("smtp://user:word@mail.example.org:587", "smtps://mail.example.org", "smtp://[::1]:25"):
+        assert settings.examine({"CONTROL_ROOM_NOTIFY_ALLOWED": allowed, "CONTROL_ROOM_SMTP_URL": url})[1] == []

@@ -10,13 +10,22 @@ PORT = 8000
 
 def free_port(wanted: int) -> int:
     """Return the port if it is free, otherwise another one."""
+    try:
+        return take(wanted)
+    except OSError:
+        return take(0)
+
+
+def take(wanted: int) -> int:
+    """Return the port if it is free, and a free one for 0.
+
+    Raises:
+        OSError: the port is taken.
+    """
     with socket.socket() as probe:
         # The port of a service that has just ended must not look occupied.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, wanted))
-        except OSError:
-            probe.bind((HOST, 0))
+        probe.bind((HOST, wanted))
         port: int = probe.getsockname()[1]
         return port
 

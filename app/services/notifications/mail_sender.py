@@ -35,7 +35,9 @@ class MailSender:
     async def send(self, endpoint: notifications.Endpoint, message: notifications.Message) -> str:
         """Deliver a message."""
         if not self._url or not self._from:
-            raise NotDelivered("CONTROL_ROOM_SMTP_URL and CONTROL_ROOM_MAIL_FROM are not set")
+            given = {"CONTROL_ROOM_SMTP_URL": self._url, "CONTROL_ROOM_MAIL_FROM": self._from}
+            missing = [name for name, value in given.items() if not value]
+            raise NotDelivered(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set")
         mail = _mail(endpoint, message, self._from)
         try:
             await asyncio.to_thread(self._deliver, mail)

@@ -7,6 +7,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+
 from app import clock, errors
 from app.domain import authors, triggers
 from app.engine import stores
@@ -42,9 +45,19 @@ class Firing:
             while trigger is not None and trigger.waiting and not trigger.paused:
                 outcome = await self._outcome(trigger, trigger.waiting[0])
                 if outcome is None:
-                    break
-                trigger = await self._noted(trigger, outcome, waiting=trigger.waiting[1:])
+                    return await self._noted_queued(trigger)
+                trigger = await self._noted(_no_longer_queued(trigger), outcome, waiting=trigger.waiting[1:])
             return trigger
+
+    async def _noted_queued(self, trigger: triggers.Trigger) -> triggers.Trigger:
+        # Those that have arrived since the last look: the history forgets, and what waits for long is noted once.
+        noted = {each.occurrence for each in trigger.history}
+        new = list(itertools.takewhile(lambda one: one.occurrence not in noted, reversed(trigger.waiting)))
+        if not new:
+            return trigger
+        trigger = trigger.noted(*(one.ended("queued", self._now()) for one in reversed(new)))
+        await self._repository.put(trigger)
+        return trigger
 
     async def deliver(
         self, trigger: triggers.Trigger, arrived: triggers.Waiting, asked_by: str | None = None
@@ -165,6 +178,16 @@ class Firing:
 
     def _now(self) -> str:
         return clock.stamp(self._clock.now())
+
+
+def _no_longer_queued(trigger: triggers.Trigger) -> triggers.Trigger:
+    """Return a trigger whose first waiting occurrence gets its result in place of `queued`."""
+    if trigger.kind == "webhook":
+        # The sender was answered with it.
+        return trigger
+    first = trigger.waiting[0].occurrence
+    kept = (each for each in trigger.history if (each.occurrence, each.result) != (first, "queued"))
+    return dataclasses.replace(trigger, history=tuple(kept))
 
 
 def author_of(trigger: triggers.Trigger) -> authors.Author:

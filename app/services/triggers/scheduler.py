@@ -167,19 +167,20 @@ class TriggerScheduler:
             trigger = await self._repository.find(trigger_id)
             if trigger is None or (files := trigger.files) is None or trigger.paused:
                 return
-            links: list[str] = []
+            left_out: list[str] = []
             try:
                 root = self._triggers.root(trigger)
-                found = await asyncio.to_thread(drops.found, root, files.pattern, links)
+                found = await asyncio.to_thread(drops.found, root, files.pattern, left_out)
             except (errors.RequestInvalid, errors.ToolFailed) as failure:
                 await self._note_once(trigger, failure.message, trigger.history[-1:])
                 return
             if found is None:
                 return
-            # A link that leads out of the folder is ignored, and the history records that once.
-            if links:
-                more = f" So do {len(links) - 1} more." if len(links) > 1 else ""
-                trigger = await self._note_once(trigger, f"{links[0]}{more}", trigger.history)
+            # A link that leads out of the folder, or a name that is not UTF-8, is ignored, and the history records that
+            # once.
+            if left_out:
+                more = f"; {len(left_out) - 1} more like it start nothing" if len(left_out) > 1 else ""
+                trigger = await self._note_once(trigger, f"{min(left_out)}{more}", trigger.history)
             new = {path: identity for path, identity in found.items() if trigger.seen.get(path) != identity}
             # A file without a place in the queue stays new, and a later check takes it.
             room = max(triggers.MOST_WAITING - len(trigger.waiting), 0)

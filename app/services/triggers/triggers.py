@@ -136,7 +136,7 @@ class Triggers(TriggerQueries):
             # A change that does not affect its runs need not be checked against the recipe again.
             if set(edit.changes()) - {"paused", "name", "overlap", "catch_up", "schedule"}:
                 await self._check(changed)
-            changed, once = self._with_secrets(changed)
+            changed, once = self._with_secrets(changed, trigger.webhook)
             if (
                 changed.files is not None
                 and trigger.files is not None
@@ -198,8 +198,14 @@ class Triggers(TriggerQueries):
 
         await requests.check(trigger, examine, self._declared)
 
-    def _with_secrets(self, trigger: triggers.Trigger) -> tuple[triggers.Trigger, dict[str, str | None]]:
-        """Return a trigger with its webhook's missing address and secret, and the new ones, which are shown once."""
+    def _with_secrets(
+        self, trigger: triggers.Trigger, before: triggers.Webhook | None = None
+    ) -> tuple[triggers.Trigger, dict[str, str | None]]:
+        """Return a trigger with its webhook's missing address and secret, and the new ones, which are shown once.
+
+        Args:
+            before: The webhook before a change; a secret that stays is not shown again.
+        """
         webhook, once = trigger.webhook, dict[str, str | None]()
         if webhook is None:
             return trigger, {}
@@ -212,6 +218,8 @@ class Triggers(TriggerQueries):
         if webhook.signing_secret is None and webhook.scheme != "none":
             once["signing_secret"] = _signing_secret(webhook.scheme, self._ids)
             webhook = dataclasses.replace(webhook, signing_secret=once["signing_secret"])
+        if before is not None and before.signing_secret == webhook.signing_secret:
+            once.pop("signing_secret", None)
         return dataclasses.replace(trigger, webhook=webhook), once
 
     async def _with_baseline(self, trigger: triggers.Trigger) -> triggers.Trigger:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors, printable
-from app.cli import boundary, exit_codes, formats, terminal
+from app.cli import boundary, exit_codes, formats, gate_formats, terminal
 
 GATE = """
 gate_id run_id recipe_id key status asked_at expires_at default prompt decision by_default decided_at message
@@ -94,7 +94,7 @@ def printed(capsys: pytest.CaptureFixture[str], show: Callable[[], None]) -> str
         terminal.say, terminal.warn, terminal.prompt, terminal.replace_line, lambda text: terminal.draw([text], over=0),
         lambda text: terminal.show(FLAWED | {"flaws": [{"path": "$", "message": text}]}, False, _verdict),
         lambda text: terminal.show({"name": text}, True, str),
-        lambda text: terminal.show(dict.fromkeys(GATE, text) | {"options": [text]}, False, formats.gate),
+        lambda text: terminal.show(dict.fromkeys(GATE, text) | {"options": [text]}, False, gate_formats.gate),
         lambda text: terminal.show(dict.fromkeys(ISSUE, text) | noted(text), False, formats.issue),
         lambda text: terminal.show({"run_id": text, "status": text, "reason": text}, False, formats.moved),
         lambda text: terminal.show({"recipe_id": "x", "reason": text, "initial_args": {}}, False, formats.routing),
