@@ -333,7 +333,7 @@ def unavailable(host: str, port: int, error: OSError) -> errors.ConfigurationErr
         holder, who, process = listeners.of_port(port), "another program", ""
         if holder is not None:
             # A service holds its data directory open.
-            served = next((each for each in holder.folders if data_directory.pid_of_service(each) == holder.pid), None)
+            served = listeners.announced_in(holder, data_directory.SERVICE)
             who = who if served is None else f"the Control Room service of {served}"
             process = f" (process {holder.pid})"
         reason = f"{who} has this port{process}; choose one with --port, 0 takes a free one"

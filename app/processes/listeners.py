@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+from pathlib import Path
 from typing import NamedTuple
 
 from app.processes import connections, process_tree
@@ -27,6 +29,19 @@ def of_port(port: int) -> Listener | None:
         files = connections.files_of(name)
         if wanted & files:
             return Listener(int(name), tuple(sorted(file for file in files if os.path.isdir(file))))
+    return None
+
+
+def announced_in(listener: Listener, name: str) -> str | None:
+    """Return the folder that a listener holds open and has announced itself in; None: it has not.
+
+    Args:
+        name: The file of an announcement, which contains the process id as `pid`.
+    """
+    for folder in listener.folders:
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            if json.loads((Path(folder) / name).read_bytes())["pid"] == listener.pid:
+                return folder
     return None
 
 

@@ -227,15 +227,15 @@ class Budgets:
             is_owed = is_owed or bool(sends_on and news)
 
     async def _look(self) -> None:
+        before, self._fault = self._fault, ""
         try:
             # Another process may have written the file.
             await self.load()
-            self._fault = ""
         except errors.ControlRoomError as error:
-            # A fault is logged once, like those of prices, policies and keys.
-            if error.message != self._fault:
-                _log.error("the budgets read last still apply: %s", error.message, extra={"code": error.code})
             self._fault = error.message
+        # A fault is logged once, like those of prices, policies and keys.
+        if self._fault not in ("", before):
+            _log.error("the budgets read last still apply: %s", self._fault)
 
     async def _has_sent_on(self) -> bool:
         began, self._next_look = self._clock.monotonic(), math.inf

@@ -19,7 +19,7 @@ from app.storage.disk import disk_health, disk_port, os_disk
 from app.storage.disk.os_disk import OsDisk, OsLock
 
 _IDENTITY = "data_directory_id"
-_SERVICE = "service.json"
+SERVICE = "service.json"  # File of the process that is the service.
 _INDEX = "index.db"
 _FOLDER_MODE = 0o700
 _LOOKS = 5
@@ -30,7 +30,7 @@ _GITIGNORE = f"""\
 {_IGNORING}/.gitignore
 /{_IDENTITY}
 /{layout_version.FILE}
-/{_SERVICE}
+/{SERVICE}
 /audit/
 /commits/
 /{layout.COMMON}/
@@ -48,13 +48,6 @@ _GITIGNORE = f"""\
 """
 
 
-def pid_of_service(folder: str) -> int | None:
-    """Return the process that has announced itself as the service of a folder; None: none, or it is not such one."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        return int(json.loads((Path(folder) / _SERVICE).read_bytes())["pid"])
-    return None
-
-
 class ServiceLock:
     """The lock that makes a process the service of a data directory; it ends with the process."""
 
@@ -66,13 +59,13 @@ class ServiceLock:
     def announce(self, url: str | None) -> None:
         """Publish which process the service is and where it listens."""
         self._facts |= {"url": url}
-        self._disk.write(f".{_SERVICE}.new", plain.encode(self._facts) + b"\n", sync=False)
-        self._disk.rename(f".{_SERVICE}.new", _SERVICE)
+        self._disk.write(f".{SERVICE}.new", plain.encode(self._facts) + b"\n", sync=False)
+        self._disk.rename(f".{SERVICE}.new", SERVICE)
 
     def release(self) -> None:
         """Stop being the service of the data directory."""
         with contextlib.suppress(OSError):
-            self._disk.remove(_SERVICE)
+            self._disk.remove(SERVICE)
         self._lock.release()
 
 
@@ -297,6 +290,6 @@ class DataDirectory:
     def _told(self) -> dict[str, Any]:
         told: Any = None
         with contextlib.suppress(OSError, ValueError):
-            told = json.loads(self._disk.read(_SERVICE))
+            told = json.loads(self._disk.read(SERVICE))
         known = told if isinstance(told, dict) else {}
         return {name: known.get(name) for name in ("pid", "host", "since", "url")}

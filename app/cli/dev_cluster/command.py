@@ -8,21 +8,17 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from app import clock, errors, extras, settings
+from app import errors, extras, settings
 from app.cli import boundary, exit_codes, terminal
 from app.cli.demo import address
+from app.cli.dev_cluster import refusals
 from app.cli.dev_cluster.members import Members, Program
 
-if TYPE_CHECKING:
-    from app.storage import data_directory
-
-_FOLDER = ".dev-cluster"
 _INSTALL = extras.install("cluster")
 
 
@@ -48,11 +44,11 @@ def dev_cluster(folder: Path, port: int | None, workers: int, store: str) -> int
     Its data is stored in FOLDER/.control-room and FOLDER/.dev-cluster; the next start uses it again.
     """
     _refuse_missing(store)
-    place = folder.resolve() / _FOLDER
-    _refuse_store(folder.resolve(), store)
-    with boundary.by_signals(), _alone(place):
+    place = folder.resolve() / refusals.FOLDER
+    refusals.refuse_store(folder.resolve(), store)
+    with boundary.by_signals(), refusals.alone(place):
         _prepare(place)
-        port = _port(port)
+        port = refusals.port_of(port)
         members = Members(place)
         try:
             _start(members, folder.resolve(), port, workers, store)
@@ -69,84 +65,6 @@ def _prepare(place: Path) -> None:
         # Postgres runs as another user, who must be able to enter.
         place.chmod(0o711)
     (place / ".gitignore").write_text("*\n", encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Keep other clusters of the same folder away.
-
-    Raises:
-        errors.DataDirectoryBusy: a service runs on the project.
-        errors.ConfigurationError: `cluster_running`, a cluster runs there.
-    """
-    from app.storage.disk import os_disk
-
-    served, is_new = _directory(place.parent), not place.exists()
-    if is_new:
-        served.refuse_second_service()
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Held to the end of this command. Its members do not inherit the lock.
-    lock = os_disk.lock(str(place))
-    if lock is None:
-        at = (served.service() or {}).get("url")
-        where = f", at {at}/" if at else ""
-        message = f"a cluster runs in {place.parent} already{where}; use it, or end it with Ctrl-C or SIGTERM first"
-        raise errors.ConfigurationError(message, code="cluster_running")
-    try:
-        served.refuse_second_service()
-        yield
-    finally:
-        lock.release()
-
-
-def _directory(folder: Path) -> data_directory.DataDirectory:
-    from app.storage import data_directory
-
-    found = folder / ".control-room"
-    return data_directory.DataDirectory(found, clock=clock.SystemClock(), ids=clock.RandomIds())
-
-
-def _port(wanted: int | None) -> int:
-    """Return the port of the service.
-
-    Raises:
-        errors.ConfigurationError: `address_unavailable`, another program has the wanted port.
-    """
-    port = address.free_port(address.PORT if wanted is None else wanted)
-    if wanted:
-        try:
-            address.take(wanted)
-        except OSError as error:
-            from app import main
-
-            raise main.unavailable(address.HOST, wanted, error) from error
-    elif wanted is None and port != address.PORT:
-        terminal.say(f"port {address.PORT} is taken: the service gets port {port}; --port chooses another")
-    return port
-
-
-def _refuse_store(folder: Path, store: str) -> None:
-    """Refuse another store than that of the project's first start.
-
-    Raises:
-        errors.ConfigurationError: `store_differs`.
-    """
-    from app.storage import store_mark
-
-    directory = _directory(folder)
-    if store == "postgres":
-        count = store_mark.runs_in_folders(directory)
-        message = f"the {count} runs of {folder} are in folders: leave out --store postgres" if count else ""
-    else:
-        known = store_mark.read(directory)
-        message = f"the runs of {folder} are in a Postgres: add --store postgres" if known else ""
-        if known and not (folder / _FOLDER / "postgres").exists():
-            message = f"the runs of {folder} are in {known['address']}, which is no database of a dev-cluster"
-            message += ": use `control-room serve`, or another folder"
-    if message:
-        raise errors.ConfigurationError(
-            f"{message}; a project keeps the store of its first start", code="store_differs"
-        )
 
 
 def _start(members: Members, folder: Path, port: int, workers: int, store: str) -> None:
@@ -200,7 +118,7 @@ def _environ(folder: Path, temporal: str) -> dict[str, str]:
         "PROJECT": str(folder),
         "ENGINE": "temporal",
         "TEMPORAL": temporal,
-        "BLOBS_URL": (folder / _FOLDER / "blobs").as_uri(),
+        "BLOBS_URL": (folder / refusals.FOLDER / "blobs").as_uri(),
     }
     return environ | {settings.PREFIX + name: value for name, value in given.items()}
 
