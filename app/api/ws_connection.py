@@ -57,8 +57,7 @@ class Connection:
             try:
                 await aio.wait_first(self._receive_all(), self._conversation_service.released())
             finally:
-                telling = list(self._telling.values())
-                await aio.end(*telling)
+                await aio.end(*self._telling.values())
         await self._part()
 
     async def _part(self) -> None:

@@ -161,17 +161,15 @@ class Planner:
             waiting = self._inputs.waiting.get(session_id)
             hindered = self._inputs.stopped.is_set() or session_id in self._inputs.broken
             hindered = hindered or (waiting.fault is not None if waiting else self._plan_runs.is_away(session_id))
-            left = until - self._clock.monotonic()
-            if hindered or not self._works or left <= 0:
+            if hindered or not self._works or self._clock.monotonic() > until:
                 return plan
-            await aio.wait_first(self._written(news), self._clock.sleep(min(left, _LOOK_SECONDS)))
+            await aio.wait_first(self._written(news), self._clock.sleep(_LOOK_SECONDS))
 
     def as_taken(self, summary: plans.PlanSummary) -> plans.PlanSummary:
         """Return the list entry of a plan as its run last wrote it, if this process has it; a file may be edited."""
         waiting = self._inputs.waiting.get(summary.session_id)
-        if waiting is None or waiting.open is None or summary.error is not None:
-            return summary
-        return plans.summary(waiting.open.plan)
+        known = None if waiting is None or summary.error is not None else waiting.open
+        return summary if known is None else plans.summary(known.plan)
 
     async def changed(self, session_id: str, seconds: float, known: int | None) -> plans.Plan:
         """Return a plan as soon as its revision differs from the known one; return a plan at rest at once.
