@@ -3,11 +3,21 @@
 import asyncio
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 import uvloop
 
 from app.worker import stop_signals
+
+
+@pytest.fixture(autouse=True)
+def default_handlers() -> Iterator[None]:
+    """Give the signals their default handlers for the test: under `nohup` SIGHUP is ignored, and is not caught."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
