@@ -206,7 +206,8 @@ def test_a_copied_folder_is_listed_and_left_alone(tmp_path: Path) -> None:
 
     assert (listed["run_id"], listed["owner"], listed["status"]) == ("copied", "foreign", "running")
     assert (drafting.folder_of(other, "copied") / "control.jsonl").read_bytes() == lines
-    assert http.post("/api/runs/copied/resume", json={}).status_code == 200
+    answer = http.post("/api/runs/copied/resume", json={})
+    assert answer.status_code == 200, answer.text
 
     run = drafting.wait(http, "copied", "paused", "failed")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app import clock, errors
+from app import errors
 from app.cli import terminal
 from app.cli.demo import address
 
@@ -46,6 +46,7 @@ def alone(place: Path) -> Iterator[None]:
 
 
 def _directory(folder: Path) -> data_directory.DataDirectory:
+    from app import clock
     from app.storage import data_directory
 
     found = folder / ".control-room"
