@@ -84,7 +84,8 @@ class Protocol(WebSocketsSansIOProtocol):
         super().shutdown()
 
     def _refuse_head(self) -> None:
-        # The head is whole when it comes here, so the library finds a body, or a line is longer than it reads.
+        # The head is whole when it comes here, so the library finds a body, or a line is longer than it reads. For a
+        # body with a length it raises ValueError, for a chunked one NotImplementedError.
         failure = self.conn.handshake_exc
         if isinstance(failure and failure.__cause__, ValueError | NotImplementedError):
             problem = problems.of_status(400, "the request of a WebSocket has no body", code="malformed_request")

@@ -209,11 +209,11 @@ def uncharged(
 
 
 def _is_call(record: Record) -> bool:
-    operation: Any = record.line.get("operation")
-    body = operation.get("body") if isinstance(operation, dict) else None
     if record.line.get("agent_id") is None:
         return record.line.get("provider") is not None
-    # A refusal names the agent that was not asked.
+    operation: Any = record.line.get("operation")
+    body = operation.get("body") if isinstance(operation, dict) else None
+    # A refusal names the agent that was not called.
     return not isinstance(body, dict) or body.get("kind") in (None, "agent_call")
 
 

@@ -70,17 +70,18 @@ class ReadFilesPerformer:
         operation = call.operation
         assert isinstance(operation, file_operations.ReadFiles)
         root = self._workspaces.of(call.run).place
-        files = await self._threads.look(operation, lambda: _read(root, operation))
-        for entry in files.values():
-            # The engine masks secrets in every output, so that the reader of the text has to know of it.
-            if entry["text"] is not None and call.masker.mask(entry["text"]) != entry["text"]:
-                entry["masked"] = True
+        files = await self._threads.look(operation, lambda: _read(root, operation, call.masker))
         return records.Result(output={"files": files}, summary=plain.preview(", ".join(files) or "no files"))
 
 
-def _read(root: Root, operation: file_operations.ReadFiles) -> dict[str, _Entry]:
+def _read(root: Root, operation: file_operations.ReadFiles, masker: plain.Masker) -> dict[str, _Entry]:
     excerpts = _excerpts(root, operation.excerpts, operation.excerpt_bytes)
-    return excerpts | _whole(root, operation.paths)
+    files = excerpts | _whole(root, operation.paths)
+    for entry in files.values():
+        # The engine masks secrets in every output, so the driver must know that the text differs from the file.
+        if entry["text"] is not None and masker.mask(entry["text"]) != entry["text"]:
+            entry["masked"] = True
+    return files
 
 
 def _whole(root: Root, paths: Iterable[str]) -> dict[str, _Entry]:

@@ -191,10 +191,11 @@ class Asker:
         self, record: records.Record, code: str, message: str, printed: str | None = None
     ) -> failures.StepFailed:
         """Write down that the result of a finished operation is not what its step needs; return the failure."""
-        causes = [record.key]
+        causes, line = [record.key], f"{record.key}:result"
         # Without a line of its own the failure would show nowhere among the steps: the operation itself succeeded.
         if self._ctx.run.driver_version > 2:
-            causes.append((await self.refuse(f"{record.key}:result", code, message)).key or "")
+            await self.refuse(line, code, message)
+            causes.append(line)
         return failures.StepFailed(message, key=record.key, code=code, causes=causes, printed=printed)
 
     def _place(self, step: plain.Object) -> records.Place:
