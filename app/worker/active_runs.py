@@ -66,6 +66,7 @@ class ActiveRuns:
         self.expected: set[str] | None = set()
         """Runs that were created while recovery was reading rows; None once recovery has finished."""
         self._loader = Loader(store, drivers, equipment, self._reservation, self.changes.note, self.parked)
+        self.opened = self._loader.opened  # Opens the folder of a run that is not active, for a command.
         self._evictor = IdleEvictor(equipment.clock, self._loader.loaded, kept_loaded, self._evict, died)
         self._loads_at_once = asyncio.Semaphore(_MOST_LOADS_AT_ONCE)
         self._interrupts = False

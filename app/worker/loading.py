@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import cast
 
 from app import clock, errors
@@ -62,6 +63,7 @@ class Loader:
         self._parked = parked
         self.loaded: dict[str, ActiveRun] = {}
         """Active runs that are loaded."""
+        self._commanded: dict[str, aio.LightEvent] = {}
 
     async def load(self, active_run: ActiveRun) -> None:
         """Open a run's folder and create its runner.
@@ -72,6 +74,9 @@ class Loader:
         active_run.loading = True
         active_run.failure = None
         try:
+            # Otherwise the run would appear to be locked by another process.
+            while (closed := self._commanded.get(active_run.run_id)) is not None:
+                await closed.wait()
             log = await self._store.open(active_run.run_id)
             try:
                 fault = await self._folder_fault(active_run, log)
@@ -106,6 +111,21 @@ class Loader:
             # Commands that wait for the run are also woken by a failure.
             active_run.opened.set()
 
+    @contextlib.asynccontextmanager
+    async def opened(self, run_id: str) -> AsyncIterator[stores.RunLog]:
+        """Open the folder of a run that is not active, for a command; loading the run waits until it is closed."""
+        closed = self._commanded[run_id] = aio.LightEvent()
+        try:
+            log = await self._store.open(run_id)
+            try:
+                yield log
+            finally:
+                # The decision is durable by now, so the command is valid even if snapshots cannot be written.
+                await self._closed(run_id, log.close())
+        finally:
+            del self._commanded[run_id]
+            closed.set()
+
     async def unload(self, active_run: ActiveRun) -> None:
         """Close a run's folder; the folder of an evicted run is set aside."""
         assert active_run.log is not None
@@ -131,10 +151,13 @@ class Loader:
             )
 
     async def _close(self, active_run: ActiveRun, log: stores.RunLog) -> None:
+        await self._closed(active_run.run_id, log.close() if active_run.evicted is None else log.set_aside())
+
+    async def _closed(self, run_id: str, closing: Awaitable[None]) -> None:
         try:
-            await (log.close() if active_run.evicted is None else log.set_aside())
+            await closing
         except errors.StorageFault as fault:
-            _log.error("not closed well: %s", fault.message, extra={"run_id": active_run.run_id, "code": fault.code})
+            _log.error("not closed well: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
 
     async def _folder_fault(self, active_run: ActiveRun, log: stores.RunLog) -> errors.Fault | None:
         # Otherwise its steps would fail, and the run with them, although only the folder is wrong. A new run's folder

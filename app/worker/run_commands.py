@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from app import clock, errors
@@ -66,7 +65,7 @@ class RunCommands:
         """Continue an ended run."""
         with errors.storage_faults_as_disk_full(_NOT_WRITTEN):
             await self._let_end(run_id)
-        return await self._carry_out(run_id, self._resume(run_id, how))
+        return await self._carry_out(run_id, self._resume_ended(run_id, how))
 
     async def mark(self, run_id: str, marks: run_engine.Marks, author: Author | None = None) -> runs.RunStart:
         """Change a run's labels and its pin."""
@@ -195,9 +194,9 @@ class RunCommands:
         self._reach("pool.after_pause")
 
     async def _unpause(self, run_id: str, author: Author | None) -> states.RunState:
-        active_run = self._active.active_runs.get(run_id)
-        if active_run is None:
-            return await self._unpause_resting(await self._unfinished(run_id, "unpause"), author)
+        if (summary := await self._at_rest(run_id, "unpause")) is not None:
+            return await self._unpause_resting(summary, author)
+        active_run = self._active.active_runs[run_id]
         log = await self._active.load_now(active_run)
         shown = _runner(active_run).view().status
         try:
@@ -215,8 +214,8 @@ class RunCommands:
             if summary.status != states.RunState.PAUSED:
                 raise _wrong(run_id, summary.status, "unpause")
             # No process continues it, so the command takes it over.
-            return await self._resume(run_id, run_engine.Resume(author=author))
-        async with self._opened(run_id) as log:
+            return await self._resume(summary, run_engine.Resume(author=author))
+        async with self._active.opened(run_id) as log:
             if log.loaded.missing is not None and summary.error_code != decisions.LINES_MISSING:
                 # A caller that waits for the run must learn of the missing lines before the run continues.
                 await log.move(runs.Transition.pause(run_id, self._now(), decisions.LINES_MISSING))
@@ -239,15 +238,14 @@ class RunCommands:
     # -- limit
 
     async def _limit(self, run_id: str, limits: RunLimits, author: Author | None) -> states.RunState:
-        active_run = self._active.active_runs.get(run_id)
-        if active_run is None:
-            summary = await self._unfinished(run_id, "limit")
+        if (summary := await self._at_rest(run_id, "limit")) is not None:
             if summary.owner == "foreign":
                 raise _wrong(run_id, summary.status, "limit", run_engine.FOREIGN)
-            async with self._opened(run_id) as log:
+            async with self._active.opened(run_id) as log:
                 await marking.limit(log, limits, author, self._reach, self._spending)
                 self._active.changes.note(run_id)
             return states.RunState(summary.status)
+        active_run = self._active.active_runs[run_id]
         log = await self._active.load_now(active_run)
         try:
             await marking.limit(log, limits, author, self._reach, self._spending)
@@ -272,15 +270,18 @@ class RunCommands:
                 self._active.advance(active_run)
         await asyncio.shield(active_run.left)
 
-    async def _resume(self, run_id: str, how: run_engine.Resume) -> states.RunState:
-        summary = await self._store.summary(run_id)
+    async def _resume_ended(self, run_id: str, how: run_engine.Resume) -> states.RunState:
+        return await self._resume(await self._store.summary(run_id), how)
+
+    async def _resume(self, summary: stores.RunSummary, how: run_engine.Resume) -> states.RunState:
+        run_id = summary.run_id
         state = states.RunState(summary.status)
         # It belonged to another process or a command line that is gone: no process continues it.
         lost = not state.finished and summary.owner != "service"
         if run_id in self._active.active_runs or state is states.RunState.DONE or not (state.finished or lost):
             raise _wrong(run_id, state, "resume")
         self._refuse_while_stopping()
-        async with self._opened(run_id) as log:
+        async with self._active.opened(run_id) as log:
             self._refuse_done(run_id, log.loaded.decisions.ended)
             taken_over = {} if summary.owner == "service" else {"owner": "service"}
             whole = dataclasses.replace(how, overrides={**how.overrides, **taken_over})
@@ -297,7 +298,7 @@ class RunCommands:
         active_run = self._active.active_runs.get(run_id)
         if active_run is None:
             self._refuse_while_stopping()
-            async with self._opened(run_id) as log:
+            async with self._active.opened(run_id) as log:
                 if await marking.mark(log, marks, author, self._reach):
                     await resuming.show(log, log.loaded, self._drivers)
                     self._active.changes.note(run_id)
@@ -321,6 +322,14 @@ class RunCommands:
                 await self._active.load_now(active_run)
                 self._active.advance(active_run)
 
+    async def _at_rest(self, run_id: str, order: str) -> stores.RunSummary | None:
+        """Return the row of an unfinished run that is not active; None if it is active."""
+        if run_id in self._active.active_runs:
+            return None
+        summary = await self._unfinished(run_id, order)
+        # The run may have been queued while its row was read.
+        return None if run_id in self._active.active_runs else summary
+
     def _admitted(self, summary: stores.RunSummary) -> ActiveRun:
         # The run may have been queued while its row was read.
         return self._active.active_runs.get(summary.run_id) or self._active.admit(summary)
@@ -335,21 +344,6 @@ class RunCommands:
     def _refuse_while_stopping(self) -> None:
         if self._active.stopping:
             raise errors.Conflict("the service is stopping; ask it again after its next start", code="stopping")
-
-    @asynccontextmanager
-    async def _opened(self, run_id: str) -> AsyncIterator[stores.RunLog]:
-        log = await self._store.open(run_id)
-        try:
-            yield log
-        finally:
-            await self._close(log, run_id)
-
-    async def _close(self, log: stores.RunLog, run_id: str) -> None:
-        # The decision is durable by now, so the command is valid even if snapshots cannot be written.
-        try:
-            await log.close()
-        except errors.StorageFault as fault:
-            _log.error("not closed well: %s", fault.message, extra={"run_id": run_id, "code": fault.code})
 
     def _queue(self, summary: stores.RunSummary) -> states.RunState:
         self._active.queue(summary)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from app import errors
-from app.domain import states
+from app.domain import limits, states
+from app.engine import run_engine, stores
+from app.worker import pool
 from tests.unit.worker import pools, toys
 
 Bench = pools.Bench
@@ -21,6 +24,46 @@ async def bench() -> AsyncIterator[Bench]:
     made = await Bench(limit=2).open()
     yield made
     await made.close()
+
+
+async def raise_limit(there: pool.Pool, run_id: str) -> None:
+    """Change a limit of a run."""
+    await there.limit(run_id, limits.RunLimits(calls=5))
+
+
+async def add_label(there: pool.Pool, run_id: str) -> None:
+    """Give a run a label."""
+    await there.mark(run_id, run_engine.Marks(labels={"kept": "yes"}))
+
+
+def queue_at_next_summary(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queue the run whose row is read next, before its reader gets the row."""
+    read, patched = bench.store.summary, set[str]()
+
+    async def read_and_queue(run_id: str) -> stores.RunSummary:
+        row = await read(run_id)
+        if not patched:
+            patched.add(run_id)
+            await bench.pool.submit(run_id)
+        return row
+
+    monkeypatch.setattr(bench.store, "summary", read_and_queue)
+
+
+def open_slowly(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let the loop turn after a folder has been opened, before the caller gets its log; return an event that is set
+    once a folder is open.
+    """
+    opened, is_open = bench.store.open, asyncio.Event()
+
+    async def slowly(run_id: str) -> stores.RunLog:
+        log = await opened(run_id)
+        is_open.set()
+        await pools.idle()
+        return log
+
+    monkeypatch.setattr(bench.store, "open", slowly)
+    return is_open
 
 
 async def test_a_run_goes_from_pending_to_done(bench: Bench) -> None:
@@ -277,3 +320,30 @@ async def test_a_poll_sees_every_change(bench: Bench) -> None:
     await bench.ended(run_id)
 
     assert await pools.soon(bench.pool.changed(run_id, number)) == bench.pool.change_number(run_id)
+
+
+@pytest.mark.parametrize("queued_first", [False, True])
+@pytest.mark.parametrize("command", [pool.Pool.unpause, raise_limit, add_label])
+async def test_a_command_succeeds_while_its_run_is_queued(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, command: Any, queued_first: bool
+) -> None:
+    """A paused run that is queued while a command opens its folder, or before it does, is opened by one after the
+    other, and neither finds the folder locked."""
+    run_id = await bench.submit(*toys.tools("one"))
+    await bench.pool.pause(run_id)
+    await bench.at_rest(run_id)
+    is_open = open_slowly(bench, monkeypatch)
+    if queued_first:
+        queue_at_next_summary(bench, monkeypatch)
+        await command(bench.pool, run_id)
+    else:
+        commanding = asyncio.create_task(command(bench.pool, run_id))
+        await is_open.wait()
+        await bench.pool.submit(run_id)
+        await commanding
+    if command is not pool.Pool.unpause:
+        await bench.at_rest(run_id)
+        await bench.pool.unpause(run_id)
+
+    assert await bench.ended(run_id) == [RunState.DONE]
+    assert caplog.messages == []
