@@ -272,6 +272,7 @@ MADE: Mapping[str, Callable[[Path], Recordable]] = {
     "orchestrate/queue": lambda project: shows.queue(),
     "orchestrate/failing": lambda project: shows.failing(),
     "orchestrate/names": lambda project: shows.names(),
+    "orchestrate/names_3": lambda project: shows.names(3),
     "session_plan/tasks": lambda project: scripted.Scripted(scripted.DRAFT, *scripted.CHANGES, *scripted.DELETED),
     "session_plan/chief": lambda project: scripted.Scripted(scripted.ASKED, *scripted.FOUND, *scripted.DELETED),
     "session_plan/reviewed": lambda project: scripted.Scripted(scripted.IN_WORDS, *scripted.REVIEWS, *scripted.DELETED),

@@ -73,15 +73,18 @@ def failing() -> Play:
     return play
 
 
-def names() -> Play:
-    """Return a workflow of the second version's features: merged parameters, names with wildcards, reported waits."""
+def names(version: int = 2) -> Play:
+    """Return a workflow of the second version's features: merged parameters, names with wildcards, reported waits.
+
+    From the third version on, a call of a provider names it.
+    """
     needs = {"required": ["${task}"], "inject": True}
     ask = step("Ask", provider="gemini", provider_params={"o": {"a": 1}}, input_file="p.md", depends_on=needs)
     play = Play(
         step("Begin", command=["echo", "${context.who}"], when={"equals": {"left": "${context.on}", "right": "true"}}),
         loop("Each", ask, step("Wait", wait_for={"glob": "${task}"}), items=["in/a[1]", "in/b*"], **{"as": "task"}),
         context={"who": "me", "on": True},
-        driver_version=2,
+        driver_version=version,
     )
     play.stub.files = {"in/a[1]": "", "in/a1": "", "in/b*": "", "p.md": "Do it."}
     play.stub.programs["gemini"] = play.stub.programs["echo"]
