@@ -177,6 +177,10 @@ class Steps:
             _continue(step)
             if attempt not in (None, step.attempt.attempt):
                 raise inputs.lapsed(kind, order.key)
+            if _is_over(step, self.clock):
+                # No worker was there to record the default when the time was over.
+                await self._record(step, _outcome(step))
+                raise _decided(kind, order.key)
             await self._record(step, _delivered(step, delivery))
             assert step.writer.record is not None
             return step.writer.record
@@ -293,6 +297,12 @@ def _continue(step: _OpenStep, log: stores.RunLog | None = None) -> None:
     if at is not None:
         attempt.started_at = clock.instant(at)
         attempt.announced_at = ""
+
+
+def _is_over(step: _OpenStep, time: clock.Clock) -> bool:
+    operation, due_at = step.attempt.ask.operation, step.found.log.loaded.decisions.due.get(step.attempt.ask.key)
+    has_default = isinstance(operation, operations.Gate) and operation.default is not None
+    return has_default and due_at is not None and clock.instant(due_at) <= time.now()
 
 
 def _outcome(step: _OpenStep) -> Result:
