@@ -40,7 +40,7 @@ class Journal:
     """The one writer of a journal file.
 
     It works on the event loop, which writes into the kernel's memory and never waits for a disk. A line is accepted
-    when the committer reports it durable; a crash before that leaves a torn end, which recovery cuts off.
+    when the committer reports it durable. After an earlier crash the next start keeps whole lines and cuts a torn one.
     """
 
     def __init__(
