@@ -386,7 +386,7 @@ class Runner:
         if task is not None and not task.done():
             self._steps.closing.append(task)
             if step.committing:  # Its line may be durable already, so the write must finish.
-                step.cut = True
+                step.is_last = True
                 return
             if step.performing:
                 self.log.add_event(EventType.STEP_INTERRUPTED, key, {"attempt": step.attempt})

@@ -39,8 +39,8 @@ class StepAttempt(LiveStep):
     away: bool = False
     """Whether its performer is at work, so that the step does not need its run until the performer returns."""
     committing: bool = False  # Whether its record is being written; an interruption lets the write finish.
-    cut: bool = False
-    """Whether it was interrupted while its record was written, so that no further attempt begins."""
+    is_last: bool = False
+    """Whether no further attempt begins here: it was cut off while its record was written, or Temporal repeats it."""
     reservation: Reservation | None = None
     """Amounts reserved for the present attempt; None if it calls no agent."""
     task: asyncio.Task[None] | None = None  # The task that executes it.

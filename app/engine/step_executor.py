@@ -73,7 +73,7 @@ class StepExecutor:
                 result = decided or await self._perform(attempt, call)
                 if result is not None:
                     record = await self.record(attempt, result)
-                    if attempt.cut or (record is not None and record.final):
+                    if attempt.is_last or (record is not None and record.final):
                         return
                 owner = self.writer.owner or await self.writer.reach()
                 decided = self._claim_again(attempt, owner) if result is None else None

@@ -119,7 +119,7 @@ class ReplayedRun:
             history=retried(self.living(ask.key)).get(ask.key, []),
             exchanges=self.exchanges.before(ask) if self.exchanges else (),
             # Temporal waits between tries, so only one try is made here.
-            cut=True,
+            is_last=True,
         )
 
     async def complete(self, parking: messages.Parking | None) -> RunState:
