@@ -1,4 +1,4 @@
-"""Dry replay: replays the driver of a run at rest over its journal to show the run, without performing anything."""
+"""Dry replay: replays the driver of a run over its journal to show the run, without performing anything."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def review(
     Raises:
         errors.JournalCorrupt: a blob that the driver reads is missing or wrong.
     """
-    view = at_rest(loaded)
+    view = view_without_driver(loaded)
     if driver is None:
         return views.on_board(view, _bare(view))
     try:
@@ -179,8 +179,8 @@ def _bare(view: views.RunView) -> Board:
     return Board(progress=Progress(finished_steps=sum(record.done for record in view.living())))
 
 
-def at_rest(loaded: Loaded) -> views.RunView:
-    """Return the view of a run at rest from its journals alone, without its driver."""
+def view_without_driver(loaded: Loaded) -> views.RunView:
+    """Return the view of a run from its journals alone."""
     decisions, end_line = loaded.decisions, loaded.decisions.ended
     newest = loaded.records[-1].completed_at if loaded.records else loaded.start.created_at
     return views.RunView(

@@ -74,7 +74,7 @@ def waits(steps: Iterable[StepAttempt], due: Mapping[str, str]) -> list[StepWait
     return [_of_step(step, due) for step in itertools.islice(steps, MOST)]
 
 
-def waits_at_rest(loaded: Loaded, asks: Mapping[str, Ask]) -> list[StepWait]:
+def stored_waits(loaded: Loaded, asks: Mapping[str, Ask]) -> list[StepWait]:
     """Return what the open steps of a run wait for, from the run's folder alone.
 
     Args:

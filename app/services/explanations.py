@@ -288,7 +288,7 @@ class Explanations:
         if driver is None:
             return []
         read_blob = functools.partial(self._store.read_blob, run_id)
-        return open_steps.waits_at_rest(loaded, await dry_replay.open_asks(loaded, driver, read_blob))
+        return open_steps.stored_waits(loaded, await dry_replay.open_asks(loaded, driver, read_blob))
 
     async def _child(self, run_id: str, operation: operations.Operation) -> str | None:
         query = stores.RunQuery(parent_run_id=run_id, status=UNFINISHED, limit=CHILDREN)

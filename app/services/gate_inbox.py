@@ -64,15 +64,15 @@ class GateInbox:
         living = _by_run(
             open_gate for open_gate in self._engine.open_gates(query.run_id) if _fits(open_gate.start, query)
         )
-        resting = [row for row in await self._resting(query) if row.run_id not in living]
+        unloaded = [row for row in await self._unloaded(query) if row.run_id not in living]
         places = [(of_run[0].start.created_at, run_id) for run_id, of_run in living.items()]
-        places += [(row.created_at, row.run_id) for row in resting]
+        places += [(row.created_at, row.run_id) for row in unloaded]
         for place in sorted(places, reverse=True):
             if query.cursor is None or place <= query.cursor[:2]:
-                for open_gate in sorted(living.get(place[1]) or await self._open_gates_at_rest(place[1]), key=position):
+                for open_gate in sorted(living.get(place[1]) or await self._gates_of_unloaded(place[1]), key=position):
                     yield open_gate
 
-    async def _resting(self, query: GateQuery) -> list[stores.RunSummary]:
+    async def _unloaded(self, query: GateQuery) -> list[stores.RunSummary]:
         """Return the runs that may have asked and whose questions are not loaded here."""
         rows = await self._row(query) if query.run_id else await self._rows(query)
         # If the row shows waiting, the run is unloaded, is about to ask, or has just been answered.
@@ -92,7 +92,7 @@ class GateInbox:
         of_states = [dataclasses.replace(wanted, status=state.value) for state in _ASKING]
         return [row for of_state in of_states async for row in stores.every_run(self._store, of_state)]
 
-    async def _open_gates_at_rest(self, run_id: str) -> list[gates.OpenGate]:
+    async def _gates_of_unloaded(self, run_id: str) -> list[gates.OpenGate]:
         try:
             loaded = await self._store.read(run_id)
         except (errors.ControlRoomError, errors.StorageFault):

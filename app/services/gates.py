@@ -172,7 +172,7 @@ class Gates:
         run_id = _run_of(gate_id)
         found = self._open(run_id, gate_id)
         try:
-            found = found or await self._answered(run_id, gate_id) or await self._at_rest(run_id, gate_id)
+            found = found or await self._answered(run_id, gate_id) or await self._stored(run_id, gate_id)
         except errors.NotFound as error:
             raise _unknown(gate_id) from error
         if found is None:
@@ -243,7 +243,7 @@ class Gates:
         found = _line_of(view.records, gate_id)
         return None if found is None else await self._decided(view.start, found, lapsed=found.position in view.dead)
 
-    async def _at_rest(self, run_id: str, gate_id: str) -> GateShown | None:
+    async def _stored(self, run_id: str, gate_id: str) -> GateShown | None:
         loaded = await self._store.read(run_id)
         found, decided = _line_of(loaded.records, gate_id), loaded.decisions
         if found is not None:

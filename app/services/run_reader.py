@@ -48,7 +48,7 @@ class _Cached:
 
 
 class RunReader:
-    """Shows runs, loaded or at rest."""
+    """Shows runs, loaded or not."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class RunReader:
         if live is not None:
             return live
         await self._was_touched(run_id)
-        view = await self._at_rest(run_id)
+        view = await self._stored_view(run_id)
         if view.status.finished and (self._engine.elsewhere or not _is_ours(view)):
             await self._listed(run_id)
         if view.status is states.RunState.PAUSED and self._engine.standing(run_id) is not None:
@@ -218,7 +218,7 @@ class RunReader:
         if view is None or not view.replaying:
             return view
         # Otherwise a client that polls while an ended run is loaded would see it as done, without steps and slots.
-        return dataclasses.replace(view, board=(await self._at_rest(run_id)).board, replaying=False)
+        return dataclasses.replace(view, board=(await self._stored_view(run_id)).board, replaying=False)
 
     async def _consistent_view(self, run_id: str) -> views.RunView | None:
         view = self._engine.view(run_id)
@@ -248,7 +248,7 @@ class RunReader:
             view = view if standing is None else _standing(view, standing)
         return view, standing.holder if standing else None, self._is_kept(view)
 
-    async def _at_rest(self, run_id: str) -> views.RunView:
+    async def _stored_view(self, run_id: str) -> views.RunView:
         version = (run_id, self._engine.change_number(run_id))
         if version not in self._reviews:
             self._reviews[version] = asyncio.ensure_future(self._reviewed(run_id))

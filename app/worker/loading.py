@@ -143,7 +143,7 @@ class Loader:
         except (errors.ControlRoomError, errors.StorageFault) as unread:
             _log.error("not shown as parked: %s", unread.message, extra={"run_id": run_id, "code": unread.code})
             return
-        view, error = dry_replay.at_rest(loaded), failure.to_json()
+        view, error = dry_replay.view_without_driver(loaded), failure.to_json()
         if not view.status.finished:
             status = states.RunState.PAUSED
             self._parked[run_id] = dataclasses.replace(

@@ -257,7 +257,7 @@ class Pool:
             # Read before the check, so that no change is missed.
             number = self.change_number(run_id)
             active_run = self._active.active_runs.get(run_id)
-            state = await self._state_at_rest(run_id) if active_run is None else await asyncio.shield(active_run.left)
+            state = await self._stored_state(run_id) if active_run is None else await asyncio.shield(active_run.left)
             if state.finished:
                 return state
             if self._active.stopping:
@@ -379,7 +379,7 @@ class Pool:
         finally:
             self._over.set()
 
-    async def _state_at_rest(self, run_id: str) -> states.RunState:
+    async def _stored_state(self, run_id: str) -> states.RunState:
         state = states.RunState((await self._store.summary(run_id)).status)
         if state.finished:
             return state

@@ -194,8 +194,8 @@ class RunCommands:
         self._reach("pool.after_pause")
 
     async def _unpause(self, run_id: str, author: Author | None) -> states.RunState:
-        if (summary := await self._at_rest(run_id, "unpause")) is not None:
-            return await self._unpause_resting(summary, author)
+        if (summary := await self._inactive(run_id, "unpause")) is not None:
+            return await self._unpause_inactive(summary, author)
         active_run = self._active.active_runs[run_id]
         log = await self._active.load_now(active_run)
         shown = _runner(active_run).view().status
@@ -208,7 +208,7 @@ class RunCommands:
             self._active.advance(active_run)
         return states.RunState.RUNNING
 
-    async def _unpause_resting(self, summary: stores.RunSummary, author: Author | None) -> states.RunState:
+    async def _unpause_inactive(self, summary: stores.RunSummary, author: Author | None) -> states.RunState:
         run_id = summary.run_id
         if summary.owner != "service":
             if summary.status != states.RunState.PAUSED:
@@ -238,7 +238,7 @@ class RunCommands:
     # -- limit
 
     async def _limit(self, run_id: str, limits: RunLimits, author: Author | None) -> states.RunState:
-        if (summary := await self._at_rest(run_id, "limit")) is not None:
+        if (summary := await self._inactive(run_id, "limit")) is not None:
             if summary.owner == "foreign":
                 raise _wrong(run_id, summary.status, "limit", run_engine.FOREIGN)
             async with self._active.opened(run_id) as log:
@@ -322,7 +322,7 @@ class RunCommands:
                 await self._active.load_now(active_run)
                 self._active.advance(active_run)
 
-    async def _at_rest(self, run_id: str, order: str) -> stores.RunSummary | None:
+    async def _inactive(self, run_id: str, order: str) -> stores.RunSummary | None:
         """Return the row of an unfinished run that is not active; None if it is active."""
         if run_id in self._active.active_runs:
             return None

@@ -22,8 +22,8 @@ from app.storage.runs.admission import Admission
 from app.storage.runs.commit_log_lock import CommitLogLock
 from app.storage.runs.counting import RowCounting
 from app.storage.runs.creation import refusal
+from app.storage.runs.maintenance import Maintenance
 from app.storage.runs.opener import Opener
-from app.storage.runs.resting_runs import Maintenance
 from app.storage.runs.stored_runs import ReadParts, StoredRuns
 from app.storage.storage_context import StorageContext
 
