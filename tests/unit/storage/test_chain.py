@@ -107,6 +107,16 @@ def test_a_removed_line_breaks_the_chain() -> None:
     assert integrity is Integrity.DAMAGED
 
 
+def test_a_replaced_line_breaks_the_chain() -> None:
+    """A line with another content and a right checksum is damage of the line after it, which names the original."""
+    lines = sealed_batches([["a", "b", "c"]])[0].splitlines(keepends=True)
+    other = sealed_batches([["a", "x"]])[0].splitlines(keepends=True)
+    found, integrity = kept(lines[0] + other[1] + lines[2])
+
+    assert found == ["a", "x"]
+    assert integrity is Integrity.DAMAGED
+
+
 def test_another_start_breaks_the_chain() -> None:
     """A journal belongs to the start.json whose hash is in its first line."""
     content = sealed_batches([["a"]])[0]
