@@ -45,12 +45,12 @@ class Recovered:
 
 
 @dataclass(slots=True, eq=False)
-class _Told:
-    believed: bool = False
-    unread: errors.Unreadable | None = None
-    kept: bool = False
-    start: bytes | None = None
-    journals: dict[str, list[Record]] = field(default_factory=dict)
+class _LoggedRun:
+    is_needed: bool = False  # Whether its files may lack what the log has: the machine was restarted, or a sync failed.
+    unread: errors.Unreadable | None = None  # Why a file of it cannot be read now.
+    kept: bool = False  # Whether a sync failed, so that content in the kernel's memory does not count.
+    start: bytes | None = None  # Its start.json in the log.
+    journals: dict[str, list[Record]] = field(default_factory=dict)  # Parts of its journals in the log, by file.
 
 
 def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
@@ -66,20 +66,20 @@ def recover(files: Disk, reach: Callable[[str], None], now: str) -> Recovered:
     if not segments:
         return Recovered()
     try:
-        told = _restored(files, segments, reach)
+        logged = _restored(files, segments, reach)
         _sync(files, segments, reach)
     except OSError:
         segments = _keep(files, segments)
         # The kernel may have dropped data that it could not write: from here on only the log is trusted.
-        told = _restored(files, segments, reach)
+        logged = _restored(files, segments, reach)
         _sync(files, segments, reach)
-    parked = frozenset(run_id for run_id, found in told.items() if _parks(files, run_id, found, now))
-    unread = any(found.unread for found in told.values())
+    parked = frozenset(run_id for run_id, found in logged.items() if _parks(files, run_id, found, now))
+    unread = any(found.unread for found in logged.values())
     return Recovered(
         segments=() if unread else tuple(segments),
-        suspects=frozenset(run_id for run_id, found in told.items() if found.believed),
+        suspects=frozenset(run_id for run_id, found in logged.items() if found.is_needed),
         parked=parked,
-        unread={run_id: found.unread for run_id, found in told.items() if found.unread and found.believed},
+        unread={run_id: found.unread for run_id, found in logged.items() if found.unread and found.is_needed},
     )
 
 
@@ -89,7 +89,7 @@ def restore(files: Disk, run_id: str, now: str) -> None:
     Raises:
         errors.Unreadable: a file of the run or of the log cannot be read yet.
     """
-    found = _told_by(files, _segments(files)).get(run_id)
+    found = _logged_in(files, _segments(files)).get(run_id)
     if found is None:
         return
     _restore(files, run_id, found, deleted=run_id in deletion.put_away_ids(files))
@@ -124,21 +124,21 @@ def _keep(files: Disk, segments: list[str]) -> list[str]:
     return _segments(files)
 
 
-def _restored(files: Disk, segments: list[str], reach: Callable[[str], None]) -> dict[str, _Told]:
-    told = _told_by(files, segments)
-    believed_runs = {run_id: found for run_id, found in told.items() if found.believed}
-    deleted = deletion.put_away_ids(files) if believed_runs else frozenset()
-    for run_id, found in believed_runs.items():
+def _restored(files: Disk, segments: list[str], reach: Callable[[str], None]) -> dict[str, _LoggedRun]:
+    logged = _logged_in(files, segments)
+    needed = {run_id: found for run_id, found in logged.items() if found.is_needed}
+    deleted = deletion.put_away_ids(files) if needed else frozenset()
+    for run_id, found in needed.items():
         reach("storage.commit.before_restore")
         try:
             _restore(files, run_id, found, deleted=run_id in deleted)
         except errors.Unreadable as fault:
             found.unread = fault
-    return told
+    return logged
 
 
-def _told_by(files: Disk, segments: list[str]) -> dict[str, _Told]:
-    told: dict[str, _Told] = {}
+def _logged_in(files: Disk, segments: list[str]) -> dict[str, _LoggedRun]:
+    logged: dict[str, _LoggedRun] = {}
     # If the sync of one file failed, any other may have failed, including files of later segments.
     kept = any(map(commit_records.is_kept, segments))
     for segment in list(segments):
@@ -147,9 +147,9 @@ def _told_by(files: Disk, segments: list[str]) -> dict[str, _Told]:
         if boot_id is None and content:
             _put_aside(files, segment)
             segments.remove(segment)
-        believed = kept or not boot_id or boot_id != files.boot_id()
-        _sort(records, told, kept=kept, believed=believed)
-    return told
+        is_needed = kept or not boot_id or boot_id != files.boot_id()
+        _sort(records, logged, kept=kept, is_needed=is_needed)
+    return logged
 
 
 def _put_aside(files: Disk, segment: str) -> None:
@@ -157,11 +157,11 @@ def _put_aside(files: Disk, segment: str) -> None:
     _log.error("a segment of the commit log cannot be read, and is kept as %s", commit_records.unread(segment))
 
 
-def _sort(records: list[Record], told: dict[str, _Told], *, kept: bool, believed: bool) -> None:
+def _sort(records: list[Record], logged: dict[str, _LoggedRun], *, kept: bool, is_needed: bool) -> None:
     for record in records:
-        run = told.setdefault(record.run_id, _Told())
+        run = logged.setdefault(record.run_id, _LoggedRun())
         run.kept = run.kept or kept
-        run.believed = run.believed or believed
+        run.is_needed = run.is_needed or is_needed
         folder = layout.run_folder(record.run_id)
         if record.path == f"{folder}/{layout.START}":
             run.start = record.content
@@ -170,19 +170,19 @@ def _sort(records: list[Record], told: dict[str, _Told], *, kept: bool, believed
                 run.journals.setdefault(name, []).append(record)
 
 
-def _restore(files: Disk, run_id: str, told: _Told, *, deleted: bool) -> None:
+def _restore(files: Disk, run_id: str, logged: _LoggedRun, *, deleted: bool) -> None:
     folder = layout.run_folder(run_id)
     if deleted and not files.has_folder(folder):
         return
-    read = files.read_synced if told.kept else files.read
-    if told.start is not None:
-        _restore_start(files, folder, told.start, read)
+    read = files.read_synced if logged.kept else files.read
+    if logged.start is not None:
+        _restore_start(files, folder, logged.start, read)
     if not files.has_file(f"{folder}/{layout.START}"):
         _log.error("the folder of run %s is gone, and cannot be made again", run_id)
         return
     anchor = plain.labelled_sha256(files.read(f"{folder}/{layout.START}"))
     for name in _JOURNALS:
-        _restore_journal(files, f"{folder}/{name}", anchor, told.journals.get(name, []), read)
+        _restore_journal(files, f"{folder}/{name}", anchor, logged.journals.get(name, []), read)
 
 
 def _restore_start(files: Disk, folder: str, content: bytes, read: _Read) -> None:
@@ -221,16 +221,16 @@ def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record],
     _log.warning("%s was completed from the commit log: %d bytes", path, len(whole) - end)
 
 
-def _parks(files: Disk, run_id: str, told: _Told, now: str) -> bool:
+def _parks(files: Disk, run_id: str, logged: _LoggedRun, now: str) -> bool:
     folder = layout.run_folder(run_id)
-    for name, records in told.journals.items() if told.unread is None else ():
+    for name, records in logged.journals.items() if logged.unread is None else ():
         path, known = f"{folder}/{name}", max(record.offset + len(record.content) for record in records)
         with contextlib.suppress(FileNotFoundError, errors.NotFound, errors.JournalCorrupt):
             try:
                 if files.size(path) < known:
                     return _park(files, run_id, name, records, now)
             except errors.Unreadable as fault:
-                told.unread = fault
+                logged.unread = fault
     return False
 
 
