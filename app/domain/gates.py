@@ -75,7 +75,7 @@ class OpenGate:
             self, gate=dataclasses.replace(self.gate, prompt=prompt, shown_sha256=self.shown_sha256)
         )
 
-    def told(self) -> dict[str, plain.Json]:
+    def facts(self) -> dict[str, plain.Json]:
         """Return the fields of the gate's event."""
         return {
             "gate_id": self.gate_id,
@@ -159,7 +159,7 @@ def restored(start: RunStart, record: Record, question: Mapping[str, Any]) -> Op
     )
 
 
-def told(answer: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
+def answer_facts(answer: Mapping[str, plain.Json]) -> dict[str, plain.Json]:
     """Return the fields of an answer's event."""
     shown = {name: answer[name] for name in ("gate_id", "decision", "by_default", "denied")}
     return shown | {"message": plain.preview(answer["message"]), "author": authors.in_line(answer)}

@@ -107,7 +107,7 @@ def events(run_id: str, record: Record, number: int) -> list[Event]:
     if isinstance(record.output, dict) and (answer := gates.answer_in(record)) is not None:
         decided = EventType.GATE_DECIDED._value_
         line_events.append(
-            Event(seq=number, at=at, type=decided, run_id=run_id, key=record.key, data=gates.told(answer))
+            Event(seq=number, at=at, type=decided, run_id=run_id, key=record.key, data=gates.answer_facts(answer))
         )
         number += number > 0
     line_events.append(Event(seq=number, at=at, type=type._value_, run_id=run_id, key=record.key, data=facts))

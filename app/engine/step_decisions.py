@@ -135,7 +135,9 @@ def _refuse_denied(dying: list[Record]) -> None:
     for record in dying:
         if gates.is_denial(record):
             message = f"the gate {record.key!r} was denied, which is final: a resume cannot pass it; start a new run"
-            raise errors.Conflict(message, code="gate_denied", key=record.key, detail=dict(gates.told(record.output)))
+            raise errors.Conflict(
+                message, code="gate_denied", key=record.key, detail=dict(gates.answer_facts(record.output))
+            )
 
 
 def _causes(loaded: Loaded, living: list[Record]) -> list[Record]:

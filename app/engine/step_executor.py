@@ -192,7 +192,7 @@ class StepExecutor:
         attempt.announced_at = clock.stamp(attempt.started_at)
         if isinstance(awaited, operations.Gate) and not announced:
             gate = gates.OpenGate.of(self._start, key, attempt.attempt, awaited, log.loaded.decisions)
-            log.add_event(EventType.GATE_OPENED, key, self._masker.mask(gate.told()))
+            log.add_event(EventType.GATE_OPENED, key, self._masker.mask(gate.facts()))
 
     # -- perform: the only phase that reaches outside
 

@@ -228,7 +228,9 @@ def _refuse_denied(found: fork_replay.Replayed) -> None:
             f"the gate {denial.key!r} was denied, so that this fork would end at once; fork from this gate to be"
             " asked again, or from a step before it"
         )
-        raise errors.Conflict(message, code="gate_denied", key=denial.key, detail=dict(gates.told(denial.output)))
+        raise errors.Conflict(
+            message, code="gate_denied", key=denial.key, detail=dict(gates.answer_facts(denial.output))
+        )
 
 
 def _refuse_too_many(start: runs.RunStart) -> None:
