@@ -10,7 +10,7 @@ from typing import cast
 from app.domain import operations, plain
 from app.domain.records import Result
 from app.domain.states import StepState
-from app.engine import ports, step_decisions
+from app.engine import ports, step_rules
 
 
 class RefusalPerformer:
@@ -19,7 +19,7 @@ class RefusalPerformer:
     async def perform(self, call: ports.Call) -> Result:
         """Return the failure that the operation specifies."""
         refusal = cast("operations.Refusal", call.operation)
-        return step_decisions.failed(refusal.code, refusal.message, refusal.detail)
+        return step_rules.failed(refusal.code, refusal.message, refusal.detail)
 
 
 class SkipPerformer:

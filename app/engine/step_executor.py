@@ -17,7 +17,7 @@ from app.domain.events import EventType
 from app.domain.records import BLOB_BYTES, BlobRef, Record, Result
 from app.domain.runs import RunStart
 from app.domain.states import StepState
-from app.engine import journal_lines, ports, step_decisions, workspace_faults
+from app.engine import journal_lines, ports, step_rules, workspace_faults
 from app.engine.driver_scheduler import Ask
 from app.engine.run_equipment import Equipment, Parked
 from app.engine.run_writer import RunWriter, StepOwner
@@ -91,15 +91,15 @@ class StepExecutor:
         key, tries = attempt.ask.key, owner.log.loaded.decisions.attempts.get(attempt.ask.key)
         if not tries:
             return None
-        match step_decisions.rescue(attempt.ask.operation, tries, self._recorded.get(key, ())):
-            case step_decisions.Rescue.CRASH_LOOP:
-                error = step_decisions.cut_off(key, "crash_loop", "was cut off too often", len(tries))
+        match step_rules.rescue(attempt.ask.operation, tries, self._recorded.get(key, ())):
+            case step_rules.Rescue.CRASH_LOOP:
+                error = step_rules.cut_off(key, "crash_loop", "was cut off too often", len(tries))
                 raise Parked(error.code, error)
-            case step_decisions.Rescue.ASK:
-                error = step_decisions.cut_off(key, "step_interrupted", "must not be repeated unasked", 1)
+            case step_rules.Rescue.ASK:
+                error = step_rules.cut_off(key, "step_interrupted", "must not be repeated unasked", 1)
                 raise Parked(error.code, error)
-            case step_decisions.Rescue.FAIL:
-                return step_decisions.failed("interrupted", f"the step {key!r} was cut off and must not be repeated")
+            case step_rules.Rescue.FAIL:
+                return step_rules.failed("interrupted", f"the step {key!r} was cut off and must not be repeated")
         return None
 
     def _claim_again(self, attempt: StepAttempt, owner: StepOwner) -> Result | None:
@@ -155,7 +155,7 @@ class StepExecutor:
         if isinstance(attempt.ask.operation, operations.Input) and key not in decisions.asked:
             return False
         attempt.attempt = highest
-        return step_decisions.due_seconds(attempt.ask.operation) is None or key in decisions.due
+        return step_rules.due_seconds(attempt.ask.operation) is None or key in decisions.due
 
     async def _write_started(self, attempt: StepAttempt, owner: StepOwner) -> None:
         ask, operation, at = attempt.ask, attempt.ask.operation, attempt.announced_at
@@ -166,7 +166,7 @@ class StepExecutor:
         facts |= {"step_id": ask.place.step_id, "phase": ask.place.phase}
         if ask.branch:
             facts["branch"] = ask.branch
-        wait = step_decisions.due_seconds(operation) if attempt.idle else None
+        wait = step_rules.due_seconds(operation) if attempt.idle else None
         if wait is not None:
             facts["due_at"] = clock.stamp(attempt.started_at + timedelta(seconds=wait))
         if isinstance(operation, operations.Gate):
@@ -200,7 +200,7 @@ class StepExecutor:
         operation, run_id = attempt.ask.operation, self._start.run_id
         performer = self._equipment.performers.get(operation.kind)
         if performer is None:
-            return step_decisions.failed("no_performer", f"nothing here performs {operation.kind!r}")
+            return step_rules.failed("no_performer", f"nothing here performs {operation.kind!r}")
         if operation.outside and run_id.encode() in attempt.ask.encoded:
             await self._update_snapshots()
         self._reach("step.performing")
@@ -213,7 +213,7 @@ class StepExecutor:
                 result = await self._perform_again(attempt, performer, call, fault)
             status = result.status._value_
             if (result.status is StepState.FAILED) != (result.error is not None):
-                result = step_decisions.unsound(result)
+                result = step_rules.unsound(result)
             return journal_lines.masked(self._masker, result)
         except ports.Interrupted as cut:
             # No record is written: a failure would be replayed forever, although only its process was killed.
@@ -357,7 +357,7 @@ class StepExecutor:
         attempt.completed_at = self._clock.now()
         attempt.retry_at = None
         if result.status is StepState.FAILED and (policy := attempt.ask.operation.retry) is not None:
-            delay = step_decisions.retry_delay_seconds(policy, result, len(attempt.history) + 1)
+            delay = step_rules.retry_delay_seconds(policy, result, len(attempt.history) + 1)
             if delay is not None:
                 attempt.retry_at = clock.stamp(attempt.completed_at + timedelta(seconds=delay))
         if attempt.reservation is not None and attempt.reservation.ended_by_limit(result):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from app import errors
 from app.domain import plain
 from app.domain.records import Result
-from app.engine import step_decisions
+from app.engine import step_rules
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def parks(error: OSError) -> errors.StorageFault:
 
 def failed(error: OSError) -> Result:
     """Return the failure of a step that met a permanent, unexpected error."""
-    return step_decisions.failed("internal_error", reason_of(error), facts("", error))
+    return step_rules.failed("internal_error", reason_of(error), facts("", error))
 
 
 def shortage(error: BaseException | None) -> OSError | None:
@@ -104,11 +104,11 @@ def _path_of(error: OSError) -> str:
 def result_of(run_id: str, key: str, error: Exception) -> Result:
     """Return the result of a performer that raised an error; a temporary error of the machine is raised as a fault."""
     if isinstance(error, errors.StepError | errors.InputRefused):
-        return step_decisions.failed(error.code, error.message, error.detail)
+        return step_rules.failed(error.code, error.message, error.detail)
     of_step = {"run_id": run_id, "key": key}
     if not isinstance(error, OSError):
         _log.error("performing failed", exc_info=error, extra=of_step)
-        return step_decisions.failed("internal_error", f"{type(error).__name__}: {error}")
+        return step_rules.failed("internal_error", f"{type(error).__name__}: {error}")
     if passes(error.errno):
         raise parks(error) from error
     _log.error("performing failed: %s", error, extra=of_step)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from app.domain import plain, records, runs
 from app.domain.states import RunState
-from app.engine import step_decisions
+from app.engine import step_rules
 from tests import example_project
 from tests.unit.dialects import bench, example, prompting
 from tests.unit.dialects.agent_recipes import recipe_harness
@@ -213,7 +213,7 @@ def _review(*said: Any, **facts: Any) -> Callable[[Path], reviewing.Reviewed]:
     return lambda project: reviewing.Reviewed(project.parent, *said, **facts)
 
 
-NOT_FOUND = splitting.Tool(step_decisions.failed("tool_timeout", "It took too long."))
+NOT_FOUND = splitting.Tool(step_rules.failed("tool_timeout", "It took too long."))
 
 DECOMPOSITIONS: Mapping[str, Callable[[Path], Recordable]] = {
     "planned": _split({"text": splitting.REPLY, **COST}),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app import errors
 from app.domain import operations, records, runs
 from app.domain.states import RunState
-from app.engine import step_decisions
+from app.engine import step_rules
 from tests.examples import examples
 from tests.unit.engine import logs, samples
 
@@ -76,9 +76,9 @@ class _Performers(logs.Performers):
         self.calls.append((call.key, call.attempt))
         match call.operation.tool:
             case "failed":
-                return step_decisions.failed("broken", "broken")
+                return step_rules.failed("broken", "broken")
             case "retried" if call.attempt == 1:
-                return step_decisions.failed("busy", "busy")
+                return step_rules.failed("busy", "busy")
             case "large":
                 return records.Result(output="x" * 70_000)
         return records.Result(output=f"{call.key} done")

@@ -13,7 +13,7 @@ from app import clock, errors
 from app.domain import operations, records, runs, slots
 from app.domain.decisions import DecisionKind
 from app.domain.states import RunState, StepState
-from app.engine import ports, step_decisions, workspace_faults
+from app.engine import ports, step_rules, workspace_faults
 from tests.unit.engine import logs, samples
 
 
@@ -520,7 +520,7 @@ async def test_secrets_never_reach_the_disk():
     bench = logs.Bench(_three)
     bench.secrets = ("hunter2",)
     bench.performers.results["a"] = [records.Result(output={"k": "hunter2"}, summary="hunter2!")]
-    bench.performers.results["b"] = [step_decisions.failed("x", "no hunter2", {"is": "hunter2"})]
+    bench.performers.results["b"] = [step_rules.failed("x", "no hunter2", {"is": "hunter2"})]
     await bench.run()
 
     assert b"hunter2" not in b"".join(bench.disk.steps + bench.disk.control)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app import errors
 from app.domain import decisions, file_operations, operations, plain, plan_operations, records, runs, states
 from app.domain.states import RunState
-from app.engine import step_decisions
+from app.engine import step_rules
 from tests.unit.engine import samples
 
 _json = st.recursive(
@@ -169,18 +169,18 @@ def _begun(*attempts):
 )
 def test_a_step_that_was_cut_off_is_rescued_by_its_policy(operation, attempts, recorded, verdict):
     """The rescue of an interrupted step follows its policy; only tries without a line count, and waits do not."""
-    assert step_decisions.rescue(operation, _begun(*attempts), frozenset(recorded)).value == verdict
+    assert step_rules.rescue(operation, _begun(*attempts), frozenset(recorded)).value == verdict
 
 
 def test_retries_are_counted_capped_and_chosen_by_code():
     """The delay before a retry grows up to its maximum, depends on the error code, and ends with the last try."""
     policy = operations.RetryPolicy(max_attempts=4, codes=("busy",), initial_seconds=2, factor=10, max_seconds=30)
-    busy, broken = step_decisions.failed("busy", "b"), step_decisions.failed("broken", "b")
+    busy, broken = step_rules.failed("busy", "b"), step_rules.failed("broken", "b")
 
-    assert [step_decisions.retry_delay_seconds(policy, busy, tries) for tries in (1, 2, 3, 4)] == [2, 20, 30, None]
-    assert step_decisions.retry_delay_seconds(policy, broken, 1) is None
-    assert step_decisions.retry_delay_seconds(None, busy, 1) is None
-    assert step_decisions.retry_delay_seconds(policy, records.Result(output="x"), 1) is None
+    assert [step_rules.retry_delay_seconds(policy, busy, tries) for tries in (1, 2, 3, 4)] == [2, 20, 30, None]
+    assert step_rules.retry_delay_seconds(policy, broken, 1) is None
+    assert step_rules.retry_delay_seconds(None, busy, 1) is None
+    assert step_rules.retry_delay_seconds(policy, records.Result(output="x"), 1) is None
 
 
 def test_a_result_without_its_error_is_a_failure():
@@ -188,7 +188,7 @@ def test_a_result_without_its_error_is_a_failure():
     error = records.StepError(code="x", message="y")
 
     for result in (records.Result(status=states.StepState.FAILED), records.Result(error=error)):
-        told = step_decisions.unsound(result).error
+        told = step_rules.unsound(result).error
 
         assert told is not None
         assert told.code == "bad_result"
@@ -232,10 +232,10 @@ def test_the_start_of_a_run_is_read_back_as_written():
 )
 def test_another_try_by_exit_code(policy, error, again):
     """A retry policy may name exit codes to retry, or those not to retry."""
-    result = step_decisions.failed(error["code"], "", error["detail"])
+    result = step_rules.failed(error["code"], "", error["detail"])
     policy = operations.RetryPolicy(max_attempts=2, initial_seconds=5, **policy)
 
-    assert (step_decisions.retry_delay_seconds(policy, result, 1) == 5) is again
+    assert (step_rules.retry_delay_seconds(policy, result, 1) == 5) is again
 
 
 def test_only_repeatable_operations_begin_without_a_line():

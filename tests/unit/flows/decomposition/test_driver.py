@@ -10,7 +10,7 @@ import pytest
 from app import errors
 from app.domain import library, records
 from app.domain.states import RunState
-from app.engine import step_decisions
+from app.engine import step_rules
 from app.flows import decomposition
 from app.tools import registry, workspace
 from tests import example_project
@@ -72,7 +72,7 @@ async def test_the_prompt_contains_the_found_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "result", [step_decisions.failed("tool_timeout", "It took too long."), records.Result(output={"matches": []})]
+    "result", [step_rules.failed("tool_timeout", "It took too long."), records.Result(output={"matches": []})]
 )
 async def test_a_plan_needs_no_files(tmp_path, result):
     """After a search that fails or finds no files the chief is still asked, and its prompt says so."""

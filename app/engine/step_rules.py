@@ -1,4 +1,4 @@
-"""Step decisions: rescue, retry, and the lines that a resume declares dead; testable without a journal."""
+"""Step rules: rescue, retry, and the lines that a resume declares dead; testable without a journal."""
 
 # A graceful stop writes `released`, so attempts that were open then do not count as interrupted: three upgrades in
 # a day are not a crash loop. A person's `unpaused` clears earlier attempts in the same way.
