@@ -43,7 +43,8 @@ Then, by question:
   driver, `app/temporal/steps.py` performs and records its steps.
 
 docs/explanation/architecture.md follows a step through them, and answers where a step becomes durable, how a cancel
-reaches a grandchild process, what happens to a gate after a kill, and how a session plan is executed.
+reaches a grandchild process, what happens to a gate after a kill, when a paid call is made again, how a session plan
+is executed, and what tests each invariant.
 """
 
 __version__ = "0.1.0"
