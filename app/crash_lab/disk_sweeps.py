@@ -63,7 +63,7 @@ class Machine:
         except _Dark:
             return ""
         except TimeoutError:
-            return "it neither went on nor ended"
+            return "it neither continued nor ended"
         except errors.Conflict as error:
             self.told = error.code == "plan_damaged"
             return f"{type(error).__name__}: {error}"

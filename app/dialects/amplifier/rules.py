@@ -178,7 +178,7 @@ def _of_loop(spot: walk.Spot, version: str) -> _Flaws:
             yield spot.flaw("exclusive_fields", f"has {one} and {other}, which exclude one another")
     breaks = schema.break_of(step)
     if breaks is not None and step.get("parallel") not in (None, False):
-        yield spot.flaw("exclusive_fields", "cannot end a loop whose iterations go on at once", breaks)
+        yield spot.flaw("exclusive_fields", "cannot end a loop whose iterations run at the same time", breaks)
     if "index_as" in step and step["index_as"] == step.get("as", schema.DEFAULT_ITEM):
         yield spot.flaw("exclusive_fields", "is the name of the item", "index_as")
     looped = step.get("foreach")

@@ -305,7 +305,7 @@ class PlanInputs:
             return 0.0
         if error.code == plans.DAMAGED:
             if session_id not in self._damaged:
-                _log.error("not gone on with until it can be read: %s", error.message, extra=facts)
+                _log.error("not continued until its file can be read: %s", error.message, extra=facts)
             self._damaged.add(session_id)
         elif isinstance(error, errors.Conflict) and error.code != "run_busy":
             raise error

@@ -214,7 +214,7 @@ def _restore_journal(files: Disk, path: str, anchor: str, records: list[Record],
         return
     good = chain.read(whole, anchor)
     if good.integrity is not Integrity.WHOLE:
-        _log.error("the commit log does not go on from the end of %s: a line there %s", path, good.reason)
+        _log.error("the commit log does not continue from the end of %s: a line there %s", path, good.reason)
     whole = whole[: good.end]
     # The opening of the run judges the lines later.
     disk_port.replace(files, path, whole + content[len(whole) :], sync=True)

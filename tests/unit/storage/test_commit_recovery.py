@@ -140,7 +140,7 @@ def test_lines_that_are_not_sealed_to_the_file_are_not_put_back(caplog: pytest.L
     commit_recovery.recover(disk, REACH, NOW)
 
     assert disk.read(STEPS) == lines[0]
-    assert f"the commit log does not go on from the end of {STEPS}" in caplog.text
+    assert f"the commit log does not continue from the end of {STEPS}" in caplog.text
 
 
 def test_lines_behind_a_damaged_one_are_not_cut_off() -> None:

@@ -197,7 +197,7 @@ async def test_a_file_that_breaks_meanwhile_stays(
 
     assert told.value.code == "plan_damaged"
     assert harness.store.disk.read(path) == b"{"
-    assert ["not gone on with" in record.getMessage() for record in caplog.records].count(True) == 1
+    assert ["not continued until" in record.getMessage() for record in caplog.records].count(True) == 1
 
     harness.store.disk.write(path, whole[0], sync=True)
 
