@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -127,6 +128,21 @@ class Composition:
 
     source: str  # The text; a part that could not be inserted remains a reference.
     flaws: tuple[errors.Flaw, ...] = ()  # Parts that could not be inserted, at the places of their references.
+    sources: Mapping[str, tuple[str, str]] = field(default_factory=dict, compare=False)
+    """File (empty: the recipe's own) and place there of parts, by their JSON path in the text."""
+
+    def located(self, flaws: Iterable[errors.Flaw]) -> tuple[errors.Flaw, ...]:
+        """Return flaws of the text; those in a part from another file name that file."""
+        return tuple(map(self._located, flaws))
+
+    def _located(self, flaw: errors.Flaw) -> errors.Flaw:
+        around = [path for path in self.sources if flaw.path == path or flaw.path.startswith((f"{path}.", f"{path}["))]
+        path = max(around, key=len, default="")
+        file, place = self.sources.get(path, ("", ""))
+        if not file:
+            return flaw
+        message = f"{flaw.message} (in {file} at {place}{flaw.path.removeprefix(path)})"
+        return dataclasses.replace(flaw, message=message)
 
 
 @runtime_checkable

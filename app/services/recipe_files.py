@@ -143,6 +143,7 @@ _ID_FIELDS = ("recipe_id", "id", "name")
 _LONG_CHARACTERS = 32 * 1024
 _FOREIGN = ("unknown_field", "later_field")
 _MOST_DEPTH = 3
+_NOTHING = ports.Composition(source="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +172,8 @@ class RecipeFile:
     recipe_id: str  # Id of the recipe; for a broken file, the id that it seems to claim.
     recipe: library.Recipe | None  # The recipe; None for a broken file.
     flaws: tuple[errors.Flaw, ...] = ()  # Flaws that make it broken.
-    unmade: tuple[errors.Flaw, ...] = ()  # Flaws among them that prevented its composition.
-    source: str = ""  # Text of a broken file, as far as it can be read and composed.
+    composed: ports.Composition = _NOTHING
+    """The composition of its text; the text itself is kept only of a broken file that can be read."""
     is_long: bool = False  # Whether processing it takes too long for the event loop.
     beside: Mapping[str, folder_listings.Mark] = field(default_factory=dict)
     """Other files that were searched to compose the recipe, by path, with their marks then."""
@@ -295,15 +296,17 @@ class RecipeFiles:
         composed = compose(self._dialects[dialect], source, shared, path.stem)
         parse: _Parse = _parsed_once if self.layer.fixed else parsed
         recipe, flaws = parse(self._dialects[dialect], composed, path.stem)
+        kept = ""
         if recipe is None:
             misplaced = self._misplaced(path, dialect, composed.source) if not self.layer.fixed else ()
-            read = _broken(path, dialect, *(misplaced or flaws), source="" if misplaced else composed.source)
+            kept = "" if misplaced else composed.source
+            read = _broken(path, dialect, *(misplaced or flaws), source=kept)
         else:
             adapted = dataclasses.replace(self._adapted(recipe), path=str(path))
             read = RecipeFile(path=path, dialect=dialect, recipe_id=recipe.recipe_id, recipe=adapted)
         return dataclasses.replace(
             read,
-            unmade=composed.flaws,
+            composed=dataclasses.replace(composed, source=kept),
             beside=shared.looked_for,
             is_long=len(composed.source) > _LONG_CHARACTERS,
         )
@@ -342,7 +345,7 @@ def parsed(
         with looked_at(stem, dialect.name):
             recipe = dialect.parse(composed.source, stem)
     except errors.InputRefused as error:
-        return None, all_flaws(composed.flaws, error.flaws)
+        return None, all_flaws(composed.flaws, composed.located(error.flaws))
     return (None, composed.flaws) if composed.flaws else (recipe, ())
 
 
@@ -375,7 +378,6 @@ def _broken(path: Path, dialect: str, *flaws: errors.Flaw, source: str = "") -> 
         recipe_id=_claimed(source, path.stem) if path.suffix == ".json" else path.stem,
         recipe=None,
         flaws=flaws,
-        source=source,
     )
 
 

@@ -209,11 +209,10 @@ class Catalogue:
         recipe, flaws = parsed(self.dialect(dialect), composed, stem)
         definition_cache = self._stocked()
         if recipe is None:
-            unsound = self._unsound(dialect, composed.source, stem, definition_cache)
-            return Examined.of(None, recipe_files.all_flaws(composed.flaws, unsound) or flaws)
+            return Examined.of(None, self._unsound(dialect, composed, stem, definition_cache) or flaws)
         recipe_version = RecipeVersion(self.readiness.adapted(recipe), definition_cache, self._dialects[recipe.dialect])
         lacks = self.readiness.lacks(recipe_version, {}, self._startable)
-        return Examined.of(recipe_version, recipe_version.flaws, lacks)
+        return Examined.of(recipe_version, composed.located(recipe_version.flaws), lacks)
 
     def dialect(self, name: str) -> ports.Dialect:
         """Return a dialect.
@@ -322,10 +321,11 @@ class Catalogue:
         self, entry: Entry, file: RecipeFile, group: list[RecipeFile], definition_cache: library.Library
     ) -> Entry:
         if file.recipe is None:
-            unsound = self._unsound(file.dialect, file.source, file.path.stem, definition_cache) if file.source else ()
-            return dataclasses.replace(entry, flaws=recipe_files.all_flaws(file.unmade, unsound) or file.flaws)
+            found = self._unsound(file.dialect, file.composed, file.path.stem, definition_cache)
+            return dataclasses.replace(entry, flaws=found or file.flaws)
         recipe_version = self._recipe_versions[entry.path]
-        judged = dataclasses.replace(entry, flaws=(*recipe_files.collisions(file, group), *recipe_version.flaws))
+        found = (*recipe_files.collisions(file, group), *file.composed.located(recipe_version.flaws))
+        judged = dataclasses.replace(entry, flaws=found)
         if not (judged.usable and file.is_long):
             return judged
         try:
@@ -335,13 +335,16 @@ class Catalogue:
         return judged
 
     def _unsound(
-        self, dialect: str, source: str, stem: str, definition_cache: library.Library
+        self, dialect: str, composed: ports.Composition, stem: str, definition_cache: library.Library
     ) -> tuple[errors.Flaw, ...]:
+        if not composed.source:
+            return composed.flaws
         try:
             with recipe_files.looked_at(stem, dialect):
-                return tuple(self._dialects[dialect].flaws(source, stem, definition_cache))
+                found: Iterable[errors.Flaw] = self._dialects[dialect].flaws(composed.source, stem, definition_cache)
         except errors.InputRefused as error:
-            return error.flaws
+            found = error.flaws
+        return recipe_files.all_flaws(composed.flaws, composed.located(found))
 
 
 def _entry(file: RecipeFile, layer: Layer, shadows: tuple[str, ...]) -> Entry:

@@ -252,6 +252,22 @@ async def test_a_text_is_validated_with_the_projects_shared_steps(service: serve
     assert [flaw["code"] for flaw in answers[1]["flaws"]] == ["unusable_file"]
 
 
+@pytest.mark.parametrize("change", [{"model": "huge"}, {"onOutcome": AGAIN["onOutcome"]}])
+async def test_a_fault_in_a_shared_step_names_its_place(service: served.Served, change: dict[str, Any]) -> None:
+    """The catalogue and the validation of a text name the shared file, also of faults against other recipes."""
+    again = json.loads(json.dumps({**recipe_harness.COMMIT, **change}).replace('"small"', '"absent"'))
+    _write(service.project, "shared/ours.json", {"commit": again})
+    steps = {**recipe_harness.RECIPE["steps"], "commit": {"$ref": "shared/ours.json#/commit"}}
+    file = _write(service.project, "ours.json", recipe(id="ours", steps=steps))
+    request = {"recipe": file.read_text(), "dialect": "agent_recipes"}
+    validated = (await service.http.post("/api/recipes/validate", json=request)).json()
+    told = [flaw["message"] for flaw in validated["flaws"]]
+
+    assert [flaw["message"] for flaw in (await _entry(service, "ours"))["flaws"]] == told
+    assert len(told) == 1
+    assert " (in shared/ours.json at $.commit." in told[0]
+
+
 async def test_a_restart_continues_with_the_frozen_target_recipe(service: served.Served, held: Held) -> None:
     """A restart uses the target recipe as it was at the start of the run, even if its file is removed later."""
     leading = json.loads(json.dumps(AGAIN).replace('"small"', '"second"'))

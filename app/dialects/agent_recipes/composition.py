@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from typing import TypeAlias
+from contextlib import contextmanager
+from typing import NamedTuple, TypeAlias
 
 from app import errors
 from app.domain import json_schemas, json_text, plain
@@ -19,6 +20,16 @@ _MOST_PARTS = 2_000
 _Read: TypeAlias = Callable[[str], str]
 _Object: TypeAlias = dict[str, plain.Json]
 _Trail: TypeAlias = tuple[str, ...]
+
+
+class _Spot(NamedTuple):
+    file: str  # File that contains a part; empty for the recipe itself.
+    parts: json_text.Parts  # Place of the part in it.
+
+
+class _Taken(NamedTuple):
+    params: plain.Json  # A step.
+    spots: dict[json_text.Parts, _Spot]  # Where the step and those parts of it that replace others are written.
 
 
 def compose(source: str, read: _Read) -> ports.Composition:
@@ -37,15 +48,20 @@ def compose(source: str, read: _Read) -> ports.Composition:
         return ports.Composition(source=source)
     composer = _Composer(read)
     composed: _Object = {}
+    sources: dict[str, tuple[str, str]] = {}
     flaws = []
     for name, part in steps.items():
         try:
-            composed |= composer.entry(name, part, steps)
+            found = composer.entry(name, part, steps)
         except _Cannot as error:
             composed[name] = part
             place = ("steps", name) if name == INCLUDE else ("steps", name, REF)
             flaws.append(json_schemas.flaw(place, error.code, str(error)))
-    return ports.Composition(source=plain.encode(document | {"steps": composed}).decode(), flaws=tuple(flaws))
+        else:
+            composed |= {own: step.params for own, step in found.items()}
+            sources |= dict(_sources(found))
+    source = plain.encode(document | {"steps": composed}).decode()
+    return ports.Composition(source=source, flaws=tuple(flaws), sources=sources)
 
 
 def is_composed(steps: plain.Object) -> bool:
@@ -69,20 +85,23 @@ class _Cannot(Exception):
         self.code = code
 
 
+_Steps: TypeAlias = dict[str, _Taken]
+
+
 class _Composer:
     def __init__(self, read: _Read) -> None:
         self._read = read
         self._files: dict[str, _Object] = {}
         self._parts = 0
 
-    def entry(self, name: str, part: plain.Json, own: Collection[str], trail: _Trail = ()) -> _Object:
+    def entry(self, name: str, part: plain.Json, own: Collection[str], trail: _Trail = (), file: str = "") -> _Steps:
         """Return the steps to which an entry of an object of steps expands."""
         if name != INCLUDE:
-            return {name: self._step(part, trail)}
+            return {name: self._step(part, trail, _Spot(file, (name,)))}
         return {name: step for name, step in self._included(part, trail).items() if name not in own}
 
-    def _included(self, files: plain.Json, trail: _Trail) -> _Object:
-        taken: _Object = {}
+    def _included(self, files: plain.Json, trail: _Trail) -> _Steps:
+        taken: _Steps = {}
         for file in files if isinstance(files, list) else [files]:
             steps = self._all(file, self._deeper(trail, str(file)))
             # Otherwise, the order of the files would decide which of the two steps is taken.
@@ -91,18 +110,23 @@ class _Composer:
             taken |= steps
         return taken
 
-    def _all(self, file: plain.Json, trail: _Trail) -> _Object:
-        steps = {name: part for name, part in self._file(file).items() if name != "$schema"}
+    def _all(self, file: plain.Json, trail: _Trail) -> _Steps:
+        with _named_in(trail[:-1]):
+            steps = {name: part for name, part in self._file(file).items() if name != "$schema"}
         return {
-            name: step for entry, part in steps.items() for name, step in self.entry(entry, part, steps, trail).items()
+            name: step
+            for entry, part in steps.items()
+            for name, step in self.entry(entry, part, steps, trail, str(file)).items()
         }
 
-    def _step(self, params: plain.Json, trail: _Trail) -> plain.Json:
+    def _step(self, params: plain.Json, trail: _Trail, spot: _Spot) -> _Taken:
         if not _is_reference(params):
-            return params
+            return _Taken(params, {(): spot})
         file, _, pointer = str(params[REF]).partition("#")
         deeper = self._deeper(trail, f"{file}#{pointer}")
-        return _laid_over(self._step(_followed(self._file(file), pointer, file), deeper), params)
+        with _named_in(trail):
+            found = _followed(self._file(file), pointer, file)
+        return _laid_over(self._step(found, deeper, _Spot(file, _names(pointer))), params, spot)
 
     def _file(self, name: plain.Json) -> _Object:
         if not isinstance(name, str) or not _FILE.fullmatch(name):
@@ -138,8 +162,7 @@ def _is_reference(step: plain.Json) -> bool:
 def _followed(content: plain.Json, pointer: str, file: str) -> plain.Json:
     if not pointer.startswith("/"):
         raise _Cannot("invalid_ref", "must end in #/ and the name of a step")
-    for token in pointer[1:].split("/"):
-        name = token.replace("~1", "/").replace("~0", "~")
+    for name in _names(pointer):
         if not isinstance(content, dict) or name not in content:
             near = json_schemas.nearest(name, content) if isinstance(content, dict) else ""
             raise _Cannot("unknown_part", f"{file} has no {name!r:.80}{near}")
@@ -149,12 +172,36 @@ def _followed(content: plain.Json, pointer: str, file: str) -> plain.Json:
     return content
 
 
-def _laid_over(below: plain.Json, reference: _Object) -> plain.Json:
+def _names(pointer: str) -> tuple[str, ...]:
+    return tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer[1:].split("/"))
+
+
+@contextmanager
+def _named_in(trail: _Trail) -> Iterator[None]:
+    try:
+        yield
+    except _Cannot as error:
+        if not trail:
+            raise
+        raise _Cannot(error.code, f"{error} (named in {trail[-1]})") from error
+
+
+def _laid_over(below: _Taken, reference: _Object, spot: _Spot) -> _Taken:
     own = {name: value for name, value in reference.items() if name != REF}
-    match below.get("onOutcome"), own.get("onOutcome"):
-        case dict() as inherited, dict() as changed:
+    replaced: list[json_text.Parts] = [(name,) for name in own]
+    match below.params, own.get("onOutcome"):
+        case {"onOutcome": dict() as inherited}, dict() as changed:
             own["onOutcome"] = {**inherited, **changed}
-    return {**below, **own}
+            replaced.remove(("onOutcome",))
+            replaced += [("onOutcome", outcome) for outcome in changed]
+    spots = {parts: _Spot(spot.file, (*spot.parts, *parts)) for parts in replaced}
+    return _Taken({**below.params, **own}, {**below.spots, **spots})
+
+
+def _sources(steps: _Steps) -> Iterator[tuple[str, tuple[str, str]]]:
+    for name, step in steps.items():
+        for parts, spot in step.spots.items():
+            yield json_text.json_path(("steps", name, *parts)), (spot.file, json_text.json_path(spot.parts))
 
 
 def _written(value: plain.Json) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import errors
-from app.dialects.agent_recipes import composition
+from app.dialects.agent_recipes import composition, parse
 from tests.unit.dialects.agent_recipes import recipe_harness
 from tests.unit.dialects.agent_recipes.recipe_harness import AGAIN, COMMIT, FIX, RECIPE, REVIEW, recipe
 
@@ -162,6 +162,54 @@ def test_a_fault_in_a_shared_step_is_reported_in_the_recipe():
 
     assert made.flaws == ()
     assert recipe_harness.flaws(made.source) == {("$.steps.fix.model", "invalid_value")}
+
+
+def _located(steps, **files):
+    """Return path and message of the flaws of a composed recipe, as people see them."""
+    made = composition.compose(json.dumps(recipe(steps=steps)), Files(**files))
+    with pytest.raises(errors.RecipeInvalid) as caught:
+        parse.parse(made.source)
+    return {flaw.path: flaw.message for flaw in made.located(caught.value.flaws)}
+
+
+def test_a_fault_in_a_part_from_another_file_names_the_place_there():
+    """The file to mend is the one with the step, through any number of references; the recipe's own parts are its."""
+    inner = {"fix": {**FIX, "model": "large", "onOutcome": {"complete": {"nextStep": "nowhere"}}}}
+    outer = {"mend": {"$ref": "shared/inner.json#/fix", "max_output_tokens": -1}}
+    reference = {"$ref": "shared/outer.json#/mend", "prompt": " "}
+    found = _located({**STEPS, "fix": reference}, inner=inner, outer=outer)
+
+    assert found["$.steps.fix.model"].endswith(" (in shared/inner.json at $.fix.model)")
+    assert found["$.steps.fix.onOutcome.complete.nextStep"].endswith(
+        " (in shared/inner.json at $.fix.onOutcome.complete.nextStep)"
+    )
+    assert found["$.steps.fix.max_output_tokens"].endswith(" (in shared/outer.json at $.mend.max_output_tokens)")
+    assert found["$.steps.fix.prompt"] == "is blank"
+
+
+def test_a_fault_in_a_changed_transition_is_the_recipes_own():
+    """Of a merged `onOutcome` each transition is in the file that wrote it."""
+    reference = {"$ref": "shared/s.json#/fix", "onOutcome": {"extra": {"nextStep": "commit"}}}
+    shared = {"fix": {**FIX, "onOutcome": {"other": {"nextStep": "nowhere", "reason": "x"}}}}
+    found = _located({**STEPS, "fix": reference}, s=shared)
+
+    assert " (in shared/s.json at $.fix.onOutcome.other.nextStep)" in found["$.steps.fix.onOutcome.other.nextStep"]
+    assert "shared/" not in found["$.steps.fix.onOutcome.extra"]
+
+
+def test_a_fault_in_an_included_step_names_the_place_there():
+    """An included step is in the included file under its own name."""
+    found = _located({"review": REVIEW, "$include": "shared/s.json"}, s={"fix": {**FIX, "x": 1}, "commit": COMMIT})
+
+    assert found == {"$.steps.fix.x": found["$.steps.fix.x"]}
+    assert found["$.steps.fix.x"].endswith(" (in shared/s.json at $.fix.x)")
+
+
+def test_a_broken_reference_in_a_shared_file_names_that_file():
+    """The recipe's reference is sound: the one behind it is not."""
+    found = _flaws({**STEPS, "fix": {"$ref": "shared/a.json#/fix"}}, a={"fix": {"$ref": "shared/absent.json#/fix"}})
+
+    assert found[0][2].endswith("there is no such file (named in shared/a.json#/fix)")
 
 
 def test_a_missing_inclusion_blames_no_step():
