@@ -13,6 +13,8 @@ from app.domain import json_schemas, json_text, library, plain
 
 DIALECT = "agent_recipes"  # Name of this dialect.
 
+_TRANSITION = ("nextStep", "action", "recipeId", "reason")  # Fields of all forms of a transition.
+
 _Flaws: TypeAlias = Iterator[errors.Flaw]
 _Names: TypeAlias = frozenset[str] | None
 
@@ -20,7 +22,7 @@ _Names: TypeAlias = frozenset[str] | None
 def parse(source: str) -> library.Recipe:
     """Read a composed recipe; missing guardrails get their defaults."""
     document = _document(source)
-    found = json_schemas.flaws(schema.json_schema(), document)
+    found = json_schemas.flaws(schema.json_schema(), document, lenient=_formless(document))
     if isinstance(document, dict):
         found = json_schemas.told(itertools.chain(found, _unsound(document)))
     if found:
@@ -60,6 +62,47 @@ def _document(source: str) -> plain.Json:
         return json_text.read(source, exact=True)
     except errors.InputRefused as error:
         raise errors.RecipeInvalid(f"The recipe is not valid: {error.message}", flaws=error.flaws) from error
+
+
+def _formless(document: plain.Json) -> json_schemas.Lenience:
+    """Ignore the fields of transitions without one form: the schema would compare them with a form by chance."""
+    steps = document.get("steps") if isinstance(document, dict) else None
+    places = {
+        ("steps", name, "onOutcome", outcome)
+        for name, step in (steps.items() if isinstance(steps, dict) else ())
+        for outcome, transition in _transitions(step).items()
+        if isinstance(transition, dict) and not _has_one_form(transition)
+    }
+    return lambda place, keyword: place in places and keyword in ("required", "additionalProperties")
+
+
+def _transitions(step: plain.Json) -> plain.Object:
+    following = step.get("onOutcome") if isinstance(step, dict) else None
+    return following if isinstance(following, dict) else {}
+
+
+def _has_one_form(transition: plain.Object) -> bool:
+    if "nextStep" in transition:
+        return "action" not in transition and "recipeId" not in transition
+    action = transition.get("action")
+    return action == schema.RESTART or (action == schema.EXIT and "recipeId" not in transition)
+
+
+def _of_form(transition: plain.Object, place: json_text.Parts) -> _Flaws:
+    unknown = [name for name in transition if name not in _TRANSITION]
+    for name in unknown:
+        hint = json_schemas.nearest(name, _TRANSITION)
+        yield json_schemas.flaw((*place, name), "unknown_field", f"is not a known field{hint}")
+    if "nextStep" in transition:
+        beside = " and ".join(name for name in ("action", "recipeId") if name in transition)
+        message = f"has nextStep beside {beside}: a transition leads to a step, or does an action"
+        yield json_schemas.flaw(place, "exclusive_fields", message)
+    elif "recipeId" in transition and transition.get("action", schema.EXIT) == schema.EXIT:
+        message = f"applies only to the action {schema.RESTART}"
+        yield json_schemas.flaw((*place, "recipeId"), "exclusive_fields", message)
+    elif "action" not in transition and not unknown:
+        message = f"needs nextStep, or the action {schema.EXIT} or {schema.RESTART}"
+        yield json_schemas.flaw(place, "missing_field", message)
 
 
 def _unsound(document: plain.Object) -> _Flaws:
@@ -143,6 +186,9 @@ class _Step:
         if isinstance(target, str) and known is not None and target not in known:
             message = f"Next step not found in steps: {target:.80}{json_schemas.nearest(target, known)}"
             yield json_schemas.flaw((*place, "nextStep"), "unknown_step", message)
+        if not _has_one_form(transition):
+            yield from _of_form(transition, place)
+            return
         leads_on = "nextStep" in transition or transition.get("action") == schema.RESTART
         if leads_on and outcome == schema.OTHER and "reason" not in transition:
             message = "is missing: it says why the run ends where `exitOnOther` ends it"

@@ -99,11 +99,11 @@ def test_every_run_takes_the_same_arguments():
         (_on(no_issues="fix"), {(f'{ON}["no-issues"]', "wrong_type")}),
         (
             _on(no_issues={}),
-            {(f'{ON}["no-issues"].action', "missing_field"), (f'{ON}["no-issues"].reason', "missing_field")},
+            {(f'{ON}["no-issues"]', "missing_field")},
         ),
         (
             _on(no_issues={"nextStep": "fix", "action": "exit"}),
-            {(f'{ON}["no-issues"].action', "unknown_field")},
+            {(f'{ON}["no-issues"]', "exclusive_fields")},
         ),
         (
             _on(no_issues={"action": "restart-new-session"}),
@@ -219,3 +219,34 @@ def test_any_value_anywhere_is_read_or_refused(place, value):
 
     assert (made is None) is bool(recipe_harness.flaws(document))
     assert made is None or recipe_harness.parsed(made.document) == made
+
+
+@pytest.mark.parametrize(
+    ("transition", "place", "message"),
+    [
+        (
+            {"nextStep": "fix", "action": "exit", "reason": "x"},
+            "",
+            "has nextStep beside action: a transition leads to a step, or does an action",
+        ),
+        (
+            {"nextStep": "fix", "action": "restart-new-session", "recipeId": "small"},
+            "",
+            "has nextStep beside action and recipeId: a transition leads to a step, or does an action",
+        ),
+        (
+            {"action": "exit", "reason": "x", "recipeId": "small"},
+            ".recipeId",
+            "applies only to the action restart-new-session",
+        ),
+        ({"recipeId": "small"}, ".recipeId", "applies only to the action restart-new-session"),
+        ({"reason": "x"}, "", "needs nextStep, or the action exit or restart-new-session"),
+        ({"nextstep": "fix"}, ".nextstep", "is not a known field; did you mean nextStep?"),
+        ({"action": "restart"}, ".action", "'restart' is not allowed; there are exit, restart-new-session"),
+    ],
+)
+def test_a_transition_without_one_form_is_reported_once(transition, place, message):
+    """The message names the forms that were mixed, instead of the fields that one of them lacks."""
+    found = recipe_harness.all_flaws(_on(no_issues=transition))
+
+    assert [(flaw.path, flaw.message) for flaw in found] == [(f'{ON}["no-issues"]{place}', message)]
