@@ -45,6 +45,16 @@ def counted(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
+def clause(text: str) -> str:
+    """Return a sentence without its full stop, so that other text can follow it."""
+    return text[:-1] if text.endswith(".") and not text.endswith("..") else text
+
+
+def sentence(text: str) -> str:
+    """Return a text with a full stop, unless it ends a sentence already."""
+    return text if text.endswith((".", "?", "!", "…")) else f"{text}."
+
+
 def listed(names: Sequence[str], most: int = 12) -> str:
     """Return names on one line: the first ones, and `…` if there are more."""
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")

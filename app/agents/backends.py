@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from app import errors
+from app import errors, printable
 from app.agents import configuration, rate_limits
 from app.agents.configuration import BackendConfig, BackendContext
 from app.agents.json_files import nearest
@@ -114,7 +114,7 @@ class Backends:
         """
         config = self._configs.get(name)
         if config is None:
-            return f"There is no backend {name!r:.80}; {nearest(name, sorted(self._configs))}."
+            return printable.sentence(f"There is no backend {name!r:.80}; {nearest(name, sorted(self._configs))}")
         lack = None if elsewhere else _lack(config, self._surroundings)
         if lack is None and continues:
             lack = TYPES[config.type].forgets(config)

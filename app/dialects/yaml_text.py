@@ -118,6 +118,9 @@ def sound(source: str, flaws: Callable[[plain.Json], Iterable[errors.Flaw]], wha
         document = read(source)
     except errors.InputRefused as error:
         raise errors.RecipeInvalid(f"{what} is not valid: {error.message}", flaws=error.flaws) from error
+    if document.value is None and document.root.weight <= _VALUE_WEIGHT:
+        empty = _flaw("$", "wrong_type", "is empty", 1)
+        raise errors.RecipeInvalid(f"{what} is not valid: the text is empty", flaws=[empty])
     found = document.placed(dict.fromkeys(itertools.islice(flaws(document.value), _MOST_LISTED)))
     if found:
         found.sort(key=lambda flaw: flaw.line or 0)
@@ -351,7 +354,9 @@ def _syntax_message(error: Exception, text: str, line: int) -> str:
 
 
 def _refused(*flaws: errors.Flaw) -> errors.InputRefused:
-    return errors.InputRefused(f"the text {flaws[0].message}", flaws=tuple(dict.fromkeys(flaws)))
+    first = flaws[0]
+    message = f"{'the text' if first.path == '$' else first.path} {first.message}"
+    return errors.InputRefused(message, flaws=tuple(dict.fromkeys(flaws)))
 
 
 def _flaw(path: str, code: str, message: str, line: int | None = None) -> errors.Flaw:

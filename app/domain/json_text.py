@@ -245,7 +245,8 @@ def _written(part: str | int) -> str:
 
 
 def _refused(*flaws: errors.Flaw) -> errors.InputRefused:
-    return errors.InputRefused(f"the text {flaws[0].message}", flaws=flaws)
+    first = flaws[0]
+    return errors.InputRefused(f"{'the text' if first.path == '$' else first.path} {first.message}", flaws=flaws)
 
 
 def _flaw(parts: Parts, code: str, message: str, line: int | None = None) -> errors.Flaw:

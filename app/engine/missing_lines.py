@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app import errors
+from app import errors, printable
 from app.domain.decisions import LINES_MISSING, Decisions
 from app.domain.records import Record
 
@@ -27,8 +27,9 @@ class MissingLines:
     def error(self, run_id: str) -> errors.StepError:
         """Return the error that parks the run, with the file and what a person can do."""
         of = f" of {self.known_lines}" if self.known_lines > self.lines else ""
+        held = f"{self.lines}{of} lines" if of else printable.counted(self.lines, "line")
         message = (
-            f"run {run_id}: {self.file} has {self.lines}{of} lines, {self.told_by} shows more; steps whose lines are"
+            f"run {run_id}: {self.file} has {held}, {self.told_by} shows more; steps whose lines are"
             " gone would run again. Stop the service and put the file back from a copy, or unpause the run to continue"
             " from the lines that are left, or cancel it"
         )

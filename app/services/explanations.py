@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app import clock, errors
+from app import clock, errors, printable
 from app.domain import access, allowed_orders, explanations, gates, operations, plain, runs, states, views
 from app.domain.explanations import Cause, Explanation
 from app.domain.unreadable import Unreadable
@@ -140,7 +140,8 @@ class Explanations:
         if unreadable is not None:
             return _Found(status=view.status, causes=[rest_causes.unreadable(run_id, unreadable)])
         if fault is not None:
-            text = f"The data directory cannot be written: {fault.message}; the run continues once it can"
+            why = printable.clause(fault.message)
+            text = f"The data directory cannot be written: {why}; the run continues once it can"
             return _Found(status=view.status, causes=[_cause(run_id, "storage", text, view.updated_at)])
         if view.status is states.RunState.PAUSED:
             return _Found(status=view.status, causes=[rest_causes.pause(run_id, view)])
@@ -320,12 +321,12 @@ def _status(status: states.RunState, waits: Sequence[open_steps.StepWait]) -> st
 
 def _sentence(run_id: str, chain: Sequence[Cause]) -> str:
     root = chain[-1].run_id
-    text = "; ".join(cause.text for cause in chain if cause.run_id == root)
+    text = printable.sentence("; ".join(printable.clause(cause.text) for cause in chain if cause.run_id == root))
     if root == run_id:
-        return f"{text}."
+        return text
     # The state of the last run in the chain does not explain why a call of another run waits for it.
-    calls = [f" {cause.text}." for cause in chain if cause.kind == "budget" and cause.run_id != root]
-    return f"It waits for run {root}: {text}.{''.join(calls)}"
+    calls = [f" {printable.sentence(cause.text)}" for cause in chain if cause.kind == "budget" and cause.run_id != root]
+    return f"It waits for run {root}: {text}{''.join(calls)}"
 
 
 def _left(cause: Cause) -> Cause:

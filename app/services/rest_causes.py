@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from app import printable
 from app.domain import allowed_orders, explanations, plain, states, stop_reasons, views
 from app.domain.explanations import Cause
 from app.domain.unreadable import Unreadable
@@ -70,7 +71,7 @@ def pause(run_id: str, view: views.RunView) -> Cause:
 def _reported(error: Mapping[str, plain.Json] | None, known: str | None = None) -> str:
     if not error:
         return "the reason is not known"
-    message, code = str(error.get("message")).rstrip("."), error.get("code")
+    message, code = printable.clause(str(error.get("message"))), error.get("code")
     return message if code == known else f"{message} [{code}]"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 
-from app import clock
+from app import clock, printable
 from app.domain import capabilities, explanations, file_operations, gates, operations, plain
 from app.engine import open_steps, spending
 
@@ -81,7 +81,11 @@ def _unserved(run_id: str, wait: open_steps.StepWait, lacks: Mapping[str, str]) 
 def _cause(run_id: str, wait: open_steps.StepWait, now: datetime, stalled_after: float) -> explanations.Cause:
     step, operation = f"Step {wait.key}", wait.operation
     if wait.failed is not None and wait.failed.retry_at is not None:
-        why = f"{wait.failed.error.message} [{wait.failed.error.code}]" if wait.failed.error else "it failed"
+        why = (
+            f"{printable.clause(wait.failed.error.message)} [{wait.failed.error.code}]"
+            if wait.failed.error
+            else "it failed"
+        )
         text = f"{step} failed ({plain.preview(why)}) and is tried again at {wait.failed.retry_at}"
         return _of(run_id, "retry", text, wait.failed.completed_at, wait.key, until=wait.failed.retry_at)
     match operation:

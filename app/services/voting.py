@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from app import errors
+from app import errors, printable
 from app.domain import approvals, authors, gates, keys, plain, runs
 from app.engine import run_engine, stores
 from app.services import faults
@@ -102,8 +102,8 @@ def lacking(start: runs.RunStart, approvers: Sequence[keys.Key]) -> errors.Flaw 
         return None
     beside = f" beside {own}, who starts it" if own else ""
     message = (
-        f"its gates need {needed.count} keys with the role approver, and there are {len(able)}{beside}; names that"
-        " callers claim do not count: add keys with control-room keys add"
+        f"its gates need {printable.counted(needed.count, 'key')} with the role approver, and there are"
+        f" {len(able)}{beside}; names that callers claim do not count: add keys with control-room keys add"
     )
     return errors.Flaw(path="$.approvals", code=NEEDS_KEYS, message=message)
 

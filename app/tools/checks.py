@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app import errors
+from app import errors, printable
 from app.domain import operations, plain, records, runs
 from app.engine import ports
 from app.tools import failures, quotes, threads
@@ -177,7 +177,7 @@ class EvidencePerformer:
         except errors.NotFound:
             receipt = {}
         except errors.Conflict as error:
-            reported = f"The evidence names a receipt that has been changed: {error.message}."
+            reported = printable.sentence(f"The evidence names a receipt that has been changed: {error.message}")
             raise _rejected("receipt_altered", reported, form="receipt", receipt_id=receipt_id) from error
         if receipt.get("session_id") != call.run.session_id:
             reported = f"The evidence names the receipt {receipt_id}, which is none of this session."

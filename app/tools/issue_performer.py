@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from app import clock, errors
+from app import clock, errors, printable
 from app.domain import issues, operations, plain, records, runs
 from app.engine import ports
 
@@ -37,7 +37,7 @@ class IssuePerformer:
         else:
             assert isinstance(operation, operations.CloseFailedChecks)
             closed = [name async for name in self._close_checks(call, operation)]
-        return records.Result(output={"closed": closed}, summary=f"{len(closed)} issues closed")
+        return records.Result(output={"closed": closed}, summary=f"{printable.counted(len(closed), 'issue')} closed")
 
     async def _open(self, call: ports.Call, operation: operations.OpenIssue) -> records.Result:
         run, facts = call.run, plain.plain(operation.facts)

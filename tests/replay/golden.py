@@ -243,9 +243,10 @@ PIPELINES: Mapping[str, Callable[[Path], bench.Pipeline]] = {
 
 MADE: Mapping[str, Callable[[Path], Recordable]] = {
     **{name: _of_version(1, make) for name, make in PIPELINES.items()},
-    "control_room/analytical_consistency_2": _bundled("analytical_consistency"),
-    "control_room/outputs_and_findings_2": _closing,
-    "control_room/not_done_2": _not_done,
+    "control_room/analytical_consistency_2": _of_version(2, _bundled("analytical_consistency")),
+    "control_room/outputs_and_findings_2": _of_version(2, _closing),
+    "control_room/not_done_2": _of_version(2, _not_done),
+    "control_room/not_done_3": _not_done,
     "agent_recipes/loop": _play(
         recipe_harness.RECIPE, {**LOOP, **COMMITTED}, model="sonnet", system_prompt="Be brief."
     ),

@@ -71,7 +71,9 @@ def naming_withheld(reply: ports.AgentReply, withheld: Collection[str], backend:
     if not (named := sorted(words.intersection(withheld))):
         return reply
     hint = f"Control Room does not pass {printable.listed(named)} to this program"
-    message = f"{error.message.rstrip('.')}. {hint} unless `secrets` of the backend {backend} in agents.json lists it."
+    message = (
+        f"{printable.sentence(error.message)} {hint} unless `secrets` of the backend {backend} in agents.json lists it."
+    )
     told = dataclasses.replace(error, message=message, detail={**error.detail, "withheld": named})
     return dataclasses.replace(reply, error=told)
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from app import clock, errors
+from app import clock, errors, printable
 from app.agents.configuration import Supervisor
 from app.agents.servers import acp_connection, acp_turns
 from app.domain import plain
@@ -206,7 +206,7 @@ def _not_started(name: str, error: commands.NotStarted) -> errors.AgentFailed:
 
 
 def _unreadable(name: str, why: str) -> errors.AgentFailed:
-    message = f"The output of the agent {name} is not the Agent Client Protocol: {why}."
+    message = printable.sentence(f"The output of the agent {name} is not the Agent Client Protocol: {why}")
     return errors.AgentFailed(message, code="reply_unreadable")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app import errors
+from app import errors, printable
 from app.agents.servers import acp_tool_policy, acp_turns
 from app.agents.servers.acp_agent import Agent
 
@@ -162,7 +162,7 @@ async def _choose_model(agent: Agent, wish: Wish, conversation: OpenedConversati
         why = "it offers no choice of models"
     except acp.RequestError as error:
         why = str(error)
-    message = f"The agent {wish.backend} does not take the model {model!r:.80}: {why}."
+    message = printable.sentence(f"The agent {wish.backend} does not take the model {model!r:.80}: {why}")
     raise errors.AgentFailed(message, code="unknown_model", detail={"model": model, "models": sorted(offered)[:50]})
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from app import errors
+from app import errors, printable
 from app.agents.programs import program
 from app.domain import plain, records
 from app.engine import ports
@@ -180,7 +180,7 @@ def reply(name: str, turn: Turn, response: schema.PromptResponse, known_as: str)
 
 def unknown_session(name: str, session_id: str, why: str) -> errors.AgentFailed:
     """Return the error for a conversation that cannot continue."""
-    message = f"The agent {name} cannot continue the conversation {session_id:.80}: {why}."
+    message = printable.sentence(f"The agent {name} cannot continue the conversation {session_id:.80}: {why}")
     return errors.AgentFailed(message, code="unknown_agent_session", detail={"agent_session_id": session_id})
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from app import errors
+from app.dialects import json_source
 from app.dialects.agent_recipes import composition, schema, transitions
 from app.domain import json_schemas, json_text, library, plain
 
@@ -21,7 +22,7 @@ _Names: TypeAlias = frozenset[str] | None
 
 def parse(source: str) -> library.Recipe:
     """Read a composed recipe; missing guardrails get their defaults."""
-    document = _document(source)
+    document = json_source.document(source)
     found = json_schemas.flaws(schema.json_schema(), document, lenient=_formless(document))
     if isinstance(document, dict):
         found = json_schemas.told(itertools.chain(found, _unsound(document)))
@@ -55,13 +56,6 @@ def certain_args(document: plain.Object) -> set[str]:
     rules = properties if isinstance(properties, dict) else {}
     needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else ()
     return {name for name, rule in rules.items() if name in needed or (isinstance(rule, dict) and "default" in rule)}
-
-
-def _document(source: str) -> plain.Json:
-    try:
-        return json_text.read(source, exact=True)
-    except errors.InputRefused as error:
-        raise errors.RecipeInvalid(f"The recipe is not valid: {error.message}", flaws=error.flaws) from error
 
 
 def _formless(document: plain.Json) -> json_schemas.Lenience:

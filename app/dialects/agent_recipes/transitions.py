@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
+from app import printable
 from app.dialects.agent_recipes import schema
 from app.domain import plain
 
@@ -201,14 +202,14 @@ def _guarded(step: str, state: State, guardrails: Guardrails) -> NextMove:
         return Halt(
             reason=f"max-step-visits-exceeded:{step}",
             code="max_step_visits_exceeded",
-            message=f"the step {step} was visited {visits} times, which is its limit",
+            message=f"the step {step} was visited {printable.counted(visits, 'time')}, which is its limit",
             limit=guardrails.max_step_visits,
         )
     if state.step_count >= guardrails.max_total_steps:
         return Halt(
             reason="max-total-steps",
             code="max_total_steps",
-            message=f"the recipe has taken {state.step_count} steps, which is its limit",
+            message=f"the recipe has taken {printable.counted(state.step_count, 'step')}, which is its limit",
             limit=guardrails.max_total_steps,
         )
     return Advance(step=step)

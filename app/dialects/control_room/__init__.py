@@ -14,7 +14,7 @@ class ControlRoom:
     """The interface of this dialect to the rest of the program."""
 
     name: str = parse.DIALECT
-    driver_version: int = 2
+    driver_version: int = refs.WORDING_VERSION
     file_suffixes: tuple[str, ...] = (".json",)
 
     def parse(self, source: str, stem: str) -> library.Recipe:

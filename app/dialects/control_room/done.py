@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app import errors
+from app import errors, printable
 from app.dialects.control_room import prompts, refs
 from app.domain import operations, plain, records
 from app.engine import ports
@@ -81,7 +81,7 @@ async def check(ctx: ports.Context, values: refs.Values) -> None:
         for result in failed
     ]
     if failed:
-        raise _failure(failed, issues, len(checks))
+        raise _failure(failed, issues, len(checks), ctx.run.driver_version)
 
 
 async def checked(ctx: ports.Context, values: refs.Values, index: int, requested: plain.Object) -> CheckResult:
@@ -171,7 +171,7 @@ def in_words(checks: Sequence[plain.Object]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def judge(requested: plain.Object, value: plain.Json, version: int = CLOSING_VERSION) -> str | None:
+def judge(requested: plain.Object, value: plain.Json, version: int = refs.WORDING_VERSION) -> str | None:
     """Return the reason why a slot fails its check, None if it passes.
 
     Args:
@@ -191,13 +191,13 @@ def judge(requested: plain.Object, value: plain.Json, version: int = CLOSING_VER
     return f"{slot}.{requested['field']} is {_short(found)}, not {_short(expected)}"
 
 
-def field_of(slot: str, field: str, value: plain.Json, version: int = CLOSING_VERSION) -> plain.Json:
+def field_of(slot: str, field: str, value: plain.Json, version: int = refs.WORDING_VERSION) -> plain.Json:
     """Return the value at a dot-path inside a slot; it may be JSON null."""
     reference = refs.read(field_path(slot, field))
     if isinstance(value, str):
         value = refs.parsed(reference, value, version)
     try:
-        return refs.follow(reference, value)
+        return refs.follow(reference, value, version)
     except refs.BrokenReference as error:
         if error.detail["segment"] == reference.text and error.detail["problem"] == "it is null":
             # At the end of a path, null is a value to compare with; on the way, the path ends at it.
@@ -244,8 +244,12 @@ async def _checked_file(ctx: ports.Context, values: refs.Values, index: int, req
     return CheckResult(index=index, check=requested, problem=problem, causes=(key,))
 
 
-def _failure(failed: Sequence[CheckResult], issues: Sequence[records.Record], total: int) -> errors.RunFailed:
-    listed = "; ".join(result.message for result in failed)
+def _failure(
+    failed: Sequence[CheckResult], issues: Sequence[records.Record], total: int, version: int
+) -> errors.RunFailed:
+    listed = "; ".join(_clause(result.message, version) for result in failed)
+    # The kept ending of an old run must be found again.
+    counted = f"{total} checks" if version < refs.WORDING_VERSION else printable.counted(total, "check")
     checks = [
         {
             "key": result.key,
@@ -256,7 +260,7 @@ def _failure(failed: Sequence[CheckResult], issues: Sequence[records.Record], to
         for result, issue in zip(failed, issues, strict=True)
     ]
     return errors.RunFailed(
-        f"The definition of done is not met, {len(failed)} of {total} checks failed: {listed}.",
+        f"The definition of done is not met, {len(failed)} of {counted} failed: {listed}.",
         code="dod_failed",
         key=failed[0].key,
         detail={"failed_checks": checks},
@@ -265,13 +269,18 @@ def _failure(failed: Sequence[CheckResult], issues: Sequence[records.Record], to
 
 
 def _issue_of_check(result: CheckResult, version: int) -> operations.OpenIssue:
+    problem = _clause(result.problem or "", version)
     return operations.OpenIssue(
         title=f"Definition of done: {result.message}"[:_TITLE_CHARACTERS],
-        body=f"The check {result.key} of the definition of done failed: {result.problem}.",
+        body=f"The check {result.key} of the definition of done failed: {problem}.",
         facts={"kind": "dod", "key": result.key, "check": dict(result.check), "message": result.problem},
         receipts=result.receipts,
         severity="error" if version >= CLOSING_VERSION else None,
     )
+
+
+def _clause(message: str, version: int) -> str:
+    return message if version < refs.WORDING_VERSION else printable.clause(message)
 
 
 def _short(value: plain.Json) -> str:

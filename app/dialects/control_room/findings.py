@@ -174,11 +174,7 @@ def _worst(alike: Sequence[plain.Json]) -> str | None:
 
 
 async def _read(values: refs.Values, reference: refs.Reference) -> Sequence[plain.Json]:
-    found = await values.follow(reference)
-    if isinstance(found, str):
-        found = values.parsed(reference, found)
-    if not isinstance(found, list):
-        raise refs.broken(reference, reference.text, "it is not a list")
+    found = values.listed(reference, await values.follow(reference))
     if len(found) > _MAX_FINDINGS:
         raise refs.broken(reference, reference.text, f"it has more than {_MAX_FINDINGS} elements")
     return found

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
 from app import errors
+from app.dialects import json_source
 from app.dialects.control_room import done, prompts, refs, schema
 from app.domain import json_schemas, json_text, library, plain, task_patterns
 
@@ -20,7 +21,7 @@ _Place: TypeAlias = json_text.Parts
 
 def parse(source: str) -> library.Recipe:
     """Read a recipe."""
-    document = _document(source)
+    document = json_source.document(source)
     found = json_schemas.flaws(schema.json_schema(), document)
     if isinstance(document, dict):
         found = json_schemas.told(itertools.chain(map(_renamed, found), _Survey(document).flaws()))
@@ -67,13 +68,6 @@ def args_schema(document: plain.Object) -> dict[str, plain.Json]:
         return closed | dict(document["args_schema"])
     names = list(dict.fromkeys(reference.arg for reference in _Survey(document).references() if reference.arg))
     return closed | {"properties": {name: {} for name in names}, "required": names}
-
-
-def _document(source: str) -> plain.Json:
-    try:
-        return json_text.read(source, exact=True)
-    except errors.InputRefused as error:
-        raise errors.RecipeInvalid(f"The recipe is not valid: {error.message}", flaws=error.flaws) from error
 
 
 def _sound(kind: str, step: plain.Json) -> plain.Json:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from app import errors
+from app import errors, printable
 from app.domain import json_text, plain, records, slots
 from app.engine import ports
 
@@ -15,6 +15,8 @@ TASK = "task"  # Root of the run's task; no slot may have this name.
 OUTPUTS = "outputs"  # Below `task`, the paths that the recipe's outputs were written to, by slot.
 TASK_FIELDS = ("description", "args", "initial_args", "session_plan_task_id", "run_id", OUTPUTS)
 """Fields of the root `task`; `args` and `initial_args` are the same object."""
+
+WORDING_VERSION = 3  # First driver version with the present wording of failures, which operations contain.
 
 _MAX_CHARACTERS = 500
 _SEGMENT = re.compile(r"([^.\[\]{}\x00-\x1f]+)((?:\[[0-9]{1,9}\])*)")
@@ -125,16 +127,30 @@ class Values:
 
     async def follow(self, reference: Reference) -> plain.Json:
         """Return the value of a reference; a reference into an artifact reads its text as JSON."""
+        version = self._ctx.run.driver_version
         if reference.root == TASK:
-            return follow(reference, self._task)
+            return follow(reference, self._task, version)
         value = await self.content(reference.root)
         if isinstance(value, str) and reference.steps:
             value = self.parsed(reference, value)
-        return follow(reference, value)
+        return follow(reference, value, version)
 
     def parsed(self, reference: Reference, text: str) -> plain.Json:
         """Return the JSON in an artifact's text, as `parsed` does."""
         return parsed(reference, text, self._ctx.run.driver_version)
+
+    def listed(self, reference: Reference, value: plain.Json) -> list[plain.Json]:
+        """Return the list that a reference has led to; it may be the JSON in a text."""
+        if isinstance(value, str):
+            try:
+                value = self.parsed(reference, value)
+            except BrokenReference:
+                # A text inside of a value need not be JSON, and is not the slot.
+                if not reference.steps or self._ctx.run.driver_version < WORDING_VERSION:
+                    raise
+        if not isinstance(value, list):
+            raise broken(reference, reference.text, "it is not a list")
+        return value
 
     async def resolved(self, value: plain.Json) -> plain.Json:
         """Return a value with its `$ref` objects replaced by their values."""
@@ -156,14 +172,14 @@ def read(text: str) -> Reference:
     return Reference(text=text, root=str(steps[0]), steps=tuple(steps[1:]))
 
 
-def follow(reference: Reference, value: plain.Json) -> plain.Json:
+def follow(reference: Reference, value: plain.Json, version: int = WORDING_VERSION) -> plain.Json:
     """Return the value of a reference, from the value of its root."""
     if value is None:
         raise broken(reference, reference.root, "it is null")
     at = reference.root
     for step in reference.steps:
         place = f"{at}[{step}]" if isinstance(step, int) else f"{at}.{step}"
-        problem = _problem(step, value, at)
+        problem = _problem(step, value, at, version)
         if problem is not None:
             raise broken(reference, place, problem)
         value, at = value[step], place
@@ -177,7 +193,8 @@ def parsed(reference: Reference, text: str, version: int) -> plain.Json:
     try:
         return json_text.read(text, exact=version > 1)
     except errors.InputRefused as error:
-        raise broken(reference, reference.root, error.message) from error
+        message = error.message if version >= WORDING_VERSION else f"the text {error.flaws[0].message}"
+        raise broken(reference, reference.root, message) from error
 
 
 def broken(reference: Reference, segment: str, problem: str) -> BrokenReference:
@@ -231,10 +248,11 @@ def replaced(value: plain.Json, values: plain.Object) -> plain.Json:
     return value
 
 
-def _problem(step: str | int, value: plain.Json, at: str) -> str | None:
+def _problem(step: str | int, value: plain.Json, at: str, version: int) -> str | None:
     match step, value:
         case int(), list():
-            return None if step < len(value) else f"it does not exist, since {at} has {len(value)} elements"
+            count = f"{len(value)} elements" if version < WORDING_VERSION else printable.counted(len(value), "element")
+            return None if step < len(value) else f"it does not exist, since {at} has {count}"
         case str(), dict():
             return None if step in value else "it does not exist"
     return f"{at} is not {'a list' if isinstance(step, int) else 'an object'}"

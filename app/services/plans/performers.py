@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from app import errors
+from app import errors, printable
 from app.domain import plain, plan_files, plan_operations, plans, records, states
 from app.engine import ports
 from app.services.plans import tasks
@@ -66,7 +66,9 @@ class PlanPerformer:
 
     async def _read(self, asked: plan_operations.ReadOutputs) -> records.Result:
         values = [await self._outputs.wanted(each) for each in asked.wanted]
-        return records.Result(output={"values": values}, summary=f"{len(values)} outputs of earlier tasks")
+        return records.Result(
+            output={"values": values}, summary=f"{printable.counted(len(values), 'output')} of earlier tasks"
+        )
 
     async def _verdict(self, asked: plan_operations.ReadReview) -> records.Result:
         try:
@@ -81,7 +83,7 @@ class PlanPerformer:
         except errors.InputRefused as error:
             return _failed(error)
         made: list[plain.Json] = [task.to_json() for task in found]
-        return records.Result(output={"tasks": made}, summary=f"{len(found)} tasks")
+        return records.Result(output={"tasks": made}, summary=printable.counted(len(found), "task"))
 
 
 async def _started(start: Callable[[], Awaitable[str]]) -> records.Result:

@@ -71,7 +71,7 @@ class RunOutputs:
             raise errors.NotFound(f"run {run_id} has no slot of that name; there are: {there}", code="slot_not_found")
         content: Any = await self.content(view, view.board.slots[reference.root])
         if isinstance(content, str):
-            content = refs.parsed(reference, content, version=2)
+            content = refs.parsed(reference, content, refs.WORDING_VERSION)
         return refs.follow(reference, content)
 
     async def path(self, run_id: str, slot: str) -> str:

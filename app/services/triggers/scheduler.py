@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from app import clock, errors
+from app import clock, errors, printable
 from app.domain import triggers
 from app.engine import aio, probes, run_engine
 from app.services.triggers import drops, firing, pointers, schedules
@@ -254,6 +254,6 @@ def _with_due(trigger: triggers.Trigger, now: datetime) -> triggers.Trigger:
 
 
 def _missed_note(missed: list[datetime], more: bool, at: str) -> triggers.Occurrence:
-    count = f"{'more than ' if more else ''}{len(missed)} occurrences until {schedules.name(missed[-1])}"
+    count = f"{'more than ' if more else ''}{printable.counted(len(missed), 'occurrence')}"
     first = triggers.Waiting(occurrence=schedules.name(missed[0]), due_at=clock.stamp(missed[0]))
-    return first.ended("missed", at, None, f"{count} were not made up for")
+    return first.ended("missed", at, None, f"not made up for: {count} until {schedules.name(missed[-1])}")

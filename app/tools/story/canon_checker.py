@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from app import printable
 from app.domain import plain
 from app.engine import ports
 from app.tools import arguments, bounds, findings
@@ -111,9 +112,9 @@ def _conflict(entry: comparison.Contradiction) -> Finding:
 def _message(one: Fact, other: Fact) -> str:
     attribute = _words(other.attribute)
     if other.passage.is_card:
-        return f"Canon disagrees on {attribute} of {other.subject}: {one.value} and {other.value}."
+        return printable.sentence(f"Canon disagrees on {attribute} of {other.subject}: {one.value} and {other.value}")
     if other.attribute == "status" and other.value == "alive":
-        return f"{other.subject} speaks or acts, but canon says: {one.passage.quote.strip('- ')}."
+        return printable.sentence(f"{other.subject} speaks or acts, but canon says: {one.passage.quote.strip('- ')}")
     stated = "in canon" if one.passage.is_card else f"in line {one.passage.line}"
     return f"{other.subject}: {attribute} is {other.value} here, {one.value} {stated}."
 

@@ -126,9 +126,13 @@ def _missing_beats(draft: Draft, wishes: Wishes) -> Iterator[Finding]:
 
 def _wrong_length(draft: Draft, wishes: Wishes) -> Iterator[Finding]:
     if wishes.min_words is not None and draft.words < wishes.min_words:
-        yield _finding(draft, "length", f"The draft has {draft.words} words, fewer than {wishes.min_words}.")
+        yield _finding(
+            draft, "length", f"The draft has {findings.counted(draft.words, 'word')}, fewer than {wishes.min_words}."
+        )
     if wishes.max_words is not None and draft.words > wishes.max_words:
-        yield _finding(draft, "length", f"The draft has {draft.words} words, more than {wishes.max_words}.")
+        yield _finding(
+            draft, "length", f"The draft has {findings.counted(draft.words, 'word')}, more than {wishes.max_words}."
+        )
 
 
 def _wrong_pov(draft: Draft, wishes: Wishes) -> Iterator[Finding]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import json
 
 import pytest
@@ -126,6 +128,30 @@ async def test_findings_that_are_not_a_list_fail_the_run(reply):
     assert await pipeline.run() is RunState.FAILED
     assert pipeline.error["key"] == "findings"
     assert json.loads(pipeline.disk.control[-1])["causes"] == [3, 4]
+
+
+async def test_findings_that_are_a_text_of_a_tool_are_not_a_list():
+    """The message names the value, and does not ask a tool for JSON; an old run keeps its wording."""
+    pipeline = bench.Pipeline(bench.recipe(findings={"$ref": "found.files[0].path"}))
+    old = bench.Pipeline(bench.recipe(findings={"$ref": "found.files[0].path"}))
+    old.disk.start = dataclasses.replace(old.disk.start, driver_version=2)
+    await asyncio.gather(pipeline.run(), old.run())
+
+    wanted = "The reference found.files[0].path breaks at found.files[0].path: it is not a list."
+    assert pipeline.lines()[-1]["error"]["message"] == wanted
+    assert "breaks at found: the text is not JSON" in old.lines()[-1]["error"]["message"]
+
+
+async def test_messages_of_checks_are_joined_to_sentences():
+    """A message that is a sentence loses its full stop where another one follows; one check is not `1 checks`."""
+    checks = [{"check": "slot_field_equals", "slot": "found", "field": "files[9].path", "expected": 1}]
+    pipeline = bench.Pipeline(bench.recipe(dod=checks))
+    await pipeline.run()
+
+    told = [pipeline.error["message"], pipeline.asked("dod[0].issue").body]
+    assert "1 of 1 check failed" in told[0]
+    assert all(text.endswith(("element.", "elements.")) for text in told), told
+    assert not any(".." in text or "1 elements" in text for text in told), told
 
 
 CHECKS = [

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import errors
+from app.dialects.control_room import parse
 from tests.examples import examples
 from tests.unit.dialects import bench
 
@@ -327,3 +328,23 @@ def test_parse_raises_one_error_with_all_flaws():
 
     assert caught.value.code == "recipe_invalid"
     assert len(caught.value.flaws) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("", "The recipe is not valid: the text is empty"),
+        (" \n", "The recipe is not valid: the text is empty"),
+        (
+            '{"phase_a": [{"tool": 1, "tool": 2}]}',
+            "The recipe is not valid: $.phase_a[0].tool occurs more than once in",
+        ),
+        ("{", "The recipe is not valid: the text is not JSON: "),
+    ],
+)
+def test_a_text_that_is_not_a_recipe(source, message):
+    """The message names the place in the text, and says so if the text is empty."""
+    with pytest.raises(errors.RecipeInvalid) as caught:
+        parse.parse(source)
+
+    assert caught.value.message.startswith(message)

@@ -153,4 +153,6 @@ def test_half_a_character_breaks_a_reference_into_a_text():
         refs.parsed(reference, text, 2)
 
     assert caught.value.detail["problem"] == "the text holds half of a surrogate pair"
+    with pytest.raises(refs.BrokenReference, match=r"\$\.x holds half of a surrogate pair"):
+        refs.parsed(reference, text, refs.WORDING_VERSION)
     assert refs.parsed(reference, text, 1) == {"x": "?"}

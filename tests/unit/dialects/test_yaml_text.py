@@ -232,3 +232,19 @@ def test_size_is_bounded_before_parsing():
     assert _flaws("[" * (yaml_text.MAX_CHARACTERS + 1)) == [("$", "too_large", None)]
     assert _flaws(b"\xff" * (50 * 1024 * 1024)) == [("$", "too_large", None)]
     assert len(_read(f"a: {'x' * (yaml_text.MAX_CHARACTERS - 3)}")["a"]) == yaml_text.MAX_CHARACTERS - 3
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("", "The recipe is not valid: the text is empty"),
+        ("# later\n---\n", "The recipe is not valid: the text is empty"),
+        ("a:\n  x: 1\n  x: 2\n", "The recipe is not valid: $.a.x is given more than once in its mapping"),
+    ],
+)
+def test_a_text_that_is_not_a_recipe(source: str, message: str) -> None:
+    """The message names the place in the text, and says so if the text is empty."""
+    with pytest.raises(errors.RecipeInvalid) as caught:
+        yaml_text.valid(source, lambda _: [], "The recipe")
+
+    assert caught.value.message == message
