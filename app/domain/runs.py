@@ -141,7 +141,8 @@ class Ending(shapes.Shape):
     status: RunState = shapes.internal(default=RunState.DONE)  # `done`, `failed` or `cancelled`.
     reason: str = COMPLETED  # Stable code of the reason.
     partial: bool = False  # Whether the run continued after failures, or kept cut-off replies.
-    failed_steps: tuple[str, ...] = ()  # Keys of the failed steps after which the run continued.
+    failed_steps: tuple[str, ...] = ()
+    """Keys of the failed steps after which the run continued; of a failed run, of the steps that a resume repeats."""
     cut_off_steps: tuple[str, ...] = shapes.omitted(default=())
     """Keys of the steps whose replies were cut off, and kept."""
     missing_result: str | None = shapes.omitted()  # Variable that the recipe names as its result, if no step set it.
