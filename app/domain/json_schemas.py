@@ -90,14 +90,31 @@ def schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.
     return found or _bad_patterns(schema, base) or _bad_defaults(schema, base)
 
 
-def args_schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.Flaw]:
-    """Return why a schema of a recipe's arguments cannot be used: it must describe each argument by an object."""
+def args_schema_flaws(schema: plain.Json, base: json_text.Parts = (), known: Iterable[str] = ()) -> list[errors.Flaw]:
+    """Return why a schema of a recipe's arguments cannot be used: it must describe each argument by an object.
+
+    Args:
+        known: Arguments that the recipe has besides those of the schema.
+    """
     found = schema_flaws(schema, base)
     if found or not isinstance(schema, dict):
         return found
     meant = "must be an object, not true or false; {} allows anything"
     rules = schema.get("properties", {}).items()
-    return [flaw((*base, "properties", name), "wrong_type", meant) for name, rule in rules if isinstance(rule, bool)]
+    found = [flaw((*base, "properties", name), "wrong_type", meant) for name, rule in rules if isinstance(rule, bool)]
+    return found or _unmet(schema, base, known)
+
+
+def _unmet(schema: Mapping[str, Any], base: json_text.Parts, known: Iterable[str]) -> list[errors.Flaw]:
+    """Return the required arguments that no run can have, since the schema takes only those that it declares."""
+    if schema.get("additionalProperties", False) is not False:
+        return []
+    declared = {*schema.get("properties", {}), *known}
+    return [
+        flaw((*base, "required", index), "undeclared_arg", f"{name:.80} is not in properties{nearest(name, declared)}")
+        for index, name in enumerate(schema.get("required", ()))
+        if name not in declared
+    ]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

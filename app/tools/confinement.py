@@ -20,10 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from app.tools import failures, reserved
+from app.domain import workspace_paths
+from app.tools import failures
 from app.tools.reserved import Root
 
-MAX_COMPONENTS = 64  # Most components of a path, after links are resolved.
 MAX_LINKS = 16  # Most links followed on the way to one file; more are treated as a cycle.
 
 T = TypeVar("T")
@@ -38,20 +38,13 @@ def components(path: str) -> tuple[str, ...]:
     Raises:
         errors.ToolFailed: `path_outside_workspace`, with the reason.
     """
-    if "\0" in path:
-        raise failures.outside(path, "it holds a NUL byte")
-    if path.startswith(("/", "~/")) or path == "~":
-        raise failures.outside(path, "it is absolute")
+    if (why := workspace_paths.why_outside(path)) is not None:
+        raise failures.outside(path, why)
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
         raise failures.outside(path, "it cannot be a file name") from None
-    parts = tuple(part for part in path.split("/") if part not in {"", "."})
-    if ".." in parts:
-        raise failures.outside(path, "it holds '..'")
-    if len(parts) > MAX_COMPONENTS:
-        raise failures.outside(path, f"it has more than {MAX_COMPONENTS} components")
-    return parts
+    return workspace_paths.parts_of(path)
 
 
 class Descent:
@@ -64,7 +57,7 @@ class Descent:
         self._folders: list[int] = []
         self._names: list[str] = []
         self._known = self._root.reserved.identities()
-        parts = tuple(part for part in path.split("/") if part not in {"", "."})
+        parts = workspace_paths.parts_of(path)
         self._granted = self._root.granted if self._root.allows(parts) else ()
         self._refuse_reserved(parts[len(self._granted) :])
         self._closing = ExitStack()
@@ -136,7 +129,7 @@ class Descent:
 
     def hides(self, name: str, folder: int | None = None, *, is_folder: bool = True) -> bool:
         """Return whether an entry of the deepest folder is reserved, and so hidden."""
-        if reserved.name_in((name,)) is not None:
+        if workspace_paths.reserved_name((name,)) is not None:
             return True
         try:
             if not is_folder or not self._known:
@@ -177,7 +170,7 @@ class Descent:
         if target is None:
             return name
         self._links += 1
-        if self._links > MAX_LINKS or len(pending) > MAX_COMPONENTS:
+        if self._links > MAX_LINKS or len(pending) > workspace_paths.MAX_COMPONENTS:
             raise failures.outside(self._path, "its links lead in a circle")
         pending.extendleft(reversed(self._from_here(target).split("/")))
         return None
@@ -224,8 +217,8 @@ class Descent:
             raise failures.outside(self._path, f"{name} does not belong to it")
 
     def _refuse_reserved(self, parts: Iterable[str]) -> None:
-        if (found := reserved.name_in(parts)) is not None:
-            raise failures.outside(self._path, f"{found} does not belong to it")
+        if (why := workspace_paths.why_reserved(parts)) is not None:
+            raise failures.outside(self._path, why)
 
     def _opened_folder(self, name: str, create: bool) -> int:
         try:

@@ -8,16 +8,13 @@ of it, or a hard link to a file in it, cannot be recognised.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from app import errors
+from app.domain import workspace_paths
 from app.processes import folders
 from app.tools import failures
-
-NAMES = frozenset({".control-room", ".git", ".orchestrate"})
-"""Names of reserved folders; compared without case, since some file systems ignore case."""
 
 _READ = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -63,7 +60,7 @@ class Root:
             errors.ToolFailed: `workspace_not_allowed`, `workspace_missing`.
         """
         below = self.path.parts[len(self.base.parts) :]
-        if name_in(below) is not None:
+        if workspace_paths.reserved_name(below) is not None:
             raise failures.not_allowed(str(self.path))
         known = self.reserved.identities()
 
@@ -83,7 +80,7 @@ class Root:
 
     def is_reserved(self) -> bool:
         """Return whether the root is a reserved folder; if it does not exist, only its path decides."""
-        if name_in(self.path.parts[len(self.base.parts) :]) is not None:
+        if workspace_paths.reserved_name(self.path.parts[len(self.base.parts) :]) is not None:
             return True
         try:
             self.check()
@@ -102,11 +99,6 @@ class Root:
     def allows(self, parts: tuple[str, ...]) -> bool:
         """Return whether a relative path is in the granted folder."""
         return bool(self.granted) and parts[: len(self.granted)] == self.granted
-
-
-def name_in(parts: Iterable[str]) -> str | None:
-    """Return the first reserved name; None if there is none."""
-    return next((part for part in parts if part.casefold() in NAMES), None)
 
 
 def identity_of(folder: int) -> Identity:

@@ -7,8 +7,8 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from app.domain.workspace_paths import MAX_COMPONENTS
 from app.engine import workspace_faults
-from app.tools.confinement import MAX_COMPONENTS
 
 _MEBIBYTE = 1024 * 1024
 

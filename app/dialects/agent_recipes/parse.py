@@ -131,7 +131,7 @@ def _uncomposed(steps: plain.Object) -> _Flaws:
 
 def _of_args_schema(document: plain.Object) -> _Flaws:
     if "args_schema" in document:
-        yield from json_schemas.args_schema_flaws(document["args_schema"], ("args_schema",))
+        yield from json_schemas.args_schema_flaws(document["args_schema"], ("args_schema",), schema.RUN_ARGS)
     properties = own_args(document).get("properties")
     for name in properties if isinstance(properties, dict) else ():
         if name in schema.RUN_ARGS:

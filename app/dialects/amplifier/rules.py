@@ -105,7 +105,9 @@ def _of_args(document: plain.Object, version: str) -> _Flaws:
     yield from declarations.flaws(document.get("context"), version)
     schema = document.get("args_schema")
     if isinstance(schema, dict):
-        yield from json_schemas.args_schema_flaws(schema, ("args_schema",))
+        given = document.get("context")
+        known = {*(given if isinstance(given, dict) else ()), *walk.made(document)}
+        yield from json_schemas.args_schema_flaws(schema, ("args_schema",), known)
     properties = schema.get("properties") if isinstance(schema, dict) else None
     for place, names in ((("context",), document.get("context")), (("args_schema", "properties"), properties)):
         for name in names if isinstance(names, dict) else ():

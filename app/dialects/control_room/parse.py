@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects import json_source
-from app.dialects.control_room import done, prompts, refs, schema
+from app.dialects.control_room import done, paths, refs, schema
 from app.domain import json_schemas, json_text, library, plain, task_patterns
 
 DIALECT = "control_room"  # Name of this dialect.
@@ -169,6 +169,9 @@ class _Survey:
             except ValueError as error:
                 yield json_schemas.flaw(place, "invalid_ref", f"{text!r:.80} {error}")
                 continue
+            if "*" in reference.steps:
+                message = f"{text!r:.80} has the part '*'; wildcards are not supported"
+                yield json_schemas.flaw(place, "invalid_ref", message)
             if reference.root != refs.TASK:
                 yield from self._unwritten(reference.root, before, place, "unreachable_ref_root")
                 continue
@@ -210,9 +213,9 @@ class _Survey:
         for name in ("outputs", "dod"):
             for place, part in _objects(self._document, name):
                 for field in ("path", "otherwise"):
-                    for where, text in _path_references(part.get(field), (*place, field)):
+                    for where, text in paths.references(part.get(field), (*place, field)):
                         yield where, text, end
-        for where, text in _path_references(self._document.get("findings"), ("findings",)):
+        for where, text in paths.references(self._document.get("findings"), ("findings",)):
             yield where, text, end
 
     def _of_outputs(self) -> Iterator[errors.Flaw]:
@@ -228,7 +231,7 @@ class _Survey:
                 yield json_schemas.flaw(here, "duplicate_slot", f"{slot} is written twice")
             seen.add(slot)
             for field in ("path", "otherwise"):
-                yield from _bad_template(output.get(field), (*place, field))
+                yield from paths.flaws(output.get(field), (*place, field), self._rules())
             if output.get("overwrite") is True and "otherwise" in output:
                 message = "is never written: overwrite replaces the file at path"
                 yield json_schemas.flaw((*place, "otherwise"), "exclusive_fields", message)
@@ -243,7 +246,12 @@ class _Survey:
                     refs.read(done.field_path("slot", field))
                 except ValueError as error:
                     yield json_schemas.flaw((*place, "field"), "invalid_ref", f"{field!r:.80} {error}")
-            yield from _bad_template(check.get("path"), (*place, "path"))
+            yield from paths.flaws(check.get("path"), (*place, "path"), self._rules())
+
+    def _rules(self) -> plain.Object:
+        declared = self._document.get("args_schema")
+        rules = declared.get("properties") if isinstance(declared, dict) else None
+        return rules if isinstance(rules, dict) else {}
 
     def _of_patterns(self) -> Iterator[errors.Flaw]:
         declared = self._declared()
@@ -295,19 +303,3 @@ def _count(document: plain.Object) -> int:
 def _text(part: plain.Object, name: str) -> str | None:
     value = part.get(name)
     return value if isinstance(value, str) else None
-
-
-def _path_references(path: plain.Json, place: _Place) -> Iterator[tuple[_Place, str]]:
-    match path:
-        case {"$ref": str(text)}:
-            yield (*place, "$ref"), text
-        case str() if not list(_bad_template(path, place)):
-            yield from ((place, reference.text) for reference in prompts.named(path))
-
-
-def _bad_template(path: plain.Json, place: _Place) -> Iterator[errors.Flaw]:
-    if isinstance(path, str):
-        try:
-            prompts.pieces(path)
-        except ValueError as error:
-            yield json_schemas.flaw(place, "invalid_template", str(error))

@@ -19,6 +19,7 @@ _OF_FORMS: Mapping[str, tuple[str, ...]] = {
     "retries": (*_BOTH, "wait_for"),
 }
 _JSON_ONLY = ("allow_parse_error", "output_schema", "output_require")
+_EXPRESSION = re.compile(r"[*\[\]]")
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 
 _LIFECYCLE = "lifecycle"
@@ -151,6 +152,9 @@ def _of_items_from(text: str, spot: scopes.Spot, place: json_text.Parts) -> _Fla
         message = f"{text!r:.80} must be steps.NAME.lines, or steps.NAME.json and names behind dots"
         yield json_schemas.flaw(place, "invalid_pointer", message)
         return
+    if (part := next((part for part in pointer.path if _EXPRESSION.search(part)), None)) is not None:
+        message = f"has the part {part!r:.80}, but a path consists of names, and of positions as in .0: no wildcards"
+        yield json_schemas.flaw(place, "invalid_pointer", message)
     source = spot.scope.find(pointer.step)
     if source is None:
         near = json_schemas.nearest(pointer.step, spot.scope.names())

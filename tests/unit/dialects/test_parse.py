@@ -129,6 +129,11 @@ def test_a_declared_schema_wins():
         ({"outputs": [{"slot": "plan", "path": "x"}] * 2}, {("$.outputs[1].slot", "duplicate_slot")}),
         ({"outputs": [{"slot": "plan", "path": "{{x"}]}, {("$.outputs[0].path", "invalid_template")}),
         ({"outputs": [{"slot": "plan", "path": 3}]}, {("$.outputs[0].path", "wrong_type")}),
+        (
+            {"outputs": [{"slot": "plan", "path": "x", "otherwise": "../x"}]},
+            {("$.outputs[0].otherwise", "unsafe_path")},
+        ),
+        ({"findings": {"$ref": "found.*.x"}}, {("$.findings.$ref", "invalid_ref")}),
         ({"findings": {"$ref": "nothing.x"}}, {("$.findings.$ref", "unreachable_ref_root")}),
         ({"findings": ["x"]}, {("$.findings", "wrong_type")}),
     ],
@@ -328,6 +333,62 @@ def test_parse_raises_one_error_with_all_flaws():
 
     assert caught.value.code == "recipe_invalid"
     assert len(caught.value.flaws) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("/etc/x.md", "is not a path inside the workspace: it is absolute"),
+        ("~/x.md", "is not a path inside the workspace: it is absolute"),
+        ("a/../x.md", "is not a path inside the workspace: it holds '..'"),
+        ("{{task.run_id}}/../x.md", "is not a path inside the workspace: it holds '..'"),
+        (".git/hooks/{{task.run_id}}", "is not a path inside the workspace: .git does not belong to it"),
+        ("a/.Control-Room/x", "is not a path inside the workspace: .Control-Room does not belong to it"),
+        ("/".join("a" * 65), "is not a path inside the workspace: it has more than 64 components"),
+        ("Drafts/", "names a folder; write the name of a file"),
+        ("{{task.run_id}}/", "names a folder; write the name of a file"),
+        (".", "names a folder; write the name of a file"),
+        (" ", "is blank"),
+        ("{{task.run_id}}", None),
+        ("Drafts/{{task.run_id}}..md", None),
+        ("a//./b.md", None),
+        (".github/x.md", None),
+    ],
+)
+def test_paths_that_cannot_lead_to_a_file(path, problem):
+    """A path that no values of its placeholders can save is refused before a step is paid."""
+    document = bench.recipe(outputs=[{"slot": "plan", "path": path}], dod=[{"check": "file_exists", "path": path}])
+    found = [(flaw.path, flaw.code, flaw.message) for flaw in bench.flaws(document)]
+    message = f"{path!r:.80} {problem}"
+
+    assert found == (
+        [] if problem is None else [(f"$.{at}[0].path", "unsafe_path", message) for at in ("outputs", "dod")]
+    )
+
+
+@pytest.mark.parametrize("form", ["$ref", "template"])
+@pytest.mark.parametrize(
+    ("reference", "kind"),
+    [
+        ("task.args.count", "a whole number"),
+        ("task.args", "an object"),
+        ("task.session_plan_task_id", "a number"),
+        ("task.args.name", None),
+        ("task.args.any", None),
+        ("task.args.list[0]", None),
+        ("task.run_id", None),
+    ],
+)
+def test_values_that_cannot_be_part_of_a_path(form, reference, kind):
+    """A path consists of texts; an argument of an unknown or a mixed type may be one."""
+    types = {"count": "integer", "name": "string", "list": "array", "any": ["string", "null"]}
+    rules = {name: {"type": given} for name, given in types.items()}
+    path = {"$ref": reference} if form == "$ref" else f"Drafts/{{{{{reference}}}}}.md"
+    outputs = [{"slot": "plan", "path": path}]
+    found = bench.flaws(bench.recipe(outputs=outputs, args_schema={"properties": rules}))
+
+    wanted = [] if kind is None else [("wrong_type", f"{reference} is {kind}; a path consists of texts")]
+    assert [(flaw.code, flaw.message) for flaw in found] == wanted
 
 
 @pytest.mark.parametrize(
