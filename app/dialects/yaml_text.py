@@ -47,6 +47,12 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _PIECE = re.compile(r'\.[^.\[]+|\[[0-9]+\]|\["(?:[^"\\]|\\.)*"\]')
 _UNFIT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_HINTS = {
+    "mapping values are not allowed": "put a text that contains a colon and a blank in quotes",
+    "cannot start any token": "put a text that begins with this character in quotes",
+    "did not find expected": "compare the indentation, brackets and quotes of this line with those before it",
+}
+"""Advice for frequent mistakes, by words of the parser."""
 _BYTE_ORDERS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 
@@ -350,7 +356,8 @@ def _syntax_message(error: Exception, text: str, line: int) -> str:
     before = lines[line - 1] if line <= len(lines) else ""
     if "\t" in before[: len(before) - len(before.lstrip())]:
         return "is not YAML: lines are indented with spaces, not with tabs"
-    return f"is not YAML: {', '.join(' '.join(part.split()) for part in reported)}"[:300]
+    message = f"is not YAML: {', '.join(' '.join(part.split()) for part in reported)}"[:300]
+    return message + next((f"; {hint}" for problem, hint in _HINTS.items() if problem in message), "")
 
 
 def _refused(*flaws: errors.Flaw) -> errors.InputRefused:

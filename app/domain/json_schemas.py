@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import itertools
@@ -84,7 +85,7 @@ def schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.
         flaw((*base, *parts), "unsupported_keyword", f"{parts[-1]} cannot be used in a schema of arguments")
         for parts in _keywords(schema, ())
     ]
-    found += flaws(_linear().META_SCHEMA, schema, base)
+    found += map(_of_type, flaws(_linear().META_SCHEMA, schema, base))
     if schema.get("type", "object") != "object":
         found.append(flaw((*base, "type"), "invalid_value", "must be object: arguments have names"))
     return found or _bad_patterns(schema, base) or _bad_defaults(schema, base)
@@ -100,21 +101,22 @@ def args_schema_flaws(schema: plain.Json, base: json_text.Parts = (), known: Ite
     if found or not isinstance(schema, dict):
         return found
     meant = "must be an object, not true or false; {} allows anything"
-    rules = schema.get("properties", {}).items()
-    found = [flaw((*base, "properties", name), "wrong_type", meant) for name, rule in rules if isinstance(rule, bool)]
-    return found or _unmet(schema, base, known)
+    rules = schema.get("properties", {})
+    for name in (name for name, rule in rules.items() if isinstance(rule, bool)):
+        found.append(flaw((*base, "properties", name), "wrong_type", meant))
+    names = {*rules, *known} if schema.get("additionalProperties", False) is False else {*schema.get("required", ())}
+    # No run can have an argument that the schema requires but does not take.
+    for name in (name for name in schema.get("required", ()) if name not in names):
+        message = f"{name:.80} is required, but not in properties{nearest(name, names)}"
+        found.append(flaw((*base, "required"), "undeclared_arg", message))
+    return found
 
 
-def _unmet(schema: Mapping[str, Any], base: json_text.Parts, known: Iterable[str]) -> list[errors.Flaw]:
-    """Return the required arguments that no run can have, since the schema takes only those that it declares."""
-    if schema.get("additionalProperties", False) is not False:
-        return []
-    declared = {*schema.get("properties", {}), *known}
-    return [
-        flaw((*base, "required", index), "undeclared_arg", f"{name:.80} is not in properties{nearest(name, declared)}")
-        for index, name in enumerate(schema.get("required", ()))
-        if name not in declared
-    ]
+def _of_type(flaw: errors.Flaw) -> errors.Flaw:
+    """Name the types of JSON Schema where a schema has another one."""
+    if flaw.code != "invalid_value" or not flaw.path.endswith(".type"):
+        return flaw
+    return dataclasses.replace(flaw, message=f"must be a type of JSON Schema: {', '.join(json_words.TYPES)}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

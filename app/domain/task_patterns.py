@@ -78,4 +78,4 @@ def expression(source: str, *, letter_case: bool = True) -> Any:
     except (re2.error, UnicodeEncodeError) as error:
         told = error.args[0] if error.args else error
         told = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
-        raise ValueError(f"is no regular expression: {told[:200]}") from error
+        raise ValueError(f"is not a regular expression: {told[:200]}") from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from app import errors
-from app.dialects import json_source
+from app.dialects import forms, json_source
 from app.dialects.agent_recipes import composition, schema, transitions
 from app.domain import json_schemas, json_text, library, plain
 
@@ -25,7 +25,7 @@ def parse(source: str) -> library.Recipe:
     document = json_source.document(source)
     found = json_schemas.flaws(schema.json_schema(), document, lenient=_formless(document))
     if isinstance(document, dict):
-        found = json_schemas.told(itertools.chain(found, _unsound(document)))
+        found = json_schemas.told(itertools.chain(forms.in_words(found, schema.FORMS), _unsound(document)))
     if found:
         first = found[0]
         raise errors.RecipeInvalid(f"The recipe is not valid: {first.path} {first.message}", flaws=found)

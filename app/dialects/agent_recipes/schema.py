@@ -21,6 +21,16 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"  # Form of step names and outcomes; k
 
 _ENTRY = r"^(\$include|[A-Za-z0-9][A-Za-z0-9_-]{0,63})$"
 _MOST_COUNT = 100_000
+_BLANK = r"\S"
+_WORD = "must consist of letters, digits, _ and -, at most 64, and begin with a letter or digit"
+
+FORMS = {
+    RECIPE_ID: "must be in kebab-case, as in review-and-commit",
+    NAME: _WORD,
+    _ENTRY: _WORD,
+    _BLANK: "must not be blank",
+}
+"""Forms of names and texts, in words."""
 
 _Schema = dict[str, plain.Json]
 
@@ -188,7 +198,7 @@ def _exit() -> _Schema:
     return closed(
         required=["action", "reason"],
         action=_action("Ends the run."),
-        reason=_text("Reason that is reported when the run ends.", pattern=r"\S", maxLength=200),
+        reason=_text("Reason that is reported when the run ends.", pattern=_BLANK, maxLength=200),
     )
 
 
@@ -206,7 +216,7 @@ def _action(description: str) -> _Schema:
 
 
 def _reason_of_other() -> _Schema:
-    return _text("Only for the outcome `other`: reason that is reported if `exitOnOther` ends the run.", pattern=r"\S")
+    return _text("Only for the outcome `other`: reason that is reported if `exitOnOther` ends the run.", pattern=_BLANK)
 
 
 def _tier(description: str) -> _Schema:

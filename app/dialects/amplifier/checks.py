@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from app import errors
 from app.dialects.amplifier import agents, commands, declarations, schema, templates, walk
-from app.domain import json_schemas, json_text, library, plain
+from app.domain import json_schemas, json_text, library, plain, workspace_paths
 
 _Flaws: TypeAlias = Iterator[errors.Flaw]
 
@@ -104,6 +104,13 @@ def _of_command(step: plain.Object, place: json_text.Parts) -> _Flaws:
     if cwd.startswith(("/", "~")) or re.match(r"[A-Za-z]:[\\/]", cwd):
         message = "is absolute; write it relative to the workspace, as in build/out, or start the run in that folder"
         yield json_schemas.flaw((*place, "cwd"), "absolute_cwd", message)
+    elif (why := _why_outside(cwd)) is not None:
+        yield json_schemas.flaw((*place, "cwd"), "absolute_cwd", f"is not a path inside the workspace: {why}")
+
+
+def _why_outside(cwd: str) -> str | None:
+    path = "".join(piece if name is None else "x" for piece, name in templates.split(cwd))
+    return workspace_paths.why_outside(path) or workspace_paths.why_reserved(workspace_paths.parts_of(path))
 
 
 def _of_literals(document: plain.Object) -> _Flaws:

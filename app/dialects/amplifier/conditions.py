@@ -241,7 +241,11 @@ class _Reader:
     def _misplaced(self, token: _Token) -> str:
         if not self._later and token.text in ("not", "(", ")"):
             return f'{token.text!r} needs schema: "{schema.NEWEST}"; or break the condition into several steps'
-        hint = "" if token.kind == "sign" or token.text in ("and", "or", "not") else "; put texts in quotes"
+        hint = (
+            ""
+            if token.kind == "sign" or token.text in ("and", "or", "not")
+            else "; put texts in quotes, and variables in {{…}}"
+        )
         return f"{token.text!r:.40} is not a value{hint}"
 
 

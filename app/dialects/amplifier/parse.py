@@ -160,7 +160,7 @@ def _explained(flaw: errors.Flaw) -> errors.Flaw:
     if flaw.code == _UNKNOWN and name in INSTEAD:
         message = f"belongs to later recipes of Amplifier; {INSTEAD[name]}"
     elif flaw.code == "wrong_type" and name in COMPUTED:
-        message = f"{message}; variables are not filled in here"
+        message = f"{message}; write the number itself: variables and units are not read here"
     elif flaw.code == "invalid_value" and (found := _BROKEN_FORM.match(message)):
         message = f"is {found[1]:.80}; it {FORMS.get(name, 'has the wrong form')}"
     return dataclasses.replace(flaw, message=message)

@@ -19,6 +19,11 @@ CLOSE = "dod.close"  # Step that closes the issues of checks that failed before 
 CLOSING_VERSION = 2  # First driver version that closes issues.
 
 _TITLE_CHARACTERS = 200
+_IN_WORDS = {
+    SLOT_NOT_NULL: "the {slot} is there",
+    SLOT_FIELD_EQUALS: "the {slot} says what it must",
+    FILE_EXISTS: "the file is written",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,20 +73,19 @@ async def commit_outputs(ctx: ports.Context, values: refs.Values) -> None:
 async def check(ctx: ports.Context, values: refs.Values) -> None:
     """Evaluate the recipe's `dod`; open an issue per failed check, and close those that a resume has met."""
     checks: Sequence[plain.Object] = ctx.run.recipe.get("dod", ())
+    version = ctx.run.driver_version
     results = [await checked(ctx, values, index, requested) for index, requested in enumerate(checks)]
     failed = [result for result in results if result.problem is not None]
     met = tuple(f"{result.key}.issue" for result in results if result.problem is None)
     # Depends on the version: a run must request the operations in its journal, whichever release began it.
-    if met and ctx.run.resumed and ctx.run.driver_version >= CLOSING_VERSION:
+    if met and ctx.run.resumed and version >= CLOSING_VERSION:
         successful(await ctx.perform(CLOSE, operations.CloseFailedChecks(keys=met), place_of(CLOSE)))
     issues = [
-        await ctx.perform(
-            f"{result.key}.issue", _issue_of_check(result, ctx.run.driver_version), place_of(f"{result.key}.issue")
-        )
+        await ctx.perform(f"{result.key}.issue", _issue_of_check(result, version), place_of(f"{result.key}.issue"))
         for result in failed
     ]
     if failed:
-        raise _failure(failed, issues, len(checks), ctx.run.driver_version)
+        raise _failure(failed, issues, len(checks), version)
 
 
 async def checked(ctx: ports.Context, values: refs.Values, index: int, requested: plain.Object) -> CheckResult:
@@ -160,14 +164,7 @@ def evidence_rejected(record: records.Record, step_id: str, requested: Sequence[
 
 def in_words(checks: Sequence[plain.Object]) -> tuple[str, ...]:
     """Return the requirements of checks, each in a few words for people."""
-    words_by_check = {
-        SLOT_NOT_NULL: "the {slot} is there",
-        SLOT_FIELD_EQUALS: "the {slot} says what it must",
-        FILE_EXISTS: "the file is written",
-    }
-    words = (
-        words_by_check[check["check"]].format(slot=str(check.get("slot", "")).replace("_", " ")) for check in checks
-    )
+    words = (_IN_WORDS[each["check"]].format(slot=str(each.get("slot", "")).replace("_", " ")) for each in checks)
     return tuple(dict.fromkeys(words))
 
 
@@ -248,8 +245,6 @@ def _failure(
     failed: Sequence[CheckResult], issues: Sequence[records.Record], total: int, version: int
 ) -> errors.RunFailed:
     listed = "; ".join(_clause(result.message, version) for result in failed)
-    # The kept ending of an old run must be found again.
-    counted = f"{total} checks" if version < refs.WORDING_VERSION else printable.counted(total, "check")
     checks = [
         {
             "key": result.key,
@@ -260,7 +255,7 @@ def _failure(
         for result, issue in zip(failed, issues, strict=True)
     ]
     return errors.RunFailed(
-        f"The definition of done is not met, {len(failed)} of {counted} failed: {listed}.",
+        f"The definition of done is not met, {len(failed)} of {total} checks failed: {listed}.",
         code="dod_failed",
         key=failed[0].key,
         detail={"failed_checks": checks},
@@ -269,10 +264,9 @@ def _failure(
 
 
 def _issue_of_check(result: CheckResult, version: int) -> operations.OpenIssue:
-    problem = _clause(result.problem or "", version)
     return operations.OpenIssue(
         title=f"Definition of done: {result.message}"[:_TITLE_CHARACTERS],
-        body=f"The check {result.key} of the definition of done failed: {problem}.",
+        body=f"The check {result.key} of the definition of done failed: {_clause(str(result.problem), version)}.",
         facts={"kind": "dod", "key": result.key, "check": dict(result.check), "message": result.problem},
         receipts=result.receipts,
         severity="error" if version >= CLOSING_VERSION else None,

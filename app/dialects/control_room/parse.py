@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
 from app import errors
-from app.dialects import json_source
+from app.dialects import forms, json_source
 from app.dialects.control_room import done, paths, refs, schema
 from app.domain import json_schemas, json_text, library, plain, task_patterns
 
@@ -24,7 +24,8 @@ def parse(source: str) -> library.Recipe:
     document = json_source.document(source)
     found = json_schemas.flaws(schema.json_schema(), document)
     if isinstance(document, dict):
-        found = json_schemas.told(itertools.chain(map(_renamed, found), _Survey(document).flaws()))
+        worded = forms.in_words(map(_renamed, found), schema.FORMS)
+        found = json_schemas.told(itertools.chain(worded, _Survey(document).flaws()))
     if found:
         raise errors.RecipeInvalid(f"The recipe is not valid: {_described(found[0])}", flaws=found)
     return library.Recipe(
@@ -220,8 +221,13 @@ class _Survey:
 
     def _of_outputs(self) -> Iterator[errors.Flaw]:
         seen: set[str] = set()
+        paths_before: set[str | None] = set()
         for place, output in _objects(self._document, "outputs"):
-            slot, here = _text(output, "slot"), (*place, "slot")
+            slot, here, path = _text(output, "slot"), (*place, "slot"), _text(output, "path")
+            if path and path in paths_before and output.get("overwrite") is not True and "otherwise" not in output:
+                message = "is the path of an earlier output, whose file this one would not replace"
+                yield json_schemas.flaw((*place, "path"), "duplicate_path", message)
+            paths_before.add(path)
             if slot is None:
                 continue
             yield from self._unwritten(slot, len(self._steps), here, "unknown_slot")

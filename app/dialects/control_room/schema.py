@@ -10,6 +10,12 @@ VERSION = 1  # Increased if a recipe that was valid becomes invalid.
 NAME = r"^[A-Za-z0-9_-]{1,64}$"  # Form of step ids and slot names.
 RECIPE_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"  # Form of recipe ids.
 
+FORMS = {
+    NAME: "must consist of letters, digits, _ and -, at most 64",
+    RECIPE_ID: "must consist of letters, digits, _, . and -, at most 128, and begin with neither . nor -",
+}
+"""Forms of names, in words."""
+
 _Schema = dict[str, plain.Json]
 
 _ON_INTERRUPTED = ["rerun", "ask", "fail"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from app.dialects.orchestrate import variables
-from app.domain import plain, runs
+from app.domain import plain, runs, workspace_paths
 
 CAP_BYTES = 256 * 1024
 """Most that is put into a prompt: instruction, names and contents; notes about omissions are added to this."""
@@ -218,6 +218,7 @@ MAX_CHARACTERS = 4096  # Longest path, with variables substituted.
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _STAND_IN = "v"
+_OWN_FOLDER = ".orchestrate"
 
 
 def problem(path: str, *, pattern: bool = False) -> str | None:
@@ -248,6 +249,18 @@ def problem_of_target(path: str, run_root: str) -> str | None:
     return problem(path)
 
 
-def problem_of_template(template: str, *, pattern: bool = False) -> str | None:
-    """Return why a path cannot be used for any values of its variables, None if it may be usable."""
-    return problem(variables.with_stand_ins(template, _STAND_IN), pattern=pattern)
+def problem_of_template(template: str, *, kind: str) -> str | None:
+    """Return why a path cannot be used for any values of its variables, None if it may be usable.
+
+    Args:
+        kind: What it names: `file`, `folder` or `glob`.
+    """
+    path = variables.with_stand_ins(template, _STAND_IN)
+    found = problem(path, pattern=kind == "glob")
+    if found is not None or kind == "glob":
+        return found
+    # A run may write below `artifacts` of its own folder, which is in `.orchestrate`.
+    own = (part for part in workspace_paths.parts_of(path) if part != _OWN_FOLDER)
+    if (why := workspace_paths.why_reserved(own)) is not None:
+        return f"is not a path inside the workspace: {why}"
+    return "names a folder; write the name of a file" if kind == "file" and path.endswith("/") else None

@@ -18,6 +18,11 @@ JSON = "json"  # Capture mode whose output is parsed.
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 """Form of the names of steps, which variables, keys and names of logs contain; `_end` does not have this form."""
 ALIAS = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"  # Form of the name of a loop's item.
+NAME_FORMS = {
+    NAME: "must consist of letters, digits, _ and -, at most 64, and begin with a letter or digit",
+    ALIAS: "must consist of letters, digits and _, at most 64, and not begin with a digit",
+}
+"""Forms of names, in words."""
 
 
 _YES = {"type": "boolean", "default": True}

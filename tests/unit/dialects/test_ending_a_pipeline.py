@@ -143,13 +143,12 @@ async def test_findings_that_are_a_text_of_a_tool_are_not_a_list():
 
 
 async def test_messages_of_checks_are_joined_to_sentences():
-    """A message that is a sentence loses its full stop where another one follows; one check is not `1 checks`."""
+    """A message that is a sentence loses its full stop where other text follows; a list of one has `1 element`."""
     checks = [{"check": "slot_field_equals", "slot": "found", "field": "files[9].path", "expected": 1}]
     pipeline = bench.Pipeline(bench.recipe(dod=checks))
     await pipeline.run()
 
     told = [pipeline.error["message"], pipeline.asked("dod[0].issue").body]
-    assert "1 of 1 check failed" in told[0]
     assert all(text.endswith(("element.", "elements.")) for text in told), told
     assert not any(".." in text or "1 elements" in text for text in told), told
 

@@ -123,7 +123,7 @@ def test_a_schema_is_never_fetched():
         ({"type": "array"}, [("$.args_schema.type", "invalid_value")]),
         ({"required": "a"}, [("$.args_schema.required", "wrong_type")]),
         ({"allOf": [{"$ref": "#"}]}, [("$.args_schema.allOf[0].$ref", "unsupported_keyword")]),
-        ({"properties": {"a": {}}, "required": ["a", "b"]}, [("$.args_schema.required[1]", "undeclared_arg")]),
+        ({"properties": {"a": {}}, "required": ["a", "b"]}, [("$.args_schema.required", "undeclared_arg")]),
         ({"required": ["b"], "additionalProperties": {"type": "string"}}, []),
         ({"patternProperties": {"(a+)+": {}}}, [("$.args_schema.patternProperties", "unsupported_keyword")]),
         ({"properties": {"a": {}, "b": True, "c": {"items": True}}}, [("$.args_schema.properties.b", "wrong_type")]),

@@ -248,3 +248,19 @@ def test_a_text_that_is_not_a_recipe(source: str, message: str) -> None:
         yaml_text.valid(source, lambda _: [], "The recipe")
 
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("source", "advice"),
+    [
+        ("a: b: c\n", "; put a text that contains a colon and a blank in quotes"),
+        ("a: @b\n", "; put a text that begins with this character in quotes"),
+        ("- a: 1\n b: 2\n", "; compare the indentation, brackets and quotes of this line with those before it"),
+    ],
+)
+def test_frequent_mistakes_are_explained(source: str, advice: str) -> None:
+    """The parser's words are followed by what to do."""
+    with pytest.raises(errors.InputRefused) as caught:
+        yaml_text.read(source)
+
+    assert caught.value.flaws[0].message.endswith(advice)

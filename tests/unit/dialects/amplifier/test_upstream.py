@@ -149,6 +149,21 @@ steps:
 
 
 @pytest.mark.parametrize(
+    ("cwd", "why"),
+    [("../x", "it holds '..'"), ("{{focus}}/../x", "it holds '..'"), ("a/.git", ".git does not belong to it")],
+)
+def test_a_folder_outside_of_the_workspace_is_found(cwd: str, why: str) -> None:
+    """No value of a variable makes the folder allowed."""
+    step = f'steps: [{{id: a, type: bash, command: ls, cwd: "{cwd}"}}]'
+    text = f'schema: "1.7"\nname: x\ndescription: d\nversion: 1.0.0\ncontext: {{focus: b}}\n{step}\n'
+    found = recipe_harness.DIALECT.flaws(text, "x", library.Library())
+
+    assert [(flaw.code, flaw.message) for flaw in found] == [
+        ("absolute_cwd", f"is not a path inside the workspace: {why}")
+    ]
+
+
+@pytest.mark.parametrize(
     ("preferred", "faulty"), [(["nothing", "cloud"], False), (["nothing", "never"], True), (["cloud"], False)]
 )
 def test_one_known_backend_of_several_is_enough(preferred: list[str], faulty: bool) -> None:
