@@ -43,7 +43,7 @@ class AnswerBody(BaseModel):
 @router.get(
     "",
     summary="List open gates",
-    responses=responses.page(list[gates.GateShown], meaning="A page of open gates, those of the newest run first."),
+    responses=responses.page(list[gates.GateShown], meaning="A page of open gates, those of the oldest run first."),
 )
 async def list_gates(
     services: ServicesDep,

@@ -21,7 +21,7 @@ _ASKING = (states.RunState.WAITING, states.RunState.RUNNING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateQuery:
-    """Filter of the inbox: gates of the newest run come first, and those of one run in the order in which it asked."""
+    """Filter of the inbox: gates of the oldest run come first, and those of one run in the order in which it asked."""
 
     run_id: str | None = None  # Only gates of this run.
     recipe_id: str | None = None  # Only gates of runs of this recipe.
@@ -47,7 +47,7 @@ class GateInbox:
         found: list[gates.OpenGate] = []
         async for open_gate in self._open_gates(query):
             # One gate more than the page shows whether others follow.
-            if query.cursor is None or _is_behind(position(open_gate), query.cursor):
+            if query.cursor is None or position(open_gate) > query.cursor:
                 found.append(open_gate)
             if len(found) > query.limit:
                 break
@@ -67,8 +67,8 @@ class GateInbox:
         unloaded = [row for row in await self._unloaded(query) if row.run_id not in living]
         places = [(of_run[0].start.created_at, run_id) for run_id, of_run in living.items()]
         places += [(row.created_at, row.run_id) for row in unloaded]
-        for place in sorted(places, reverse=True):
-            if query.cursor is None or place <= query.cursor[:2]:
+        for place in sorted(places):
+            if query.cursor is None or place >= query.cursor[:2]:
                 for open_gate in sorted(living.get(place[1]) or await self._gates_of_unloaded(place[1]), key=position):
                     yield open_gate
 
@@ -119,8 +119,3 @@ def _fits(run: runs.RunStart | stores.RunSummary, query: GateQuery) -> bool:
         return False
     labelled = query.label is None or run.labels.get(query.label[0]) == query.label[1]
     return labelled and query.recipe_id in (None, run.recipe_id) and query.session_id in (None, run.session_id)
-
-
-def _is_behind(place: Position, cursor: Position) -> bool:
-    # Runs are sorted backwards in time, and the gates of one run forwards.
-    return place[:2] < cursor[:2] or (place[:2] == cursor[:2] and place[2:] > cursor[2:])

@@ -58,7 +58,7 @@ async def test_a_thousand_open_gates_cost_a_few_queries(monkeypatch: pytest.Monk
 
 
 async def test_only_folders_of_the_pages_runs_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that does not execute runs reads only the folders of the page's runs."""
+    """A process that does not execute runs reads only the folders of the page's runs, the oldest first."""
     bench = await pools.Bench().open()
     run_ids = await waiting(bench, 20)
     before, _ = await box(bench).page(gate_inbox.GateQuery())
@@ -74,7 +74,7 @@ async def test_only_folders_of_the_pages_runs_are_read(monkeypatch: pytest.Monke
     rest, more = await box(bench).page(gate_inbox.GateQuery(cursor=gate_inbox.position(found[-1])))
 
     assert found + rest == before
-    assert [gate.run_id for gate in before] == sorted(run_ids, reverse=True)
+    assert [gate.run_id for gate in before] == sorted(run_ids)
     assert not more
 
     await bench.close()

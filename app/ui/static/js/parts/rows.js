@@ -235,7 +235,7 @@ export function Questions({ gates, title, count, more, onDecided }) {
   const mine = useValue(given);
   const open = (/** @type {any} */ { gate_id: id }) => gates?.some((gate) => gate.gate_id === id);
   const stays = kept.current.filter((gate) => open(gate) || (frame.current?.matches(":is(:hover, :focus-within)") && !mine[gate.gate_id]));
-  kept.current = [...new Map([...stays, ...(gates || [])].map((gate) => [gate.gate_id, gate])).values()];
+  kept.current = [...new Map([...stays, ...[...(gates || [])].sort((one, other) => Date.parse(one.asked_at) - Date.parse(other.asked_at))].map((gate) => [gate.gate_id, gate])).values()];
   const cards = html`<div class="questions" ref=${frame} onPointerLeave=${() => tidy({})}>
     ${each(kept.current, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} gone=${!open(gate)} onDecided=${onDecided} />`)}</div>`;
   return html`${kept.current.length > 0 && (title ? html`<${Section} title=${title} count=${count}>${cards}${more}</${Section}>` : cards)}<${Answered} gates=${gates} />`;
