@@ -103,6 +103,11 @@ def test_the_home_page_counts_the_present_day(chromium: Browser, site: str) -> N
     """A page that stays open over midnight asks for the spending of the new day, and for the last 24 hours of then."""
     with chromium.new_context(base_url=site, timezone_id="Europe/Paris") as context:
         page = Page(context)
+        # The page would otherwise follow the clock of the service, which stays in the present.
+        page.tab.add_init_script(
+            "const { get } = Headers.prototype;"
+            "Headers.prototype.get = function (name) { return name === 'Date' ? null : get.call(this, name) };"
+        )
         page.tab.clock.install(time=datetime(2026, 3, 4, 22, 59, 30, tzinfo=UTC))
         page.open("/")
         with page.tab.expect_request(re.compile("/api/stats.*since=2026-03-03T23.*today=2026-03-04T23")):
@@ -184,3 +189,15 @@ def test_counts_equal_the_lists_behind_them(project: Project, page: Page) -> Non
     page.button("Failed in 24 hours ✕").click()
 
     expect(page.tab.locator(".runs .row-link")).to_have_count(3)
+
+
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_times_are_relative_to_the_clock_of_the_service(chromium: Browser, site: str, minutes: int) -> None:
+    """A browser whose clock is wrong shows the age that the service knows, and never a start in the future."""
+    with chromium.new_context(base_url=site) as context:
+        context.add_init_script(f"const real = Date.now; Date.now = () => real() + {minutes} * 60000")
+        page = Page(context)
+        run = page.api("POST", "/api/runs", {"recipe_id": "quick"})["run_id"]
+        page.open(f"/runs/{run}").shows("It is done.")
+
+        expect(page.tab.locator(".facts time").first).to_have_text(re.compile(r"^(now|\d+ s ago)$"))

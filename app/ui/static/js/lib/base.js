@@ -49,8 +49,23 @@ export function useValue(from) {
   return from.value;
 }
 
-/** The present moment in milliseconds; relative times are counted from it. */
-const now = signal(Date.now());
+/** Milliseconds by which the clock of the service is ahead of this one. */
+let ahead = 0;
+
+/** The present moment of the service in milliseconds: its instants are counted from there. */
+export function present() {
+  return Date.now() + ahead;
+}
+
+/** Take over the clock of an answer, which has whole seconds. @param {string | null} date */
+export function setClock(date) {
+  const found = Date.parse(date || "") - present();
+  if (!(Math.abs(found) > 2500)) return;
+  ahead += found;
+  tick();
+}
+
+const now = signal(present());
 const never = signal(0);
 
 /** The present minute, for addresses that are read again when it is over. */
@@ -62,7 +77,7 @@ export function useNow(goesOn = true) {
 }
 
 function tick() {
-  now.value = Date.now();
+  now.value = present();
   minute.value = now.value - (now.value % 60_000);
 }
 

@@ -1,7 +1,7 @@
 /** The service: requests, the stream of events, and addresses that are kept up to date. */
 import { useEffect, useState } from "preact/hooks";
 
-import { signal } from "./base.js";
+import { setClock, signal } from "./base.js";
 
 /** Whether the service answers: `yes`, `no`, or `refused` (it wants a sign-in). */
 export const reachable = signal(/** @type {"yes" | "no" | "refused"} */ ("yes"));
@@ -66,6 +66,7 @@ export async function request(method, path, { body, headers = {}, signal: abort 
   // A refusal of a request that was sent before the sign-in says nothing about it.
   const isStale = JSON.stringify(session) !== JSON.stringify(sessionHeader());
   if (reply.status !== 401) reachable.value = "yes";
+  setClock(reply.headers.get("Date"));
   else if (!isStale) reachable.value = "refused";
   if (!reply.ok && reply.status !== 304) throw new Problem(reply.status, await reply.json().catch(() => ({ title: reply.statusText })));
   return reply;

@@ -1,4 +1,4 @@
-import { address, html } from "../lib/base.js";
+import { address, html, present } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { aboutRuns, useLive, withQuery } from "../lib/live.js";
 import { Empty, Fault, Filters, PageTitle, Section, Table, options, toQuery } from "../parts/basics.js";
@@ -43,7 +43,7 @@ export function Cost() {
 /** Midnight that many days ago, so that polls of a day have one address. @param {string} days */
 function since(days) {
   if (!Number(days)) return "";
-  const today = new Date();
+  const today = new Date(present());
   today.setHours(0, 0, 0, 0);
   return new Date(today.getTime() - (Number(days) - 1) * DAY).toISOString();
 }

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { address, html, minute, setQuery, useValue } from "../lib/base.js";
+import { address, html, minute, present, setQuery, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { aboutRuns, nextOf, post, request, useLive, withQuery } from "../lib/live.js";
 import { Command, Confirm, EXAMPLE, Empty, Fault, Filters, LocalModel, PageTitle, Search, Section, announce, each, options, toQuery, typed, useFault, useList } from "../parts/basics.js";
@@ -130,7 +130,7 @@ export function Runs() {
 
 /** @param {string | null} days */
 function since(days) {
-  return Number(days) > 0 ? new Date(Date.now() - Number(days) * DAY).toISOString() : "";
+  return Number(days) > 0 ? new Date(present() - Number(days) * DAY).toISOString() : "";
 }
 
 /** Older runs, a page at a time. @type {UseOlder} */

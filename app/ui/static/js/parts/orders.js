@@ -1,7 +1,7 @@
 /** What can be ordered of runs, with what it does and the dialogs that ask; below, what limits them: budgets and limits. */
 import { useEffect, useState } from "preact/hooks";
 
-import { html, navigate, signal, useValue } from "../lib/base.js";
+import { html, navigate, present, signal, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { get, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
 import { FINISHED } from "../lib/run_state.js";
@@ -98,7 +98,7 @@ async function give(name, { run_id, status }) {
 export function Verified({ run: { run_id, status, updated_at } }) {
   const [found, setFound] = useState(/** @type {any} */ (null));
   const [check, error] = useAct(async () => {
-    setFound({ ...(await get(`/api/runs/${encodeURIComponent(run_id)}/verification`)), at: new Date().toISOString(), of: updated_at });
+    setFound({ ...(await get(`/api/runs/${encodeURIComponent(run_id)}/verification`)), at: new Date(present()).toISOString(), of: updated_at });
     announce("The journal is checked");
   });
   const broken = found?.files.filter((/** @type {any} */ file) => file.reason);
