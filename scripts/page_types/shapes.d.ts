@@ -91,9 +91,10 @@ type PreflightProps = {
   children?: any;
 };
 
-/** Of an argument's field; `found`: what is taken where it is left empty. */
+/** Of an argument's field; `found`: what is taken where it is left empty; `offers`: files and folders can be chosen. */
 type InputProps = {
   field: Field;
+  offers: boolean;
   value: any;
   found?: any;
   fault?: string;

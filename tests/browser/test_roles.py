@@ -65,6 +65,23 @@ def test_a_viewer_reads_whole_sentences(page: Page) -> None:
     expect(page.tab.locator(".refusal")).to_be_visible()
 
 
+def test_a_form_asks_for_nothing_that_the_role_may_not_read(page: Page) -> None:
+    """The form of a viewer reads no list of files and offers none; that of a runner offers them."""
+    asked: list[str] = []
+    signed_in(page, "viewer")
+    page.tab.on("request", lambda request: asked.append(request.url))
+    page.open("/start?recipe=draft").shows("What it will do")
+    page.shows("ada · viewer", within="nav")
+    expect(page.tab.locator("#arg-scene_path")).not_to_have_attribute("placeholder", re.compile("find a file"))
+    assert [url for url in asked if "/api/files" in url] == []
+    assert page.complaints == []
+    page.button("Sign out").click()
+    page.tab.context.request.delete("/api/keys/ada", headers=ADMIN)
+    signed_in(page, "runner").open("/start?recipe=draft")
+
+    expect(page.tab.locator("#arg-scene_path")).to_have_attribute("placeholder", re.compile("find a file"))
+
+
 def test_a_key_counts_to_the_end_of_its_last_day(chromium: Browser, site: str) -> None:
     """The end date of a key is a day of the person who chooses it, and belongs to the key's life."""
     with chromium.new_context(base_url=site, timezone_id="America/Los_Angeles") as context:

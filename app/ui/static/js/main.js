@@ -2,7 +2,7 @@ import { render } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 
 import { address, html, interceptLinks, match, navigate, signal, startClock, useNow, useValue } from "./lib/base.js";
-import { aboutRuns, follow, isSignedIn, keepSession, post, reachable, request, signOut, useLive } from "./lib/live.js";
+import { aboutRuns, follow, isSignedIn, keepSession, post, reachable, request, role, signOut, useLive } from "./lib/live.js";
 import { Empty, Fault, Icon, PageTitle, useAct, useFault, useFields } from "./parts/basics.js";
 import { Home, Inbox, Runs } from "./pages/runs.js";
 
@@ -146,7 +146,9 @@ function Navigation({ path }) {
   const shownTheme = useValue(theme);
   const signedIn = useValue(isSignedIn) && path !== "/sign-in";
   const me = useLive(signedIn ? "/api/session" : null, { pause: 60_000 }).data;
-  document.documentElement.dataset.role = me?.role || "";
+  useLayoutEffect(() => {
+    role.value = document.documentElement.dataset.role = me?.role || "";
+  }, [me]);
   const link = (/** @type {string} */ to) => html`<li><a href=${to} aria-current=${(to === "/" ? path === "/" : path.startsWith(to)) ? "page" : undefined}>${shown(to)[2]}${to === "/inbox" && waiting > 0 && html` <span class="count push" title="waiting for you">${waiting}</span>`}</a></li>`;
   return html`<nav class="rail" aria-label="Main">
     <a class="brand" href="/"><img src="/ui/icon.svg" alt="" width="24" height="24" /> Control Room</a>

@@ -30,7 +30,10 @@ function sessionHeader() {
 
 export const isSignedIn = signal(window.sessionStorage.getItem(SESSION) !== null);
 
-/** Keep the second secret of a sign-in for this tab, or forget it. @type {Do.keepSession} */
+/** What the signed-in key may do; empty: everything, or not known yet. */
+export const role = signal("");
+
+/** @type {Do.keepSession} */
 export function keepSession(key) {
   if (key) window.sessionStorage.setItem(SESSION, key);
   else window.sessionStorage.removeItem(SESSION);

@@ -1,8 +1,8 @@
 import { useEffect, useState } from "preact/hooks";
 
-import { address, html, navigate, setQuery } from "../lib/base.js";
+import { address, html, navigate, setQuery, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
-import { newKey, post, useLive, withQuery } from "../lib/live.js";
+import { isSignedIn, newKey, post, role, useLive, withQuery } from "../lib/live.js";
 import { Command, Fault, PageTitle, Status, each, options, typed, useAct } from "../parts/basics.js";
 import { LimitFields, amounts, usePreflight } from "../parts/orders.js";
 import { Choose, steps, told } from "./library.js";
@@ -80,7 +80,8 @@ function Filled({ recipe }) {
       throw caught;
     }
   });
-  const files = useLive(all.some((field) => field.path) ? "/api/files" : null, { pause: 3600_000 });
+  const mine = useValue(role);
+  const files = useLive(mine !== "viewer" && (mine || !isSignedIn.value) && all.some((field) => field.path) ? "/api/files" : null, { pause: 3600_000 });
   const known = places(files.data?.files || []);
   const [warned] = beside(report?.warnings || [], all);
   const unlisted = (/** @type {Field} */ field) => (recipe.dialect !== "control_room" && files.data && !files.data.truncated && field.path ? String(values[field.name] || "").split(/[\n,]/).filter((path) => path.trim() && !path.startsWith("/") && !known.includes(path.trim().replace(/^\.\/|\/$/g, ""))) : []);
@@ -94,7 +95,7 @@ function Filled({ recipe }) {
     ${!recipe.ready && html`<div class="fault"><strong>This recipe cannot run here yet.</strong>${each(recipe.lacks, (lack) => html`<p>${lack.message}</p>`)}</div>`}
     <label>Description of this run <input value=${description} placeholder=${recipe.label || ""} onInput=${typed((text) => setForm({ values, description: text }))} /></label>
     <datalist id="files">${known.map((place) => html`<option value=${place} />`)}</datalist>
-    ${all.map((field) => html`<${Input} field=${field} value=${values[field.name]} found=${report?.args?.[field.name]} fault=${faults[field.name] || refused[field.name]} warned=${warned[field.name]} unlisted=${unlisted(field)} onChange=${change(field.name)} />`)}
+    ${all.map((field) => html`<${Input} field=${field} value=${values[field.name]} found=${report?.args?.[field.name]} offers=${known.length > 0 && field.path} fault=${faults[field.name] || refused[field.name]} warned=${warned[field.name]} unlisted=${unlisted(field)} onChange=${change(field.name)} />`)}
     <details><summary class="link">Limits</summary><p class="help">A run that meets a limit is paused; raise it, and the run continues.</p><${LimitFields} values=${limits} onChange=${setLimits} /></details>
     <${Schedule} recipe=${recipe.recipe_id} args=${filled} />
   </form><${Preflight} report=${report} error=${unknown} others=${others} faults=${others.length + Object.keys(refused).length} nodes=${recipe.graph?.nodes.filter(acts) || []} count=${steps(recipe)} lacks=${recipe.lacks}>
@@ -103,19 +104,19 @@ function Filled({ recipe }) {
 }
 
 /** @param {InputProps} props */
-function Input({ field, value, found, fault, warned, unlisted, onChange }) {
+function Input({ field, value, found, offers, fault, warned, unlisted, onChange }) {
   const change = (/** @type {any} */ event) => onChange(field.kind === "boolean" ? event.target.checked : event.target.value);
   const name = `arg-${field.name}`;
-  const shared = { id: name, "aria-invalid": Boolean(fault), "aria-describedby": `${name}-help`, placeholder: found === undefined || found === null ? (field.path ? "Type to find a file or folder" : "") : text(found, field) };
+  const shared = { id: name, "aria-invalid": Boolean(fault), "aria-describedby": `${name}-help`, placeholder: found === undefined || found === null ? (offers ? "Type to find a file or folder" : "") : text(found, field) };
   return html`<div class=${fault ? "field wrong" : "field"}>
     <label for=${name}>${field.label}${field.required ? " (required)" : ""}</label>
-    ${control(field, value, change, shared)}
+    ${control(field, value, change, shared, offers)}
     <p class="help" id=${`${name}-help`}>${fault && html`<strong class="wrong-text">${fault}</strong> `}${warned && html`<strong class="warn-text">${warned}</strong> `}${unlisted.length > 0 && html`<strong class="warn-text">The project lists no file or folder ${unlisted.join(", ")}.</strong> `}${field.help}${field.kind === "list" && " One per line."}</p>
   </div>`;
 }
 
-/** @param {Field} field @param {any} value @param {any} change @param {any} shared */
-function control(field, value, change, shared) {
+/** @param {Field} field @param {any} value @param {any} change @param {any} shared @param {boolean} offers */
+function control(field, value, change, shared, offers) {
   switch (field.kind) {
     case "boolean":
       return html`<input type="checkbox" ...${shared} checked=${value} onChange=${change} />`;
@@ -124,7 +125,7 @@ function control(field, value, change, shared) {
         ${options(field.options.map((option) => [option, option]), value)}</select>`;
     case "list":
       return html`<textarea ...${shared} rows="3" value=${value} onInput=${change}></textarea>
-        ${field.path && html`<input list="files" placeholder="Add a file or folder" aria-label=${`Add to ${field.label}`} onChange=${(/** @type {any} */ event) => {
+        ${offers && html`<input list="files" placeholder="Add a file or folder" aria-label=${`Add to ${field.label}`} onChange=${(/** @type {any} */ event) => {
           if (event.target.value) change({ target: { value: [value, event.target.value].filter(Boolean).join("\n") } });
           event.target.value = "";
         }} />`}`;
