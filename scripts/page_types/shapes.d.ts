@@ -217,7 +217,7 @@ type Props = {
   onChoose?: (id: string, on: boolean) => void;
   onClose: () => void;
   onDecided?: () => void;
-  onDone: () => void;
+  onDone: (answer?: any) => void;
   /** `blocked`: an order would be refused, or do nothing. */
   onFound: (blocked: boolean) => void;
   onInput: (event: any) => void;
@@ -362,7 +362,7 @@ declare namespace Do {
   type followStream = (path: string, last: string, ended: AbortController, take: (item: Item) => void, opened?: () => void) => Promise<void>;
   type parsed = (text: string) => [Item[], string];
   /** Without a path nothing is asked. */
-  type useLive = (path: string | null, how?: Partial<Keeping>) => Live<any> & { refresh: () => void };
+  type useLive = (path: string | null, how?: Partial<Keeping>) => Live<any> & { refresh: (answer?: any) => void };
   type keep = (path: string, how: Keeping, ended: AbortSignal, show: (state: Live<any>) => void) => Promise<void>;
   // run_state.js
   type isOpen = (step: Step) => boolean;

@@ -117,3 +117,52 @@ def test_an_order_without_an_answer_is_reported(page: Page) -> None:
             shown = dialog if order == "Delete" else page.tab.locator("main")
             expect(shown.get_by_role("alert")).to_contain_text("The service did not answer")
     page.complaints.clear()  # The browser reports broken requests as errors.
+
+
+def test_the_question_that_waits_longest_is_first(project: Project, page: Page) -> None:
+    """Home and Inbox list questions by the time for which they wait, the longest first."""
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    for name in ("first", "second", "third"):
+        run = page.api("POST", "/api/runs", {"recipe_id": "ask-first", "description": name})["run_id"]
+        while page.api("GET", f"/api/runs/{run}?wait=10")["status"] != "waiting":
+            pass
+    for address in ("/", "/inbox"):
+        page.open(address)
+
+        expect(page.tab.locator(".gate .row-link")).to_have_text(["first", "second", "third"])
+
+
+def test_a_double_click_is_one_order(page: Page) -> None:
+    """The second click of a double click neither meets a conflict with the first one nor takes it back."""
+    issue = page.api("POST", "/api/issues", {"title": "The lamp"})["issue_id"]
+    body = {"recipe_id": "quick", "args": {}, "schedule": {"every_seconds": 3600}}
+    trigger = page.api("POST", "/api/triggers", body)["trigger_id"]
+    buttons = {f"issues/{issue}": ("Close issue", "Reopen issue"), f"triggers/{trigger}": ("Pause", "Resume")}
+    for address, (name, opposite) in buttons.items():
+        before = page.api("GET", f"/api/{address}")["revision"]
+        page.open(f"/{address}")
+        page.button(name).dblclick(delay=100)
+        expect(page.button(opposite)).to_be_visible()
+        page.button(opposite).dblclick(delay=100)
+        expect(page.button(name)).to_be_visible()
+
+        expect(page.tab.get_by_role("alert")).to_have_count(0)
+        assert page.api("GET", f"/api/{address}")["revision"] == before + 2
+
+
+def test_one_order_follows_another_at_once(page: Page) -> None:
+    """A task moves two places by two quick clicks: the second order knows the revision that the first one made."""
+    tasks = [{"description": name, "recipe_id": "quick"} for name in ("one", "two", "three")]
+    plan = page.api("POST", "/api/sessions", {"tasks": tasks})["session_id"]
+    page.open(f"/plans/{plan}")
+    down = page.tab.get_by_role("button", name="Move task 1 down")
+    expect(page.tab.locator(".task strong").first).to_have_text("1. one")
+    # The page's own polls are not answered: it has only the answers of the orders.
+    page.tab.route(f"**/api/sessions/{plan}**", lambda route: route.request.method == "GET" or route.continue_())
+    down.click()
+    expect(page.tab.locator(".task strong").first).to_have_text("2. two")
+    down.click()
+    expect(page.tab.locator(".task strong").nth(1)).to_have_text("3. three")
+
+    expect(page.tab.get_by_role("alert")).to_have_count(0)
+    assert [task["id"] for task in page.api("GET", f"/api/sessions/{plan}")["tasks"]] == [2, 3, 1]

@@ -169,5 +169,7 @@ export function interceptLinks() {
     if (link.hash && link.pathname === window.location.pathname) return;
     event.preventDefault();
     navigate(link.pathname + link.search);
+  // The second click of a double click would undo an order, or confirm it unread.
+  document.addEventListener("click", (event) => event.detail > 1 && event.target instanceof Element && event.target.closest("main button:not([data-move])") && (event.preventDefault(), event.stopPropagation()), true);
   });
 }

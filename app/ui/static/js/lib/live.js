@@ -261,7 +261,9 @@ export function useLive(path, { pause = 0, every = 0, on = () => true, long = fa
     keep(path, { pause, every, on, long }, ended.signal, setState);
     return () => ended.abort();
   }, [path, round, every, pause]);
-  return { ...state, refresh: () => setRound((count) => count + 1) };
+  // What an order answered is shown at once: the next order needs its revision.
+  const refresh = (/** @type {any} */ answer) => (answer?.revision && setState((before) => ({ ...before, data: answer })), setRound((count) => count + 1));
+  return { ...state, refresh };
 }
 
 /** @type {Do.keep} */

@@ -171,7 +171,7 @@ export function Issue({ id }) {
   const [note, setNote] = useDraft(path);
   const issue = live.data;
   const [change, error] = useAct(async (fields) => {
-    await patch(path, { ...(fields.status ? fields : {}), note: note || undefined, revision: issue.revision });
+    live.refresh(await patch(path, { ...(fields.status ? fields : {}), note: note || undefined, revision: issue.revision }));
     setNote("");
     live.refresh();
   });

@@ -121,13 +121,14 @@ function Task({ plan, task, run, index, path, onDone }) {
     if (button instanceof HTMLElement) button.focus();
     moving.task = 0;
   }, [index]);
-  const [does, error] = useAct(async (order) => (await order(), onDone()));
+  const [does, error] = useAct(async (order) => onDone(await order()));
   const act = (/** @type {() => Promise<unknown>} */ order) => () => does(order);
   const move = (/** @type {number} */ by) =>
+      return found;
     act(async () => {
       // Before the order: its answer may be overtaken by the page's own poll.
       Object.assign(moving, { task: task.id, by });
-      await patch(path, { order: moved(plan.tasks, index, by), revision: plan.revision });
+      const found = await patch(path, { order: moved(plan.tasks, index, by), revision: plan.revision });
       announce(`Task ${task.id} is now number ${index + by + 1}`);
     });
   if (mode === "edit") return html`<li><${TaskForm} plan=${plan} task=${task} path=${path} onClose=${() => setMode("")} onDone=${onDone} /></li>`;
@@ -268,7 +269,7 @@ function TaskForm({ plan, task, path, onClose, onDone }) {
     // What the router has found must not become what a person has said.
     const said = Object.entries(read(values)).filter(([name]) => !task || name === "description" || values[name] !== before[name]);
     const body = { ...Object.fromEntries(said), revision: plan.revision };
-    await (task ? patch(`${path}/tasks/${task.id}`, body) : post(`${path}/tasks`, body));
+    onDone(await (task ? patch(`${path}/tasks/${task.id}`, body) : post(`${path}/tasks`, body)));
     announce("Saved");
     onDone();
     onClose();

@@ -39,7 +39,7 @@ export function Trigger({ id }) {
   const [asked, setAsked] = useState(false);
   const [key] = useState(newKey);
   const trigger = live.data;
-  const [order, error] = useAct(async ([call, said]) => (await call(), announce(said), live.refresh()));
+  const [order, error] = useAct(async ([call, said]) => (live.refresh(await call()), announce(said)));
   if (!trigger) return html`<${Missing} title="Trigger" id=${id} live=${live} />`;
   const pause = () => order([() => patch(path, { paused: !trigger.paused, revision: trigger.revision }), trigger.paused ? "Resumed" : "Paused"]);
   return html`
