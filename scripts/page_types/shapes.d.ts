@@ -131,6 +131,9 @@ type ConfirmProps = {
   onClose: () => void;
 };
 
+/** `word`: of the button and of its confirmation; `kind`: classes of the button. */
+type AskedProps = { word: string; title?: string; kind?: string; danger?: boolean; children?: any; onConfirm: () => any };
+
 /** Of what shows nodes; `denied`: step at which a person ended the run; `over`: nothing that was not reached will be. */
 type Reached = { denied?: string; over?: boolean; onChoose: (node: any) => void };
 
@@ -346,7 +349,7 @@ declare namespace Do {
   type sessionHeader = () => Record<string, string>;
   type keepSession = (key: string | null) => void;
   type request = (method: string, path: string, options?: { body?: unknown; headers?: Record<string, string>; signal?: AbortSignal }) => Promise<Response>;
-  type get = (path: string, abort?: AbortSignal) => Promise<any>;
+  type get = (path: string) => Promise<any>;
   type nextOf = (reply: Response) => string;
   type post = (path: string, body?: unknown, headers?: Record<string, string>) => Promise<any>;
   type change = (path: string, body: unknown) => Promise<any>;

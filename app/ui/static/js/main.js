@@ -102,7 +102,7 @@ function shown(path) {
 }
 
 function NotFound() {
-  return html`<${PageTitle} title="There is no such page" /><${Empty} title="The address may have changed."><p><a href="/">Go home</a></p></${Empty}>`;
+  return html`<${PageTitle} title="There is no such page" /><${Empty} title="The address may have changed."><p><a href="/">Go home</a></p><//>`;
 }
 
 function SignIn() {
@@ -155,10 +155,10 @@ function Navigation({ path }) {
     ${path !== "/sign-in" && html`<a class="button primary" href="/start">Start a run</a>
       <ul>${WORK.map(link)}<li class="apart" aria-hidden="true">Setup</li>${SETUP.map(link)}</ul>`}
     <div class="rail-foot">
-      <button type="button" class="quiet" aria-label=${`Theme: ${shownTheme}`} onClick=${nextTheme}><${Icon} name="theme" /> <span>Theme: ${shownTheme}</span></button>
-      <button type="button" class="quiet keys" onClick=${help}>Keys: ?</button>
+      <button class="quiet" aria-label=${`Theme: ${shownTheme}`} onClick=${nextTheme}><${Icon} name="theme" /> <span>Theme: ${shownTheme}</span></button>
+      <button class="quiet keys" onClick=${help}>Keys: ?</button>
       ${me?.role && html`<span class="muted keys">${me.name || "signed in"} · ${me.role}</span>`}
-      ${signedIn && html`<button type="button" class="quiet" onClick=${signOut}>Sign out</button>`}
+      ${signedIn && html`<button class="quiet" onClick=${signOut}>Sign out</button>`}
     </div>
   </nav>`;
 }
@@ -191,7 +191,7 @@ function installShortcuts() {
   });
 }
 
-/** From the search to the rows that it found, or back to the page. @param {KeyboardEvent} event */
+/** @param {KeyboardEvent} event */
 function leavesSearch(event) {
   if (!(event.target instanceof HTMLElement) || event.target.id !== "search") return false;
   if (event.key === "Escape") event.target.blur();
@@ -260,7 +260,6 @@ function decide(index) {
   return true;
 }
 
-/** Show which keys do what; the list is part of the document. */
 function help() {
   const dialog = document.getElementById("keys");
   if (dialog instanceof HTMLDialogElement && !dialog.open) dialog.showModal();

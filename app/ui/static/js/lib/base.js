@@ -3,13 +3,12 @@ import { h, options } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import htm from "htm";
 
-/** Build elements from a tagged template; values are always text, never markup. */
 export const html = htm.bind(h);
 
 /** Controls, direction marks and what is not seen, but for signs that join letters or draw an emoji. */
 const STEERING = /(?![\n\t\u200c\u200d\ufe00-\ufe0f]|\r\n)[\p{Cc}\p{DI}\p{Zl}\p{Zp}\ufff9-\ufffb]/gu;
 
-/** A text that shows what it consists of. @type {OfText} */
+/** @type {OfText} */
 export function visible(text) {
   return text.replace(STEERING, (sign) => `\\u${sign.codePointAt(0)?.toString(16).padStart(4, "0")}`);
 }
@@ -18,6 +17,7 @@ export function visible(text) {
 options.vnode = (node) => {
   const { props, type } = node;
   if (typeof props === "string") node.props = visible(props);
+  if (type === "button") props.type ||= type;
   if (typeof type === "string") for (const name of ["title", "aria-label"]) if (props[name]) props[name] = visible(String(props[name]));
 };
 
@@ -121,13 +121,13 @@ function back() {
   if (from) requestAnimationFrame(seek);
 }
 
-/** Go to another page of the UI. @type {Do.navigate} */
+/** @type {Do.navigate} */
 export function navigate(to, { replace = false, state = null } = {}) {
   window.history[replace ? "replaceState" : "pushState"](state, "", to);
   if (turn()) window.scrollTo(0, 0);
 }
 
-/** Replace filters in the address; an empty value removes one. @type {Do.setQuery} */
+/** @type {Do.setQuery} */
 export function setQuery(changes) {
   const query = new URLSearchParams(window.location.search);
   for (const [name, value] of Object.entries(changes)) {
@@ -157,7 +157,6 @@ export function match(pattern, path) {
   return found;
 }
 
-/** Let links of the UI change the page without loading it anew. */
 export function interceptLinks() {
   window.history.scrollRestoration = "manual";
   window.addEventListener("popstate", back);
@@ -169,7 +168,7 @@ export function interceptLinks() {
     if (link.hash && link.pathname === window.location.pathname) return;
     event.preventDefault();
     navigate(link.pathname + link.search);
+  });
   // The second click of a double click would undo an order, or confirm it unread.
   document.addEventListener("click", (event) => event.detail > 1 && event.target instanceof Element && event.target.closest("main button:not([data-move])") && (event.preventDefault(), event.stopPropagation()), true);
-  });
 }

@@ -22,7 +22,6 @@ export function duration(seconds) {
   return parts.filter(Boolean).join(" ");
 }
 
-/** What durations of runs count. */
 export const ELAPSED = "from the start to the end, pauses and waiting included";
 
 /** Seconds that something took, or has taken until now; NaN if it has not begun. @type {Elapsed} */
@@ -31,7 +30,7 @@ export function seconds(from, to, now) {
   return Math.max(0, ((to ? Date.parse(to) : now) - Date.parse(from)) / 1000);
 }
 
-/** An instant relative to now, such as `4 min ago`. @type {Relative} */
+/** @type {Relative} */
 export function relative(instant, now) {
   const age = (now - Date.parse(instant)) / 1000;
   if (!Number.isFinite(age)) return "–";
@@ -89,7 +88,7 @@ export function plural(count, one, many = `${one}s`) {
   return `${number(count)} ${count === 1 ? one : many}`;
 }
 
-/** The beginning of a text that people wrote, where there is little room. @type {OfText} */
+/** @type {OfText} */
 export function short(text) {
   return text.length > 160 ? `${text.slice(0, 159)}…` : text;
 }
@@ -103,7 +102,7 @@ export function bytes(count) {
   return `${amount < 10 && power ? amount.toFixed(1) : Math.round(amount)} ${units[power]}`;
 }
 
-/** The words of a code, such as `Scene not found`. @type {OfText} */
+/** @type {OfText} */
 export function words(code) {
   return (code[0].toUpperCase() + code.slice(1)).replaceAll("_", " ").replace(/^Dod\b/, "Definition of done");
 }

@@ -1,4 +1,4 @@
-/** The service: requests, the stream of events, and addresses that are kept up to date. */
+/** Requests, the stream of events, and addresses that are kept up to date. */
 import { useEffect, useState } from "preact/hooks";
 
 import { setClock, signal } from "./base.js";
@@ -66,18 +66,18 @@ export async function request(method, path, { body, headers = {}, signal: abort 
     if (!abort?.aborted) reachable.value = "no";
     throw error;
   }
+  setClock(reply.headers.get("Date"));
   // A refusal of a request that was sent before the sign-in says nothing about it.
   const isStale = JSON.stringify(session) !== JSON.stringify(sessionHeader());
   if (reply.status !== 401) reachable.value = "yes";
-  setClock(reply.headers.get("Date"));
   else if (!isStale) reachable.value = "refused";
   if (!reply.ok && reply.status !== 304) throw new Problem(reply.status, await reply.json().catch(() => ({ title: reply.statusText })));
   return reply;
 }
 
 /** @type {Do.get} */
-export async function get(path, abort) {
-  return (await request("GET", path, { signal: abort })).json();
+export async function get(path) {
+  return (await request("GET", path)).json();
 }
 
 /** @type {Do.nextOf} */
@@ -99,20 +99,19 @@ export async function remove(path) {
   await request("DELETE", path);
 }
 
-/** The path with a query made of the values that are not empty. @type {Do.withQuery} */
+/** @type {Do.withQuery} */
 export function withQuery(path, query) {
   const given = Object.entries(query).flatMap(([name, value]) => [value].flat().map((each) => [name, String(each ?? "")]));
   const text = new URLSearchParams(given.filter(([, value]) => value !== "")).toString();
   return text ? `${path}?${text}` : path;
 }
 
-/** A key that makes a start idempotent, however often its button is pressed. */
 export function newKey() {
   return `ui-${crypto.randomUUID()}`;
 }
 
 /** Whether events arrive; while they do not, pages poll. */
-export const isLive = signal(false);
+const isLive = signal(false);
 
 /** Milliseconds between two tries, at least and at most. */
 const RETRY = { first: 300, most: 8000 };
@@ -136,7 +135,6 @@ function tell(event) {
   for (const listen of [...listeners]) listen(event);
 }
 
-/** Follow the stream for the life of the page, while the page is visible. */
 export async function follow() {
   let delay = RETRY.first;
   for (;;) {
@@ -297,7 +295,6 @@ async function keep(path, { pause, every, on, long }, ended, show) {
   }
 }
 
-/** Whether something has happened that an answer does not hold yet. */
 class News {
   /** @param {Concerns} on @param {AbortSignal} ended */
   constructor(on, ended) {

@@ -5,10 +5,8 @@
 
 import { duration, seconds } from "./format.js";
 
-/** States in which nothing of a run happens any more. */
 export const FINISHED = ["done", "failed", "cancelled"];
 
-/** States of a step that is not over. */
 const OPEN = ["running", "waiting", "pending", "queued"];
 
 /** Newest steps whose order is the one in which they began: those that run side by side end in any order. */
@@ -24,7 +22,7 @@ export function nameOf(step) {
   return `${step.key}\n${step.attempt || 1}`;
 }
 
-/** Return the state after an answer of the run. @type {Answered} */
+/** @type {Answered} */
 export function answered(before, run) {
   const known = new Map([...(before?.finished || []), ...(before?.open || [])].filter(Boolean).map((step) => [nameOf(step), step]));
   const open = run.steps.filter(isOpen).map((/** @type {Step} */ step) => same(known, step));
@@ -52,7 +50,7 @@ function same(known, step) {
   return before && JSON.stringify(before) === JSON.stringify(step) ? before : step;
 }
 
-/** Return the state with a portion of its older steps. @type {WithOlder} */
+/** @type {WithOlder} */
 export function withOlder(state, from, steps) {
   const finished = [...state.finished];
   steps.forEach((step, index) => {
@@ -61,7 +59,7 @@ export function withOlder(state, from, steps) {
   return { ...state, finished };
 }
 
-/** Return the state after an event of the run. An event that says nothing new changes nothing. @type {Reduced} */
+/** An event that says nothing new changes nothing. @type {Reduced} */
 export function happened(state, event) {
   const { type, data } = event;
   switch (type) {
@@ -141,7 +139,7 @@ function instant(at, milliseconds) {
   return new Date(Date.parse(at) + milliseconds).toISOString();
 }
 
-/** Return the rows of the list of steps: the older ones by their number, the newest as they began. @type {Do.rows} */
+/** The older ones by their number, the newest as they began. @type {Do.rows} */
 export function rows(state) {
   const older = state.finished.slice(0, Math.max(0, state.finished.length - SORTED));
   const newest = [...state.finished.slice(older.length).filter(Boolean), ...state.open];
@@ -150,7 +148,7 @@ export function rows(state) {
   return [...older, ...begun.map((each) => each.step)];
 }
 
-/** Return one sentence that says how a run stands and what it waits for. @type {Sentence} */
+/** @type {Sentence} */
 export function sentence(run, steps = run.steps, now = 0) {
   const open = steps.filter(isOpen);
   const names = listed(open.map((step) => step.key));
@@ -176,7 +174,7 @@ export function sentence(run, steps = run.steps, now = 0) {
   }
 }
 
-/** Why a run is done in part only. @param {any} ending */
+/** @param {any} ending */
 function partly({ cut_off_steps: cut = [], failed_steps: failed = [], reason }) {
   const parts = [failed.length && `${listed(failed)} failed`, cut.length && `the length limit cut off ${listed(cut)}`];
   return parts.filter(Boolean).join(", and ") || reason || "some steps failed";
@@ -205,7 +203,7 @@ export function worked({ completed_at, started_at, status, steps, steps_total })
 /** Lengths of a timeline in seconds: it grows from one to the next, so that bars seldom move. */
 const LENGTHS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 43200, 86400];
 
-/** Return the beginning and the end of a run's timeline in milliseconds. Of a live run the end is ahead of now. @type {Span} */
+/** Milliseconds; the end of a live run is ahead of now. @type {Span} */
 export function span(run, now) {
   const from = Date.parse(run.started_at || run.created_at);
   if (run.completed_at) return { from, to: Math.max(from + 1, Date.parse(run.completed_at)) };
@@ -221,7 +219,7 @@ export function ticks(whole) {
   return [0, step, 2 * step].filter((at) => at < 0.9 * whole);
 }
 
-/** Return where a bar begins and how long it is, in per cent of the timeline. @type {Placed} */
+/** Per cent of the timeline. @type {Placed} */
 export function bar(step, range, now) {
   const whole = range.to - range.from;
   const begin = Math.min(range.to, Math.max(range.from, Date.parse(step.started_at)));

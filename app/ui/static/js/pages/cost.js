@@ -4,7 +4,6 @@ import { aboutRuns, useLive, withQuery } from "../lib/live.js";
 import { Empty, Fault, Filters, PageTitle, Section, Table, options, toQuery } from "../parts/basics.js";
 import { Budgets } from "../parts/orders.js";
 
-/** By what sums are made, and how each is called. */
 const GROUPS = /** @type {const} */ ([
   ["recipe", "Recipe"],
   ["agent", "Agent"],
@@ -35,7 +34,7 @@ export function Cost() {
     <${PageTitle} title="Cost" lead=${html`Tokens and money of runs, as providers reported them. ≈ marks an estimate from the <a href="/rules">prices</a> of the project. A call with neither is shown as unknown; one that reported no tokens either is not listed, but counts in budgets.`} />
     <${Choices} by=${by} days=${days} shows=${shows} label=${key} />
     <${Fault} error=${usage.error} retry=${usage.refresh} />
-    ${!asks && html`<${Empty} title="Which label?"><p>Enter the name of a label above, such as <code>book</code>.</p></${Empty}>`}
+    ${!asks && html`<${Empty} title="Which label?"><p>Enter the name of a label above, such as <code>book</code>.</p><//>`}
     ${usage.data && html`<${Total} total=${usage.data.total} /><${Sums} by=${by} rows=${usage.data.rows} shows=${shows} />`}
     <${Budgets} />`;
 }
@@ -62,7 +61,7 @@ function Choices({ by, days, shows, label }) {
     ${by === "label" && html`<label>Label <input id="search" placeholder="book" value=${label} onChange=${toQuery("key")} /></label>`}
     <label>Runs of <select onChange=${toQuery("days")}>${options(PERIODS, days)}</select></label>
     <label>Charts show <select onChange=${toQuery("show")}>${options([["cost", "money"], ["tokens", "tokens"]], shows)}</select></label>
-  </${Filters}>`;
+  <//>`;
 }
 
 /** @param {Props} props */
@@ -89,13 +88,13 @@ function Sums({ by, rows, shows }) {
   const guesses = rows.some(guessed);
   const columns = guesses ? NUMBERS : NUMBERS.filter(([name]) => name !== "Estimated");
   const label = `${shows === "tokens" ? "Tokens" : "Cost"} by ${word.toLowerCase()}`;
-  if (!rows.length) return html`<${Empty} title="No call of an agent reported usage in this time."><p>Choose a longer time above<span class="offer">, or <a href="/start">start a run</a></span>.</p></${Empty}>`;
+  if (!rows.length) return html`<${Empty} title="No call of an agent reported usage in this time."><p>Choose a longer time above<span class="offer">, or <a href="/start">start a run</a></span>.</p><//>`;
   return html`<${Section} title=${label}><div class="halves">
     <div class="card">${by === "day" ? html`<${Columns} bars=${bars} label=${label} />` : html`<${Bars} bars=${bars} label=${label} />`}
       ${(shows === "tokens" || guesses) && html`<p class="legend"><span class="chart-key-0"></span> ${shows === "tokens" ? "input" : "reported"} <span class="chart-key-1"></span> ${shows === "tokens" ? "output" : "estimated"}</p>`}
       ${bars.some((bar) => bar.unknown) && html`<p class="legend"><span class="chart-unknown"></span> Calls without a price. To estimate them, set prices: <code>control-room prices set FILE</code></p>`}</div>
     <${Table} label=${label} rows=${ordered} name="name" columns=${[[word, (/** @type {any} */ row) => named(by, row.name)], ...columns]} />
-  </div><p class="muted">“Per run” counts every run that called an agent: failed, denied and cancelled runs too, and forks with only the calls that they made themselves. Failed tries count as calls. Deleted runs are not included.</p></${Section}>`;
+  </div><p class="muted">“Per run” counts every run that called an agent: failed, denied and cancelled runs too, and forks with only the calls that they made themselves. Failed tries count as calls. Deleted runs are not included.</p><//>`;
 }
 
 /** @type {[string, (row: any) => any, string][]} */
@@ -120,7 +119,7 @@ function perRun(row, name) {
   return row.runs && typeof row[name] === "number" ? row[name] / row.runs : null;
 }
 
-/** What rows without a name are called. @type {Record<string, string>} */
+/** @type {Record<string, string>} */
 const NAMELESS = { model: "default of the backend" };
 
 /** @param {string} by @param {string | null} name */

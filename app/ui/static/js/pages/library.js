@@ -1,4 +1,3 @@
-/** What a project has and found: recipes, agents, issues, conferences. */
 import { useEffect, useState } from "preact/hooks";
 
 import { address, html, navigate, setQuery } from "../lib/base.js";
@@ -59,7 +58,6 @@ function Lacks({ recipes }) {
   return html`<div class="notice"><strong>Not ready:</strong>${[...found].map(([message, count]) => html`<p>${message} <span class="muted">${format.plural(count, "recipe")}</span></p>`)}</div>`;
 }
 
-/** Recipes, of which one is to be started. */
 export function Choose() {
   const recipes = useLive("/api/recipes?limit=1000", { pause: 10_000 });
   const [text, setText] = useState("");
@@ -74,7 +72,7 @@ export function Choose() {
       <div class="wide"><a class="row-link" href=${withQuery("/start", { recipe: recipe.recipe_id, schedule: address.value.query.get("schedule") })}>${recipe.recipe_id}</a><div class="help">${told(recipe)}</div></div>
       ${!(recipe.valid && recipe.ready) && html`<${Ready} recipe=${recipe} />`}
       <span class="muted">${steps(recipe)}${recipe.dialect} · ${recipe.layer}</span></li>`)}</ul>
-  </${Section}>`;
+  <//>`;
 }
 
 /** @param {any} recipe */
@@ -89,7 +87,7 @@ function Recipe({ id }) {
   const { graph, path } = recipe.data;
   return html`<${Section} title=${id} actions=${html`<a class="button primary" href=${withQuery("/start", { recipe: id })}>Start</a>`}>
     ${told(recipe.data) && html`<p>${told(recipe.data)}</p>`}<p class="muted mono">${path}</p>
-    ${graph?.nodes?.length > 0 && html`<${Graph} graph=${graph} plain onChoose=${() => undefined} />`}</${Section}>`;
+    ${graph?.nodes?.length > 0 && html`<${Graph} graph=${graph} plain onChoose=${() => undefined} />`}<//>`;
 }
 
 export function Agents() {
@@ -101,7 +99,7 @@ export function Agents() {
     <${LocalModel} stats=${stats} />
     ${agents.data?.length === 0 && html`<${Empty} title="No agents yet." command="control-room agents check" />`}
     <${Table} label="Agents" rows=${agents.data} name="id" columns=${AGENTS} />
-    <${Section} title="All backends"><p>The same from a terminal, with the backends that no agent uses:</p><${Command} text="control-room agents check" /></${Section}>`;
+    <${Section} title="All backends"><p>The same from a terminal, with the backends that no agent uses:</p><${Command} text="control-room agents check" /><//>`;
 }
 
 /** @type {[string, (agent: any) => any, string?][]} */
@@ -153,14 +151,14 @@ export function Issues() {
       <label><span class="hidden">Status</span><select onChange=${toQuery("status")}>${options([["open", "open"], ["closed", "closed"], ["all", "any status"]], status)}</select></label>
       <label><span class="hidden">Severity</span><select onChange=${toQuery("severity")}>${options([["", "any severity"], ...SEVERITIES.map((word) => /** @type {[string, string]} */ ([word, word]))], severity)}</select></label>
       <label><span class="hidden">Recipe</span><input id="search" placeholder="Recipe" value=${recipe || ""} onChange=${toQuery("recipe_id")} /></label>
-      ${run && html`<button type="button" onClick=${() => setQuery({ run_id: null })}>Run ${run} ✕</button>`}
-      ${open.length > 1 && html`<button type="button" class="quiet" onClick=${() => setChosen(open)}>Select all ${open.length}</button>`}</${Filters}>
+      ${run && html`<button onClick=${() => setQuery({ run_id: null })}>Run ${run} ✕</button>`}
+      ${open.length > 1 && html`<button class="quiet" onClick=${() => setChosen(open)}>Select all ${open.length}</button>`}<//>
     <${Fault} error=${issues.error} retry=${issues.refresh} />
     ${closing.length > 0 && html`<div class="bulk" role="region" aria-label="Selected issues"><strong>${format.plural(closing.length, "issue")} selected</strong>
-      <button type="button" onClick=${() => setAsked(true)}>Close</button><button type="button" class="quiet" onClick=${() => setChosen([])}>Clear selection</button></div>`}
+      <button onClick=${() => setAsked(true)}>Close</button><button class="quiet" onClick=${() => setChosen([])}>Clear selection</button></div>`}
     ${asked && html`<${Confirm} title=${`Close ${format.plural(closing.length, "issue")}?`} confirm=${`Close ${closing.length}`} onConfirm=${close} onClose=${() => setAsked(false)}>
-      <p>A check that finds one again opens it again.</p></${Confirm}>`}
-    ${issues.data?.length === 0 && html`<${Empty} title=${status === "open" && !recipe && !severity ? "No open issues." : "No issue matches."}><p>Checks of recipes open issues; so do failed definitions of done.</p></${Empty}>`}
+      <p>A check that finds one again opens it again.</p><//>`}
+    ${issues.data?.length === 0 && html`<${Empty} title=${status === "open" && !recipe && !severity ? "No open issues." : "No issue matches."}><p>Checks of recipes open issues; so do failed definitions of done.</p><//>`}
     <${Table} label="Issues" rows=${issues.data} name="issue_id" columns=${columns} />${issues.more}`;
 }
 
@@ -173,27 +171,26 @@ export function Issue({ id }) {
   const [change, error] = useAct(async (fields) => {
     live.refresh(await patch(path, { ...(fields.status ? fields : {}), note: note || undefined, revision: issue.revision }));
     setNote("");
-    live.refresh();
   });
   if (!issue) return html`<${Missing} title="Issue" id=${id} live=${live} />`;
   const { finding } = issue.facts;
   const quotes = finding?.statements || (finding?.quote ? [finding] : []);
   return html`
     <${PageTitle} title=${issue.title} lead=${html`<${Status} of=${issue.status} note=${[issue.kind, issue.severity].filter(Boolean).join(", ")} />`}
-      actions=${html`<button type="button" onClick=${() => change({ status: issue.status === "open" ? "closed" : "open" })}>${issue.status === "open" ? "Close issue" : "Reopen issue"}</button>`} />
+      actions=${html`<button onClick=${() => change({ status: issue.status === "open" ? "closed" : "open" })}>${issue.status === "open" ? "Close issue" : "Reopen issue"}</button>`} />
     <dl class="facts card"><dt>Issue</dt><dd><${Id} id=${issue.issue_id} /></dd>
       ${issue.run_id && html`<dt>Run</dt><dd><a href=${`/runs/${issue.run_id}`}>${issue.run_id}</a></dd>`}
       ${issue.recipe_id && html`<dt>Recipe</dt><dd><a href=${withQuery("/issues", { recipe_id: issue.recipe_id })}>${issue.recipe_id}</a></dd>`}
       <dt>Created</dt><dd><${Ago} at=${issue.created_at} /></dd></dl>
     ${issue.body !== issue.title && html`<${Content} text=${issue.body} kind="question" />`}
     ${quotes.length > 0 && html`<${Section} title="Evidence" count=${quotes.length}><ul class="lines">${each(quotes, (quote) => html`<li><blockquote class="wide" dir="auto">${quote.quote || quote.value}</blockquote>
-      <span class="mono muted">${quote.path}${quote.line ? `:${quote.line}` : ""}</span></li>`)}</ul></${Section}>`}
+      <span class="mono muted">${quote.path}${quote.line ? `:${quote.line}` : ""}</span></li>`)}</ul><//>`}
     ${each(issue.receipts, (receipt) => html`<${Opened} path=${`/api/audit/receipts/${receipt}`} title=${`Receipt ${receipt}`} />`)}
     <${Section} title="Notes" count=${issue.notes.length}>
       <ul class="lines">${each(issue.notes, (each) => html`<li><${Ago} at=${each.at} /> <span class="wide">${each.text}</span></li>`)}</ul>
       <${Fault} error=${error} />
       <form class="card" onSubmit=${change}><label>Add a note <textarea rows="2" required value=${note} onInput=${typed(setNote)}></textarea></label>
-        <div class="actions"><button type="submit">Add</button></div></form></${Section}>`;
+        <div class="actions"><button type="submit">Add</button></div></form><//>`;
 }
 
 export function Conferences() {
@@ -203,7 +200,7 @@ export function Conferences() {
     <${NewConference} />
     <${Fault} error=${runs.error} retry=${runs.refresh} />
     ${runs.data?.length === 0 && html`<${Empty} title="No conferences yet." command=${'control-room confer "Does the arrival hold up beside the outline?"'}>
-      <p class="offer">Ask above, or from a terminal:</p></${Empty}>`}
+      <p class="offer">Ask above, or from a terminal:</p><//>`}
     ${runs.data?.length > 0 && html`<${RunTable} runs=${runs.data} to="/conferences/" />${runs.more}`}`;
 }
 
@@ -246,7 +243,7 @@ export function Conference({ id }) {
     <${PageTitle} title=${facts?.message || run.task.description || "Conference"} lead=${html`<${Status} of=${run.status} word=${sentence(run)} />`}
       actions=${html`<a class="button" href=${`/runs/${run.run_id}`}>Steps and logs</a>`} />
     <${Fault} error=${live.error || issues.error || issue.error} />
-    ${facts ? html`<${Evidence} calls=${facts.evidence} /><${Opinions} opinions=${facts.opinions} />` : html`<${Answers} run=${run} />`}`;
+    ${facts && html`<${Evidence} calls=${facts.evidence} />`}<${Opinions} opinions=${facts ? facts.opinions : answers(run)} ended=${ended} />`;
 }
 
 /** @param {Props} props */
@@ -256,29 +253,27 @@ function Evidence({ calls }) {
     ${calls.length > 0 && html`<ol class="lines">${calls.map((call) => html`<li><${Status} of=${call.status === "done" ? "done" : "failed"} word=${call.status} />
       <code>${call.tool}</code><span class="wide">${call.code && format.words(call.code)}</span>
       ${call.receipt_id && html`<${Opened} path=${`/api/audit/receipts/${call.receipt_id}`} title=${call.receipt_id} />`}</li>`)}</ol>`}
-  </${Section}>`;
+  <//>`;
 }
 
 /** @type {Record<string, string>} */
 const VERDICTS = { accepted: "done", abstained: "skipped", rejected: "failed", failed: "failed" };
 
 /** @param {Props} props */
-function Opinions({ opinions }) {
-  return html`<${Section} title="Opinions" count=${opinions.length}><div class="columns">
+function Opinions({ opinions, ended }) {
+  return html`<${Section} title="Opinions" count=${opinions.length}>
+    ${opinions.length === 0 && html`<p class="muted">${ended ? "There are no opinions." : "The chief gathers the evidence."}</p>`}<div class="columns">
     ${opinions.map((opinion) => html`<article class="card opinion" data-row tabindex="-1">
       <header><strong>${opinion.agent_id}</strong><span class="muted">${opinion.archetype}</span>
-        <span class="push"><${Status} of=${VERDICTS[opinion.verdict] || "open"} word=${opinion.verdict} /></span></header>
+        <span class="push"><${Status} of=${VERDICTS[opinion.verdict] || opinion.verdict} word=${opinion.verdict} /></span></header>
       ${opinion.text && html`<pre>${opinion.text}</pre>`}
       ${opinion.why && html`<p class="muted">${opinion.why}</p>`}
       ${opinion.evidence && html`<details><summary>Evidence</summary><pre class="shown" tabindex="0">${JSON.stringify(opinion.evidence, null, 2)}</pre></details>`}
-    </article>`)}</div></${Section}>`;
+    </article>`)}</div><//>`;
 }
 
-/** @param {Props} props */
-function Answers({ run }) {
-  const asked = run.steps.filter((/** @type {any} */ step) => step.key.startsWith("opinion.") && !step.key.endsWith(".evidence"));
-  return html`<${Section} title="Opinions" count=${asked.length}>
-    ${asked.length === 0 && html`<p class="muted">${FINISHED.includes(run.status) ? "There are no opinions." : "The chief gathers the evidence."}</p>`}
-    <div class="columns">${each(asked, (step) => html`<article class="card opinion"><header><strong>${step.agent_id || step.key.slice(8)}</strong>
-      <span class="push"><${Status} of=${step.status} /></span></header><pre>${step.output_preview || step.error?.message || ""}</pre></article>`)}</div></${Section}>`;
+/** What agents have said so far. @param {any} run */
+function answers({ steps }) {
+  const asked = steps.filter((/** @type {any} */ step) => step.key.startsWith("opinion.") && !step.key.endsWith(".evidence"));
+  return each(asked, ({ agent_id, error, key, output_preview, status }) => ({ agent_id: agent_id || key.slice(8), verdict: status, text: output_preview || error?.message }));
 }

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { newKey, patch, post, remove, useLive, withQuery } from "../lib/live.js";
-import { Ago, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, typed, useAct, useDraft, useFields, useList } from "../parts/basics.js";
+import { Ago, AskButton, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, typed, useAct, useDraft, useFields, useList } from "../parts/basics.js";
 import { Graph } from "../parts/graph.js";
 import { GateCard } from "../parts/rows.js";
 
@@ -14,7 +14,7 @@ export function Plans() {
     <${NewPlan} />
     <${Fault} error=${plans.error} retry=${plans.refresh} />
     ${plans.data?.length === 0 && html`<${Empty} title="No plans yet." command=${'control-room plan create "Write scenes 21 and 22"'}>
-      <p class="offer">Describe the work above, or from a terminal:</p></${Empty}>`}
+      <p class="offer">Describe the work above, or from a terminal:</p><//>`}
     <${Table} label="Plans" rows=${plans.data} name="session_id" columns=${PLANS} />${plans.more}`;
 }
 
@@ -41,7 +41,7 @@ function NewPlan() {
   </form>`;
 }
 
-/** What can be ordered of a plan in each of its states. @type {Record<string, string[][]>} */
+/** @type {Record<string, string[][]>} */
 const ORDERS = {
   draft: [["approve", "Approve"]],
   approved: [["start", "Start"]],
@@ -51,39 +51,34 @@ const ORDERS = {
   done: [],
 };
 
-/** A plan: its tasks, their graph, questions answered in place. @param {Props} props */
+/** @param {Props} props */
 export function Plan({ id }) {
   const path = `/api/sessions/${encodeURIComponent(id)}`;
   const live = useLive(path, { long: true });
-  const [asked, setAsked] = useState("");
   const [adding, setAdding] = useState(false);
   const plan = live.data;
   const runs = useLive(plan?.status === "running" ? withQuery("/api/runs", { session_id: id, status: ["paused", "waiting"], limit: 100 }) : null);
   if (!plan) return html`<${Missing} title="Plan" id=${id} live=${live} />`;
   const begun = plan.tasks.some((/** @type {any} */ task) => task.run_id);
   const orders = plan.awaits_chief ? [] : plan.status === "failed" && !begun ? (plan.tasks.length ? [["start", "Start"]] : []) : ORDERS[String(plan.status)] || [];
-  const word = orders.find(([verb]) => verb === asked)?.[1] || "Delete";
-  const order = async (/** @type {string} */ verb) => {
-    await (verb === "delete" ? remove(path) : post(`${path}/${verb}`));
+  const order = async (/** @type {string} */ verb, /** @type {string} */ word) => {
+    live.refresh(await (verb === "delete" ? remove(path) : post(`${path}/${verb}`)));
     announce(`${word}: accepted`);
-    live.refresh();
     if (verb === "delete") navigate("/plans");
   };
   return html`
     <${PageTitle} title=${plan.intent || "Plan"} lead=${html`<${Status} of=${plan.status} note=${planSentence(plan)} />`}
-      actions=${html`${orders.map(([verb, label]) => html`<button type="button" class=${verb === "pause" ? "" : "primary"} onClick=${() => setAsked(verb)}>${label}</button>`)}
-        <button type="button" class="quiet danger" onClick=${() => setAsked("delete")}>Delete</button>`} />
+      actions=${[...orders, ["delete", "Delete"]].map(([verb, word]) => html`<${AskButton} key=${verb} word=${word} title=${`${word} this plan?`} kind=${{ pause: "", delete: "quiet danger" }[verb] ?? "primary"} danger=${verb === "delete"} onConfirm=${() => order(verb, word)}>
+        <p>${plan.status === "failed" && verb === "start" ? (begun ? WHAT.again : WHAT.unapproved) : WHAT[verb]}</p><//>`)} />
     <${Fault} error=${live.error} />
     ${plan.error && html`<p class="fault"><strong>Why it failed</strong> ${plan.error.message} <code>${plan.error.code}</code></p>`}
     <dl class="facts card"><dt>Plan</dt><dd><${Id} id=${plan.session_id} /></dd><dt>Created</dt><dd><${Ago} at=${plan.created_at} /></dd>
       <dt>Runs</dt><dd><a href=${`/runs?session_id=${plan.session_id}`}>all runs of this plan</a></dd><dt>History</dt><dd><a href=${`/access?target=${plan.session_id}`}>who did what</a></dd><${Reviewer} plan=${plan} /></dl>
     <${Proposals} plan=${plan} path=${path} onDone=${live.refresh} />
-    ${plan.tasks.length > 1 && html`<${Section} title="Dependencies"><${Graph} graph=${taskGraph(plan)} onChoose=${jump} /></${Section}>`}
-    <${Section} title="Tasks" count=${plan.tasks.length} actions=${html`<button type="button" onClick=${() => setAdding(true)}>Add a task</button>`}><ol class="tasks">${plan.tasks.map(
+    ${plan.tasks.length > 1 && html`<${Section} title="Dependencies"><${Graph} graph=${taskGraph(plan)} onChoose=${jump} /><//>`}
+    <${Section} title="Tasks" count=${plan.tasks.length} actions=${html`<button onClick=${() => setAdding(true)}>Add a task</button>`}><ol class="tasks">${plan.tasks.map(
       (/** @type {any} */ task, /** @type {number} */ index) => html`<${Task} key=${task.id} plan=${plan} task=${task} run=${runs.data?.find((/** @type {any} */ run) => run.run_id === task.run_id)} index=${index} path=${path} onDone=${live.refresh} />`,
-    )}</ol>${adding && html`<${TaskForm} plan=${plan} task=${null} path=${path} onClose=${() => setAdding(false)} onDone=${live.refresh} />`}</${Section}>
-    ${asked && html`<${Confirm} title=${`${word} this plan?`} confirm=${word} danger=${asked === "delete"} onConfirm=${() => order(asked)} onClose=${() => setAsked("")}>
-      <p>${plan.status === "failed" && asked === "start" ? (begun ? WHAT.again : WHAT.unapproved) : WHAT[asked]}</p></${Confirm}>`}`;
+    )}</ol>${adding && html`<${TaskForm} plan=${plan} task=${null} path=${path} onClose=${() => setAdding(false)} onDone=${live.refresh} />`}<//>`;
 }
 
 /** @type {Record<string, string>} */
@@ -112,7 +107,7 @@ const EDITABLE = ["pending", "blocked", "needs_scoping", "failed"];
 /** @param {Props} props `run`: the task's. */
 function Task({ plan, task, run, index, path, onDone }) {
   const stuck = task.status === "running" && ["paused", "waiting"].includes(run?.status) ? run : null;
-  const [mode, setMode] = useState("");
+  const [edits, setEdits] = useState(false);
   const card = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     if (moving.task !== task.id) return;
@@ -124,19 +119,19 @@ function Task({ plan, task, run, index, path, onDone }) {
   const [does, error] = useAct(async (order) => onDone(await order()));
   const act = (/** @type {() => Promise<unknown>} */ order) => () => does(order);
   const move = (/** @type {number} */ by) =>
-      return found;
     act(async () => {
       // Before the order: its answer may be overtaken by the page's own poll.
       Object.assign(moving, { task: task.id, by });
       const found = await patch(path, { order: moved(plan.tasks, index, by), revision: plan.revision });
       announce(`Task ${task.id} is now number ${index + by + 1}`);
+      return found;
     });
-  if (mode === "edit") return html`<li><${TaskForm} plan=${plan} task=${task} path=${path} onClose=${() => setMode("")} onDone=${onDone} /></li>`;
-  const order = SPENDING[mode];
+  if (edits) return html`<li><${TaskForm} plan=${plan} task=${task} path=${path} onClose=${() => setEdits(false)} onDone=${onDone} /></li>`;
+  const spends = [task.status === "failed" && "retry", task.status === "failed" && task.run_id && "fresh", task.status === "blocked" && plan.status === "running" && "force"];
   const steps = [[-1, "up", "↑", index === 0], [1, "down", "↓", index === plan.tasks.length - 1]];
   return html`<li class="card task" id=${`task-${task.id}`} data-row tabindex="-1" ref=${card}>
     <header><${Status} of=${task.status} /> <strong>${task.id}. ${task.description}</strong>
-      <span class="push">${steps.map(([by, word, sign, off]) => html`<button type="button" class="quiet small" data-move=${by} aria-label=${`Move task ${task.id} ${word}`} onClick=${move(Number(by))} disabled=${off}>${sign}</button>`)}</span></header>
+      <span class="push">${steps.map(([by, word, sign, off]) => html`<button class="quiet small" data-move=${by} aria-label=${`Move task ${task.id} ${word}`} onClick=${move(Number(by))} disabled=${off}>${sign}</button>`)}</span></header>
     <p class="muted">${task.recipe_id || "no recipe yet"}${task.deps.length > 0 && ` · after ${task.deps.join(", ")}`}
       ${task.run_id && html` · <a href=${`/runs/${task.run_id}`}>run</a>`}${stuck && html` <${Status} of=${stuck.status} note=${stuck.error_code && format.words(stuck.error_code)} />`}</p>
     ${task.partial && html`<p>Done in part: <a href=${`/runs/${task.run_id}`}>its run</a> says what failed or was cut off.</p>`}
@@ -147,14 +142,11 @@ function Task({ plan, task, run, index, path, onDone }) {
     <${Review} review=${task.review} onDecided=${onDone} />
     <${Fault} error=${error} />
     <div class="actions">
-      ${[task.status === "failed" && "retry", task.status === "failed" && task.run_id && "fresh", task.status === "blocked" && plan.status === "running" && "force"].map((name) => name && html`<button type="button" onClick=${() => setMode(name)}>${SPENDING[name][0]}</button>`)}
-      ${EDITABLE.includes(task.status) && html`<button type="button" class="quiet" onClick=${() => setMode("edit")}>Edit</button>
-        <button type="button" class="quiet danger" onClick=${() => setMode("delete")}>Remove</button>`}
+      ${spends.map((name) => name && html`<${AskButton} word=${SPENDING[name][0]} onConfirm=${async () => onDone(await post(`${path}/tasks/${task.id}/${SPENDING[name][1]}`, SPENDING[name][2]))}>
+        <p class="cut">${task.id}. ${task.description}</p><p>${SPENDING[name][3]}</p><//>`)}
+      ${EDITABLE.includes(task.status) && html`<button class="quiet" onClick=${() => setEdits(true)}>Edit</button>
+        <${AskButton} word="Remove" title=${`Remove task ${task.id}?`} kind="quiet danger" danger onConfirm=${() => remove(withQuery(`${path}/tasks/${task.id}`, { revision: plan.revision })).then(onDone)}><p>A task that others come after cannot be removed.</p><//>`}
     </div>
-    ${order && html`<${Confirm} title=${`${order[0]}?`} confirm=${order[0]} onClose=${() => setMode("")}
-      onConfirm=${async () => (await post(`${path}/tasks/${task.id}/${order[1]}`, order[2]), onDone())}><p class="cut">${task.id}. ${task.description}</p><p>${order[3]}</p></${Confirm}>`}
-    ${mode === "delete" && html`<${Confirm} title=${`Remove task ${task.id}?`} confirm="Remove" danger=${true} onClose=${() => setMode("")}
-      onConfirm=${async () => (await remove(withQuery(`${path}/tasks/${task.id}`, { revision: plan.revision })), onDone())}><p>A task that others come after cannot be removed.</p></${Confirm}>`}
   </li>`;
 }
 
@@ -232,7 +224,7 @@ function Asked({ id, onDecided }) {
 function Proposals({ plan, path, onDone }) {
   const open = (plan.proposals || []).filter((/** @type {any} */ proposal) => proposal.status === "open");
   if (!open.length) return null;
-  return html`<${Section} title="Proposals" count=${open.length}>${each(open, (proposal) => html`<${Proposal} key=${proposal.id} proposal=${proposal} path=${path} onDone=${onDone} />`)}</${Section}>`;
+  return html`<${Section} title="Proposals" count=${open.length}>${each(open, (proposal) => html`<${Proposal} key=${proposal.id} proposal=${proposal} path=${path} onDone=${onDone} />`)}<//>`;
 }
 
 /** @param {Props} props */
@@ -247,7 +239,7 @@ function Proposal({ proposal, path, onDone }) {
     <p>${proposal.why}</p>
     <dl class="facts">${Object.entries(proposal.fields || {}).map(([name, value]) => html`<dt>${name}</dt><dd>${typeof value === "string" ? value : JSON.stringify(value)}</dd>`)}</dl>
     <${Fault} error=${error} />
-    <div class="actions"><button type="button" class="primary" onClick=${() => decide("accept")}>Accept</button><button type="button" onClick=${() => decide("dismiss")}>Dismiss</button></div></article>`;
+    <div class="actions"><button class="primary" onClick=${() => decide("accept")}>Accept</button><button onClick=${() => decide("dismiss")}>Dismiss</button></div></article>`;
 }
 
 /**
@@ -271,7 +263,6 @@ function TaskForm({ plan, task, path, onClose, onDone }) {
     const body = { ...Object.fromEntries(said), revision: plan.revision };
     onDone(await (task ? patch(`${path}/tasks/${task.id}`, body) : post(`${path}/tasks`, body)));
     announce("Saved");
-    onDone();
     onClose();
   });
   return html`<form class="card form" onSubmit=${save} aria-label=${task ? `Edit task ${task.id}` : "New task"}>
@@ -282,7 +273,7 @@ function TaskForm({ plan, task, path, onClose, onDone }) {
     <label>Arguments, as JSON <textarea rows="2" class="mono" value=${values.args} onInput=${change("args")}></textarea></label>
     <label>Question that a person answers before it starts (optional) <input value=${values.scoping_question} onInput=${change("scoping_question")} /></label>
     <${Fault} error=${error} />
-    <div class="actions"><button type="submit" class="primary">${task ? "Save" : "Add"}</button><button type="button" onClick=${onClose}>Back</button></div>
+    <div class="actions"><button type="submit" class="primary">${task ? "Save" : "Add"}</button><button onClick=${onClose}>Back</button></div>
   </form>`;
 }
 

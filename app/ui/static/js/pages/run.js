@@ -15,7 +15,6 @@ const NONE = [];
 /** Milliseconds between two looks at a run that executes: no event tells of its outputs, and of its place in a queue. */
 const HEARTBEAT = 3000;
 
-/** Steps that are read at a time, where a run has more than its answer holds. */
 const PORTION = 200;
 
 /** A run: how it stands, its graph, timeline, steps, outputs and logs. @param {Props} props */
@@ -87,7 +86,7 @@ function Stands({ state: { open, run } }) {
   return html`<${Status} of=${wasDenied(run) ? "denied" : run.status} word=${stopped(run) ? undefined : sentence(run, open, now)} />`;
 }
 
-/** Whether an error is shown that says how the run stands. @param {any} run */
+/** @param {any} run */
 function stopped({ error, status }) {
   return Boolean(error) && ["failed", "paused"].includes(status);
 }
@@ -100,7 +99,7 @@ function WhatHappened({ run, onDone }) {
   return html`${stopped(run) && html`<div class=${`fault is-${run.status}`} role="note">
       <strong>${wasDenied(run) ? "It was denied" : run.status === "failed" ? "Why it failed" : "Why it is paused"}</strong>
       <p>${message} <code>${code}</code></p><p>${key && html`At step <a href=${stepLink(key)}>${key}</a>${step?.attempt > 1 && `, attempt ${step.attempt}`}, `}<${Ago} at=${run.completed_at || run.updated_at} />.</p><${Raise} run=${run} onDone=${onDone} /></div>`}
-    <${Section} title="What next"><div class="card"><${RunActions} run=${run} onDone=${onDone} next /></div></${Section}>`;
+    <${Section} title="What next"><div class="card"><${RunActions} run=${run} onDone=${onDone} next /></div><//>`;
 }
 
 /** What lets a run continue that met a limit: of its own, of another run, or a budget. @param {Props} props */
@@ -112,7 +111,7 @@ function Raise({ run, onDone }) {
   return html`<p>Raise ${name ? html`the budget ${name} under <a href="/cost">Cost</a>` : html`the limit of <a href=${`/runs/${run_id}`}>run ${run_id}</a>`}; this run then continues by itself.</p>`;
 }
 
-/** Issues that a run that has ended left. @param {Props} props */
+/** @param {Props} props */
 function Opens({ run }) {
   const issues = useLive(FINISHED.includes(run.status) ? withQuery("/api/issues", { run_id: run.run_id, limit: 100 }) : null, { pause: 60_000 });
   if (!issues.data?.length) return null;
@@ -152,14 +151,13 @@ function Arguments({ of, open }) {
   return html`<details open=${open}><summary>${names.join(", ")}</summary><div class="mono">${names.map((name) => html`<div>${name}: ${typeof of[name] === "string" ? of[name] : JSON.stringify(of[name])}</div>`)}</div></details>`;
 }
 
-/** The recipe as the run froze it, with the state of each node. @param {Props} props */
+/** @param {Props} props */
 function RecipeGraph({ path, mine, denied, over }) {
   const graph = useLive(`${path}/graph`, { on: mine, every: 3000 });
   if (!graph.data?.nodes?.length) return null;
-  return html`<${Section} title="Graph"><${Graph} graph=${graph.data} denied=${denied} over=${over} onChoose=${(/** @type {any} */ node) => setQuery({ step: node.key || node.id })} /></${Section}>`;
+  return html`<${Section} title="Graph"><${Graph} graph=${graph.data} denied=${denied} over=${over} onChoose=${(/** @type {any} */ node) => setQuery({ step: node.key || node.id })} /><//>`;
 }
 
-/** Files that a result lists. */
 const MOST = 5;
 
 /** @param {Props} props */
@@ -173,17 +171,16 @@ function Outputs({ run, result }) {
   return html`<${Section} title=${result ? "Result" : "Outputs"} count=${result ? undefined : files.length + slots.length}><ul class="lines">
     ${each(files, ({ key, output_file, output_preview, output_slot }) => html`<li key=${key}><${Opened} path=${path + encodeURIComponent(output_slot || key.slice(7))} title="File"><code>${output_file || output_preview}</code><//></li>`)}
     ${slots.map(([name, slot]) => html`<li key=${name}><${Opened} path=${path + encodeURIComponent(name)} title=${name}>${slot.preview}<//></li>`)}
-  </ul></${Section}>`;
+  </ul><//>`;
 }
 
 /** @param {Props} props */
 function Children({ id }) {
   const runs = useList("/api/runs", { parent_run_id: id });
   if (!runs.data?.length) return null;
-  return html`<${Section} title="Started by this run" count=${runs.count}><${RunTable} runs=${runs.data} />${runs.more}</${Section}>`;
+  return html`<${Section} title="Started by this run" count=${runs.count}><${RunTable} runs=${runs.data} />${runs.more}<//>`;
 }
 
-/** Milliseconds between two looks: no event tells how long an agent has been silent. */
 const LOOK = 5000;
 
 /** Causes in the run itself that its page shows anyway. */
@@ -199,7 +196,7 @@ function Why({ run, path, mine }) {
         ${run_id !== run.run_id && html` <a href=${`/runs/${run_id}`}>${kind === "gate" ? "Answer it there" : run_id}</a>`}</span>
       ${since && html`<span class="muted">for <${Took} from=${since} /></span>`}
       ${until && html`<span class="muted">ends <${Ago} at=${until} /></span>`}
-      ${act && kind !== "gate" && html`<${Command} text=${act} served />`}</li>`)}</ol></${Section}>`;
+      ${act && kind !== "gate" && html`<${Command} text=${act} served />`}</li>`)}</ol><//>`;
 }
 
 /** The steps of a run with their place in time; only those near the view are in the page. @param {Props} props */
@@ -218,7 +215,7 @@ function Steps({ state, onNear }) {
       <${Virtual} items=${items} name=${nameOf} depends=${[range, run.status]} onNear=${onNear}
         row=${(/** @type {any} */ step) => html`<${StepRow} step=${step} range=${range} />`} />
     </div>`}
-  </${Section}>`;
+  <//>`;
 }
 
 /** @param {Props} props */
@@ -292,8 +289,8 @@ function StepDrawer({ state, name, onClose }) {
   const close = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && onClose();
   const shown = lines || mine;
   return html`<div class="drawer" role="dialog" aria-label=${`Step ${name}`} tabindex="-1" ref=${panel} onKeyDown=${close}>
-    <header><h2>${name}</h2><div class="actions">${mine.length > 0 && html`<button type="button" onClick=${() => setForks(true)}>Fork from this step</button>`}
-      <button type="button" class="quiet" onClick=${onClose} aria-label="Close">✕</button></div></header>
+    <header><h2>${name}</h2><div class="actions">${mine.length > 0 && html`<button onClick=${() => setForks(true)}>Fork from this step</button>`}
+      <button class="quiet" onClick=${onClose} aria-label="Close">✕</button></div></header>
     <${Fault} error=${error} />
     ${forks && html`<${Fork} run=${run} from=${name} onClose=${() => setForks(false)} />`}
     ${each(open, (step) => html`<${Attempt} key=${`open-${step.key}`} run=${run} step=${step} name=${name} />`)}

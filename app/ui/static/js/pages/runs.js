@@ -14,7 +14,6 @@ const MOST = 10;
 /** @type {any[]} */
 const NONE = [];
 
-/** Home: what waits for me, what runs, what failed, what today cost. */
 export function Home() {
   const now = useValue(minute);
   const [since, today] = [now - DAY, new Date(now).setHours(0, 0, 0, 0)].map((at) => new Date(at).toISOString());
@@ -42,15 +41,15 @@ export function Home() {
       ${waiting === 0 && stats && html`<p class="muted">Nothing waits for you.</p>`}
       <${PlanLines} plans=${asking} />
       ${parked > 0 && stuck.data?.length > 0 && html`<${RunLines} runs=${stuck.data} />`}
-    </${Section}>
+    <//>
     <${Section} title="In progress" count=${stats ? busy : undefined} actions=${html`<a href="/runs?status=running&status=pending">All in progress</a>`}>
       ${busy > 0 && running.data?.length > 0 && html`<${RunLines} runs=${running.data} />`}
       ${busy === 0 && stats && html`<p class="muted">Nothing is running.</p><p class="muted offer"><a href="/start">Start a run</a>, or from a terminal:</p><${Command} text=${EXAMPLE} served />`}
-    </${Section}>
+    <//>
     <${Section} title="Failed in the last 24 hours" count=${stats?.failed.count} actions=${html`<a href="/runs?status=failed">All failed runs</a>`}>
       ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data} />` : stats && html`<p class="muted">No run failed.</p>`}
-    </${Section}>
-    ${ended.data?.length > 0 && html`<${Section} title="Recently finished" actions=${html`<a href="/runs">All runs</a>`}><${RunLines} runs=${ended.data} /></${Section}>`}`;
+    <//>
+    ${ended.data?.length > 0 && html`<${Section} title="Recently finished" actions=${html`<a href="/runs">All runs</a>`}><${RunLines} runs=${ended.data} /><//>`}`;
 }
 
 /** @param {Props} props */
@@ -82,9 +81,9 @@ export function Inbox() {
     <${Fault} error=${gates.error || plans.error || parked.error} retry=${gates.refresh} />
     <${Questions} title="Questions" gates=${gates.data} count=${gates.count} more=${gates.more} onDecided=${gates.refresh} />
     ${nothing && html`<${Empty} title="Nothing waits for you." command="control-room gates">
-      <p>A run asks here when its recipe has a gate or an approval. The same from a terminal:</p></${Empty}>`}
-    ${asking.length > 0 && html`<${Section} title="Plans" count=${plans.count}><${PlanLines} plans=${asking} />${plans.more}</${Section}>`}
-    ${parked.data?.length > 0 && html`<${Section} title="Paused runs" count=${parked.count}><${RunLines} runs=${parked.data} />${parked.more}</${Section}>`}`;
+      <p>A run asks here when its recipe has a gate or an approval. The same from a terminal:</p><//>`}
+    ${asking.length > 0 && html`<${Section} title="Plans" count=${plans.count}><${PlanLines} plans=${asking} />${plans.more}<//>`}
+    ${parked.data?.length > 0 && html`<${Section} title="Paused runs" count=${parked.count}><${RunLines} runs=${parked.data} />${parked.more}<//>`}`;
 }
 
 const AGES = /** @type {const} */ ([["", "any time"], ["1", "last 24 hours"], ["7", "last 7 days"], ["30", "last 30 days"]]);
@@ -92,13 +91,10 @@ const AGES = /** @type {const} */ ([["", "any time"], ["1", "last 24 hours"], ["
 const STATES = ["pending", "running", "waiting", "paused", "done", "failed", "cancelled"];
 const PAGE = 100;
 
-/** Rows before the end of the list at which the next page is read. */
 const AHEAD = 30;
 
-/** Milliseconds without a key after which a search begins. */
 const TYPING = 250;
 
-/** Runs: filters in the address, live rows, orders for many. */
 export function Runs() {
   const query = address.value.query;
   const [days, failed] = [query.get("days"), query.get("failed")];
@@ -125,7 +121,7 @@ export function Runs() {
     <${BulkBar} runs=${picked} count=${runs.length} onAll=${() => setChosen(new Set(runs.map((run) => run.run_id)))} onDone=${() => (setChosen(new Set()), first.refresh())} />
     ${runs.length > 0 && html`<${RunTable} runs=${runs} chosen=${chosen} onChoose=${choose} onNear=${(/** @type {number} */ _, /** @type {number} */ last) => last + AHEAD > runs.length && older.read()} />`}
     ${first.data && runs.length === 0 && html`<${Empty} title=${String(query) ? "No run matches." : "No runs yet."} command=${String(query) ? "" : EXAMPLE}>
-      ${String(query) ? html`<p><a href="/runs">Show all runs</a><span class="offer">, or <a href="/start">start one</a></span>.</p>` : html`<p class="offer"><a href="/start">Start a run</a>, or from a terminal:</p>`}</${Empty}>`}`;
+      ${String(query) ? html`<p><a href="/runs">Show all runs</a><span class="offer">, or <a href="/start">start one</a></span>.</p>` : html`<p class="offer"><a href="/start">Start a run</a>, or from a terminal:</p>`}<//>`}`;
 }
 
 /** @param {string | null} days */
@@ -133,7 +129,7 @@ function since(days) {
   return Number(days) > 0 ? new Date(present() - Number(days) * DAY).toISOString() : "";
 }
 
-/** Older runs, a page at a time. @type {UseOlder} */
+/** @type {UseOlder} */
 function useOlder(path, second) {
   const kept = useRef({ path, runs: /** @type {any[]} */ ([]), next: "", busy: false });
   const [error, setError] = useFault();
@@ -180,15 +176,15 @@ function Choices({ query }) {
     </select></label>
     <label><span class="hidden">Created</span><select onChange=${toQuery("days")}>${options(AGES, query.get("days") || "")}</select></label>
     <label><span class="hidden">Recipe</span><input placeholder="Recipe" value=${query.get("recipe_id") || ""} onChange=${toQuery("recipe_id")} /></label>
-    ${query.get("failed") && html`<button type="button" onClick=${() => setQuery({ failed: null })}>Failed in ${24 * Number(query.get("failed"))} hours ✕</button>`}
-    ${query.get("session_id") && html`<button type="button" onClick=${() => setQuery({ session_id: null })}>Session ${query.get("session_id")} ✕</button>`}
+    ${query.get("failed") && html`<button onClick=${() => setQuery({ failed: null })}>Failed in ${24 * Number(query.get("failed"))} hours ✕</button>`}
+    ${query.get("session_id") && html`<button onClick=${() => setQuery({ session_id: null })}>Session ${query.get("session_id")} ✕</button>`}
     <label><span class="hidden">Label</span><input placeholder="Label key=value" value=${format.label(query.get("label") || "")} onChange=${toQuery("label")} /></label>
-  </${Filters}>`;
+  <//>`;
 }
 
 const MANY = ["resume", "pause", "cancel", "delete"];
 
-/** Orders for all chosen runs. @param {Props} props */
+/** @param {Props} props */
 function BulkBar({ runs, count, onAll, onDone }) {
   // What a dialog names is what it orders, whatever the list shows by then.
   const [{ asked, those }, setAsked] = useState({ asked: "", those: runs });
@@ -213,15 +209,15 @@ function BulkBar({ runs, count, onAll, onDone }) {
   const named = html`<ul class="outcome" tabindex="0">${each(those, (run) => html`<li class="cut"><span class="mono">${run.run_id}</span> ${run.description || run.recipe_id}</li>`)}</ul>`;
   return html`<div class="bulk" role="region" aria-label="Selected runs">
     <strong>${format.plural(runs.length, "run")} selected</strong>
-    ${MANY.filter(fits).map((name) => html`<button type="button" onClick=${() => ask(name)}>${ORDERS[name][0]}</button>`)}
-    <button type="button" onClick=${() => ask("label")}>Label</button>
-    ${runs.length < Number(count) && html`<button type="button" class="quiet" onClick=${onAll}>Select all ${count} shown</button>`}
-    <button type="button" class="quiet" onClick=${clear}>Clear selection</button>
+    ${MANY.filter(fits).map((name) => html`<button onClick=${() => ask(name)}>${ORDERS[name][0]}</button>`)}
+    <button onClick=${() => ask("label")}>Label</button>
+    ${runs.length < Number(count) && html`<button class="quiet" onClick=${onAll}>Select all ${count} shown</button>`}
+    <button class="quiet" onClick=${clear}>Clear selection</button>
     ${asked === "label" && html`<${LabelDialog} title=${`Label ${many}`} onLabel=${(/** @type {any} */ labels) => act({ labels })} onClose=${close}>${named}<//>`}
     ${outcome && html`<div class="outcome" role="status"><p>${format.plural(outcome.done.length, "run")} accepted it, ${outcome.refused.length} refused:</p>
       <ul>${each(outcome.refused, ({ problem, run_id }) => html`<li><a href=${`/runs/${run_id}`}>${run_id}</a> ${problem.detail || problem.title}</li>`)}</ul></div>`}
     ${MANY.includes(asked) && html`<${Confirm} title=${`${ORDERS[asked][0]} ${many}?`} confirm=${`${ORDERS[asked][0]} ${those.length}`} danger=${DANGERS.includes(asked)}
-      onConfirm=${() => act({})} onClose=${close}>${named}<p>For each: ${ORDERS[asked][2]({})} Runs whose state does not allow it are left as they are, and named.</p></${Confirm}>`}
+      onConfirm=${() => act({})} onClose=${close}>${named}<p>For each: ${ORDERS[asked][2]({})} Runs whose state does not allow it are left as they are, and named.</p><//>`}
   </div>`;
 }
 

@@ -1,14 +1,12 @@
-/** What happens without a person, and who may do what: triggers, notifications, rules, keys. */
 import { useState } from "preact/hooks";
 
 import { address, html, navigate } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { get, isSignedIn, keepSession, newKey, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
-import { Ago, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, toggled, typed, useAct, useFields, useList } from "../parts/basics.js";
+import { Ago, AskButton, Command, Confirm, Empty, Fault, Id, Missing, PageTitle, Section, Status, Table, announce, each, options, toggled, typed, useAct, useFields, useList } from "../parts/basics.js";
 import { LIMITS, Recipe, useRecipes } from "../parts/orders.js";
 import { person } from "../parts/rows.js";
 
-/** Milliseconds between two looks at triggers. */
 const LOOK = 5000;
 
 export function Triggers() {
@@ -18,7 +16,7 @@ export function Triggers() {
       actions=${html`<a class="button primary" href="/start?schedule=yes">Schedule a recipe</a>`} />
     <${Fault} error=${triggers.error} retry=${triggers.refresh} />
     ${triggers.data?.length === 0 && html`<${Empty} title="No triggers yet." command="control-room triggers add RECIPE --cron '30 7 * * MON-FRI'">
-      <p class="offer">Choose “Start it on a schedule” in the form of <a href="/start">a recipe</a>, or from a terminal:</p></${Empty}>`}
+      <p class="offer">Choose “Start it on a schedule” in the form of <a href="/start">a recipe</a>, or from a terminal:</p><//>`}
     <${Table} label="Triggers" rows=${triggers.data} name="trigger_id" columns=${TRIGGERS} />`;
 }
 
@@ -36,7 +34,6 @@ const TRIGGERS = [
 export function Trigger({ id }) {
   const path = `/api/triggers/${encodeURIComponent(id)}`;
   const live = useLive(path, { pause: LOOK });
-  const [asked, setAsked] = useState(false);
   const [key] = useState(newKey);
   const trigger = live.data;
   const [order, error] = useAct(async ([call, said]) => (live.refresh(await call()), announce(said)));
@@ -44,9 +41,10 @@ export function Trigger({ id }) {
   const pause = () => order([() => patch(path, { paused: !trigger.paused, revision: trigger.revision }), trigger.paused ? "Resumed" : "Paused"]);
   return html`
     <${PageTitle} title=${trigger.name} lead=${html`<${State} trigger=${trigger} /> · It starts ${trigger.recipe_id} ${when(trigger)}.`}
-      actions=${html`<button type="button" class="primary" onClick=${(/** @type {any} */ event) => event.detail < 2 && order([() => post(`${path}/fire`, {}, { "Idempotency-Key": key + trigger.history[0]?.at }), "A run is started"])}>Start a run now</button>
-        <button type="button" onClick=${pause}>${trigger.paused ? "Resume" : "Pause"}</button>
-        <button type="button" class="quiet danger" onClick=${() => setAsked(true)}>Remove</button>`} />
+      actions=${html`<button class="primary" onClick=${() => order([() => post(`${path}/fire`, {}, { "Idempotency-Key": key + trigger.history[0]?.at }), "A run is started"])}>Start a run now</button>
+        <button onClick=${pause}>${trigger.paused ? "Resume" : "Pause"}</button>
+        <${AskButton} word="Remove" title="Remove this trigger?" kind="quiet danger" danger onConfirm=${() => remove(path).then(() => navigate("/triggers"))}>
+          <p>It starts no further run. The runs that it started stay.</p><//>`} />
     <${Fault} error=${error} />
     <dl class="facts card"><dt>Trigger</dt><dd><${Id} id=${trigger.trigger_id} /></dd>
       <dt>Recipe</dt><dd><a href=${withQuery("/recipes", { recipe: trigger.recipe_id })}>${trigger.recipe_id}</a></dd>
@@ -55,12 +53,10 @@ export function Trigger({ id }) {
       ${trigger.kind === "schedule" && html`<dt>Missed times</dt><dd>${CATCH_UP[trigger.catch_up]}</dd>`}
       ${trigger.waiting > 0 && html`<dt>Waiting</dt><dd>${trigger.waiting}</dd>`}
       <dt>Created</dt><dd><${Ago} at=${trigger.created_at} />${trigger.created_by?.name && ` by ${trigger.created_by.name}`}</dd></dl>
-    ${trigger.next_at.length > 0 && html`<${Section} title=${trigger.paused ? "Next times, once resumed" : "Next times"}><ul class="lines">${each(trigger.next_at, (at) => html`<li><${Ago} at=${at} /><span class="muted">${new Date(at).toLocaleString(undefined, { timeZoneName: "short" })}</span></li>`)}</ul></${Section}>`}
+    ${trigger.next_at.length > 0 && html`<${Section} title=${trigger.paused ? "Next times, once resumed" : "Next times"}><ul class="lines">${each(trigger.next_at, (at) => html`<li><${Ago} at=${at} /><span class="muted">${new Date(at).toLocaleString(undefined, { timeZoneName: "short" })}</span></li>`)}</ul><//>`}
     <${Section} title="History" count=${trigger.history.length}>
       ${trigger.history.length === 0 && html`<p class="muted">No runs yet.</p>`}
-      <ul class="lines">${each(trigger.history, (past) => html`<li key=${past.occurrence}><${Outcome} of=${past} /><span class="wide">${past.subject || ""} ${past.reason || ""}</span><${Ago} at=${past.due_at} /></li>`)}</ul></${Section}>
-    ${asked && html`<${Confirm} title="Remove this trigger?" confirm="Remove" danger onConfirm=${() => remove(path).then(() => navigate("/triggers"))} onClose=${() => setAsked(false)}>
-      <p>It starts no further run. The runs that it started stay.</p></${Confirm}>`}`;
+      <ul class="lines">${each(trigger.history, (past) => html`<li key=${past.occurrence}><${Outcome} of=${past} /><span class="wide">${past.subject || ""} ${past.reason || ""}</span><${Ago} at=${past.due_at} /></li>`)}</ul><//>`;
 }
 
 /** @type {Record<string, string>} */
@@ -84,7 +80,7 @@ function Outcome({ of }) {
 /** @type {Record<string, string>} */
 const UNITS = { 60: "minute", 3600: "hour", 86400: "day" };
 
-/** When a trigger starts runs, in words. @param {any} trigger */
+/** @param {any} trigger */
 function when({ schedule, webhook, files }) {
   if (webhook) return `for each delivery${webhook.scheme === "none" ? "" : ` signed as ${webhook.scheme}`}`;
   if (files) return `for each new file of ${files.pattern}`;
@@ -111,22 +107,21 @@ export function Notifications() {
   return html`
     <${PageTitle} title="Notifications" lead="Send a webhook, an e-mail or a command when a run waits, fails, finishes, stalls or reaches a budget." />
     <${Fault} error=${endpoints.error} retry=${endpoints.refresh} />
-    ${made?.signing_secret && html`<${Secret} title=${`The signing secret of ${made.name}`} text=${made.signing_secret} onKept=${() => setMade(null)}>The receiver checks signatures with it. It is shown this once.</${Secret}>`}
+    ${made?.signing_secret && html`<${Secret} title=${`The signing secret of ${made.name}`} text=${made.signing_secret} onKept=${() => setMade(null)}>The receiver checks signatures with it. It is shown this once.<//>`}
     ${endpoints.data?.length === 0 && html`<p class="muted">No notifications are set up yet.</p>`}
     ${each(endpoints.data, (endpoint) => html`<${Endpoint} key=${endpoint.endpoint_id} of=${endpoint} onDone=${endpoints.refresh} />`)}
     ${endpoints.data && html`<${NewEndpoint} onMade=${(/** @type {any} */ answer) => (setMade(answer), endpoints.refresh())} />`}`;
 }
 
-/** What is shown this once. @param {Props} props */
+/** @param {Props} props */
 function Secret({ title, text, onKept, children }) {
   return html`<section class="card" role="status"><h2>${title}</h2><p>${children}</p><${Command} text=${text} />
-    <div class="actions"><button type="button" onClick=${onKept}>I have kept it</button></div></section>`;
+    <div class="actions"><button onClick=${onKept}>I have kept it</button></div></section>`;
 }
 
 /** @param {Props} props */
 function Endpoint({ of: endpoint, onDone }) {
   const path = `${ENDPOINTS}/${endpoint.endpoint_id}`;
-  const [asked, setAsked] = useState(false);
   const [dead, setDead] = useState(/** @type {any[] | null} */ (null));
   const [act, error] = useAct(async (call) => (announce(await call()), onDone()));
   const test = () => act(async () => {
@@ -137,15 +132,14 @@ function Endpoint({ of: endpoint, onDone }) {
   const show = () => act(async () => (setDead(await get(`${path}/dead`)), "These were given up"));
   const replay = () => act(async () => (await post(`${path}/replay`), setDead(null), "They are sent again"));
   const giveUp = () => act(async () => (await post(`${path}/give-up`), "They are not tried again"));
-  return html`<${Section} title=${endpoint.name} actions=${html`<button type="button" onClick=${test}>Send a test</button>
-      <button type="button" class="quiet danger" onClick=${() => setAsked(true)}>Remove</button>`}>
+  return html`<${Section} title=${endpoint.name} actions=${html`<button onClick=${test}>Send a test</button>
+      <${AskButton} word="Remove" title=${`Remove ${endpoint.name}?`} kind="quiet danger" danger onConfirm=${() => remove(path).then(onDone)}><p>It receives nothing more, including messages that wait to be sent.</p><//>`}>
     <div class="card"><p><strong>${endpoint.channel}</strong> <code>${endpoint.url || endpoint.to || (endpoint.argv || []).join(" ")}</code></p>
       <p class="muted">${told(endpoint)}${endpoint.waiting > 0 ? `; ${format.plural(endpoint.waiting, "message")} to be sent` : ""}</p>
-      ${endpoint.failing > 0 && html`<p><${Status} of="warning" word=${`${format.plural(endpoint.failing, "message")} not delivered yet: ${endpoint.last_error}.`} /> Tried ${format.plural(endpoint.attempts, "time")}, next try <${Ago} at=${endpoint.next_try_at} />${endpoint.behind > 0 ? `, ${endpoint.behind} behind` : ""}. <button type="button" class="small" onClick=${giveUp}>Give up</button></p>`}
-      ${endpoint.dead > 0 && html`<p class="wrong-text">${endpoint.dead} could not be delivered. <button type="button" class="small" onClick=${show}>Show</button> <button type="button" class="small" onClick=${replay}>Send again</button></p>`}
+      ${endpoint.failing > 0 && html`<p><${Status} of="warning" word=${`${format.plural(endpoint.failing, "message")} not delivered yet: ${endpoint.last_error}.`} /> Tried ${format.plural(endpoint.attempts, "time")}, next try <${Ago} at=${endpoint.next_try_at} />${endpoint.behind > 0 ? `, ${endpoint.behind} behind` : ""}. <button class="small" onClick=${giveUp}>Give up</button></p>`}
+      ${endpoint.dead > 0 && html`<p class="wrong-text">${endpoint.dead} could not be delivered. <button class="small" onClick=${show}>Show</button> <button class="small" onClick=${replay}>Send again</button></p>`}
       ${dead && html`<ul class="lines">${each(dead, ({ error: why, given_up_at, message }) => html`<li key=${message.message_id}><span class="wide">${message.text}</span><span class="muted">${why}</span><${Ago} at=${given_up_at} /></li>`)}</ul>`}
-      <${Fault} error=${error} /></div>
-    ${asked && html`<${Confirm} title=${`Remove ${endpoint.name}?`} confirm="Remove" danger onConfirm=${() => remove(path).then(onDone)} onClose=${() => setAsked(false)}><p>It receives nothing more, including messages that wait to be sent.</p></${Confirm}>`}</${Section}>`;
+      <${Fault} error=${error} /></div><//>`;
 }
 
 /** @param {any} endpoint */
@@ -172,7 +166,7 @@ function NewEndpoint({ onMade }) {
     <p class="help">Choose none to receive everything.</p>
     <${Fault} error=${error} />
     <div class="actions"><button type="submit" class="primary">Add</button></div>
-    <p class="muted">Add a command from a terminal: <code>control-room notifications add</code></p></form></${Section}>`;
+    <p class="muted">Add a command from a terminal: <code>control-room notifications add</code></p></form><//>`;
 }
 
 export function Rules() {
@@ -219,7 +213,7 @@ const RULES = [
   },
 ];
 
-/** What a document says, and the document itself to edit. @param {{of: RuleDocument}} props */
+/** @param {{of: RuleDocument}} props */
 function Rule({ of: { title, path, none, help, example, read, columns } }) {
   const live = useLive(path, { pause: LOOK });
   const [edited, setEdited] = useState(/** @type {{before: any, text: string} | null} */ (null));
@@ -239,14 +233,14 @@ function Rule({ of: { title, path, none, help, example, read, columns } }) {
     if (document.rules) setRemoved({ document, reports: await Promise.all(document.rules.map((/** @type {any} */ rule) => post("/api/runs/prune", rule))) });
     else await keep(document);
   });
-  return html`<${Section} title=${title} actions=${entries && !edited && html`<button type="button" onClick=${edit}>Edit</button>`}><p class="muted">${help}</p>
+  return html`<${Section} title=${title} actions=${entries && !edited && html`<button onClick=${edit}>Edit</button>`}><p class="muted">${help}</p>
     <${Fault} error=${live.error} retry=${live.refresh} />
     ${entries?.length === 0 && html`<p>${none}</p>`}
     <${Table} label=${title} rows=${entries} name=${JSON.stringify} columns=${columns} />
     ${edited && html`<form class="card form" onSubmit=${save}><label>${title}, as JSON <textarea class="mono" rows="12" spellcheck=${false} value=${edited.text} onInput=${typed((text) => setEdited({ ...edited, text }))}></textarea></label>
-      <${Fault} error=${error} /><div class="actions"><button type="submit" class="primary">Save</button><button type="button" onClick=${() => setEdited(null)}>Discard</button></div></form>`}
+      <${Fault} error=${error} /><div class="actions"><button type="submit" class="primary">Save</button><button onClick=${() => setEdited(null)}>Discard</button></div></form>`}
     ${removed && html`<${Confirm} title="Save these rules?" confirm="Save" danger onConfirm=${() => keep(removed.document)} onClose=${() => setRemoved(null)}>
-      <ul>${each(removed.reports, (report, at) => html`<li>Rule ${at + 1} removes ${format.plural(report.matched, "run")} within the hour (${format.bytes(report.size_bytes)})${report.more ? ", and more later" : ""}.</li>`)}</ul></${Confirm}>`}</${Section}>`;
+      <ul>${each(removed.reports, (report, at) => html`<li>Rule ${at + 1} removes ${format.plural(report.matched, "run")} within the hour (${format.bytes(report.size_bytes)})${report.more ? ", and more later" : ""}.</li>`)}</ul><//>`}<//>`;
 }
 
 const KEYS = "/api/keys";
@@ -268,11 +262,11 @@ export function Access() {
   return html`
     <${PageTitle} title="Access" lead="Keys for people and programs, and a log of changes." />
     <${Fault} error=${keys.error} retry=${keys.refresh} />
-    ${secret && html`<${Secret} title=${`The secret of ${secret.name}`} text=${secret.secret} onKept=${() => setSecret(null)}>Copy it now: it is shown only once. Its holder signs in with it, or sends it as <code>Authorization: Bearer</code>.</${Secret}>`}
+    ${secret && html`<${Secret} title=${`The secret of ${secret.name}`} text=${secret.secret} onKept=${() => setSecret(null)}>Copy it now: it is shown only once. Its holder signs in with it, or sends it as <code>Authorization: Bearer</code>.<//>`}
     ${keys.data && html`<${Section} title="Keys" count=${keys.data.length}>
       ${keys.data.length === 0 && html`<p class="muted">No keys yet: the service answers every caller on this machine. Once there is a key, it answers only callers with a key. Make the first key your own, with the role admin; this tab signs in with it.</p>`}
       <${Table} label="Keys" rows=${keys.data} name="name" columns=${[...COLUMNS, ["", (/** @type {any} */ key) => html`<${KeyOrders} of=${key} onIssued=${issued} onGone=${keys.refresh} />`]]} />
-      <${NewKey} first=${keys.data.length === 0} onIssued=${issued} /></${Section}>`}
+      <${NewKey} first=${keys.data.length === 0} onIssued=${issued} /><//>`}
     ${keys.data && html`<${Audit} />`}`;
 }
 
@@ -286,16 +280,11 @@ const COLUMNS = [
 
 /** @param {Props} props */
 function KeyOrders({ of: key, onIssued, onGone }) {
-  const [asked, setAsked] = useState("");
   const path = `${KEYS}/${encodeURIComponent(key.name)}`;
-  const act = async () => {
-    if (asked === "rotate") onIssued(await post(`${path}/rotate`, { grace_seconds: 3600 }));
-    else await remove(path).then(onGone);
-    announce(asked === "rotate" ? "The key has a new secret" : "The key is revoked");
-  };
-  return html`<button type="button" class="small" onClick=${() => setAsked("rotate")}>Rotate</button> <button type="button" class="small danger" onClick=${() => setAsked("revoke")}>Revoke</button>
-      ${asked && html`<${Confirm} title=${`${asked === "rotate" ? "Rotate" : "Revoke"} the key of ${key.name}?`} confirm=${asked === "rotate" ? "Rotate" : "Revoke"} danger=${asked === "revoke"} onConfirm=${act} onClose=${() => setAsked("")}>
-        <p>${asked === "rotate" ? "It gets a new secret; the present one counts for another hour." : "Its requests, sign-ins and streams end at once."}</p></${Confirm}>`}`;
+  const rotate = async () => (onIssued(await post(`${path}/rotate`, { grace_seconds: 3600 })), announce("The key has a new secret"));
+  const revoke = async () => (await remove(path), onGone(), announce("The key is revoked"));
+  return html`<${AskButton} word="Rotate" title=${`Rotate the key of ${key.name}?`} kind="small" onConfirm=${rotate}><p>It gets a new secret; the present one counts for another hour.</p><//> <${AskButton} word="Revoke" title=${`Revoke the key of ${key.name}?`} kind="small danger" danger onConfirm=${revoke}>
+    <p>Its requests, sign-ins and streams end at once.</p><//>`;
 }
 
 /** @param {Props} props */
@@ -322,12 +311,12 @@ function listed(text) {
   return text.split(",").map((each) => each.trim()).filter(Boolean);
 }
 
-/** Who has changed or ordered what, newest first. @param {Props} props `target`: of this run or plan alone. */
+/** @param {Props} props `target`: of this run or plan alone. */
 function Audit({ target = "" }) {
   const [{ author, action }, change] = useFields({ author: "", action: "" });
   const lines = useList("/api/audit", { target, author, action }, { pause: LOOK });
   return html`<${Section} title="Changes" actions=${html`<label>By <input class="short" value=${author} onChange=${change("author")} /></label><label>Action <input class="short" placeholder="run.deleted" value=${action} onChange=${change("action")} /></label>`}>
     <${Fault} error=${lines.error} />
     ${lines.data?.length === 0 && html`<p class="muted">No changes yet.</p>`}
-    <ul class="lines">${each(lines.data, (line) => html`<li key=${line.at + line.action + line.target}><code>${line.action}</code>${line.details?.decision && html`<strong>${line.details.decision}</strong>`}<span class="wide">${line.run_id ? html`<a href=${`/runs/${line.run_id}`}>${line.target}</a>` : line.target}</span><span>${line.author ? person(line.author) : "Control Room"}</span><${Ago} at=${line.at} /></li>`)}</ul>${lines.more}</${Section}>`;
+    <ul class="lines">${each(lines.data, (line) => html`<li key=${line.at + line.action + line.target}><code>${line.action}</code>${line.details?.decision && html`<strong>${line.details.decision}</strong>`}<span class="wide">${line.run_id ? html`<a href=${`/runs/${line.run_id}`}>${line.target}</a>` : line.target}</span><span>${line.author ? person(line.author) : "Control Room"}</span><${Ago} at=${line.at} /></li>`)}</ul>${lines.more}<//>`;
 }

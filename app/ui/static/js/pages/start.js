@@ -7,7 +7,6 @@ import { Command, Fault, PageTitle, Status, each, options, typed, useAct } from 
 import { LimitFields, amounts, usePreflight } from "../parts/orders.js";
 import { Choose, steps, told } from "./library.js";
 
-/** Start: describe it, or choose a recipe and fill in its form. */
 export function Start() {
   const chosen = address.value.query.get("recipe");
   return html`
@@ -33,7 +32,7 @@ function Describe() {
     <label>Describe the task <input id="describe" required placeholder="Draft scene 22" value=${text} onInput=${typed(setText)} /></label>
     <${Fault} error=${error} />
     ${routed && html`<p role="status">${routed.routable ? `${routed.candidates.length} recipes fit. Choose one; the first covers most of the description.` : `${routed.reason} Choose a recipe below.`}</p>
-      <ol class="lines">${each(routed.candidates, (found) => html`<li data-row><button type="button" onClick=${() => open(found)}>${found.recipe_id}</button>
+      <ol class="lines">${each(routed.candidates, (found) => html`<li data-row><button onClick=${() => open(found)}>${found.recipe_id}</button>
         <span class="wide muted">It covers ${format.plural(found.characters, "character")} of the description by <code>${found.pattern}</code></span></li>`)}</ol>`}
     <div class="actions"><button type="submit" class="primary">Find a recipe</button></div>
   </form>`;
@@ -100,7 +99,7 @@ function Filled({ recipe }) {
     <${Schedule} recipe=${recipe.recipe_id} args=${filled} />
   </form><${Preflight} report=${report} error=${unknown} others=${others} faults=${others.length + Object.keys(refused).length} nodes=${recipe.graph?.nodes.filter(acts) || []} count=${steps(recipe)} lacks=${recipe.lacks}>
     <${Fault} error=${error} />
-    <div class="actions"><button form="form" type="submit" class="primary" id="start" disabled=${others.length > 0}>Start</button></div></${Preflight}></div>`;
+    <div class="actions"><button form="form" type="submit" class="primary" id="start" disabled=${others.length > 0}>Start</button></div><//></div>`;
 }
 
 /** @param {InputProps} props */
@@ -158,7 +157,7 @@ function limited(values) {
   return given.length ? { limits: Object.fromEntries(given) } : {};
 }
 
-/** Whether a node of a graph does something. @param {any} node */
+/** @param {any} node */
 function acts(node) {
   return node.kind !== "start" && node.kind !== "end";
 }
@@ -184,7 +183,6 @@ async function digest(value) {
   return [...new Uint8Array(hash).slice(0, 6)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Steps that are listed at first. */
 const MOST = 20;
 
 /** What will happen, before it does. @param {PreflightProps} props */
@@ -210,7 +208,7 @@ function Planned({ steps }) {
   const [all, setAll] = useState(false);
   const shown = all ? steps : steps.slice(0, MOST);
   return html`<ol class="planned">${each(shown, (step) => html`<li><strong>${step.title || step.label}</strong> <span class="muted">${step.kind}${by(step)}</span></li>`)}</ol>
-    ${shown.length < steps.length && html`<p><button type="button" onClick=${() => setAll(true)}>Show all ${format.number(steps.length)} steps</button></p>`}`;
+    ${shown.length < steps.length && html`<p><button onClick=${() => setAll(true)}>Show all ${format.number(steps.length)} steps</button></p>`}`;
 }
 
 /** @param {any} step */
@@ -221,7 +219,6 @@ function by({ agent, tool, title, label }) {
 
 const LOCAL = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-/** Ways to say when, with an example of each. */
 const WAYS = /** @type {const} */ ([
   ["daily", "every day at", ""],
   ["cron", "by cron", "30 7 * * MON-FRI"],
@@ -229,7 +226,7 @@ const WAYS = /** @type {const} */ ([
   ["at", "once, at", ""],
 ]);
 
-/** Let a filled form start runs by the clock. @param {Props} props */
+/** @param {Props} props */
 function Schedule({ recipe, args }) {
   const [way, setWay] = useState("daily");
   const [text, setText] = useState("");
@@ -248,7 +245,7 @@ function Schedule({ recipe, args }) {
         <input type=${{ daily: "time", at: "datetime-local" }[/** @type {string} */ (way)] || "text"} placeholder=${example} value=${text} onInput=${typed(setText)} /></label>
     ${(way === "cron" || way === "daily") && html`<label>Time zone <input value=${zone} onInput=${typed(setZone)} /></label>`}
     <${Fault} error=${error} />
-    <div class="actions"><button type="button" onClick=${create}>Create a trigger</button></div>
+    <div class="actions"><button onClick=${create}>Create a trigger</button></div>
     <p class="muted">Webhooks and new files start runs as well, from a terminal:</p><${Command} text=${`control-room triggers add ${recipe} --webhook github`} />
   </details>`;
 }
@@ -262,9 +259,7 @@ function schedule(way, text, zone) {
   return { at: Number.isNaN(at.getTime()) ? text : at.toISOString() };
 }
 
-/** Fields of a form from the JSON Schema of a recipe's arguments. Pure. */
-
-/** The fields of an arguments' schema, the required ones first. @param {any} schema @returns {Field[]} */
+/** The required ones come first. @param {any} schema @returns {Field[]} */
 function fields(schema) {
   const required = new Set(schema?.required || []);
   // What steps set themselves is not asked for.
@@ -316,7 +311,7 @@ function shown(value, kind) {
   return kind === "json" ? JSON.stringify(value) : String(value);
 }
 
-/** What a filled form means, and what cannot be read. @type {ReadForm} */
+/** @type {ReadForm} */
 function read(all, values) {
   /** @type {Record<string, any>} */
   const args = {};

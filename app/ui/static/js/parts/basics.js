@@ -10,7 +10,7 @@ const LIKE = {
   needs_scoping: "waiting", processing: "running", interrupted: "warning", invalid: "failed", queued: "pending", valid: "done", denied: "failed",
 };
 
-/** One of the icons that the document holds. @param {Props} props */
+/** @param {Props} props */
 export function Icon({ name }) {
   const like = LIKE[name] || name;
   return html`<svg class="icon icon-${like}" aria-hidden="true"><use href=${`#icon-${document.getElementById(`icon-${like}`) ? like : "open"}`} /></svg>`;
@@ -41,7 +41,7 @@ export function Id({ id }) {
   return html`<span class="id">${id} <${CopyButton} text=${id} /></span>`;
 }
 
-/** What went wrong last, and how it is set. @type {UseFault} */
+/** @type {UseFault} */
 export function useFault() {
   return useState(/** @type {Error | null} */ (null));
 }
@@ -49,7 +49,7 @@ export function useFault() {
 /** Whether an order was carried out is not known then; it stays on the page when the service is back. */
 const UNANSWERED = new Problem(0, { title: "The service did not answer", detail: "See whether it was done; if not, try again.", code: "no_answer" });
 
-/** What a form or a button does, and what went wrong. @type {UseAct} */
+/** @type {UseAct} */
 export function useAct(act) {
   const [error, setError] = useFault();
   const busy = useRef(false);
@@ -69,31 +69,31 @@ export function useAct(act) {
   return [go, error, () => setError(null)];
 }
 
-/** Texts that are being written, by what they are for. @type {Record<string, string>} */
+/** @type {Record<string, string>} */
 const drafts = {};
 
-/** A text that is kept until it is sent, even if a sign-in ends meanwhile. @type {UseDraft} */
+/** A text that outlives the end of a sign-in. @type {UseDraft} */
 export function useDraft(of) {
   const [text, setText] = useState(drafts[of] || "");
   return [text, (next) => setText((drafts[of] = next))];
 }
 
-/** Take over what is typed or chosen. @type {Typed} */
+/** @type {Typed} */
 export function typed(set) {
   return (event) => set(event.target.value);
 }
 
-/** The selection with the id, or without it if it was in it. @param {string[]} chosen @param {string} id */
+/** @param {string[]} chosen @param {string} id */
 export function toggled(chosen, id) {
   return chosen.includes(id) ? chosen.filter((other) => other !== id) : [...chosen, id];
 }
 
-/** Take over into the address what is typed or chosen. @param {string} name */
+/** @param {string} name */
 export function toQuery(name) {
   return typed((value) => setQuery({ [name]: value }));
 }
 
-/** Fields that follow the address, or lead it. @param {Props} props */
+/** @param {Props} props */
 export function Filters({ children }) {
   return html`<form class="filters" role="search" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>${children}</form>`;
 }
@@ -103,21 +103,21 @@ export function Search({ of, value, onInput }) {
   return html`<label><span class="hidden">Search</span><input id="search" type="search" placeholder=${`Search ${of}`} value=${value} onInput=${onInput} /></label>`;
 }
 
-/** The values of a form, and what takes over one of them. @type {UseFields} */
+/** @type {UseFields} */
 export function useFields(initial) {
   const [values, setValues] = useState(initial);
   return [values, (name) => typed((value) => setValues({ ...values, [name]: value })), setValues];
 }
 
-/** A list of which more is shown on request; `count`: how many are shown, `more`: the button. @type {UseList} */
+/** @type {UseList} */
 export function useList(path, query, how) {
   const [limit, setLimit] = useState(100);
   const live = useLive(withQuery(path, { ...query, limit }), how);
-  const more = live.next && html`<div class="actions">${limit < 1000 ? html`<button type="button" onClick=${() => setLimit(limit + 100)}>Show more</button>` : html`<p>The rest is not shown.</p>`}</div>`;
+  const more = live.next && html`<div class="actions">${limit < 1000 ? html`<button onClick=${() => setLimit(limit + 100)}>Show more</button>` : html`<p>The rest is not shown.</p>`}</div>`;
   return { ...live, count: live.data?.length + (live.next ? "+" : ""), more };
 }
 
-/** Draw each item of a list, if there is one. @type {Each} */
+/** @type {Each} */
 export function each(items, draw) {
   return items?.map(draw);
 }
@@ -134,7 +134,7 @@ export function Table({ label, rows, name, columns }) {
     <tbody role="rowgroup">${rows.map((row) => html`<tr role="row" key=${name.call ? name(row) : row[name]} data-row>${columns.map(([title, cell, kind]) => html`<td role="cell" class=${kind} data-label=${title}>${cell(row)}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
-/** What went wrong, with its code and every fault. @param {Props} props */
+/** @param {Props} props */
 export function Fault({ error, retry }) {
   const isBack = useValue(reachable) === "yes";
   if (!error || (error instanceof TypeError && isBack)) return null;
@@ -145,14 +145,13 @@ export function Fault({ error, retry }) {
     ${problem && problem.faults.length > 0 && html`<ul>
       ${problem.faults.map((fault) => html`<li><code>${fault.path || "–"}</code> ${fault.message}</li>`)}
     </ul>`}
-    ${retry && problem?.status !== 404 && html`<button type="button" onClick=${retry}>Reload</button>`}
+    ${retry && problem?.status !== 404 && html`<button onClick=${retry}>Reload</button>`}
   </div>`;
 }
 
-/** What starts a first run from a terminal. */
 export const EXAMPLE = `control-room run analytical_consistency --arg 'canon_paths:=["Compendium"]'`;
 
-/** What the replies of the small local model are worth, where all agents speak through it. @param {Props} props */
+/** @param {Props} props */
 export function LocalModel({ stats }) {
   return stats?.service.local_model && html`<p class="notice"><span>Agents speak through a small local model, which only shows the machinery. For real work, set <code>{"default_backend": "claude-code"}</code> in agents.json of the data folder.</span></p>`;
 }
@@ -162,7 +161,7 @@ export function Empty({ title, children, command }) {
   return html`<div class="empty"><p><strong>${title}</strong></p>${children}${command && html`<${Command} text=${command} served=${/^control-room (run|plan|gates|confer|triggers) /.test(`${command} `)} />`}</div>`;
 }
 
-/** A command to copy. @param {Props} props */
+/** @param {Props} props */
 export function Command({ text, served = false }) {
   const whole = served ? `${text} --server ${window.location.origin}` : text;
   return html`<div class="command"><code>${whole}</code><${CopyButton} text=${whole} /></div>`;
@@ -176,7 +175,7 @@ function CopyButton({ text }) {
     setCopied(true);
     setTimeout(() => setCopied(false), 1500);
   };
-  return html`<button type="button" class="quiet small" onClick=${copy} aria-label=${`Copy ${text}`} title="Copy"><${Icon} name=${copied ? "done" : "copy"} /></button>`;
+  return html`<button class="quiet small" onClick=${copy} aria-label=${`Copy ${text}`} title="Copy"><${Icon} name=${copied ? "done" : "copy"} /></button>`;
 }
 
 /** @param {Props} props */
@@ -190,8 +189,8 @@ export function Progress({ of: { current_step_index: done, total_steps: total, s
 }
 
 /** @param {Props} props */
-export function Section({ title, count, actions, children, id }) {
-  return html`<section class="section" id=${id}>
+export function Section({ title, count, actions, children }) {
+  return html`<section class="section">
     <header><h2>${title}${count !== undefined && html` <span class="count">${count.toLocaleString("en")}</span>`}</h2>
     <div class="actions">${actions}</div></header>
     ${children}
@@ -239,11 +238,18 @@ export function Confirm({ title, confirm, danger, blocked, children, onConfirm, 
       ${children}
       <${Fault} error=${error} />
       <div class="actions">
-        <button type="button" onClick=${onClose}>Back</button>
+        <button onClick=${onClose}>Back</button>
         <button type="submit" class=${danger ? "danger" : "primary"} disabled=${busy || blocked}>${confirm}</button>
       </div>
     </form>
   </dialog>`;
+}
+
+/** A button that asks before it does what it says. @param {AskedProps} props */
+export function AskButton({ word, title = `${word}?`, kind, danger, children, onConfirm }) {
+  const [asked, setAsked] = useState(false);
+  return html`<button class=${kind} onClick=${() => setAsked(true)}>${word}</button>
+    ${asked && html`<${Confirm} title=${title} confirm=${word} danger=${danger} onConfirm=${onConfirm} onClose=${() => setAsked(false)}>${children}<//>`}`;
 }
 
 /** Say for a moment what has happened, also to people who cannot see the page. @param {string} text */
@@ -253,7 +259,6 @@ export function announce(text) {
   document.getElementById("announcements")?.replaceChildren(said);
 }
 
-/** Characters that are shown at first. */
 const SHOWN = 20_000;
 
 /** @type {Record<string, string>} */
@@ -264,7 +269,7 @@ export function Content({ text, kind = "text" }) {
   const [whole, setWhole] = useState(false);
   const shown = whole ? text : text.slice(0, SHOWN);
   return html`<pre class=${`shown shown-${kind}`} tabindex="0">${kind === "diff" ? colored(shown) : shown}</pre>
-    ${shown.length < text.length && html`<p><button type="button" onClick=${() => setWhole(true)}>Show all ${format.number(text.length)} characters</button></p>`}`;
+    ${shown.length < text.length && html`<p><button onClick=${() => setWhole(true)}>Show all ${format.number(text.length)} characters</button></p>`}`;
 }
 
 /** What an address holds, read when it is opened: a link would leave the sign-in behind. @param {Props} props */

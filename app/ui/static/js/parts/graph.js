@@ -3,7 +3,6 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { html } from "../lib/base.js";
 import { layered } from "../lib/layout.js";
 
-/** Pixels of a node. */
 const NODE = { width: 176, height: 40, between: 40 };
 
 /** Pixels of a graph that has room beside the list of steps. */
@@ -12,7 +11,6 @@ const COLUMN = 224;
 /** Nodes above which a graph is only shown as its table. */
 const MOST_NODES = 400;
 
-/** States that one looks for first. */
 const LIVE = ["running", "waiting", "failed"];
 
 /** A graph with the state of each node; the list of steps or tasks beside it says the same to those who cannot see it. @param {GraphProps} props */
@@ -54,7 +52,6 @@ function Node({ at, node, plain, denied, over, onChoose }) {
   </g>`;
 }
 
-/** Kinds of nodes that stand for no step. */
 const ROUND = ["start", "end"];
 
 /** @param {{nodes: any[], edges: any[]}} graph */
@@ -70,7 +67,7 @@ function named({ label }) {
   return label && label !== "next" ? shortened(label, 22) : "";
 }
 
-/** Whether an edge is a way that a run takes; one that names a slot shows what flows. @param {any} edge */
+/** @param {any} edge */
 function isFlow(edge) {
   return edge.kind !== "data";
 }

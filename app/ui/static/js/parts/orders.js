@@ -1,11 +1,11 @@
-/** What can be ordered of runs, with what it does and the dialogs that ask; below, what limits them: budgets and limits. */
+/** Orders for runs, and what limits runs. */
 import { useEffect, useState } from "preact/hooks";
 
 import { html, navigate, present, signal, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { get, patch, post, put, remove, useLive, withQuery } from "../lib/live.js";
 import { FINISHED } from "../lib/run_state.js";
-import { Ago, Confirm, Fault, Section, Status, announce, each, options, typed, useAct, useFields } from "./basics.js";
+import { Ago, AskButton, Confirm, Fault, Section, Status, announce, each, options, typed, useAct, useFields } from "./basics.js";
 
 const FORK = "A new run keeps the finished steps up to one that you choose; from there on steps run again, and calls of agents are paid for again. This run stays as it is.";
 const AGAIN = "A new run begins at the first step, with the same arguments unless you change them. Every step runs again, and calls of agents are paid for again.";
@@ -20,7 +20,6 @@ export const ORDERS = {
   delete: ["Delete", FINISHED, () => "Its folder with journal, logs and outputs is removed. Files in the workspace and receipts are kept."],
 };
 
-/** Orders that end something. */
 export const DANGERS = ["cancel", "delete"];
 
 /** Recipes of these languages have a form in which a run is started. */
@@ -48,7 +47,7 @@ function isStopped(run) {
   return run.status === "paused" || (run.status !== "done" && FINISHED.includes(run.status));
 }
 
-/** Buttons for what can be ordered of a run now, each confirmed. @param {Props} props */
+/** @param {Props} props */
 export function RunActions({ run, onDone, next = false }) {
   const [asked, setAsked] = useState("");
   const [blocked, setBlocked] = useState(false);
@@ -61,13 +60,13 @@ export function RunActions({ run, onDone, next = false }) {
     if (asked === "delete") navigate("/runs");
     onDone();
   };
-  const button = (/** @type {string} */ name) => html`<button type="button" title=${next ? null : ORDERS[name][2](run)} class=${DANGERS.includes(name) ? "quiet danger" : name === "resume" && !metLimit(run.error) ? "primary" : ""} onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`;
+  const button = (/** @type {string} */ name) => html`<button title=${next ? null : ORDERS[name][2](run)} class=${DANGERS.includes(name) ? "quiet danger" : name === "resume" && !metLimit(run.error) ? "primary" : ""} onClick=${() => setAsked(name)}>${ORDERS[name][0]}</button>`;
   const first = wasDenied(run) && next ? "button primary" : "button";
   const again = LANGUAGES.includes(run.dialect) && FINISHED.includes(run.status) && (stopped === next) &&
     html`<a class=${first} title=${next ? null : AGAIN} href=${withQuery("/start", { recipe: run.recipe_id, description: run.task.description })} onClick=${() => keepArgs(run)}>Start again</a>`;
   return html`${next ? html`<dl class="choices">${offered.map((name) => html`${name === "delete" && again && html`<dt>${again}</dt><dd>${AGAIN}</dd>`}<dt>${button(name)}</dt><dd>${ORDERS[name][2](run)}</dd>`)}</dl>` : html`${again}${offered.map(button)}`}
     ${order && html`<${Confirm} title=${asked === "interrupt" ? "Pause this run now?" : `${order[0]} this run?`} confirm=${asked === "cancel" ? "Cancel the run" : order[0]} danger=${DANGERS.includes(asked)} blocked=${asked === "resume" && blocked} onConfirm=${act} onClose=${() => setAsked("")}>
-      <p>${order[2](run)}</p>${asked === "resume" && run.status !== "paused" && html`<${Preview} id=${run.run_id} body=${{ order: "resume" }} onFound=${setBlocked} />`}</${Confirm}>`}
+      <p>${order[2](run)}</p>${asked === "resume" && run.status !== "paused" && html`<${Preview} id=${run.run_id} body=${{ order: "resume" }} onFound=${setBlocked} />`}<//>`}
     ${asked === "fork" && html`<${Fork} run=${run} from=${wasDenied(run) ? run.error.key : ""} onClose=${() => setAsked("")} />`}`;
 }
 
@@ -104,12 +103,11 @@ export function Verified({ run: { run_id, status, updated_at } }) {
   const broken = found?.files.filter((/** @type {any} */ file) => file.reason);
   // Lines that came later are not checked.
   const isNew = found?.of === updated_at && FINISHED.includes(status);
-  return html`${found && html`<${Status} of=${found.ok ? "valid" : "invalid"} note=${!isNew && html`checked <${Ago} at=${found.at} />`} /> `}${!isNew && html`<button type="button" class="small" title="Check that no file of this run was changed or damaged" onClick=${check}>Verify</button>`}
+  return html`${found && html`<${Status} of=${found.ok ? "valid" : "invalid"} note=${!isNew && html`checked <${Ago} at=${found.at} />`} /> `}${!isNew && html`<button class="small" title="Check that no file of this run was changed or damaged" onClick=${check}>Verify</button>`}
     ${each(broken, (file) => html`<div class="wrong-text">${file.file}${file.line ? `:${file.line}` : ""} ${file.reason}</div>`)}
     ${found?.advice && !found.ok && html`<div>${found.advice}</div>`}<${Fault} error=${error} />`;
 }
 
-/** Milliseconds without a change after which a form is looked at. */
 const QUIET = 400;
 
 /** What a request would do, looked at again after each change of it. @param {any} body @param {string} [path] */
@@ -126,11 +124,10 @@ export function usePreflight(body, path = "/api/preflight") {
   return found;
 }
 
-/** Steps of a preview that are listed. */
 const MOST = 12;
 
 /** What a resume or a fork would do: which steps run again, and what that costs at most. @param {Props} props */
-export function Preview({ id, body, onFound }) {
+function Preview({ id, body, onFound }) {
   const { report, error } = usePreflight(body, `/api/runs/${encodeURIComponent(id)}/preview`);
   const performed = (report?.steps || []).filter((/** @type {any} */ each) => each.action === "again" || each.action === "next");
   const idle = report && !report.again && !performed.length;
@@ -150,7 +147,7 @@ function paid(usage) {
   return usage?.cost_usd ? `, which cost ${format.money(usage.cost_usd)} before` : "";
 }
 
-/** Ask from which step a new run takes over what is finished. @param {Props} props */
+/** @param {Props} props */
 export function Fork({ run, from = "", onClose }) {
   const [values, change] = useFields({ from, prompt: "", agent: "", args: "" });
   const [blocked, setBlocked] = useState(false);
@@ -168,7 +165,7 @@ export function Fork({ run, from = "", onClose }) {
     ${values.from && html`<label>Another task for this step, in place of all of the recipe's words (optional) <textarea rows="3" value=${values.prompt} onInput=${change("prompt")}></textarea></label>
       <label>Another agent for this step (optional) <input value=${values.agent} onInput=${change("agent")} /></label>`}
     <label>Other arguments, as JSON (optional) <input class="mono" placeholder=${JSON.stringify(run.task.initial_args).slice(0, 100)} value=${values.args} onInput=${change("args")} /></label>
-    ${fault ? html`<p class="wrong-text">${fault}</p>` : html`<${Preview} id=${run.run_id} body=${{ order: "fork", ...body }} onFound=${setBlocked} />`}</${Confirm}>`;
+    ${fault ? html`<p class="wrong-text">${fault}</p>` : html`<${Preview} id=${run.run_id} body=${{ order: "fork", ...body }} onFound=${setBlocked} />`}<//>`;
 }
 
 /** @type {(text: string) => [any, string]} */
@@ -213,7 +210,7 @@ export function LabelDialog({ title, before, onLabel, onClose, children }) {
   };
   return html`<${Confirm} title=${title} confirm="Label" onConfirm=${save} onClose=${onClose}>${children}
     <label><span>One <code>key=value</code> per line${before ? "" : html`; <code>key-</code> removes one`}</span>
-      <textarea rows="5" value=${text} onInput=${typed(setText)}></textarea></label></${Confirm}>`;
+      <textarea rows="5" value=${text} onInput=${typed(setText)}></textarea></label><//>`;
 }
 
 /** @param {Props} props */
@@ -225,12 +222,12 @@ export function Marks({ run, onDone }) {
     onDone();
   };
   const [pin, error] = useAct(() => mark({ pinned: !run.pinned }));
-  return html`<${Fault} error=${error} /><button type="button" class="small" onClick=${() => setAsked(true)}>${Object.keys(run.labels).length ? "Change" : "Add"} labels</button>
-    <button type="button" class="small" aria-pressed=${Boolean(run.pinned)} title="A pinned run is never pruned" onClick=${pin}>${run.pinned ? "Unpin" : "Pin"}</button>
+  return html`<${Fault} error=${error} /><button class="small" onClick=${() => setAsked(true)}>${Object.keys(run.labels).length ? "Change" : "Add"} labels</button>
+    <button class="small" aria-pressed=${Boolean(run.pinned)} title="A pinned run is never pruned" onClick=${pin}>${run.pinned ? "Unpin" : "Pin"}</button>
     ${asked && html`<${LabelDialog} title="Labels of this run" before=${run.labels} onLabel=${(/** @type {any} */ labels) => mark({ labels })} onClose=${() => setAsked(false)} />`}`;
 }
 
-/** What can be limited. @type {Limited[]} */
+/** @type {Limited[]} */
 const AMOUNTS = [
   ["cost_usd", "US dollars", format.money],
   ["tokens", "tokens", format.number],
@@ -245,22 +242,23 @@ const TIMES = [
 
 export const LIMITS = [...AMOUNTS, ...TIMES];
 
-/** Milliseconds between two looks at budgets. */
 const LOOK = 5000;
 
 /** Each limit with what is used and reserved of it. @param {Props} props */
 function Standing({ of: state }) {
-  const { limits, left } = state;
-  return html`${AMOUNTS.filter(([name]) => limits[name] !== undefined && limits[name] !== null).map(([name, unit, written]) => {
+  const { limits, left, used } = state;
+  const isSet = (/** @type {Limited} */ [name]) => (limits[name] ?? null) !== null;
+  const note = (/** @type {number} */ count, /** @type {string} */ what) => count > 0 && html`<span class="muted">${format.plural(count, "call")} ${what}</span>`;
+  return html`${AMOUNTS.filter(isSet).map(([name, unit, written]) => {
       const taken = limits[name] - (left[name] ?? limits[name]);
+      const costs = name === "cost_usd";
       return html`<div class="budget"><progress max=${limits[name] || 1} value=${Math.max(0, taken)} aria-label=${unit}></progress>
-        <span>${name === "cost_usd" && state.used.calls_without_price > 0 ? "≥ " : ""}${written(taken)} of ${written(limits[name])}${name === "cost_usd" ? "" : ` ${unit}`}</span>
+        <span>${costs && used.calls_without_price > 0 ? "≥ " : ""}${written(taken)} of ${written(limits[name])}${costs ? "" : ` ${unit}`}</span>
         ${state.reserved[name] > 0 && html`<span class="muted">${written(state.reserved[name])} reserved</span>`}
-        ${name === "cost_usd" && state.used.calls_without_price > 0 && html`<span class="muted">${format.plural(state.used.calls_without_price, "call")} without a price</span>`}
-        ${name === "cost_usd" && state.used.calls_silent > 0 && html`<span class="muted">${format.plural(state.used.calls_silent, "call")} reported nothing</span>`}
+        ${costs && [note(used.calls_without_price, "without a price"), note(used.calls_silent, "reported nothing")]}
         ${left[name] < 0 && html`<span class="wrong-text">exceeded by ${written(-left[name])}</span>`}</div>`;
     })}
-    ${TIMES.filter(([name]) => limits[name] !== undefined && limits[name] !== null).map(([name, unit, written]) => html`<div class="budget"><span>at most ${written(limits[name])} ${unit.replace("seconds ", "")}</span></div>`)}`;
+    ${TIMES.filter(isSet).map(([name, unit, written]) => html`<div class="budget"><span>at most ${written(limits[name])} ${unit.replace("seconds ", "")}</span></div>`)}`;
 }
 
 /** @param {Props} props */
@@ -277,7 +275,7 @@ export function ChangeLimits({ run, onDone, class: kind, children }) {
     announce("The limits are changed");
     onDone();
   };
-  return html`<button type="button" class=${kind} onClick=${() => setAsked(true)}>${children}</button>
+  return html`<button class=${kind} onClick=${() => setAsked(true)}>${children}</button>
     ${asked && html`<${LimitDialog} title="Limits of this run" limits=${run.budget?.limits || {}} kinds=${LIMITS} onSave=${save} onClose=${() => setAsked(false)} />`}`;
 }
 
@@ -287,7 +285,7 @@ function LimitDialog({ title, limits, kinds, onSave, onClose, children }) {
   const save = () => onSave(amounts(values));
   return html`<${Confirm} title=${title} confirm="Save" onConfirm=${save} onClose=${onClose}>
     ${children}
-    <${LimitFields} values=${values} kinds=${kinds} onChange=${setValues} /></${Confirm}>`;
+    <${LimitFields} values=${values} kinds=${kinds} onChange=${setValues} /><//>`;
 }
 
 /** Fields for limits; an empty one limits nothing. @param {Props} props */
@@ -301,10 +299,8 @@ export function amounts(values) {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value.trim() ? (Number.isNaN(Number(value)) ? value : Number(value)) : null]));
 }
 
-/** All recipes, and those without a file. */
 const OWN = ["*", "conference", "decompose", "prompt", "review_task"];
 
-/** Names of all recipes, once they are known. */
 const names = signal(/** @type {string[]} */ ([]));
 
 export function useRecipes() {
@@ -324,16 +320,14 @@ export function Budgets() {
   useRecipes();
   const budgets = useLive("/api/budgets", { pause: LOOK });
   const [asked, setAsked] = useState(/** @type {any} */ (null));
-  const [gone, setGone] = useState("");
-  return html`<${Section} title="Budgets" actions=${html`<button type="button" onClick=${() => setAsked({ limits: {} })}>Add a budget</button>`}>
+  return html`<${Section} title="Budgets" actions=${html`<button onClick=${() => setAsked({ limits: {} })}>Add a budget</button>`}>
     <${Fault} error=${budgets.error} />
     ${budgets.data?.length === 0 && html`<p class="muted">No budgets yet. A run that reaches a limit is paused and loses nothing.</p>`}
     ${budgets.data?.length > 0 && html`<ul class="lines">${each(budgets.data, (budget) => html`<li key=${budget.name}><strong>${budget.name}</strong> <span class="muted">${covers(budget)}</span>
       <span class="wide"><${Standing} of=${budget} /></span>
-      <button type="button" class="small" onClick=${() => setAsked(budget)}>Change</button><button type="button" class="small danger" onClick=${() => setGone(budget.name)}>Remove</button></li>`)}</ul>`}
-    ${gone && html`<${Confirm} title=${`Remove budget ${gone}?`} confirm="Remove" danger onConfirm=${() => remove(`/api/budgets/${encodeURIComponent(gone)}`).then(budgets.refresh)} onClose=${() => setGone("")}>
-      <p>It limits nothing more: runs that it has paused continue at once, and spend.</p></${Confirm}>`}
-    ${asked && html`<${BudgetDialog} budget=${asked} onDone=${budgets.refresh} onClose=${() => setAsked(null)} />`}</${Section}>`;
+      <button class="small" onClick=${() => setAsked(budget)}>Change</button><${AskButton} word="Remove" title=${`Remove budget ${budget.name}?`} kind="small danger" danger onConfirm=${() => remove(`/api/budgets/${encodeURIComponent(budget.name)}`).then(budgets.refresh)}>
+        <p>It limits nothing more: runs that it has paused continue at once, and spend.</p><//></li>`)}</ul>`}
+    ${asked && html`<${BudgetDialog} budget=${asked} onDone=${budgets.refresh} onClose=${() => setAsked(null)} />`}<//>`;
 }
 
 /** @param {Props} props */
@@ -351,7 +345,7 @@ function BudgetDialog({ budget, onDone, onClose }) {
     ${!budget.name && html`<label>Name <input required value=${values.name} onInput=${change("name")} /></label>`}
     <label>Only this recipe (all, if empty) <input value=${values.recipe_id} onInput=${change("recipe_id")} /></label>
     <label>Only this label (all, if empty) <input placeholder="book=one" value=${values.label} onInput=${change("label")} /></label>
-    <label>Period <select onChange=${change("per")}>${options([["", "all time"], ["day", "each day"]], values.per)}</select></label></${LimitDialog}>`;
+    <label>Period <select onChange=${change("per")}>${options([["", "all time"], ["day", "each day"]], values.per)}</select></label><//>`;
 }
 
 /** @param {any} budget */

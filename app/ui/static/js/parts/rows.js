@@ -1,6 +1,5 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-/** What lists are made of: runs, plans, questions, and rows of which only some are in the page, and lines of logs. */
 import { html, signal, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { Problem, followStream, get, newKey, post, request, sleep, useLive, withQuery } from "../lib/live.js";
@@ -40,7 +39,7 @@ function Standing({ run, note }) {
   return html`<${Status} of=${run.reason === "denied" ? run.reason : run.status} note=${run.reason === "partial" ? "in part" : note} />`;
 }
 
-/** What keeps a run, or what it does now. @param {any} run @param {any} otherwise */
+/** @param {any} run @param {any} otherwise */
 function standing({ error_code: code, live_step: step }, otherwise) {
   if (code) return html`<span class="wrong-text" title=${code}>${format.words(code)}</span>`;
   return step ? html`${step.key}${step.output_at && html` · last output <${Ago} at=${step.output_at} />`}` : otherwise;
@@ -74,7 +73,7 @@ export function PlanLines({ plans }) {
 const SPARE = 12;
 const STEP = 6;
 
-/** Pixels of a row before one has been measured. */
+// Pixels.
 const GUESS = 56;
 
 /** Rows of equal height, of which only those near the view are in the page; one whose item is the same object is not drawn again. @param {VirtualProps} props */
@@ -123,7 +122,7 @@ function one(item, index, rows, row, name) {
   return node;
 }
 
-/** The rows near the view, in whole steps. @type {Near} */
+/** @type {Near} */
 function near(frame, height, count) {
   const scroller = frame.closest(".scrolls");
   const view = scroller ? scroller.getBoundingClientRect() : { top: 0, bottom: window.innerHeight };
@@ -151,7 +150,7 @@ function useGate(id, version) {
 /** Answers of this page by their gates; one may have come too late. @type {Signal<Record<string, Given>>} */
 const given = signal({});
 
-/** A question of a run, and the buttons that decide it. @param {Props} props */
+/** @param {Props} props */
 export function GateCard({ gate, gone, onDecided }) {
   const [decision, setDecision] = useState("");
   const [message, setMessage] = useDraft(gate.gate_id);
@@ -180,15 +179,15 @@ export function GateCard({ gate, gone, onDecided }) {
     ${gate.approvals && html`<p class="muted">${format.plural(gate.approvals.needed, "key")} must agree${gate.approvals.not_starter ? ", other than that of the run's starter" : ""}; so far: ${each(gate.approvals.given, (vote) => `${vote.decision} (${vote.author?.name || "?"})`).join(", ") || "none"}.</p>`}
     <label>Message (optional) <input value=${message} maxlength="4000" onInput=${typed(setMessage)} /></label>
     <div class="actions">${gate.options.map((/** @type {string} */ option, /** @type {number} */ index) => html`
-      <button type="button" data-decision=${option} class=${index === 0 ? "primary" : ""} onClick=${() => setDecision(option)}>${option}</button>`)}</div>
+      <button data-decision=${option} class=${index === 0 ? "primary" : ""} onClick=${() => setDecision(option)}>${option}</button>`)}</div>
     ${decision && html`<${Confirm} title=${`Answer “${decision}”?`} confirm=${decision} danger=${decision === "deny"}
       onConfirm=${decide} onClose=${() => setDecision("")}>
       <p class="cut">${gate.prompt.trim().split("\n")[0]}</p><${Asked} gate=${gate} />${message && html`<p>Your message: ${message}</p>`}
-      <p>${gate.approvals ? `It counts once ${format.plural(gate.approvals.needed, "key agrees", "keys agree")}; one denial decides` : "The first answer counts"}${decision === "deny" ? ", and a denial is final: the run ends, or takes the way that its recipe has for it" : ""}.</p></${Confirm}>`}
+      <p>${gate.approvals ? `It counts once ${format.plural(gate.approvals.needed, "key agrees", "keys agree")}; one denial decides` : "The first answer counts"}${decision === "deny" ? ", and a denial is final: the run ends, or takes the way that its recipe has for it" : ""}.</p><//>`}
   </article>`;
 }
 
-/** Which of several equal questions it is. @param {Props} props */
+/** @param {Props} props */
 function Asked({ gate }) {
   return html`<p class="muted">Step <code>${gate.key}</code> of ${gate.recipe_id}, run <span class="mono">${gate.run_id}</span>, asked <time datetime=${gate.asked_at}>${new Date(gate.asked_at).toLocaleString()}</time></p>`;
 }
@@ -200,7 +199,7 @@ function Question({ gate }) {
   return each(parts, (part) => html`<${Content} key=${part.name} text=${part.text} kind=${part.kind === "text" ? "question" : part.kind} />`);
 }
 
-/** What was answered, and by whom. @param {Props} props */
+/** @param {Props} props */
 export function Decided({ id, asks = false }) {
   const [gate, error] = useGate(id);
   const mine = useValue(given)[id];
@@ -238,10 +237,10 @@ export function Questions({ gates, title, count, more, onDecided }) {
   kept.current = [...new Map([...stays, ...[...(gates || [])].sort((one, other) => Date.parse(one.asked_at) - Date.parse(other.asked_at))].map((gate) => [gate.gate_id, gate])).values()];
   const cards = html`<div class="questions" ref=${frame} onPointerLeave=${() => tidy({})}>
     ${each(kept.current, (gate) => html`<${GateCard} key=${gate.gate_id} gate=${gate} gone=${!open(gate)} onDecided=${onDecided} />`)}</div>`;
-  return html`${kept.current.length > 0 && (title ? html`<${Section} title=${title} count=${count}>${cards}${more}</${Section}>` : cards)}<${Answered} gates=${gates} />`;
+  return html`${kept.current.length > 0 && (title ? html`<${Section} title=${title} count=${count}>${cards}${more}<//>` : cards)}<${Answered} gates=${gates} />`;
 }
 
-/** Gates that were open while this page was, and are no more. @param {Props} props */
+/** @param {Props} props */
 function Answered({ gates }) {
   const [seen, setSeen] = useState(/** @type {string[]} */ ([]));
   useEffect(() => {
@@ -250,13 +249,12 @@ function Answered({ gates }) {
   }, [gates]);
   const gone = gates ? seen.filter((id) => !gates.some((gate) => gate.gate_id === id)).slice(-20) : [];
   if (!gone.length) return null;
-  return html`<${Section} title="Just answered"><ul class="lines">${gone.reverse().map((id) => html`<li key=${id}><${Decided} id=${id} asks /></li>`)}</ul></${Section}>`;
+  return html`<${Section} title="Just answered"><ul class="lines">${gone.reverse().map((id) => html`<li key=${id}><${Decided} id=${id} asks /></li>`)}</ul><//>`;
 }
 
-/** Bytes of a log that are shown, from its end. */
+// Bytes.
 const TAIL = 200_000;
 
-/** Milliseconds between two tries of a stream that broke. */
 const RETRY = 1000;
 
 /** @param {Props} props */
@@ -282,7 +280,7 @@ export function Logs({ path, ended }) {
     <${Fault} error=${error} />
     ${!name && html`<p class="muted">Choose a log to read its end. A log that still grows is followed.</p>`}
     ${name && html`<${Log} key=${name} path=${file} />`}
-  </${Section}>`;
+  <//>`;
 }
 
 /** @param {Props} props */
