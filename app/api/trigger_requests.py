@@ -146,16 +146,17 @@ class TriggerEditBody(BaseModel):
     paused: bool | None = Field(
         None, description="Pauses or resumes the trigger; occurrences missed during a pause are not caught up on."
     )
-    schedule: ScheduleBody | None = Field(None, description="New schedule, which takes effect now.")
+    schedule: ScheduleBody | None = Field(
+        None, description="Changes to the schedule, which take effect now; an omitted `timezone` of cron is unchanged."
+    )
     webhook: WebhookEditBody | None = Field(None, description="Changes to the webhook.")
     files: FilesEditBody | None = Field(None, description="Changes to the file drop.")
     revision: Annotated[int, Field(ge=1)] | None = Field(None, description="Expected revision.")
 
     def edit(self) -> requests.TriggerEdit:
         """Return the changes."""
-        given = {} if self.schedule is None else {"schedule": self.schedule.model_dump()}
-        parts = {"webhook": self.webhook, "files": self.files}
-        given |= {name: part.model_dump(exclude_unset=True) for name, part in parts.items() if part is not None}
+        parts = {"schedule": self.schedule, "webhook": self.webhook, "files": self.files}
+        given = {name: part.model_dump(exclude_unset=True) for name, part in parts.items() if part is not None}
         return requests.TriggerEdit(**dict(self) | given)
 
 

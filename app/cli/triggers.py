@@ -79,7 +79,7 @@ def triggers() -> None:
 @click.option(
     "--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the signing secret."
 )
-@click.option("--files", metavar="GLOB", help="Start a run for each new file, e.g. 'inbox/*.md'.")
+@click.option("--files", "pattern", metavar="GLOB", help="Start a run for each new file, e.g. 'inbox/*.md'.")
 @click.option("--existing", type=click.Choice(("ignore", "start")), help="What to do with files that already exist.")
 @click.option("--arg", "given", multiple=True, metavar="NAME=TEXT|NAME:=JSON", help="One argument; repeatable.")
 @click.option("--args-file", type=click.Path(path_type=Path), metavar="FILE", help="JSON object of arguments.")
@@ -105,6 +105,8 @@ def add(place: options.Place, as_json: bool, **given: Any) -> int:
 
     The address and the secret of a webhook are shown now, and never again.
     """
+    if sum(given[name] is not None for name in ("cron", "every_seconds", "at", "webhook", "pattern")) != 1:
+        raise click.UsageError("Give exactly one of --cron, --every, --at, --webhook and --files.")
     return exit_codes.shown(place.ask(add_trigger, _new(**given)), as_json, _one)
 
 
@@ -164,7 +166,7 @@ def fire(
 @triggers.command()
 @click.argument("trigger_id")
 @click.option("--cron", metavar="FIELDS", help="New schedule, by cron.")
-@click.option("--timezone", metavar="ZONE", help="Time zone of --cron.  [default: UTC]")
+@click.option("--timezone", metavar="ZONE", help="New time zone of the cron schedule.")
 @click.option("--every", "every_seconds", type=int, metavar="SECONDS", help="New schedule, by interval.")
 @click.option("--at", metavar="INSTANT", help="New schedule: one run.")
 @click.option("--webhook", "scheme", type=click.Choice(SCHEMES), help="New signature scheme of deliveries.")
@@ -173,7 +175,10 @@ def fire(
     "--signing-secret-file", type=click.Path(path_type=Path), metavar="FILE", help="File with the new signing secret."
 )
 @click.option(
-    "--new-address", is_flag=True, help="Generate a new address; the previous one no longer accepts deliveries."
+    "--new-address",
+    is_flag=True,
+    default=None,
+    help="Generate a new address; the previous one no longer accepts deliveries.",
 )
 @click.option("--files", "pattern", metavar="GLOB", help="New glob pattern of files.")
 @click.option("--existing", type=click.Choice(("ignore", "start")), help="What to do with files that already exist.")
@@ -216,8 +221,9 @@ def _edit(
 
     def parts(*names: str) -> dict[str, Any] | None:
         found = {name: rest.pop(name) for name in names}
-        kept = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items() if value}
-        return kept or None
+        # 0 and '' are values, which the service refuses at their place.
+        given = {name: value for name, value in found.items() if value is not None and value != ()}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()} or None
 
     schedule, files = parts("cron", "timezone", "every_seconds", "at"), parts("pattern", "existing")
     webhook = parts("scheme", "events", "new_address")
@@ -247,7 +253,7 @@ def _new(
     schedule = {name: rest.pop(name) for name in ("cron", "timezone", "every_seconds", "at")}
     schedule = {name: value for name, value in schedule.items() if value is not None}
     events, secret, scheme = rest.pop("events"), rest.pop("signing_secret_file"), rest.pop("webhook")
-    pattern, existing = rest.pop("files"), rest.pop("existing")
+    pattern, existing = rest.pop("pattern"), rest.pop("existing")
     webhook = {"scheme": scheme or "none", "events": list(events)}
     if secret is not None:
         webhook["signing_secret"] = arguments.read_text(secret).strip()
@@ -259,7 +265,7 @@ def _new(
         labels=arguments.labels(labels),
         schedule=schedule or None,
         webhook=webhook if scheme or events or secret else None,
-        files=files if pattern or existing else None,
+        files=files if pattern is not None or existing else None,
         **rest,
     )
 

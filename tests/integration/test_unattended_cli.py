@@ -63,6 +63,40 @@ def test_commands_work_on_a_folder(tmp_path: Path, cli: Any) -> None:
     assert "[trigger_not_found]" in gone[2]
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("add", "quick", "--label", "by=clock"), "exactly one of --cron, --every, --at, --webhook and --files"),
+        (("add", "quick", "--every", "60", "--files", "in/*.md"), "exactly one of --cron"),
+        (("add", "quick", "--files", "../*.md"), "--files: must be relative"),
+        (("edit", "TRIGGER", "--every", "0"), "--every: must be from 10"),
+        (("edit", "TRIGGER", "--cron", ""), "--cron: ''"),
+        (("edit", "TRIGGER", "--timezone", ""), "--timezone: there is no time zone"),
+    ],
+)
+def test_a_wrong_trigger_is_refused_at_its_option(tmp_path: Path, cli: Any, words: tuple[str, ...], named: str) -> None:
+    """The message names the option with the fault, also if its value is empty or zero."""
+    project = ("--project", str(Project(tmp_path).root))
+    added = cli("triggers", "add", "quick", "--cron", "0 6 * * *", "--json", *project)
+    trigger_id = json.loads(added[1])["trigger_id"]
+    code, _, err = cli("triggers", *(trigger_id if word == "TRIGGER" else word for word in words), *project)
+
+    assert (code, named in err) == (2, True), err
+
+
+def test_another_time_keeps_the_zone(tmp_path: Path, cli: Any) -> None:
+    """An edit with --cron alone is in the time zone of the trigger, and one with --timezone keeps the times."""
+    project = ("--project", str(Project(tmp_path).root))
+    zone = ("--timezone", "Europe/Berlin")
+    added = cli("triggers", "add", "quick", "--cron", "0 6 * * *", *zone, "--json", *project)
+    edit = ("triggers", "edit", json.loads(added[1])["trigger_id"], "--json", *project)
+    later = json.loads(cli(*edit, "--cron", "0 7 * * *")[1])
+    elsewhere = json.loads(cli(*edit, "--timezone", "Asia/Tokyo")[1])
+
+    assert later["schedule"] == {"cron": "0 7 * * *", "timezone": "Europe/Berlin"}
+    assert elsewhere["schedule"] == {"cron": "0 7 * * *", "timezone": "Asia/Tokyo"}
+
+
 def test_a_recipe_that_is_not_there_is_pointed_out(tmp_path: Path, cli: Any) -> None:
     """A budget, policy, rule or key with a misspelt recipe, which matches no run, is stored with a warning."""
     project = ("--project", str(Project(tmp_path / "p").root))

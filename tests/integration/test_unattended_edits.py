@@ -67,6 +67,26 @@ async def test_another_pattern_leaves_the_files_that_are_there_alone(project: Pr
 
 
 @pytest.mark.parametrize(
+    ("change", "after"),
+    [
+        ({"cron": "0 6 * * *"}, {"cron": "0 6 * * *", "timezone": "Europe/Berlin"}),
+        ({"timezone": "Asia/Tokyo"}, {"cron": "30 7 * * *", "timezone": "Asia/Tokyo"}),
+        ({"cron": "0 6 * * *", "timezone": "UTC"}, {"cron": "0 6 * * *", "timezone": "UTC"}),
+        ({"every_seconds": 60}, {"every_seconds": 60, "timezone": "UTC"}),
+    ],
+)
+async def test_an_edited_schedule_keeps_the_fields_that_are_omitted(
+    project: Project, change: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """Other times of a cron trigger are times of its zone; an interval has none."""
+    async with scheduled.in_process(project) as service:
+        added = await service.add(schedule={"cron": "30 7 * * *", "timezone": "Europe/Berlin"})
+        shown = await edited(service, f"/api/triggers/{added['trigger_id']}", schedule=change)
+
+    assert shown["schedule"] == after
+
+
+@pytest.mark.parametrize(
     ("body", "place"),
     [
         ({"webhook": {"scheme": "github"}}, "$.webhook"),

@@ -122,8 +122,8 @@ def edited(trigger: triggers.Trigger, edit: TriggerEdit, at: str) -> triggers.Tr
         refuse([_flaw("$", "changes nothing", "missing")])
     other = [kind for kind in _KINDS if kind in changes and kind != trigger.kind]
     refuse([_flaw(f"$.{kind}", f"the trigger has none: its kind is {trigger.kind}") for kind in other])
-    if edit.schedule is not None:
-        changes["schedule"] = triggers.Schedule(**edit.schedule)
+    if edit.schedule is not None and trigger.schedule is not None:
+        changes["schedule"] = _other_schedule(trigger.schedule, edit.schedule)
     if edit.webhook is not None and trigger.webhook is not None:
         changes["webhook"] = _other_webhook(trigger.webhook, edit.webhook)
     if edit.files is not None and trigger.files is not None:
@@ -216,6 +216,14 @@ def refuse(found: list[errors.Flaw]) -> None:
 
 def _webhook(given: Mapping[str, Any]) -> triggers.Webhook:
     return triggers.Webhook(**{**given, "events": tuple(given.get("events") or ())})
+
+
+def _other_schedule(schedule: triggers.Schedule, given: Mapping[str, Any]) -> triggers.Schedule:
+    changes = {name: value for name, value in given.items() if value is not None}
+    if changes.keys() & {"cron", "every_seconds", "at"}:
+        # Another rule replaces the present one. Only cron has a time zone, which the others do not take over.
+        schedule = triggers.Schedule(timezone=schedule.timezone if "cron" in changes else "UTC")
+    return dataclasses.replace(schedule, **changes)
 
 
 def _other_webhook(webhook: triggers.Webhook, given: Mapping[str, Any]) -> triggers.Webhook:
