@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import pytest
 
@@ -84,14 +85,65 @@ async def test_a_mail_that_the_server_took_counts_as_delivered(farewell: bytes) 
         assert await sender.send(ENDPOINT, MESSAGE) == "the server took it"
 
 
-def _taking(farewell: bytes) -> Conversation:
+@pytest.mark.parametrize(
+    ("reply", "is_final", "again"),
+    [
+        (b"550 no such user", True, b"550 no such user"),
+        (b"450 try later", False, b"250 fine"),
+    ],
+)
+async def test_a_mail_that_some_addresses_did_not_get_is_not_delivered(
+    reply: bytes, is_final: bool, again: bytes
+) -> None:
+    """The refused address is named, and only it gets the next try, which a refusal for good makes useless."""
+    replies, asked = {b"B@EXAMPLE.ORG": reply}, list[bytes]()
+    endpoint = dataclasses.replace(ENDPOINT, to=("a@example.org", "b@example.org"))
+    async with _sender(_taking(b"221 bye\r\n", replies, asked)) as sender:
+        with pytest.raises(senders.NotDelivered) as refused:
+            await sender.send(endpoint, MESSAGE)
+        first, replies[b"B@EXAMPLE.ORG"] = asked.copy(), again
+        asked.clear()
+        if not is_final:
+            assert await sender.send(endpoint, MESSAGE) == "the server took it"
+
+    assert str(refused.value) == f"b@example.org was refused: {reply.decode()}; the other addresses got the mail"
+    assert (refused.value.is_final, len(first)) == (is_final, 2)
+    assert asked == ([] if is_final else [b"B@EXAMPLE.ORG"])
+
+
+async def test_a_mail_that_no_address_got_is_tried_again_for_all() -> None:
+    """A refusal of all addresses names each of them, and is not final."""
+    endpoint = dataclasses.replace(ENDPOINT, to=("a@example.org", "b@example.org"))
+    replies = {b"A@EXAMPLE.ORG": b"550 unknown", b"B@EXAMPLE.ORG": b"550 unknown"}
+    async with _sender(_taking(b"221 bye\r\n", replies, [])) as sender:
+        with pytest.raises(senders.NotDelivered) as refused:
+            await sender.send(endpoint, MESSAGE)
+
+    assert str(refused.value) == "a@example.org was refused: 550 unknown; b@example.org was refused: 550 unknown"
+    assert not refused.value.is_final
+
+
+def _taking(
+    farewell: bytes, replies: Mapping[bytes, bytes] | None = None, asked: list[bytes] | None = None
+) -> Conversation:
+    """Return a server that takes mails.
+
+    Args:
+        replies: Replies to addresses that it does not accept.
+        asked: Receives each address.
+    """
+
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 here\r\n")
         while command := (await reader.readline()).upper():
             if command.startswith(b"QUIT"):
                 writer.write(farewell)
                 return
-            writer.write(b"354 go on\r\n" if command.startswith(b"DATA") else b"250 fine\r\n")
+            address = command.partition(b"<")[2].partition(b">")[0]
+            if command.startswith(b"RCPT") and asked is not None:
+                asked.append(address)
+            fine = (replies or {}).get(address, b"250 fine") + b"\r\n"
+            writer.write(b"354 go on\r\n" if command.startswith(b"DATA") else fine)
             if command.startswith(b"DATA"):
                 await reader.readuntil(b"\r\n.\r\n")
                 writer.write(b"250 taken\r\n")

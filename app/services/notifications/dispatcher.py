@@ -293,8 +293,11 @@ class Dispatcher:
             # that restarts again and again must neither give up too early nor never.
             is_early = is_first and failed is not None and clock.stamp(now) < failed.next_at
             attempts = (failed.attempts if failed else 0) + (not is_early)
-            _log.warning("message %s not delivered: %s", message.message_id, error, extra={"attempt": attempts})
-            if attempts > len(RETRY_SECONDS):
+            place = (message.message_id, message.run_id, queue.endpoint.endpoint_id)
+            _log.warning(
+                "message %s of run %s not delivered to endpoint %s: %s", *place, error, extra={"attempt": attempts}
+            )
+            if failure.is_final or attempts > len(RETRY_SECONDS):
                 return _dead(message, attempts, error, now)
             pause = max(RETRY_SECONDS[attempts - 1], failure.wait_seconds)
             if is_early and failed is not None:
@@ -334,6 +337,8 @@ class Dispatcher:
                     await kept.remove(message.message_id)
                 else:
                     await kept.put(message.message_id, letter)
+                    place = (message.message_id, message.run_id, queue.endpoint.endpoint_id)
+                    _log.warning("message %s of run %s given up: endpoint %s has a new dead letter", *place)
                 break
             except errors.StorageFault as fault:
                 _log.error("a dead letter waits: %s", fault.message, extra={"code": fault.code})

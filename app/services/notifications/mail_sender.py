@@ -11,7 +11,7 @@ import smtplib
 import ssl
 import time
 from email.utils import formatdate
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from app import clock, printable
@@ -19,6 +19,10 @@ from app.domain import notifications, plain
 from app.services.notifications.senders import SEND_SECONDS, NotDelivered
 
 _REPLY_BYTES = 64 * 1024  # Most bytes of a server's replies during one delivery.
+_MOST_PARTLY_TAKEN = 1000  # Most mails of which the sender remembers who got them.
+_REFUSED_FOR_GOOD = 500  # Lowest code of a reply that another attempt does not change.
+
+_Refused: TypeAlias = dict[str, tuple[int, bytes]]  # Code and text of each refusal, by address.
 
 
 class MailSender:
@@ -31,6 +35,8 @@ class MailSender:
     def __init__(self, smtp_url: str | None, mail_from: str | None) -> None:
         self._url = smtp_url
         self._from = mail_from
+        # Who got a mail that the server refused for others, by endpoint and message; the next attempt leaves them out.
+        self._taken: dict[tuple[str, str], tuple[str, ...]] = {}
 
     async def send(self, endpoint: notifications.Endpoint, message: notifications.Message) -> str:
         """Deliver a message."""
@@ -38,17 +44,32 @@ class MailSender:
             given = {"CONTROL_ROOM_SMTP_URL": self._url, "CONTROL_ROOM_MAIL_FROM": self._from}
             missing = [name for name, value in given.items() if not value]
             raise NotDelivered(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set")
-        mail = _mail(endpoint, message, self._from)
+        mail, key = _mail(endpoint, message, self._from), (endpoint.endpoint_id, message.message_id)
+        taken = self._taken.get(key, ())
+        addresses = [address for address in endpoint.to if address not in taken]
         try:
-            await asyncio.to_thread(self._deliver, mail)
+            refused = await asyncio.to_thread(self._deliver, mail, addresses) if addresses else {}
         except smtplib.SMTPAuthenticationError as error:
             # Some servers repeat what they received, which is the password.
             raise NotDelivered(f"the server refused the user or password, with code {error.smtp_code}") from error
         except (smtplib.SMTPException, OSError) as error:
             raise NotDelivered(f"{type(error).__name__}: {error}"[:300]) from error
+        taken += tuple(address for address in addresses if address not in refused)
+        self._remember(key, taken if refused else ())
+        if refused:
+            rest = "; the other addresses got the mail" if taken else ""
+            is_final = bool(taken) and all(code >= _REFUSED_FOR_GOOD for code, _ in refused.values())
+            raise NotDelivered(f"{_refusals(refused)}{rest}", is_final=is_final)
         return "the server took it"
 
-    def _deliver(self, mail: email.message.EmailMessage) -> None:
+    def _remember(self, key: tuple[str, str], taken: tuple[str, ...]) -> None:
+        self._taken.pop(key, None)
+        if taken:
+            self._taken[key] = taken
+        if len(self._taken) > _MOST_PARTLY_TAKEN:
+            del self._taken[next(iter(self._taken))]
+
+    def _deliver(self, mail: email.message.EmailMessage, addresses: list[str]) -> _Refused:
         url = urlsplit(self._url or "")
         secure, host = url.scheme == "smtps", url.hostname or ""
         # Without a context of its own, smtplib does not check certificates.
@@ -67,10 +88,14 @@ class MailSender:
                 if not secure:
                     raise smtplib.SMTPException("the server offers no TLS, so the password is not sent")
                 server.login(unquote(url.username), unquote(url.password or ""))
-            server.send_message(mail)
+            try:
+                refused: _Refused = server.send_message(mail, to_addrs=addresses)
+            except smtplib.SMTPRecipientsRefused as error:
+                return error.recipients
             # The server has accepted the mail, whatever it replies to this; another mail would be a repetition.
             with contextlib.suppress(OSError):
                 server.quit()
+            return refused
 
 
 class _BoundedReplies:
@@ -125,6 +150,13 @@ class _Client(_BoundedReplies, smtplib.SMTP):
 
 class _SecureClient(_BoundedReplies, smtplib.SMTP_SSL):
     pass
+
+
+def _refusals(refused: _Refused) -> str:
+    texts = (
+        f"{address} was refused: {code} {text.decode(errors='replace')}" for address, (code, text) in refused.items()
+    )
+    return printable.one_line("; ".join(texts))[:300]
 
 
 def _mail(endpoint: notifications.Endpoint, message: notifications.Message, sender: str) -> email.message.EmailMessage:

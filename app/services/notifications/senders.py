@@ -23,11 +23,13 @@ class NotDelivered(Exception):
 
     Args:
         wait_seconds: Time for which the receiver wants no message.
+        is_final: Whether another attempt would fail, too.
     """
 
-    def __init__(self, message: str, wait_seconds: float = 0.0) -> None:
+    def __init__(self, message: str, wait_seconds: float = 0.0, *, is_final: bool = False) -> None:
         super().__init__(message)
         self.wait_seconds = min(wait_seconds, MOST_WAIT_SECONDS)
+        self.is_final = is_final
 
 
 class Sender(Protocol):

@@ -53,6 +53,14 @@ class _Refusing(_Sender):
         raise senders.NotDelivered("503")
 
 
+class _RefusingForGood(_Refusing):
+    """A sender whose receiver refuses every message, which another attempt does not change."""
+
+    async def send(self, endpoint: notifications.Endpoint, message: notifications.Message) -> str:
+        self.refused += 1
+        raise senders.NotDelivered("550", is_final=True)
+
+
 async def _endpoint_with_a_message() -> repository.EndpointRepository:
     """Return an endpoint with one message to deliver."""
     documents: dict[str, memory_documents.MemoryDocuments] = {}
@@ -120,6 +128,24 @@ async def test_a_failing_message_names_those_that_wait_for_it() -> None:
 
     assert {each.message_id: each.behind for each in failing} == {"m1": 1, "m3": 0}
     assert (shown.failing, shown.behind) == (2, 1)
+
+
+async def test_a_final_refusal_is_a_dead_letter_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A message that another attempt does not deliver is given up after the first; the log names its endpoint."""
+    kept, sender = await _endpoint_with_a_message(), _RefusingForGood()
+    tested = _dispatcher(kept, sender)
+    tested.start()
+    async with asyncio.timeout(60):
+        while (await kept.get("ep_1")).delivered != ("m1",):
+            await turn()
+    await tested.stop()
+    (letter,) = await kept.dead_letters("ep_1").all()
+
+    assert (sender.refused, letter.attempts, letter.error, letter.replayed) == (1, 1, "550", False)
+    assert caplog.messages == [
+        "message m1 of run r1 not delivered to endpoint ep_1: 550",
+        "message m1 of run r1 given up: endpoint ep_1 has a new dead letter",
+    ]
 
 
 async def test_tries_that_a_person_ends_are_not_begun_again() -> None:
