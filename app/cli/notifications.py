@@ -195,18 +195,20 @@ def _messages(count: int) -> str:
 
 
 def _rows(found: Sequence[Mapping[str, Any]]) -> str:
-    names = ("endpoint_id", "name", "channel", "kinds", "waiting", "dead", "attempts", "next_try_at", "last_error")
-    rows = [[_kinds(one) if name == "kinds" else one[name] for name in names] for one in found]
+    names = ("endpoint_id", "name", "channel", "receives", "waiting", "dead", "attempts", "next_try_at", "last_error")
+    rows = [[_received(one) if name == "receives" else one[name] for name in names] for one in found]
     return formats.table(names, rows, none="no endpoints", whole=True)
 
 
 def _one(found: Mapping[str, Any]) -> str:
     secret = f"\nsigning secret: {found['signing_secret']}" if found.get("signing_secret") else ""
-    return f"endpoint {found['endpoint_id']} receives {_kinds(found)} by {found['channel']}{secret}"
+    return f"endpoint {found['endpoint_id']} receives {_received(found)} by {found['channel']}{secret}"
 
 
-def _kinds(one: Mapping[str, Any]) -> str:
-    return ", ".join(one["kinds"]) or "everything"
+def _received(one: Mapping[str, Any]) -> str:
+    recipe = f" of {one['recipe_id']}" if one["recipe_id"] else ""
+    label = f" with {one['label'].replace(':', '=', 1)}" if one["label"] else ""
+    return f"{', '.join(one['kinds']) or 'everything'}{recipe}{label}"
 
 
 def _tried(found: Mapping[str, Any]) -> str:

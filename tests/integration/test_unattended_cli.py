@@ -190,6 +190,32 @@ def test_a_program_is_notified_from_a_relative_project(
     assert tried[:2] == (0, "delivered: exit code 0\n")
 
 
+def test_the_list_of_endpoints_shows_which_runs_they_receive(tmp_path: Path, cli: Any) -> None:
+    """The list and the answer to `add` name the recipe and the label that select runs, besides the kinds."""
+    project = ("--project", str(Project(tmp_path).root))
+    chosen = ("--kind", "done", "--recipe", "quick", "--label", "book=one", *project, "--", "cat")
+    added = cli("notifications", "add", *chosen)
+    cli("notifications", "add", *project, "--", "cat")
+    listed = cli("notifications", "list", *project)[1]
+
+    assert "receives done of quick with book=one by command" in added[1]
+    assert re.search(r"cat +command +done of quick with book=one +0", listed)
+    assert re.search(r"cat +command +everything +0", listed)
+
+
+def test_a_program_of_several_lines_is_edited_like_any_other(tmp_path: Path, cli: Any) -> None:
+    """An endpoint whose name comes from its program can be edited, and a secret of a program is refused."""
+    project = ("--project", str(Project(tmp_path).root))
+    script = "echo why >&2\nexit 3\n"
+    added = json.loads(cli("notifications", "add", "--json", *project, "--", "sh", "-c", script)[1])
+    edit = ("notifications", "edit", added["endpoint_id"], *project)
+    edited = cli(*edit, "--kind", "failed", "--json")
+    refused = cli(*edit, "--new-secret")
+
+    assert (edited[0], json.loads(edited[1])["name"]) == (0, "sh -c echo why >&2 exit 3")
+    assert (refused[0], "only webhooks are signed" in refused[2]) == (2, True)
+
+
 def test_notifications_are_managed_in_a_folder_and_at_a_service(tmp_path: Path, cli: Any) -> None:
     """The same commands add, list, test, replay and remove an endpoint with and without a service."""
     made = Project(tmp_path)

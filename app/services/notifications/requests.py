@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from app import errors
+from app import errors, printable
 from app.domain import notifications, plain
 from app.services.triggers import pointers
 
@@ -56,6 +56,8 @@ def edited(endpoint: notifications.Endpoint, edit: EndpointEdit, secret: str) ->
         errors.RequestInvalid: names every flaw.
     """
     kept: dict[str, Any] = {each.name: getattr(endpoint, each.name, None) for each in dataclasses.fields(NewEndpoint)}
+    # A name that no person gave need not have the form of one.
+    kept["name"] = None
     lists = {name: tuple(edit.changes[name] or ()) for name in ("to", "argv", "kinds") if name in edit.changes}
     changes = {**edit.changes, **lists}
     if endpoint.channel == "webhook" and "signing_secret" in changes:
@@ -66,6 +68,8 @@ def edited(endpoint: notifications.Endpoint, edit: EndpointEdit, secret: str) ->
     # Reported instead of all others, which follow from it.
     if others:
         found = [_flaw(f".{others[0]}", f"the endpoint is reached by {endpoint.channel}; add another one instead")]
+    if endpoint.channel != "webhook" and "signing_secret" in changes:
+        found = [_flaw(".signing_secret", f"only webhooks are signed; the endpoint is reached by {endpoint.channel}")]
     if not changes:
         found = [_flaw("", "changes nothing", "missing")]
     if found:
@@ -89,7 +93,7 @@ def made(new: NewEndpoint, endpoint_id: str, at: str, secret: str) -> notificati
     if found := list(_flaws(new)):
         raise errors.RequestInvalid(f"{found[0].path}: {found[0].message}", flaws=found)
     channel: notifications.Channel = "webhook" if new.url is not None else "email" if new.to else "command"
-    names = {"webhook": urlsplit(new.url or "").hostname, "email": ", ".join(new.to), "command": " ".join(new.argv)}
+    names = {"webhook": urlsplit(new.url or "").hostname, "email": ", ".join(new.to), "command": _words(new.argv)}
     return notifications.Endpoint(
         endpoint_id=endpoint_id,
         name=new.name or str(names[channel])[:NAME_CHARACTERS],
@@ -140,9 +144,15 @@ def _wrong_url(text: str) -> str | None:
         return f"{text!r:.80} is not an address: {error}"
     if url.scheme not in ("http", "https") or not url.hostname or not text.isascii() or not text.isprintable():
         return f"{text!r:.80} is not an address; write it as https://hooks.example.org/runs"
-    if url.username is not None or url.fragment or len(text) > 2000 or " " in text or port == 0:
+    if port == 0:
+        return f"{text!r:.80} has the port 0, which no server can have"
+    if url.username is not None or url.fragment or len(text) > 2000 or " " in text:
         return "must hold no user, fragment or space, and at most 2000 characters"
     return None
+
+
+def _words(argv: tuple[str, ...]) -> str:
+    return printable.one_line(" ".join(" ".join(argv).split()))
 
 
 def _flaw(path: str, message: str, code: str = "invalid") -> errors.Flaw:
