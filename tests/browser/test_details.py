@@ -578,6 +578,14 @@ def test_a_failing_endpoint_shows_its_reason_and_next_try(project: Project, chro
         assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_an_endpoint_shows_its_program_and_each_address(project: Project, page: Page) -> None:
+    """The page shows the program of an endpoint with another name, and separates several e-mail addresses."""
+    page.api("POST", "/api/notifications/endpoints", {"name": "desk", "argv": ["notify-send", "Control Room"]})
+    page.api("POST", "/api/notifications/endpoints", {"name": "office", "to": ["a@example.org", "b@example.org"]})
+    page.open("/notifications").shows("command notify-send Control Room")
+    page.shows("email a@example.org, b@example.org")
+
+
 def test_a_page_shows_an_open_gate_and_a_replaced_run(project: Project, page: Page) -> None:
     """A run at its only gate is not shown as complete; a run that a newer one cancelled links to the newer one."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)

@@ -134,7 +134,7 @@ function Endpoint({ of: endpoint, onDone }) {
   const giveUp = () => act(async () => (await post(`${path}/give-up`), "They are not tried again"));
   return html`<${Section} title=${endpoint.name} actions=${html`<button onClick=${test}>Send a test</button>
       <${AskButton} word="Remove" title=${`Remove ${endpoint.name}?`} kind="quiet danger" danger onConfirm=${() => remove(path).then(onDone)}><p>It receives nothing more, including messages that wait to be sent.</p><//>`}>
-    <div class="card"><p><strong>${endpoint.channel}</strong> <code>${endpoint.url || endpoint.to || (endpoint.argv || []).join(" ")}</code></p>
+    <div class="card"><p><strong>${endpoint.channel}</strong> <code>${endpoint.url || endpoint.to.join(", ") || endpoint.argv.join(" ")}</code></p>
       <p class="muted">${told(endpoint)}${endpoint.waiting > 0 ? `; ${format.plural(endpoint.waiting, "message")} to be sent` : ""}</p>
       ${endpoint.failing > 0 && html`<p><${Status} of="warning" word=${`${format.plural(endpoint.failing, "message")} not delivered yet: ${endpoint.last_error}.`} /> Tried ${format.plural(endpoint.attempts, "time")}, next try <${Ago} at=${endpoint.next_try_at} />${endpoint.behind > 0 ? `, ${endpoint.behind} behind` : ""}. <button class="small" onClick=${giveUp}>Give up</button></p>`}
       ${endpoint.dead > 0 && html`<p class="wrong-text">${endpoint.dead} could not be delivered. <button class="small" onClick=${show}>Show</button> <button class="small" onClick=${replay}>Send again</button></p>`}
