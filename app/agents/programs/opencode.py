@@ -57,9 +57,15 @@ def _parse(event: Event, output: ParsedOutput) -> None:
         case "tool_use":
             # Text before a tool call is not an answer, even if no text follows.
             output.text = ""
+        case "step_start":
+            # An end in the middle of a later step is not the end of the turn.
+            output.complete = output.cut_off = False
         case "step_finish":
             output.complete = True
-            output.cut_off = within(event, "part", "reason") == "length"
+            reason = within(event, "part", "reason")
+            output.cut_off = reason == "length"
+            # OpenCode prints the text of such a step before or after its tool calls.
+            output.text = "" if reason == "tool-calls" else output.text
             tokens = within(event, "part", "tokens")
             cached = whole(within(tokens, "cache", "read")) + whole(within(tokens, "cache", "write"))
             written = whole(within(tokens, "output")) + whole(within(tokens, "reasoning"))
@@ -67,6 +73,7 @@ def _parse(event: Event, output: ParsedOutput) -> None:
             output.turn.add(whole(within(tokens, "input")) + cached, written, within(event, "part", "cost"))
         case "error":
             error = event.get("error")
+            output.cut_off = False
             status = within(error, "data", "statusCode")
             output.failure = Failure(
                 message=str(within(error, "data", "message") or within(error, "name") or "it does not say why"),

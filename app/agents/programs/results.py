@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -99,6 +100,7 @@ def _text(value: object) -> str | None:
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TRIES = 50
+_DECODER = json.JSONDecoder()
 
 
 def events(lines: Iterable[bytes]) -> Iterator[Event]:
@@ -109,10 +111,19 @@ def events(lines: Iterable[bytes]) -> Iterator[Event]:
         if line.lstrip()[:1] not in (b"{", b"["):
             continue
         try:
-            yield from _objects(orjson.loads(line))
-        except orjson.JSONDecodeError:
-            yield from _spread(line, result)
+            value = _value(line)
+        except (ValueError, RecursionError):
+            yield from _spread([line, *result])
             return
+        yield from _objects(value)
+
+
+def _value(line: bytes) -> object:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        # Programs print what orjson refuses: half of a surrogate pair, NaN, bytes of a tool that are not UTF-8.
+        return json.loads(line.decode("utf-8", "replace"))
 
 
 def last_event(text: str) -> Event | None:
@@ -139,20 +150,28 @@ def plain_text(content: bytes) -> str:
     return _ESCAPES.sub("", content.decode("utf-8", "replace"))
 
 
-def _spread(first: bytes, rest: Iterator[bytes]) -> Iterator[Event]:
-    lines = [first, *rest]
-    whole = b"".join(lines).decode("utf-8", "replace")
-    try:
-        value, _ = json.JSONDecoder().raw_decode(whole.lstrip())
-    except (ValueError, RecursionError):
-        # A line may be cut off or torn; the lines around it are still valid.
-        for line in lines[1:]:
-            try:
-                yield from _objects(orjson.loads(line))
-            except orjson.JSONDecodeError:
-                continue
-        return
-    yield from _objects(value)
+def _spread(lines: Iterable[bytes]) -> Iterator[Event]:
+    ended = (line if line.endswith(b"\n") else line + b"\n" for line in lines)
+    text = b"".join(ended).decode("utf-8", "replace")
+    start, tries = 0, _TRIES
+    while start < len(text):
+        end = text.index("\n", start) + 1
+        line = text[start:end].strip()
+        start, begin = end, text.index(line, start)
+        if line[:1] not in ("{", "["):
+            continue
+        try:
+            yield from _objects(_DECODER.raw_decode(line)[0])
+        except json.JSONDecodeError as error:
+            # The object may go on in the next lines. Each try may read all of them in vain, so their number is limited.
+            if error.pos == len(line) and tries:
+                tries -= 1
+                with contextlib.suppress(ValueError, RecursionError):
+                    value, stop = _DECODER.raw_decode(text, begin)
+                    yield from _objects(value)
+                    start, tries = text.index("\n", stop) + 1, _TRIES
+        except (ValueError, RecursionError):
+            continue
 
 
 def _objects(value: object) -> Iterator[Event]:

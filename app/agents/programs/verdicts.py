@@ -106,12 +106,13 @@ def _reported(
 ) -> records.StepError | None:
     failure = output.failure
     # A reply that was cut off is still a reply; the recipe decides what to do with it.
-    if (failure is None and result.exit_code == 0) or (output.cut_off and output.text.strip()):
+    if (failure is None and result.exit_code == 0) or (failure and output.cut_off and output.text.strip()):
         return None
     # A shell reports in its exit code that a signal ended its child.
-    if failure is None and not output.complete and result.exit_code in _ENDED:
+    if failure is None and result.exit_code in _ENDED:
         return _signalled(program, _ENDED[result.exit_code])
     words = failure.message if failure else ""
+    complaints = complaints if complaints.strip() else f"exit code {result.exit_code}, without a message"
     if _says(program.unknown_session, words, complaints):
         return _failed("unknown_agent_session", f"{program.label} does not know the conversation", failure, complaints)
     if _says(program.used_session, words, complaints):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -159,6 +160,82 @@ def test_a_further_turn_of_codex_includes_the_sums_of_the_first() -> None:
 def test_text_before_a_tool_call_is_not_the_reply(program: str, events: list[dict[str, Any]]) -> None:
     """Text before a tool call is not the reply, so that the reply is empty if no text follows."""
     assert _turn_result(program, *events).reply.text == ""
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        # OpenCode may print the text of a step after its tool calls.
+        [
+            {"type": "tool_use", "part": {}},
+            {"type": "text", "part": {"text": "I will look."}},
+            {"type": "step_finish", "part": {"reason": "tool-calls"}},
+        ],
+        [
+            {"type": "step_finish", "part": {"reason": "tool-calls"}},
+            {"type": "step_start", "part": {}},
+            {"type": "text", "part": {"text": "The answer beg"}},
+        ],
+    ],
+)
+def test_an_unfinished_turn_of_opencode_has_no_reply(events: list[dict[str, Any]]) -> None:
+    """The text of a step that calls tools, or that does not finish, is not the reply."""
+    assert _turn_result("opencode", *events).reply.text == ""
+
+
+def test_an_error_after_a_cut_off_step_fails_the_turn() -> None:
+    """A text that reached the length limit is not the reply if the turn then fails with an error."""
+    events = (
+        {"type": "text", "part": {"text": "The answer beg"}},
+        {"type": "step_finish", "part": {"reason": "length"}},
+        {"type": "error", "error": {"name": "APIError", "data": {"message": "no", "statusCode": 401}}},
+    )
+    reply = _turn_result("opencode", *events).reply
+
+    assert (reply.text, reply.error and reply.error.code, reply.finish) == ("", "unauthorized", None)
+
+
+@pytest.mark.parametrize("program", catalogue.PROGRAMS)
+@pytest.mark.parametrize(("exit_code", "signal"), [(137, "SIGKILL"), (143, "SIGTERM")])
+def test_a_shell_reports_the_signal_that_ended_its_program(program: str, exit_code: int, signal: str) -> None:
+    """An exit code by which a shell reports a signal names that signal, even if the turn was complete."""
+    error = program_replies.verdict(
+        f"{program}/success", program_replies.golden(f"{program}/success") | {"exit_code": exit_code}
+    ).error
+
+    assert error is not None
+    assert (error.code, error.detail["signal"]) == ("agent_signalled", signal)
+
+
+def test_a_failure_without_words_names_its_exit_code() -> None:
+    """The message of a program that fails without a word names its exit code."""
+    error = verdicts.verdict(catalogue.PROGRAMS["codex"], ProcessResult(exit_code=3)).reply.error
+
+    assert error is not None
+    assert error.message == "Codex failed: exit code 3, without a message"
+
+
+_BROKEN_LINES = (
+    b'{"type": "x", "output": "half \\ud83d of a pair"}\n',
+    b'{"type": "x", "output": "\xff\xfe"}\n',
+    b'{"type": "x", "output": NaN}\n',
+    b'{"type": "x",\n "output": "over lines"}\n',
+    b'{"type": "x", "output": "to\n',
+    b"[WARN] a bracket\n",
+    b"{notice} a brace\n",
+)
+
+
+@pytest.mark.parametrize("line", _BROKEN_LINES)
+@pytest.mark.parametrize("program", sorted(catalogue.PROGRAMS))
+def test_a_strange_line_hides_no_other(program: str, line: bytes) -> None:
+    """A line that is not proper JSON changes nothing in what the lines after and before it say."""
+    golden = program_replies.golden(f"{program}/success")
+    left = program_replies.left(golden)
+    around = b"".join([line, *left.stdout, line]).splitlines(keepends=True)
+    found = verdicts.verdict(catalogue.PROGRAMS[program], dataclasses.replace(left, stdout=iter(around)))
+
+    assert program_replies.golden_form(program_replies.reply(found)) == golden["reply"]
 
 
 def test_a_result_without_text_is_not_called_a_success() -> None:
