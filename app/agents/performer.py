@@ -142,9 +142,8 @@ class AgentPerformer:
         except errors.Conflict as error:
             raise errors.AgentFailed(error.message, code=error.code, detail=error.detail) from error
         except errors.AgentFailed as error:
-            raise errors.AgentFailed(
-                error.message + _way_out(error.code, prompt), code=error.code, detail=error.detail
-            ) from error
+            message = _with_way_out(error.message, error.code, prompt)
+            raise errors.AgentFailed(message, code=error.code, detail=error.detail) from error
 
     async def _in_time(
         self, backend: str, prompt: ports.AgentPrompt, call: ports.Call | None, untimed: _UntimedRetry
@@ -181,9 +180,9 @@ class AgentPerformer:
         # Only a reply shows that the new conversation exists.
         if session_id is not None and orders and reply.error is None:
             await prompt.retry_until_space(lambda: self._conversations.has_begun(session_id))
-        if reply.error is not None and (way_out := _way_out(reply.error.code, prompt)):
-            error = dataclasses.replace(reply.error, message=reply.error.message + way_out)
-            reply = dataclasses.replace(reply, error=error)
+        if reply.error is not None:
+            message = _with_way_out(reply.error.message, reply.error.code, prompt)
+            reply = dataclasses.replace(reply, error=dataclasses.replace(reply.error, message=message))
         return reply
 
     def _turn(self, backend: str, prompt: ports.AgentPrompt) -> AbstractAsyncContextManager[None]:
@@ -249,12 +248,13 @@ def _refuse_too_large(size_bytes: int) -> None:
         )
 
 
-def _way_out(code: str, prompt: ports.AgentPrompt) -> str:
+def _with_way_out(message: str, code: str, prompt: ports.AgentPrompt) -> str:
     if code not in ("unknown_agent_session", "agent_session_damaged") or prompt.agent_session_id is None:
-        return ""
+        return message
+    # A program may end its message without a full stop.
     return (
-        f" To begin the conversation again from the journal, resume the run with `conversation: new`"
-        f" (`control-room runs resume {prompt.run_id} --conversation new`)."
+        f"{message}{'' if message.endswith(('.', '!', '?')) else '.'} To begin the conversation again from the journal,"
+        f" resume the run with `conversation: new` (`control-room runs resume {prompt.run_id} --conversation new`)."
     )
 
 

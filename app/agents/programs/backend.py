@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from app.agents import configuration, counting
 from app.agents.configuration import TIERS, BackendConfig, BackendContext
 from app.agents.programs import continuations, environment, executables, hearing, results, verdicts
 from app.agents.programs.continuations import ConversationAddress
-from app.agents.programs.program import ParsedOutput, Program, Turn
+from app.agents.programs.program import ParsedOutput, Program, Turn, is_name
 from app.domain import agent_sessions, records
 from app.engine import aio, ports
 from app.processes import commands
@@ -21,7 +20,6 @@ from app.processes import commands
 DEFAULT_TIMEOUT_SECONDS = 60 * 60.0  # Wall-clock limit of a prompt that sets none.
 
 _LOOK_SECONDS = 0.1
-_NO_OPTION = re.compile(r"(?!-)[^\x00-\x1f\x7f]*")
 
 
 class ProgramBackend:
@@ -226,11 +224,11 @@ class ProgramBackend:
     async def _watch(self, prompt: ports.AgentPrompt, outlet: executables.Outlet) -> None:
         """Store the program's name for the conversation once it is known, so that it survives a failed turn."""
         output = ParsedOutput()
-        while output.session_id is None:
+        while output.conversation() is None:
             await self._context.clock.sleep(_LOOK_SECONDS)
             for event in results.events(outlet.news()):
                 self._program.parse(event, output)
-        await self._store(prompt, await self._stored(prompt), program_session_id=output.session_id)
+        await self._store(prompt, await self._stored(prompt), program_session_id=output.conversation())
 
 
 def lacks(program: Program, config: BackendConfig, context: BackendContext) -> str | None:
@@ -251,8 +249,10 @@ async def _nothing() -> None:
 
 
 def _refuse_value(value: str | None, kind: str, code: str) -> None:
-    if value is not None and not _NO_OPTION.fullmatch(value):
-        message = f"The {kind} {value!r:.80} begins with a hyphen or contains a control character; name another one."
+    if value is not None and not is_name(value):
+        message = (
+            f"The {kind} {value!r:.80} begins with a hyphen, contains a control character or is too long; name another."
+        )
         raise errors.AgentFailed(message, code=code, detail={kind: value[:200]})
 
 

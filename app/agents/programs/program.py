@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,10 @@ from app.domain import records
 from app.engine import ports
 
 Event = Mapping[str, Any]  # One JSON object that a program has written.
+
+_MOST_NAME = 1000
+# A program reads a hyphen as the beginning of an option; half of a surrogate pair is not text.
+_NAME = re.compile(r"(?!-)[^\x00-\x1f\x7f\ud800-\udfff]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +90,17 @@ class Tally:
 class ParsedOutput:
     """The result of parsing a program's output so far."""
 
-    session_id: str | None = None  # The program's name for the conversation.
+    session_id: str | None = None  # The program's name for the conversation, as it prints it.
     text: str = ""  # The agent's last text.
     complete: bool = False  # Whether the program has reported the end of the turn.
     cut_off: bool = False  # Whether it reported that the reply reached its limit; its failure is then that reply.
     failure: Failure | None = None  # The failure that it reports.
     turn: Tally = field(default_factory=Tally)  # Usage that it reports for the turn.
     sums: Tally = field(default_factory=Tally)  # Usage that it reports for the whole conversation so far.
+
+    def conversation(self) -> str | None:
+        """Return the program's name for the conversation; None if it is not one that a call can name."""
+        return self.session_id if self.session_id is not None and is_name(self.session_id) else None
 
 
 def _nothing(_: BackendConfig, __: Mapping[str, str]) -> str | None:
@@ -157,6 +166,11 @@ def arguments(
 def as_words(text: str) -> str:
     """Return a text that a program with slash commands reads as a prompt, even if it begins with a slash."""
     return f"Prompt:\n\n{text}" if text.lstrip().startswith("/") else text
+
+
+def is_name(value: str) -> bool:
+    """Return whether a value can name a model or a conversation in the arguments of a program."""
+    return len(value) <= _MOST_NAME and _NAME.fullmatch(value) is not None
 
 
 def whole(value: object) -> int:

@@ -15,6 +15,7 @@ from app.engine import ports
 from app.processes import launcher_protocol
 
 _TAIL_CHARACTERS = 2_000
+_REASON_CHARACTERS = 200
 _BEGIN_LINES = 1
 _LOGIN = re.compile(r"not logged in|run /login|invalid api key|no authentication information", re.IGNORECASE)
 _STATUS = re.compile(r"(?:status(?: code)?:?|API Error:?|HTTP|error:?) (?:HTTP )?\(?([45]\d\d)\b", re.IGNORECASE)
@@ -68,7 +69,7 @@ def verdict(program: Program, result: ProcessResult, session_id: str | None = No
         error = replace(error, detail={name: fact for name, fact in facts.items() if fact not in (None, "")})
     reply = ports.AgentReply(
         text="" if error else output.text,
-        agent_session_id=output.session_id,
+        agent_session_id=output.conversation(),
         usage=output.turn.usage(),
         finish=records.LENGTH if output.cut_off else None,
         error=error,
@@ -145,7 +146,8 @@ def _failed(
     code: str, what: str, failure: Failure | None, complaints: str, status: int | None = None
 ) -> records.StepError:
     words = failure.message if failure and failure.message else complaints
-    detail = {"status": status, "reason": failure.reason if failure else None}
+    reason = failure.reason if failure else None
+    detail = {"status": status, "reason": None if reason is None else str(reason)[:_REASON_CHARACTERS]}
     return records.StepError(code=code, message=f"{what}: {_first_line(words) or 'it does not say why'}", detail=detail)
 
 

@@ -207,6 +207,27 @@ def test_a_shell_reports_the_signal_that_ended_its_program(program: str, exit_co
     assert (error.code, error.detail["signal"]) == ("agent_signalled", signal)
 
 
+@pytest.mark.parametrize("name", ["half \ud83d", "-x", "line\nbreak", "s" * 2000])
+@pytest.mark.parametrize("program", catalogue.PROGRAMS)
+def test_a_name_that_no_call_can_take_is_not_kept(program: str, name: str) -> None:
+    """A name of a conversation that cannot be an argument is not passed on, and the reply counts."""
+    golden = program_replies.golden(f"{program}/success")
+    left = program_replies.left(golden)
+    known, given = json.dumps(golden["reply"]["session_id"]).encode(), json.dumps(name).encode()
+    lines = iter([line.replace(known, given) for line in left.stdout])
+    reply = verdicts.verdict(catalogue.PROGRAMS[program], dataclasses.replace(left, stdout=lines)).reply
+
+    assert (reply.text, reply.agent_session_id) == (golden["reply"]["text"], None)
+
+
+def test_a_reason_is_short_text() -> None:
+    """The reason of a failure is a short text, whatever the program prints."""
+    long = _turn_result("claude-code", SUCCESS | {"is_error": True, "subtype": "e" * 5000}).reply.error
+    odd = _turn_result("opencode", {"type": "error", "error": {"name": {"a": 1}}}).reply.error
+
+    assert [len(str(error and error.detail["reason"])) for error in (long, odd)] == [200, 8]
+
+
 def test_a_failure_without_words_names_its_exit_code() -> None:
     """The message of a program that fails without a word names its exit code."""
     error = verdicts.verdict(catalogue.PROGRAMS["codex"], ProcessResult(exit_code=3)).reply.error
