@@ -167,6 +167,13 @@ class AskingDriver(Protocol):
 
 
 @runtime_checkable
+class ConversingDriver(Protocol):
+    """A driver whose runs ask one backend, which an argument names."""
+
+    speaks_through: str  # Name of the argument.
+
+
+@runtime_checkable
 class GraphedDriver(Protocol):
     """A driver whose recipes have a graph."""
 

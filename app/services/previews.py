@@ -110,9 +110,10 @@ class Previews:
         again = [record for record in living if record.position not in kept]
         paid = source.records if order == "resume" else ()
         limit = _limited(self._limit(start, found), start, paid)
-        worst = worst_cases.of_run(
-            _left(start, paid), limit, worst_cases.agents_of(start), self._starter.rules.worst_call
-        )
+        driver = self._drivers[start.dialect]
+        through = driver.speaks_through if isinstance(driver, ports.ConversingDriver) else None
+        agents = worst_cases.agents_of(start, through)
+        worst = worst_cases.of_run(_left(start, paid), limit, agents, self._starter.rules.worst_call)
         return PreviewReport(
             run_id=run_id,
             order=order,
@@ -129,7 +130,7 @@ class Previews:
             if limit.most is None
             else None
             if worst.cost_usd is not None
-            else "; ".join(worst.unbounded),
+            else "; ".join(reason for reason in worst.unbounded if not reason.startswith("tokens:")),
             workspace=start.working_dir,
             workspace_note=fork_requests.WORKSPACE_NOTE,
         )

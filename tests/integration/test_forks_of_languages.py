@@ -57,6 +57,24 @@ async def test_a_conversation_is_begun_from_the_journal(project: Project) -> Non
     assert fork["usage"]["cost_usd"] == 0.5
 
 
+async def test_a_preview_counts_the_price_of_the_conversation(project: Project) -> None:
+    """A preview of a conversation reports the most that it costs, by the backend that the run names."""
+    project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(machines.recipe()))
+    project.say("review", text='{"outcome": "no-issues"}')
+    project.say("*", text='{"outcome": "committed"}')
+    agents = json.loads((project.data / "agents.json").read_text())
+    agents["backends"]["said"] |= {"max_cost_per_call": 0.5}
+    project.write(".control-room/agents.json", json.dumps(agents))
+    async with served.in_process(project) as service:
+        source = await service.run("small", args={"backend": "said"})
+        body = {"order": "fork", "from": "commit"}
+        preview = (await service.http.post(f"/api/runs/{source['run_id']}/preview", json=body)).json()
+
+    assert source["status"] == "done", source["error"]
+    assert preview["cost_usd_at_most"] == preview["calls_at_most"] * 0.5 > 0
+    assert preview["note"] is None
+
+
 async def test_a_flow_of_amplifier(project: Project) -> None:
     """Variables that contain the run's identity keep their values, so that later steps are taken over, too."""
     project.say("*", text="The lantern was dark.")

@@ -16,6 +16,7 @@ class AgentRecipes:
     name: str = parse.DIALECT
     driver_version: int = 2
     file_suffixes: tuple[str, ...] = (".json",)
+    speaks_through: str = parse.SPEAKS_THROUGH
 
     def compose(self, source: str, read: Callable[[str], str]) -> ports.Composition:
         """Replace references in a recipe by the steps from the files beside it."""

@@ -13,6 +13,7 @@ from app.dialects.agent_recipes import composition, schema, transitions
 from app.domain import json_schemas, json_text, library, plain
 
 DIALECT = "agent_recipes"  # Name of this dialect.
+SPEAKS_THROUGH = "backend"  # Argument that names the backend of its runs.
 
 _TRANSITION = ("nextStep", "action", "recipeId", "reason")  # Fields of all forms of a transition.
 
@@ -38,7 +39,7 @@ def parse(source: str) -> library.Recipe:
         args_schema=schema.args_schema(own_args(whole)),
         total_steps=None if transitions.loops(whole) else len(whole["steps"]),
         holds_workspace=True,
-        speaks_through="backend",
+        speaks_through=SPEAKS_THROUGH,
         leads_to=tuple(dict.fromkeys(target for _, target in transitions.restarts(whole) if target != whole["id"])),
     )
 

@@ -47,6 +47,8 @@ _ARGS: plain.Object = {
     },
 }
 
+_BACKEND = "backend"  # Argument that names the backend of its runs.
+
 RECIPE = library.Recipe(
     recipe_id=NAME,
     dialect=NAME,
@@ -54,7 +56,7 @@ RECIPE = library.Recipe(
     document={"id": NAME},
     args_schema=_ARGS,
     total_steps=1,
-    speaks_through="backend",
+    speaks_through=_BACKEND,
 )
 """The recipe of every plain prompt."""
 
@@ -70,6 +72,7 @@ class Prompt:
 
     name: str = NAME
     driver_version: int = 1
+    speaks_through: str = _BACKEND
 
     def check(self, recipe: library.Recipe, library: library.Library) -> list[errors.Flaw]:
         """Return an empty list: the recipe refers to no agent and no other recipe."""
