@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import re
@@ -98,7 +99,8 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+# Colours and cursors; titles and links, up to their end; character sets.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()][0-9A-Z])")
 _TRIES = 50
 _DECODER = json.JSONDecoder()
 
@@ -107,6 +109,7 @@ def events(lines: Iterable[bytes]) -> Iterator[Event]:
     """Yield every JSON object: one per line, in an array, or written over many lines; skip all else."""
     result = iter(lines)
     for line in result:
+        line = line.removeprefix(codecs.BOM_UTF8)
         # Programs print warnings and progress between the events.
         if line.lstrip()[:1] not in (b"{", b"["):
             continue
@@ -147,7 +150,7 @@ def last_event(text: str) -> Event | None:
 
 def plain_text(content: bytes) -> str:
     """Return an output as text, without the escape sequences that colour a terminal."""
-    return _ESCAPES.sub("", content.decode("utf-8", "replace"))
+    return _ESCAPES.sub("", content.decode("utf-8-sig", "replace"))
 
 
 def _spread(lines: Iterable[bytes]) -> Iterator[Event]:

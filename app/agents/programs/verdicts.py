@@ -17,6 +17,7 @@ from app.processes import launcher_protocol
 _TAIL_CHARACTERS = 2_000
 _REASON_CHARACTERS = 200
 _BEGIN_LINES = 1
+_TRACEBACK = "Traceback (most recent call last)"  # Begins what Python prints before the exception.
 _LOGIN = re.compile(r"not logged in|run /login|invalid api key|no authentication information", re.IGNORECASE)
 _STATUS = re.compile(r"(?:status(?: code)?:?|API Error:?|HTTP|error:?) (?:HTTP )?\(?([45]\d\d)\b", re.IGNORECASE)
 _ENDED = {129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
@@ -175,4 +176,6 @@ def _text(lines: list[bytes]) -> str:
 
 def _first_line(words: str) -> str:
     lines = [line.strip() for line in words.strip().splitlines() if line.strip()]
+    if any(line.startswith(_TRACEBACK) for line in lines):
+        return lines[-1][:500]
     return next((line for line in lines if line.lower().startswith("error")), lines[0] if lines else "")[:500]

@@ -281,6 +281,26 @@ class TestTemplates:
         """Without paths, the reply is the whole output without colours and surrounding space."""
         assert self.reply(b"\n\x1b[31mOne\x1b[0m\n{}\n") == ("One\n{}", None)
 
+    def test_a_terminal_leaves_no_trace_in_the_reply(self) -> None:
+        """A mark of the encoding, titles, colours and other orders to a terminal are not part of the reply."""
+        linked = b"\x1b]8;;http://x\x1b\\One\x1b]8;;\x1b\\"
+        printed = b"\xef\xbb\xbf\x1b]0;title\x07" + linked + b"\x1b(B \x1b[38:5:196mtwo\x1b[?25h\x1b[m\n"
+
+        assert self.reply(printed) == ("One two", None)
+
+    def test_a_mark_of_the_encoding_hides_no_object(self) -> None:
+        """An object after a mark of the encoding is read."""
+        assert self.reply(b'\xef\xbb\xbf{"text": "One"}\n', reply={"text": "text"}) == ("One", None)
+
+    def test_the_message_of_a_traceback_is_its_last_line(self) -> None:
+        """A program that fails with a traceback of Python is quoted by the exception, not by the heading."""
+        config = BackendConfig(name="ours", type="template", command=("ours",))
+        stderr = b'starting\nTraceback (most recent call last):\n  File "x", line 1\nValueError: no key\n'
+        reply = verdicts.verdict(template.program(config), ProcessResult(stderr=stderr, exit_code=1)).reply
+
+        assert reply.error is not None
+        assert reply.error.message == "ours failed: ValueError: no key"
+
     def test_an_empty_output_is_an_error(self) -> None:
         """An empty output is an error."""
         assert self.reply(b"\n") == ("", "reply_unreadable")
