@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from app import errors
@@ -111,6 +111,12 @@ def halves(value: plain.Json, parts: Parts = ()) -> Iterator[Parts]:
         case list():
             for index, item in enumerate(value):
                 yield from halves(item, (*parts, index))
+
+
+def joined(pieces: Iterable[str]) -> str:
+    """Join the pieces of a text; two halves of a surrogate pair that meet become the character that they stand for."""
+    text = "".join(pieces)
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass") if _is_half(text) else text
 
 
 def _is_flat(structure: str) -> bool:

@@ -21,6 +21,7 @@ from app.agents.programs.program import (
     whole,
     within,
 )
+from app.domain import json_text
 
 _BROKEN_OFF = re.compile(r"loop detected|maximum session turns|execution (stopped|blocked)", re.IGNORECASE)
 _POLICY = Path(__file__).with_name("gemini_without_tools.toml")
@@ -49,7 +50,9 @@ def _parse(event: Event, output: ParsedOutput) -> None:
             _parse_warnings(event.get("warnings"), output)
         case "message" if event.get("role") == "assistant":
             reply_text = str(event.get("content") or "")
-            output.text = output.text + reply_text if event.get("delta") else reply_text
+            # Only the end of the text so far can be half of a character.
+            begun, end = (output.text[:-1], output.text[-1:]) if event.get("delta") else ("", "")
+            output.text = begun + json_text.joined((end, reply_text))
         case "tool_use":
             # Text before a tool call is not a part of the answer; the program's other output format omits it.
             output.text = ""

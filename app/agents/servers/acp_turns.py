@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from app import errors, printable
 from app.agents.programs import program
-from app.domain import plain, records
+from app.domain import json_text, plain, records
 from app.engine import ports
 
 if TYPE_CHECKING:
@@ -80,12 +81,15 @@ class Turn:
                 self._judge(name, update)
             case {"sessionUpdate": "tool_call_update", "toolCallId": str(name)}:
                 self._judge(name, update)
-            case {"sessionUpdate": "usage_update", "cost": {"amount": int() | float() as amount, "currency": "USD"}}:
+            case {
+                "sessionUpdate": "usage_update",
+                "cost": {"amount": int() | float() as amount, "currency": "USD"},
+            } if 0 <= amount < math.inf:
                 self.cost_so_far = float(amount)
 
     def text(self) -> str:
         """Return the last uninterrupted text."""
-        return "".join(self._now).strip() or self._before
+        return json_text.joined(self._now).strip() or self._before
 
     def usage(self, response: schema.PromptResponse | None, known_as: str = "") -> records.Usage | None:
         """Return the tokens of the turn, as far as the agent reports them."""

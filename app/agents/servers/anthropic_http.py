@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from app import clock
 from app.agents import reply_forms
 from app.agents.servers import failures, refused_calls, services
-from app.domain import plain, records
+from app.domain import json_text, plain, records
 
 if TYPE_CHECKING:
     import anthropic
@@ -160,7 +160,7 @@ async def _answer(stream: AsyncIterator[Any], hear: Callable[[str], None]) -> se
     if not whole:
         raise failures.unreadable("the stream ended before the reply did")
     return services.Completion(
-        text="".join(parts), usage=_usage(usage), ending=_ENDINGS.get(str(stop_reason), "complete")
+        text=json_text.joined(parts), usage=_usage(usage), ending=_ENDINGS.get(str(stop_reason), "complete")
     )
 
 

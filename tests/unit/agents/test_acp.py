@@ -462,6 +462,22 @@ class TestTrouble:
 
         assert (reply.error.code if reply.error else None) == code
 
+    async def test_a_character_in_two_pieces_is_one(self) -> None:
+        """A character whose surrogates come in two pieces is whole in the reply; half of one stays half."""
+        turn = acp_turns.Turn(tools=True)
+        for text in ("One \ud83d", "\ude00", " two \ud83d"):
+            turn.feed("s", {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})
+
+        assert acp_turns.reply("mine", turn, _ended(), "").text == "One \U0001f600 two \ud83d"
+
+    @pytest.mark.parametrize("amount", [float("nan"), float("inf"), -1])
+    async def test_a_price_that_is_none_is_not_kept(self, amount: float) -> None:
+        """A price that is not an amount counts as not reported."""
+        turn = acp_turns.Turn(tools=True)
+        turn.feed("s", {"sessionUpdate": "usage_update", "cost": {"amount": amount, "currency": "USD"}})
+
+        assert turn.cost_so_far is None
+
     async def test_a_mode_notice_is_removed_from_the_reply(self) -> None:
         """A notice of Gemini's mode is removed from the reply."""
         turn = acp_turns.Turn(tools=True)

@@ -183,6 +183,16 @@ def test_an_unfinished_turn_of_opencode_has_no_reply(events: list[dict[str, Any]
     assert _turn_result("opencode", *events).reply.text == ""
 
 
+def test_a_character_in_two_pieces_is_one() -> None:
+    """A character whose surrogates Gemini CLI streams in two pieces is whole in the reply."""
+    pieces = [
+        {"type": "message", "role": "assistant", "delta": True, "content": text}
+        for text in ("One \ud83d", "\ude00 two")
+    ]
+
+    assert _turn_result("gemini", *pieces, {"type": "result", "status": "success"}).reply.text == "One \U0001f600 two"
+
+
 def test_an_error_after_a_cut_off_step_fails_the_turn() -> None:
     """A text that reached the length limit is not the reply if the turn then fails with an error."""
     events = (
