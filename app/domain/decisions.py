@@ -24,6 +24,11 @@ LINES_MISSING = "journal_lines_missing"  # Reason of a pause because journal lin
 TIME_LIMIT = "time_limit"  # Reason of a pause because a run, or one that waits for it, has reached a time limit.
 REPAIRED = "repaired"  # Reason of the pause in which a repair leaves a run.
 
+PAUSING = "pausing"  # Reason shown for a run that will pause when its open steps end.
+
+CANCELLING = "cancelling"
+"""Reason shown for a run that will end as cancelled once its open steps are cut off."""
+
 BUDGET_EXHAUSTED = "budget_exhausted"
 """Reason of a pause because a further call of an agent does not fit into a limit or budget."""
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app import errors
-from app.domain import gates, runs, usage_sums, views
+from app.domain import decisions, gates, runs, usage_sums, views
 from app.domain.gates import OpenGate
 from app.domain.operations import Gate
 from app.domain.records import Record
@@ -181,20 +181,24 @@ def _bare(view: views.RunView) -> Board:
 
 def view_without_driver(loaded: Loaded) -> views.RunView:
     """Return the view of a run from its journals alone."""
-    decisions, end_line = loaded.decisions, loaded.decisions.ended
+    decided, end_line = loaded.decisions, loaded.decisions.ended
     newest = loaded.records[-1].completed_at if loaded.records else loaded.start.created_at
     return views.RunView(
         start=loaded.start,
-        status=decisions.status,
-        reason=gates.end_reason(end_line.error, end_line.ending) if end_line else decisions.paused,
+        status=decided.status,
+        reason=gates.end_reason(end_line.error, end_line.ending) if end_line else _why(decided),
         records=loaded.records,
-        dead=frozenset(decisions.dead),
+        dead=frozenset(decided.dead),
         usage=usage_sums.total_usage(loaded.records),
-        error=end_line.error if end_line else decisions.pause_error,
+        error=end_line.error if end_line else decided.pause_error,
         ending=end_line.ending if end_line else None,
         limits=loaded.limits,
-        updated_at=max(newest, decisions.last_at or newest),
-        paused_at=decisions.paused_at if decisions.paused is not None else None,
-        started_at=decisions.first_taken_at,
+        updated_at=max(newest, decided.last_at or newest),
+        paused_at=decided.paused_at if decided.paused is not None else None,
+        started_at=decided.first_taken_at,
         completed_at=end_line.at if end_line else None,
     )
+
+
+def _why(decided: decisions.Decisions) -> str | None:
+    return decisions.CANCELLING if decided.cancel_requested_at is not None else decided.paused

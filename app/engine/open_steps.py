@@ -85,13 +85,19 @@ def stored_waits(loaded: Loaded, asks: Mapping[str, Ask]) -> list[StepWait]:
 
 
 def executed_elsewhere(view: views.RunView, loaded: Loaded, asks: Mapping[str, Ask]) -> views.RunView:
-    """Show the open steps of a run from its journal, while another process may be executing it."""
-    decided = loaded.decisions
-    if view.status is not RunState.RUNNING or decided.cancel_requested_at is not None:
+    """Show the open steps of a run from its journal, while another process may be executing it.
+
+    Of a run with the order to pause these are the steps that may still have been performed at the order.
+    """
+    decided, pauses = loaded.decisions, view.status is RunState.PAUSED
+    if not (pauses or view.status is RunState.RUNNING) or decided.cancel_requested_at is not None:
         return view
     recorded = {(record.key, record.attempt) for record in loaded.records}
     tried = [(ask, decided.highest_attempt.get(ask.key, 0)) for ask in itertools.islice(asks.values(), MOST)]
     open_attempts = [(ask, attempt) for ask, attempt in tried if attempt and (ask.key, attempt) not in recorded]
+    if pauses:
+        open_attempts = [(ask, attempt) for ask, attempt in open_attempts if not ask.operation.idle]
+        return dataclasses.replace(view, open=[_begun(loaded, ask, attempt) for ask, attempt in open_attempts])
     awaits = any(isinstance(ask.operation, operations.Input) for ask, _ in open_attempts)
     waits = awaits and len(open_attempts) == len(tried) and all(ask.operation.idle for ask, _ in open_attempts)
     return dataclasses.replace(

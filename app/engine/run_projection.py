@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from app import clock
-from app.domain import gates, plain, views
+from app.domain import decisions, gates, plain, views
 from app.domain.events import EventType
 from app.domain.operations import Input
 from app.domain.records import Record
@@ -23,11 +23,6 @@ from app.engine.evicted_runs import Evicted, EvictedRun, RestingInput
 from app.engine.space_retry import SpaceRetry
 from app.engine.step_attempt import StepAttempt
 from app.engine.stores import RunLog
-
-PAUSING = "pausing"  # Reason shown for a run that will pause when its open steps end.
-
-CANCELLING = "cancelling"
-"""Reason shown for a run that will end as cancelled once its open steps are cut off."""
 
 
 class RunProjection:
@@ -206,9 +201,9 @@ class RunProjection:
     def _why(self) -> str | None:
         decided = self._log.loaded.decisions
         if not self.status.finished and decided.cancel_requested_at is not None:
-            return CANCELLING
+            return decisions.CANCELLING
         if self.status is RunState.RUNNING:
-            return PAUSING if decided.paused is not None else None
+            return decisions.PAUSING if decided.paused is not None else None
         return gates.end_reason(self._error, self._ending) if self.status.finished else self._reason
 
     def _snapshots(self) -> Mapping[str, plain.Json]:

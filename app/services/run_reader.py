@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app import clock, errors
-from app.domain import allowed_orders, budgets, plain, records, runs, shapes, slots, states, views
+from app.domain import allowed_orders, budgets, decisions, plain, records, runs, shapes, slots, states, views
 from app.domain.limits import NO_LIMITS
 from app.engine import aio, stores
 from app.services import output_times, requests
@@ -267,8 +267,9 @@ class RunReader:
         return view.status is states.RunState.PENDING and self._engine.elsewhere
 
     def _is_kept(self, view: views.RunView) -> bool:
-        # A change in the other run does not change the one that waits for it.
-        return _is_ours(view) and not self._is_pending_elsewhere(view)
+        # A change in the other run does not change the one that waits for it. A worker shows a pause without a line.
+        pauses = self._engine.elsewhere and view.reason == decisions.PAUSING
+        return _is_ours(view) and not pauses and not self._is_pending_elsewhere(view)
 
     async def _reviewed(self, run_id: str) -> views.RunView:
         # Lists do not need it.

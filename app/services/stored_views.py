@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping
 
 from app import errors
-from app.domain import plain, runs, states, views
+from app.domain import decisions, plain, runs, states, views
 from app.domain import unreadable as unreadables
 from app.engine import dry_replay, ports, run_engine, stores
 
@@ -32,7 +32,7 @@ async def read(
     view = await dry_replay.review(loaded, driver, read_blob, elsewhere=True, dry_replays=dry_replays)
     view = await _parked(store, run_id, view)
     if engine.elsewhere:
-        return view
+        return await _pausing(store, run_id, view)
     # A run that waits for people does so whether a process has it or not; any other open step was only cut off.
     return view if view.status is states.RunState.WAITING else dataclasses.replace(view, open=())
 
@@ -85,6 +85,18 @@ async def _parked(store: stores.RunStore, run_id: str, view: views.RunView) -> v
         error=error if isinstance(error, dict) else None,
         open=[],
     )
+
+
+async def _pausing(store: stores.RunStore, run_id: str, view: views.RunView) -> views.RunView:
+    """Show a run with the order to pause as running until a worker has shown its pause."""
+    if view.status is not states.RunState.PAUSED or not view.open:
+        return view
+    manifest = (await store.read_snapshots(run_id)).get("run.json")
+    if isinstance(manifest, dict) and manifest.get("status") == view.status:
+        # An interrupted step leaves no line.
+        return dataclasses.replace(view, open=())
+    running = states.RunState.RUNNING
+    return dataclasses.replace(view, status=running, reason=decisions.PAUSING, error=None, paused_at=None)
 
 
 def _last_known(row: stores.RunSummary) -> dict[str, plain.Json] | None:

@@ -42,6 +42,13 @@ def project(tmp_path: Path) -> projects.Project:
 @pytest.fixture
 async def service(project: projects.Project, temporal: temporal_server.DevServer) -> AsyncIterator[served.Served]:
     """Serve a project, with one worker."""
+    async with serving(project, temporal) as service:
+        yield service
+
+
+@contextlib.asynccontextmanager
+async def serving(project: projects.Project, temporal: temporal_server.DevServer) -> AsyncIterator[served.Served]:
+    """Serve a project during the block, with one worker."""
     await temporal_server.connected(temporal.address)
     async with (
         served.in_process(project, engine="temporal", temporal=temporal.address) as service,
@@ -63,6 +70,56 @@ async def test_a_run_at_a_gate_is_shown_as_waiting(service: served.Served) -> No
     assert answer.status_code == 200
     assert (await service.until(run_id, "done"))["error"] is None
     assert (await service.http.get("/api/gates")).json() == []
+
+
+HELD = [
+    {"id": "held", "type": "bash", "command": "touch begun; while [ ! -e go ]; do sleep 0.05; done"},
+    {"id": "next", "type": "bash", "command": "echo next"},
+]
+
+
+async def begin_held(project: projects.Project, service: served.Served) -> str:
+    """Start a run, and wait until its command, which ends once the file `go` exists, is at work."""
+    whole = {"schema": "1.7", "name": "held", "description": "Waits", "version": "1.0.0", "steps": HELD}
+    project.write(".control-room/recipes/amplifier/held.yaml", json.dumps(whole))
+    run_id = await service.start("held")
+
+    async def begun() -> bool:
+        return (project.root / "begun").exists()
+
+    await temporal_server.until(begun)
+    return run_id
+
+
+def state(shown: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the state of a shown run with its reason, and the keys and states of its steps."""
+    return shown["status"], shown["reason"], [(step["key"], step["status"]) for step in shown["steps"]]
+
+
+async def test_a_run_that_pauses_is_running_while_its_step_is_at_work(
+    project: projects.Project, service: served.Served
+) -> None:
+    """The order, the run and its explanation say that it pauses; it is paused once the step has ended."""
+    run_id = await begin_held(project, service)
+    ordered = (await service.http.post(f"/api/runs/{run_id}/pause")).json()
+    pausing = await service.show(run_id)
+    why = (await service.http.get(f"/api/runs/{run_id}/why")).json()
+    project.write("go", "")
+    paused = await service.until(run_id, "paused")
+
+    assert (ordered["status"], ordered["reason"]) == ("running", "pausing")
+    assert state(pausing) == ("running", "pausing", [("held", "running")])
+    assert [cause["kind"] for cause in why["chain"]] == ["pausing", "agent"]
+    assert state(paused) == ("paused", "paused_by_person", [("held", "done")])
+
+
+async def test_a_run_that_is_interrupted_by_its_pause_is_shown_as_paused(
+    project: projects.Project, service: served.Served
+) -> None:
+    """Its interrupted step has no line, and is not shown as being performed."""
+    run_id = await begin_held(project, service)
+    await service.http.post(f"/api/runs/{run_id}/pause", json={"interrupt": True})
+    assert state(await service.until(run_id, "paused")) == ("paused", "paused_by_person", [])
 
 
 async def test_a_step_of_another_process_shows_when_it_had_output(
