@@ -88,6 +88,14 @@ class QueuePlace:
     holders: tuple[str, ...]  # Some of the runs that execute.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """The reason why no process is known to perform a step."""
+
+    text: str  # The reason.
+    is_known: bool = True  # Whether the step is not being performed; False: its worker cannot be asked.
+
+
 class RunAdmission(Protocol):
     """Accepts runs, and loads them into memory."""
 
@@ -213,7 +221,7 @@ class RunViews(Protocol):
     def waits(self, run_id: str) -> Sequence[StepWait] | None:
         """Return what the open steps of a run wait for; None if the run is neither loaded nor evicted."""
 
-    async def lacks(self, run_id: str, asked: Sequence[Operation]) -> Mapping[str, str]:
+    async def lacks(self, run_id: str, asked: Sequence[Operation]) -> Mapping[str, Lack]:
         """Return why steps of a run cannot be performed now, by the capability that they need; empty if all can."""
 
     async def outputs(self, run_id: str) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import functools
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import clock, errors, printable
-from app.domain import access, allowed_orders, explanations, gates, operations, plain, runs, states, views
+from app.domain import access, allowed_orders, decisions, explanations, gates, operations, plain, runs, states, views
 from app.domain.explanations import Cause, Explanation
 from app.domain.unreadable import Unreadable
 from app.engine import dry_replay, open_steps, ports, run_engine, stores
@@ -143,7 +144,7 @@ class Explanations:
             why = printable.clause(fault.message)
             text = f"The data directory cannot be written: {why}; the run continues once it can"
             return _Found(status=view.status, causes=[_cause(run_id, "storage", text, view.updated_at)])
-        if view.status is states.RunState.PAUSED:
+        if view.status is states.RunState.PAUSED and view.reason != decisions.CANCELLING:
             return _Found(status=view.status, causes=[rest_causes.pause(run_id, view)])
         before = [_cause(run_id, kind, text, None) for kind, text in _STOPPING if view.reason == kind]
         if self._engine.view(run_id) is None and self._engine.standing(run_id) is None:
@@ -151,7 +152,9 @@ class Explanations:
         elif view.status is states.RunState.PENDING:
             return self._queued(view, self._engine.standing(run_id))
         if view.status is states.RunState.PENDING and self._engine.elsewhere:
-            return self._queued(view, await self._engine.held_up(run_id))
+            if before or (standing := await self._engine.held_up(run_id)) is None:
+                return await self._unbegun(run_id, view, before)
+            return self._queued(view, standing)
         if view.status is states.RunState.PENDING:
             return _Found(status=view.status, causes=before)
         return await self._of_steps(run_id, view, before)
@@ -192,9 +195,15 @@ class Explanations:
         if standing is not None and standing.reason == "recovering":
             text = "The service has just started and does not know yet which runs hold their workspaces"
             return _Found(status=view.status, causes=[_cause(run_id, "recovering", text, since)])
-        if self._engine.elsewhere:
-            return _Found(status=view.status, causes=[_cause(run_id, "queued", "It waits for a worker", since)])
         return _Found(status=view.status, causes=[self._place(run_id, since)])
+
+    async def _unbegun(self, run_id: str, view: views.RunView, before: list[Cause]) -> _Found:
+        """Explain a run that a worker has not begun, by what its first steps need."""
+        found = await self._of_steps(run_id, view, before)
+        if found.causes[len(before)].kind == "no_worker":
+            return found
+        waits = _cause(run_id, "queued", "It waits for a worker", view.updated_at)
+        return _Found(status=view.status, causes=before or [waits])
 
     def _place(self, run_id: str, since: str | None) -> Cause:
         place = self._engine.queue_place(run_id)
@@ -229,15 +238,12 @@ class Explanations:
         return [_cause(run_id, "not_executed", text, None, act=act)]
 
     async def _of_steps(self, run_id: str, view: views.RunView, before: list[Cause]) -> _Found:
-        outputs = await self._engine.outputs(run_id)
-        waits = [
-            dataclasses.replace(wait, output_at=outputs.get(wait.key, wait.output_at))
-            for wait in await self._waits(run_id)
-        ]
+        open_waits = await self._waits(run_id)
+        performed = [wait.operation for wait in open_waits if step_causes.is_performed(wait.operation)]
+        # Together, since neither gets an answer while the server of the workers is away.
+        outputs, lacks = await asyncio.gather(self._engine.outputs(run_id), self._engine.lacks(run_id, performed))
+        waits = [dataclasses.replace(wait, output_at=outputs.get(wait.key, wait.output_at)) for wait in open_waits]
         now, stalled_after = self._clock.now(), self._surroundings.stalled_after_seconds
-        lacks = await self._engine.lacks(
-            run_id, [wait.operation for wait in waits if step_causes.is_performed(wait.operation)]
-        )
         found = step_causes.causes(run_id, waits, now, stalled_after, lacks)
         # A step that no process performs is not at work, even if its line shows it.
         if any(cause.kind == "not_executed" for cause in before):

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from app import clock, printable
 from app.domain import capabilities, explanations, file_operations, gates, operations, plain
-from app.engine import open_steps, spending
+from app.engine import open_steps, run_engine, spending
 
 _ORDER: tuple[explanations.CauseKind, ...] = (
     "gate",
@@ -37,12 +37,12 @@ def causes(
     waits: Sequence[open_steps.StepWait],
     now: datetime,
     stalled_after_seconds: float,
-    lacks: Mapping[str, str] = MappingProxyType({}),
+    lacks: Mapping[str, run_engine.Lack] = MappingProxyType({}),
 ) -> list[explanations.Cause]:
     """Return the cause that explains a run with these open steps, and one that names the other steps.
 
     Args:
-        lacks: Why steps cannot be performed now, by required capability.
+        lacks: Why no process is known to perform steps, by required capability.
     """
     found = [_unserved(run_id, wait, lacks) or _cause(run_id, wait, now, stalled_after_seconds) for wait in waits]
     if not found:
@@ -69,11 +69,18 @@ def is_performed(operation: operations.Operation) -> bool:
     return not isinstance(operation, operations.Input | operations.ChildRun | operations.Timer)
 
 
-def _unserved(run_id: str, wait: open_steps.StepWait, lacks: Mapping[str, str]) -> explanations.Cause | None:
+def _unserved(
+    run_id: str, wait: open_steps.StepWait, lacks: Mapping[str, run_engine.Lack]
+) -> explanations.Cause | None:
     capability = capabilities.needed(wait.operation)
     if not is_performed(wait.operation) or capability not in lacks:
         return None
-    text = f"Step {wait.key} cannot be performed: {lacks[capability]}"
+    lack = lacks[capability]
+    if not lack.is_known:
+        # A worker that does not reach the server either completes the step.
+        text = f"Step {wait.key}: its worker cannot be asked: {lack.text}"
+        return _of(run_id, "no_worker", text, wait.since, wait.key)
+    text = f"Step {wait.key} cannot be performed: {lack.text}"
     act = f"control-room worker --serve {capability}"
     return _of(run_id, "no_worker", text, wait.since, wait.key, act=act)
 

@@ -250,7 +250,7 @@ class TemporalEngine:
         """Return None: what the steps of a run wait for is read from its journal."""
         return None
 
-    async def lacks(self, run_id: str, asked: Sequence[operations.Operation]) -> Mapping[str, str]:
+    async def lacks(self, run_id: str, asked: Sequence[operations.Operation]) -> Mapping[str, run_engine.Lack]:
         return await self._roster.lacks(asked, (await self._store.read(run_id)).decisions.placed)
 
     async def outputs(self, run_id: str) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import UTC, timedelta
 from typing import Any
@@ -14,6 +15,8 @@ from app.engine import step_attempt
 from app.temporal import messages
 
 _log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 2.0  # Longest time for which a question to the server delays an explanation.
 
 _KEY, _AGE = "key", "output_age_seconds"
 
@@ -41,9 +44,10 @@ class Heartbeats:
 async def outputs(client: Client, run_id: str) -> dict[str, str]:
     """Return, by step, when the steps at work of a run last had output; steps without a known time are omitted."""
     try:
-        found = await client.get_workflow_handle(messages.workflow_id(run_id)).describe()
-    except RPCError as error:
-        _log.info("not known when steps had output: %s", error.message, extra={"run_id": run_id})
+        async with asyncio.timeout(ANSWER_SECONDS):
+            found = await client.get_workflow_handle(messages.workflow_id(run_id)).describe()
+    except (RPCError, TimeoutError) as error:
+        _log.info("not known when steps had output: %s", error, extra={"run_id": run_id})
         return {}
     times: dict[str, str] = {}
     for pending in found.raw_description.pending_activities:

@@ -22,15 +22,14 @@ from temporalio.service import RPCError
 
 from app import clock, errors
 from app.domain import capabilities, operations
-from app.engine import aio
-from app.temporal import messages
+from app.engine import aio, run_engine
+from app.temporal import heartbeats, messages
 
 _LONGEST = 900
 _EVERYTHING = "*"
 _ASKING = timedelta(seconds=10)  # Longest time of one poll; the server records when each begins and ends.
 _STALE = timedelta(seconds=25)  # Time without a poll after which a worker does not count as present.
 _AGAIN_SECONDS = 1.0
-_ANSWER_SECONDS = 2.0
 _DEPARTED = " ended"
 _PARTING = timedelta(seconds=3)
 _LOOK_SECONDS = 0.02
@@ -46,6 +45,7 @@ class Entry:
     serves: frozenset[str]  # Capabilities; `*`: all, since there are too many to list.
     folder: str = ""
     """Identity of `.control-room` in the shared folder; empty: workers share none, or have their data elsewhere."""
+    host: str = ""  # Name of its machine, of an entry that was read.
 
     def written(self) -> str:
         """Return the entry in the form of a poller's identity."""
@@ -60,8 +60,9 @@ class Entry:
         parts = identity.split(" ")
         if len(parts) != 3:
             return None
-        at, serves = parts[1], frozenset(parts[2].split(","))
-        return cls(worker="", serves=serves, folder=at[1:]) if at.startswith("-") else cls(worker=at, serves=serves)
+        (process, at), serves = parts[:2], frozenset(parts[2].split(","))
+        worker, folder = ("", at[1:]) if at.startswith("-") else (at, "")
+        return cls(worker=worker, serves=serves, folder=folder, host=process.partition("@")[2])
 
     @asynccontextmanager
     async def listed(self, client: Client, queue: str) -> AsyncIterator[None]:
@@ -151,7 +152,7 @@ class WorkerRoster:
         self._clock = time
         self._services = services
 
-    async def lacks(self, asked: Iterable[operations.Operation], placed: str | None) -> dict[str, str]:
+    async def lacks(self, asked: Iterable[operations.Operation], placed: str | None) -> dict[str, run_engine.Lack]:
         """Return why steps cannot be performed now, by capability; capabilities that a worker serves are omitted.
 
         Args:
@@ -161,19 +162,20 @@ class WorkerRoster:
         if not needed:
             return {}
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(heartbeats.ANSWER_SECONDS):
                 seen = await self._seen()
         except (RPCError, TimeoutError) as error:
-            reason = str(error)[:200] or f"no answer in {_ANSWER_SECONDS:g} s"
-            return dict.fromkeys(needed, f"the Temporal server does not answer: {reason}")
+            reason = str(error)[:200] or f"no answer in {heartbeats.ANSWER_SECONDS:g} s"
+            away = run_engine.Lack(text=f"the Temporal server does not answer: {reason}", is_known=False)
+            return dict.fromkeys(needed, away)
         found = {}
         for capability, operation in needed.items():
             here = None if capabilities.is_anywhere(operation, self._services) else placed
             ages = [age for entry, age in seen if entry.does(capability) and here in (None, entry.worker)]
             if all(age > _STALE for age in ages):
-                where = f" on the machine of worker {here}" if here else ""
+                where = f" on the machine of worker {here}{_named(here, seen)}" if here else ""
                 last = f"; the last one that did was seen {min(ages).total_seconds():.0f} s ago" if ages else ""
-                found[capability] = f"no worker{where} serves {capability}{last}"
+                found[capability] = run_engine.Lack(text=f"no worker{where} serves {capability}{last}")
         return found
 
     async def _seen(self) -> list[tuple[Entry, timedelta]]:
@@ -187,6 +189,12 @@ async def _poll(client: Client, queue: str, identity: str, within: timedelta) ->
         namespace=client.namespace, task_queue=TaskQueue(name=messages.workers_queue(queue)), identity=identity
     )
     await client.workflow_service.poll_activity_task_queue(asking, timeout=within)
+
+
+def _named(worker: str, seen: Iterable[tuple[Entry, timedelta]]) -> str:
+    """Return the name of a worker's machine in brackets; empty if the server does not know the worker any more."""
+    names = sorted({entry.host for entry, _ in seen if entry.worker == worker and entry.host})
+    return f" ({', '.join(names)})" if names else ""
 
 
 def _present(asked: Mapping[str, datetime]) -> list[str]:

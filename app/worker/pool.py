@@ -221,7 +221,7 @@ class Pool:
         holder = None if active_run is None else active_run.runner or active_run.evicted
         return None if holder is None else holder.waits()
 
-    async def lacks(self, run_id: str, asked: Sequence[operations.Operation]) -> Mapping[str, str]:
+    async def lacks(self, run_id: str, asked: Sequence[operations.Operation]) -> Mapping[str, run_engine.Lack]:
         """Return an empty mapping: this process performs every step."""
         return {}
 

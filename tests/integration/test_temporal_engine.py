@@ -430,7 +430,7 @@ async def test_a_step_waits_for_a_worker_that_serves_its_capability(
                 await temporal_server.until(serves)
             left = await scene.service.engine.lacks(run_id, command)
 
-    assert left == {"commands": "no worker serves commands"}
+    assert left == {"commands": run_engine.Lack(text="no worker serves commands")}
     [cause] = found.chain
     assert (cause.kind, cause.key, cause.act) == ("no_worker", "nap", "control-room worker --serve commands")
     assert found.sentence == "Step nap cannot be performed: no worker serves commands."
@@ -454,7 +454,7 @@ async def test_a_service_needs_no_program_of_its_workers(
         with pytest.raises(errors.RequestInvalid, match="there is no backend 'nowhere'"):
             await scene.start("m", args={"backend": "nowhere"})
 
-    assert lacks == {"backend:said": "no worker serves backend:said"}
+    assert lacks == {"backend:said": run_engine.Lack(text="no worker serves backend:said")}
 
 
 @pytest.mark.slow
@@ -472,7 +472,7 @@ async def test_a_step_without_any_server_is_explained(project: projects.Project,
         own.stop()
 
     assert loaded.decisions.ended is None
-    assert found["commands"].startswith("the Temporal server does not answer")
+    assert found["commands"].text.startswith("the Temporal server does not answer")
 
 
 async def test_capacity_is_shared_by_all_queues_of_a_worker(

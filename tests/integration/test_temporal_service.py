@@ -122,6 +122,31 @@ async def test_a_run_that_is_interrupted_by_its_pause_is_shown_as_paused(
     assert state(await service.until(run_id, "paused")) == ("paused", "paused_by_person", [])
 
 
+async def test_orders_while_the_server_is_away_are_shown(project: projects.Project, tmp_path: Path) -> None:
+    """A run shows the cancel that is durable; explanations name the server, and no worker that could help."""
+    own = temporal_server.DevServer(tmp_path)
+    own.start()
+    try:
+        async with serving(project, own) as service:
+            run_id = await begin_held(project, service)
+            own.stop()
+            ordered = (await service.http.post(f"/api/runs/{run_id}/cancel")).json()
+            shown = await service.show(run_id)
+            why = (await service.http.get(f"/api/runs/{run_id}/why")).json()
+            new = (await service.http.get(f"/api/runs/{await service.start('held')}/why")).json()
+            own.start()
+            await service.until(run_id, "cancelled")
+    finally:
+        own.stop()
+
+    assert (ordered["status"], ordered["reason"]) == ("running", "cancelling")
+    assert (shown["status"], shown["reason"]) == ("running", "cancelling")
+    away = "its worker cannot be asked: the Temporal server does not answer: "
+    assert why["sentence"].startswith(f"It is being cancelled; Step held: {away}")
+    assert [(cause["kind"], cause.get("act")) for cause in why["chain"]] == [("cancelling", None), ("no_worker", None)]
+    assert new["sentence"].startswith(f"Step held: {away}")
+
+
 async def test_a_step_of_another_process_shows_when_it_had_output(
     project: projects.Project, service: served.Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

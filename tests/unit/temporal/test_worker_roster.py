@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from app import errors
 from app.clock import FakeClock
 from app.domain import operations
+from app.engine import run_engine
 from app.temporal import worker_roster
 
 ENTRY = worker_roster.Entry(worker="here", serves=frozenset({"commands"}))
@@ -65,9 +67,10 @@ async def test_a_worker_that_asks_no_more_is_missed_soon() -> None:
         found.append(await rolled.lacks(COMMAND, "here"))
     elsewhere = await rolled.lacks(COMMAND, "there")
 
-    where = "no worker on the machine of worker"
-    assert found == [{}, {"commands": f"{where} here serves commands; the last one that did was seen 31 s ago"}]
-    assert elsewhere == {"commands": f"{where} there serves commands"}
+    where, host = "no worker on the machine of worker", socket.gethostname()
+    seen = f"{where} here ({host}) serves commands; the last one that did was seen 31 s ago"
+    assert found == [{}, {"commands": run_engine.Lack(text=seen)}]
+    assert elsewhere == {"commands": run_engine.Lack(text=f"{where} there serves commands")}
 
 
 async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +96,7 @@ async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch:
         listed = await rolled.lacks(COMMAND, None)
 
     assert listed == {}
-    assert await rolled.lacks(COMMAND, None) == {"commands": "no worker serves commands"}
+    assert await rolled.lacks(COMMAND, None) == {"commands": run_engine.Lack(text="no worker serves commands")}
 
 
 @pytest.mark.parametrize(
