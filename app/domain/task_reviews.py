@@ -99,7 +99,8 @@ class Proposal(shapes.Shape):
 
     id: int  # Number within the plan, from 1.
     after_task: int  # Task after whose review it was proposed.
-    kind: Annotated[str, ProposalKind]  # `add_task`, `edit_task` or `remove_task`.
+    kind: Annotated[str, ProposalKind] | None = None
+    """`add_task`, `edit_task` or `remove_task`; None: the chief named another kind, and `problem` says which."""
     task: int | None = None  # Task that is to be edited or removed.
     fields: Mapping[str, plain.Json] = field(default_factory=dict)
     """Fields of the task that is to be added or edited: `description`, `args`, `deps`, `dod`, `scoping_question`."""

@@ -91,7 +91,7 @@ def _proposal(value: Any) -> dict[str, plain.Json]:
     problem = next(_problems(value, given), None)
     fields = {name: given[name] for name in _FIELDS if name in given} if problem is None else {}
     return {
-        "kind": kind if kind in [*_KINDS] else task_reviews.ProposalKind.ADD_TASK.value,
+        "kind": kind if kind in [*_KINDS] else None,
         "task": task if isinstance(task, int) and not isinstance(task, bool) and task > 0 else None,
         "fields": fields,
         "why": _cut(str(given.get("why", "")).strip()),
@@ -105,7 +105,7 @@ def _problems(value: Any, given: Mapping[str, Any]) -> Iterator[str]:
         return
     kind: Any = given.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
-        yield f"its kind is none of {', '.join(_KINDS)}"
+        yield f"its kind {plain.encode(kind).decode():.80} is none of {', '.join(_KINDS)}"
         return
     if len(plain.encode(given)) > _PROPOSAL_BYTES:
         yield f"it has more than {_PROPOSAL_BYTES} bytes"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.domain import plans
+from app.domain import plans, task_reviews
 from app.flows.session_plan import rules
 from app.services import gates
 from app.services.gate_inbox import GateQuery
@@ -448,8 +448,9 @@ class TestProposals:
         ("proposal", "problem"),
         [
             ("nonsense", "it is no object"),
-            ({"kind": "burn", "why": "x"}, "its kind is none of"),
-            ({"kind": ["add_task"], "why": "x"}, "its kind is none of"),
+            ({"kind": "burn", "why": "x"}, 'its kind "burn" is none of'),
+            ({"kind": ["add_task"], "why": "x"}, 'its kind ["add_task"] is none of'),
+            ({"why": "x"}, "its kind null is none of"),
             ({"kind": "add_task", "why": "x"}, "$.description"),
             ({"kind": "add_task", "why": "x", "description": "sweep", "recipe_id": "sweep"}, "$.recipe_id"),
             ({"kind": "add_task", "why": "x", "description": "sweep room 9", "deps": [9]}, "$.deps[0]"),
@@ -471,6 +472,8 @@ class TestProposals:
         plan = await harness.show(session_id)
 
         assert [each.status for each in plan.proposals] == ["refused"]
+        named = proposal.get("kind") if isinstance(proposal, dict) else None
+        assert plan.proposals[0].kind == (named if named in [*task_reviews.ProposalKind] else None)
         assert problem in (plan.proposals[0].problem or "")
         assert len(plan.tasks) == 3
         with pytest.raises(errors.Conflict):
