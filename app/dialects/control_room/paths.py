@@ -56,7 +56,7 @@ def _other_kind(text: str, rules: plain.Object) -> str | None:
         return None
     if reference.steps == ("session_plan_task_id",):
         return "a number"
-    if reference.source == f"{refs.TASK}.args" and len(reference.steps) == 1:
+    if len(reference.steps) == 1 and reference.steps[0] in refs.OBJECTS:
         return "an object"
     rule = rules.get(reference.arg or "") if len(reference.steps) == 2 else None
     kind = rule.get("type") if isinstance(rule, dict) else None

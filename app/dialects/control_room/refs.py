@@ -21,6 +21,7 @@ WORDING_VERSION = 3  # First driver version with the present wording of failures
 _MAX_CHARACTERS = 500
 _SEGMENT = re.compile(r"([^.\[\]{}\x00-\x1f]+)((?:\[[0-9]{1,9}\])*)")
 _ARGS = ("args", "initial_args")
+OBJECTS = (*_ARGS, OUTPUTS)  # Facts of the task that have parts.
 
 
 class BrokenReference(errors.StepError):
@@ -212,6 +213,8 @@ def task_problem(reference: Reference, args: Collection[str]) -> tuple[str, str]
     """Return code and message of the flaw of a reference below `task`; None if it resolves."""
     if not reference.steps or reference.steps[0] not in TASK_FIELDS:
         return "unreachable_ref_root", f"{reference.text} names nothing of the task; it has {', '.join(TASK_FIELDS)}"
+    if len(reference.steps) > 1 and reference.steps[0] not in OBJECTS:
+        return "unreachable_ref_root", f"{reference.text} names a part of {TASK}.{reference.steps[0]}, which has none"
     if reference.arg is not None and reference.arg not in args:
         return (
             "undeclared_arg",

@@ -99,8 +99,8 @@ class Maker:
         # A form may send the present question again, which changes neither the question nor its answer.
         fields |= _question(task, asks) if asks != task.scoping_question else {}
         changed = dataclasses.replace(task, **fields)
-        # The new recipe must accept all arguments, not only those in the request.
-        given = changes | ({"args": changed.args} if "recipe_id" in changes else {})
+        # The new recipe must accept all arguments and checks, not only those in the request.
+        given = changes | ({"args": changed.args, "dod": changed.dod} if "recipe_id" in changes else {})
         return self._scoper.scoped(plan, changed, scoping.given("$", given))
 
     def answered(self, plan: plans.Plan, task: plans.Task, answer: ScopingAnswer) -> plans.Task:

@@ -15,7 +15,7 @@ from typing import Any
 from app import errors
 from app.domain import library, plain, plans, task_outputs
 from app.services import arguments, recipes
-from app.services.plans import tasks
+from app.services.plans import requests, tasks
 from app.services.plans.requests import ScopingAnswer
 from app.services.recipes import Catalogue
 from app.services.routing import RoutingResult
@@ -50,7 +50,7 @@ def given(path: str, fields: Mapping[str, Any]) -> Given:
     Args:
         fields: Fields that the request names, with their values.
     """
-    names = {name for name in ("recipe_id", "description") if fields.get(name) is not None}
+    names = {name for name in ("recipe_id", "description", "dod") if fields.get(name) is not None}
     return Given(path=path, names=frozenset(names | {f"args.{name}" for name in fields.get("args") or ()}))
 
 
@@ -86,6 +86,7 @@ class Scoper:
         wants = self._wants(plan, routed)
         if asked is not None:
             _refuse_given(wants, asked)
+            self._refuse_unmet(routed, asked)
         if _waits_for_a_person(routed):
             return routed
         if routed.recipe_id is None:
@@ -150,6 +151,13 @@ class Scoper:
         known = self._accepted_by(task.recipe_id, task.args)
         args = {name: value for name, value in task.args.items() if name in known or f"args.{name}" in asked.names}
         return dataclasses.replace(task, args=args)
+
+    def _refuse_unmet(self, task: plans.Task, asked: Given) -> None:
+        recipe = self._recipe(task.recipe_id) if "dod" in asked.names and not isinstance(task.dod, str) else None
+        if recipe is not None:
+            from app.services.plans import task_checks
+
+            requests.refuse(task_checks.unmet_flaws(task.dod, recipe, asked.path))
 
     def _found(self, task: plans.Task) -> list[RoutingResult]:
         """Return the router's results for the description, and for the description with the answers."""

@@ -8,10 +8,12 @@ from typing import Any, cast
 
 from app import errors
 from app.dialects import control_room
-from app.dialects.control_room import done, prompts, refs
-from app.domain import json_schemas, operations, plain, plan_operations, records, runs, slots, views
+from app.dialects.control_room import done, paths, prompts, refs
+from app.domain import json_schemas, library, operations, plain, plan_operations, records, runs, slots, views
 from app.engine import ports
+from app.services import arguments
 from app.services.plans import run_outputs
+from app.services.recipes import PROJECT_DIALECT
 
 MOST_CHECKS = 50  # Most checks of a task.
 
@@ -27,10 +29,62 @@ def flaws(checks: Sequence[Any], path: str) -> Iterator[errors.Flaw]:
     yield from (dataclasses.replace(flaw, path=f"{path}{flaw.path[1:]}") for flaw in found)
     for index, check in enumerate(checks) if not found else ():
         try:
-            _ = prompts.named_in_path(check["path"]) if "path" in check else None
-            _ = refs.read(done.field_path(check["slot"], check["field"])) if "field" in check else None
+            problems = [*_problems(check)]
         except ValueError as error:
-            yield errors.Flaw(path=f"{path}.dod[{index}]", message=f"names a value that cannot be: {error}")
+            problems = [f"names a value that cannot be: {error}"]
+        yield from (errors.Flaw(path=f"{path}.dod[{index}]", message=problem) for problem in problems)
+
+
+def unmet_flaws(dod: str | Sequence[Mapping[str, Any]], recipe: library.Recipe, path: str) -> Iterator[errors.Flaw]:
+    """Yield the flaws of a task's checks that no run of its recipe can pass: unknown slots, outputs and arguments.
+
+    Args:
+        dod: The task's definition of done, well-formed.
+    """
+    args = arguments.declared(recipe.args_schema)
+    is_open = recipe.args_schema.get("additionalProperties", False) is not False
+    for index, check in enumerate(() if isinstance(dod, str) else dod):
+        references = prompts.named_in_path(check["path"]) if "path" in check else ()
+        names = [] if is_open else [reference.arg for reference in references if reference.arg not in (None, *args)]
+        problems = [f"names the argument {name}, which the recipe {recipe.recipe_id} does not have" for name in names]
+        if recipe.dialect == PROJECT_DIALECT:
+            problems += _unfilled(check, references, recipe)
+        yield from (errors.Flaw(path=f"{path}.dod[{index}]", message=problem) for problem in problems)
+
+
+def _problems(check: plain.Object) -> Iterator[str]:
+    if check.get("slot") == refs.TASK:
+        yield f"{refs.TASK} is the root of the task's facts, and not a slot"
+    if "field" in check:
+        refs.read(done.field_path(check["slot"], check["field"]))
+    if "path" not in check:
+        return
+    yield from (flaw.message for flaw in paths.flaws(check["path"], (), {}))
+    for reference in prompts.named_in_path(check["path"]):
+        if reference.root == refs.TASK:
+            problem = refs.task_problem(reference, (reference.arg or "",))
+            if problem is not None:
+                yield problem[1]
+            elif reference.steps[0] == refs.OUTPUTS and len(reference.steps) > 2:
+                yield f"{reference.text} names a part of a path, which has none"
+
+
+def _slots(check: plain.Object) -> list[str]:
+    if "slot" in check:
+        return [check["slot"]]
+    return [each.root for each in prompts.named_in_path(check["path"]) if each.root != refs.TASK]
+
+
+def _unfilled(check: plain.Object, references: Sequence[refs.Reference], recipe: library.Recipe) -> Iterator[str]:
+    document: Any = recipe.document
+    filled = [step["output_slot"] for phase in ("phase_a", "phase_b") for step in document.get(phase, ())]
+    written = [output["slot"] for output in document.get("outputs", ())]
+    for name in dict.fromkeys(name for name in _slots(check) if name not in filled):
+        yield f"names the slot {name}, which the recipe {recipe.recipe_id} does not fill; it fills {', '.join(filled)}"
+    for reference in references:
+        if reference.root == refs.TASK and reference.steps[0] == refs.OUTPUTS and reference.steps[1] not in written:
+            there = f"it writes {', '.join(written)}" if written else "it writes none"
+            yield f"names the file of {reference.steps[1]}, which the recipe {recipe.recipe_id} does not write; {there}"
 
 
 class TaskChecks:
@@ -96,8 +150,7 @@ class _Ended:
         return ended
 
     async def checked(self, index: int, check: plain.Object) -> done.CheckResult:
-        named = [check["slot"]] if "slot" in check else [each.root for each in prompts.named_in_path(check["path"])]
-        missing = [name for name in named if name not in self._slots and name != refs.TASK]
+        missing = [name for name in _slots(check) if name not in self._slots]
         if missing:
             there = ", ".join(sorted(self._slots)) or "none"
             return done.CheckResult(

@@ -207,7 +207,7 @@ async def test_a_broken_path_is_one_failed_check():
 
 async def test_a_check_that_cannot_look_counts_as_failed():
     """A check whose path the workspace refuses fails, with the reason."""
-    pipeline = bench.Pipeline(bench.recipe(dod=[{"check": "file_exists", "path": "../out.md"}]))
+    pipeline = bench.Pipeline(bench.recipe(dod=[{"check": "file_exists", "path": "out.md"}]))
     pipeline.tables.failing = {"dod[0]"}
 
     assert await pipeline.run() is RunState.FAILED

@@ -124,6 +124,21 @@ def test_a_declared_schema_wins():
             {("$.dod[0].path.$ref", "unreachable_ref_root")},
         ),
         ({"dod": [{"check": "file_exists", "path": "{{nothing.x}}"}]}, {("$.dod[0].path", "unreachable_ref_root")}),
+        ({"dod": [{"check": "file_exists", "path": "/x"}]}, {("$.dod[0].path", "unsafe_path")}),
+        ({"dod": [{"check": "file_exists", "path": "./"}]}, {("$.dod[0].path", "unsafe_path")}),
+        (
+            {"dod": [{"check": "file_exists", "path": {"$ref": "task.args"}}]},
+            {("$.dod[0].path.$ref", "wrong_type")},
+        ),
+        (
+            {"dod": [{"check": "file_exists", "path": "{{task.run_id.x}}"}]},
+            {("$.dod[0].path", "unreachable_ref_root")},
+        ),
+        ({"outputs": [{"slot": "plan", "path": "../x"}]}, {("$.outputs[0].path", "unsafe_path")}),
+        (
+            {"outputs": [{"slot": "plan", "path": "x", "otherwise": "{{task.run_id}}/../x"}]},
+            {("$.outputs[0].otherwise", "unsafe_path")},
+        ),
         ({"outputs": [{"slot": "nothing", "path": "x"}]}, {("$.outputs[0].slot", "unknown_slot")}),
         ({"outputs": [{"slot": "found", "path": "x"}]}, {("$.outputs[0].slot", "not_an_artifact")}),
         ({"outputs": [{"slot": "plan", "path": p} for p in "xy"]}, {("$.outputs[1].slot", "duplicate_slot")}),

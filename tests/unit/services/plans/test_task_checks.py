@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from app import errors
+from app.dialects.control_room import parse as control_room_parse
 from app.domain import plans
 from app.flows.session_plan import rules
-from app.services.plans import requests
+from app.services.plans import requests, task_checks
 from tests.unit.services.plans import given, plan_harness
 from tests.unit.services.plans.plan_harness import task
 
@@ -18,6 +20,24 @@ HOLDS: dict[str, Any] = {"check": "slot_field_equals", "slot": "work", "field": 
 
 FAILS = HOLDS | {"expected": "nothing"}
 """A check that the chore of task 1 does not pass."""
+
+_RECIPE = json.dumps(
+    {
+        "recipe_id": "describe",
+        "args_schema": {"properties": {"place": {"type": "string"}}},
+        "phase_a": [{"step_id": "find", "tool": "file_locator", "args": {}, "output_slot": "found"}],
+        "phase_b": [
+            {
+                "step_id": "write",
+                "agent_archetype": "writer",
+                "input_slots": ["found"],
+                "output_slot": "prose",
+                "prompt_type": "draft",
+            }
+        ],
+        "outputs": [{"slot": "prose", "path": "Drafts/{{task.run_id}}.md"}],
+    }
+)
 
 LOST = ("storage.plan.", "storage.create.", "storage.decide.", "storage.issue.")
 """Prefixes of the points at which a crash is tried."""
@@ -37,6 +57,23 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> plan_harness.Place:
         ({"check": "file_exists", "path": "a.md", "slot": "x"}, "$.tasks[0].dod[1].slot"),
         ({"check": "file_exists", "path": {"$ref": "a..b"}}, "$.tasks[0].dod[1]"),
         ({"check": "slot_field_equals", "slot": "x", "field": "[", "expected": 1}, "$.tasks[0].dod[1]"),
+        ({"check": "slot_not_null", "slot": "task"}, "$.tasks[0].dod[1]"),
+        *(
+            ({"check": "file_exists", "path": path}, "$.tasks[0].dod[1]")
+            for path in (
+                "/etc/hosts",
+                "../draft.md",
+                "{{task.args.room}}/../../draft.md",
+                "a\0b",
+                "./",
+                {"$ref": "task.nothing"},
+                {"$ref": "task.description.words"},
+                {"$ref": "task.args"},
+                {"$ref": "task.session_plan_task_id"},
+                {"$ref": "task.outputs"},
+                {"$ref": "task.outputs.draft.path"},
+            )
+        ),
     ],
 )
 def test_a_check_of_the_wrong_form_is_refused_at_its_place(check: dict[str, Any], place_of_flaw: str) -> None:
@@ -45,6 +82,44 @@ def test_a_check_of_the_wrong_form_is_refused_at_its_place(check: dict[str, Any]
         requests.check(requests.NewPlan(tasks=(task("sweep room 1", dod=[HOLDS, check]),)))
 
     assert place_of_flaw in [path for path, _ in given.places_and_codes(refused.value)]
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        {"check": "slot_not_null", "slot": "draft"},
+        {"check": "slot_field_equals", "slot": "draft", "field": "pass", "expected": True},
+        {"check": "file_exists", "path": {"$ref": "draft.path"}},
+        {"check": "file_exists", "path": "{{task.outputs.draft}}"},
+        {"check": "file_exists", "path": {"$ref": "task.args.chapter"}},
+    ],
+)
+def test_a_check_that_no_run_of_the_recipe_can_pass_is_refused(check: dict[str, Any]) -> None:
+    """A slot, file or argument that the task's recipe does not have is named before its run is paid for."""
+    recipe = control_room_parse.parse(_RECIPE)
+    passes: list[dict[str, Any]] = [
+        {"check": "slot_not_null", "slot": "prose"},
+        {"check": "file_exists", "path": "{{task.outputs.prose}}"},
+        {"check": "file_exists", "path": {"$ref": "task.args.place"}},
+        {"check": "file_exists", "path": {"$ref": "found.matches[0].path"}},
+    ]
+    flaws = list(task_checks.unmet_flaws([*passes, check], recipe, "$"))
+
+    assert [(flaw.path, recipe.recipe_id in flaw.message) for flaw in flaws] == [("$.dod[4]", True)]
+
+
+@pytest.mark.parametrize("order", ["add", "edit"])
+async def test_checks_are_compared_with_the_recipe_of_a_task(harness: plan_harness.Harness, order: str) -> None:
+    """A further task and an edit are refused for a check that their recipe cannot pass; words are not compared."""
+    session_id = await harness.create(task("sweep room 1", dod="tidy"))
+    wanted = [{"check": "file_exists", "path": {"$ref": "task.args.chapter"}}]
+    with pytest.raises(errors.RequestInvalid) as refused:
+        if order == "add":
+            await harness.application.plans.add_task(session_id, task("sweep room 2", dod=wanted))
+        else:
+            await harness.application.plans.edit_task(session_id, 1, requests.TaskEdit(dod=wanted))
+
+    assert given.places_and_codes(refused.value) == [("$.dod[0]", "invalid")]
 
 
 def test_too_many_checks_are_refused() -> None:
@@ -102,14 +177,14 @@ async def test_a_check_of_an_unknown_slot_fails(harness: plan_harness.Harness) -
     checks = [
         {"check": "slot_not_null", "slot": "draft"},
         {"check": "file_exists", "path": {"$ref": "draft.path"}},
-        {"check": "file_exists", "path": {"$ref": "task.args.more"}},
+        {"check": "file_exists", "path": {"$ref": "task.args.what.more"}},
     ]
-    session_id = await harness.started(task("sweep room 1", dod=checks))
+    session_id = await harness.started(task("carry room 1", args={"what": "chair"}, dod=checks))
     error: Any = (await harness.rested(session_id)).tasks[0].error
 
     told = [each["message"] for each in error["detail"]["failed_checks"]]
     assert told[:2] == ["the run has no slot draft; there are: fetch, work"] * 2
-    assert "task.args.more" in told[2]
+    assert "task.args.what.more" in told[2]
 
 
 async def test_the_checks_come_out_the_same_wherever_the_process_dies(place: plan_harness.Place) -> None:
