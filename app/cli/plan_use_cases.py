@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from app.cli import terminal
 from app.cli.client import Access, JsonObject, UseCase, use_case
 
 if TYPE_CHECKING:
@@ -31,8 +32,14 @@ async def list_plans(folder: FolderClient, query: plans.PlanQuery) -> list[JsonO
 
 @use_case("GET /api/sessions/{session_id}")
 async def show_plan(folder: FolderClient, session_id: str) -> JsonObject:
-    """Return a plan."""
-    return (await folder.application.plans.show(session_id)).to_json()
+    """Return a plan; warn of an edit of its file that its run, perhaps in a service, has not taken yet."""
+    found = await folder.application.plans.show(session_id)
+    if not await folder.application.plans.has_taken(found):
+        terminal.warn(
+            f"the file of {session_id} was edited by hand, and is shown as it is: the edit is not taken yet; a service"
+            " takes it when it shows the plan, a command with its next change"
+        )
+    return found.to_json()
 
 
 @use_case("DELETE /api/sessions/{session_id}", Access.CHANGE, answers=None)

@@ -47,6 +47,13 @@ class PlanQueries:
             query = dataclasses.replace(query, cursor=(page[-1].created_at, page[-1].session_id))
         return found
 
+    async def has_taken(self, plan: plans.Plan) -> bool:
+        """Return whether the plan's run has taken the content of its file; an edit may wait for another process."""
+        if self._planner_of_runs is None or await self._planner_of_runs.has_taken(plan):
+            return True
+        # The file may have been written between the reads of the file and of the journal.
+        return await self._repository.get(plan.session_id) != plan
+
     async def show(self, session_id: str) -> plans.Plan:
         """Return a plan.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import re
 from collections.abc import Mapping
@@ -11,8 +12,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from app import clock, errors
-from app.domain import inputs, plain, plans, runs, states
-from app.engine import aio, run_engine, stores
+from app.domain import inputs, plain, plan_files, plans, runs, states
+from app.engine import aio, dry_replay, run_engine, stores
 from app.flows.session_plan import driver
 
 _LONGEST = 50
@@ -55,6 +56,21 @@ class PlanRuns:
     async def has_run(self, session_id: str) -> bool:
         """Return whether a plan has an unfinished run; a plan written by hand has none at first."""
         return (await self._find(session_id))[1]
+
+    async def has_taken(self, plan: plans.Plan) -> bool:
+        """Return whether the run of a plan, in any process, has written or taken the content of the plan's file."""
+        run_id, exists = await self._find(plan.session_id)
+        if not exists:
+            return False
+        loaded = await self._store.read(run_id)
+        asks = await dry_replay.open_asks(
+            loaded, driver.SessionPlan(), functools.partial(self._store.read_blob, run_id)
+        )
+        shown: list[Any] = [getattr(ask.operation, "shown", None) for ask in asks.values()]
+        written = [each for each in shown if each is not None]
+        return all(
+            plan_files.from_json(each["plan"]) == plan or each["on_file"] == driver.sha256(plan) for each in written
+        )
 
     async def unfinished(self) -> set[str]:
         """Return the plans whose runs have not ended, with or without a file."""

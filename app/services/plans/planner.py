@@ -165,6 +165,10 @@ class Planner:
                 return plan
             await aio.wait_first(self._written(news), self._clock.sleep(_LOOK_SECONDS))
 
+    async def has_taken(self, plan: plans.Plan) -> bool:
+        """Return whether the run of a plan has written or taken the content of the plan's file."""
+        return await self._plan_runs.has_taken(plan)
+
     def as_taken(self, summary: plans.PlanSummary) -> plans.PlanSummary:
         """Return the list entry of a plan as its run last wrote it, if this process has it; a file may be edited."""
         waiting = self._inputs.waiting.get(summary.session_id)

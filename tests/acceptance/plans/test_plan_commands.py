@@ -114,3 +114,23 @@ def test_beside_a_service(tmp_path: Path) -> None:
     assert str(http.base_url).rstrip("/") in refused.stderr
     assert approved["status"] == "approved"
     assert plain.path == folder
+
+
+def test_an_edit_of_the_file_that_the_service_has_not_taken(tmp_path: Path) -> None:
+    """Beside a service, `plan show` says that an edit of the file is not taken, until the service has taken it."""
+    folder = working.make_project(tmp_path / "project")
+    project = programs.Project(folder)
+    service, http = working.opened(folder)
+    session_id = working.post(http)
+    assert session_id is not None
+    before = programs.control_room("plan", "show", session_id, project=project)
+    file = folder / ".control-room" / "sessions" / session_id / "plan.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"intent": "Another intent"}))
+    edited = programs.control_room("plan", "show", session_id, project=project)
+    taken = http.get(f"/api/sessions/{session_id}").json()
+    after = programs.control_room("plan", "show", session_id, project=project)
+    service.stop()
+
+    assert "Another intent" in edited.stdout
+    assert taken["intent"] == "Another intent"
+    assert ["edited by hand" in done.stderr for done in (before, edited, after)] == [False, True, False]
