@@ -6,8 +6,9 @@ import functools
 from collections.abc import Mapping
 
 from app import errors
-from app.domain import decisions, runs, states
+from app.domain import decisions, states
 from app.engine import dry_replay, ports, stores
+from app.services import requests
 
 _UNFINISHED = tuple(state.value for state in states.RunState if not state.finished)
 
@@ -39,7 +40,7 @@ async def above(store: stores.RunStore, drivers: Mapping[str, ports.Driver], run
         if driver is None or loaded.decisions.paused is not None or row.owner == "foreign":
             break
         asks = await dry_replay.open_asks(loaded, driver, functools.partial(store.read_blob, parent))
-        if below.idempotency_key not in {runs.child_key(parent, key) for key in asks}:
+        if not any(requests.is_child_of(below, loaded.start, key, ask.operation) for key, ask in asks.items()):
             break
         found.append(parent)
         below = loaded.start

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from app import errors
-from app.domain import concurrency, json_text, plain, runs, shapes, states
+from app.domain import concurrency, json_text, operations, plain, runs, shapes, states
 from app.domain import limits as run_limits
 from app.domain.approvals import Approvals
 from app.domain.concurrency import Concurrency
@@ -96,6 +96,35 @@ class StartRequest:
             # The caller's key may change before the repetition.
             bounds["concurrency"] = dataclasses.replace(self.concurrency, within=None).to_json()
         return plain.sha256(plain.canonical(asked | bounds))
+
+
+def of_child(run: runs.RunStart, key: str, operation: operations.ChildRun) -> StartRequest:
+    """Return the request for the run that a step asks for, in the workspace and with the priority of its own run."""
+    return StartRequest(
+        recipe_id=operation.recipe_id,
+        args=operation.args,
+        description=operation.description or None,
+        working_dir=run.working_dir,
+        priority=run.priority,
+        parent_run_id=run.run_id,
+        owner=run.owner,
+        idempotency_key=runs.child_key(run.run_id, key),
+    )
+
+
+def of_other_child(request: StartRequest) -> StartRequest:
+    """Return the request of a child with a key of its own, for a step that asked for another one before a resume."""
+    return dataclasses.replace(request, idempotency_key=f"{request.idempotency_key}:{request.sha256()[:16]}")
+
+
+def is_child_of(child: runs.RunStart, run: runs.RunStart, key: str, operation: operations.Operation) -> bool:
+    """Return whether a run is the one that an open step of another run asks for."""
+    if not isinstance(operation, operations.ChildRun):
+        return False
+    request = of_child(run, key, operation)
+    if child.idempotency_key == request.idempotency_key:
+        return not run.resumed or child.request_sha256 == request.sha256()
+    return run.resumed and child.idempotency_key == of_other_child(request).idempotency_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

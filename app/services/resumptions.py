@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from app import errors
-from app.domain import operations, records, runs, states, views
+from app.domain import records, runs, states, views
 from app.engine import fork_replay, ports, step_rules, stores
-from app.services.requests import ResumeRequest
+from app.services.requests import ResumeRequest, is_child_of
 from app.services.starting import Starter
 
 _ENDED = (states.RunState.FAILED.value, states.RunState.CANCELLED.value)
@@ -77,17 +77,14 @@ class Resumptions:
         ended = [row.run_id async for row in stores.every_run(self._store, of_run) if row.parent_run_id == run_id]
         if not ended:
             return []
-        asks = (await self.planned(run_id, wanted)).found.asks
-        awaited = {
-            runs.child_key(run_id, key): key
-            for key, ask in asks.items()
-            if isinstance(ask.operation, operations.ChildRun)
-        }
+        planned = await self.planned(run_id, wanted)
+        resumed = dataclasses.replace(planned.start, resumed=True)
         found: list[str] = []
         for child in ended:
             start = (await self._store.read(child)).start
-            if (key := awaited.get(start.idempotency_key or "")) is not None:
-                found += [*await self._resumed_with(child, key), child]
+            for key, ask in planned.found.asks.items():
+                if is_child_of(start, resumed, key, ask.operation):
+                    found += [*await self._resumed_with(child, key), child]
         return found
 
     async def _resumed_with(self, child: str, key: str) -> list[str]:

@@ -143,11 +143,22 @@ class Runs(RunQueries):
         Raises:
             errors.ControlRoomError: the child cannot be started.
         """
-        started = await self.start(_child_request(call))
+        started = await self._child(call)
         # A process that died between the child's folder and the parent's line has left the child unqueued.
         if started.existed and not started.status.finished:
             await self._engine.submit(started.run_id)
         return started.run_id
+
+    async def _child(self, call: ports.Call) -> Started:
+        assert isinstance(call.operation, operations.ChildRun)
+        request = requests.of_child(call.run, call.key, call.operation)
+        try:
+            return await self.start(request)
+        except errors.Conflict as error:
+            if error.code != "idempotency_conflict" or not call.run.resumed:
+                raise
+            # The resume changed what the step asks for; the earlier child keeps its request.
+            return await self.start(requests.of_other_child(request))
 
     async def check(self, request: StartRequest) -> int:
         """Refuse flaws of a request that do not depend on its recipe, and return the number of runs above.
@@ -362,19 +373,3 @@ def _converses(start: runs.RunStart) -> bool:
 def _may_belong(start: runs.RunStart) -> bool:
     # Runs of a session plan's tasks, and of the plan itself, have idempotency keys.
     return start.session_plan_task_id is not None or start.idempotency_key is not None or _converses(start)
-
-
-def _child_request(call: ports.Call) -> StartRequest:
-    operation, parent = call.operation, call.run
-    assert isinstance(operation, operations.ChildRun)
-    # In the parent's workspace, and with the parent's priority.
-    return StartRequest(
-        recipe_id=operation.recipe_id,
-        args=operation.args,
-        description=operation.description or None,
-        working_dir=parent.working_dir,
-        priority=parent.priority,
-        parent_run_id=parent.run_id,
-        owner=parent.owner,
-        idempotency_key=runs.child_key(parent.run_id, call.key),
-    )

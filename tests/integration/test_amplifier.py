@@ -193,6 +193,21 @@ async def test_recipes_in_recipes(service: served.Served) -> None:
     assert started["args"] == {"target": "y"}
 
 
+async def test_a_resume_that_changes_what_a_recipe_in_a_recipe_gets(service: served.Served) -> None:
+    """A step that asks for another run after a resume starts one, and finds each of its runs again by what it asks."""
+    check = {"id": "check", "type": "bash", "command": 'test "$wanted" = yes', "env": {"wanted": "{{target}}"}}
+    _write(service.project, later(check, name="child", context={"target": ""}))
+    sub = {"id": "sub", "type": "recipe", "recipe": "child", "context": {"target": "{{x}}"}}
+    failed = await _run(service, later(sub, name="parent", context={"x": "no"}))
+    seen = [failed, *[await _resume(service, failed, args={"x": x}) for x in ("never", "no", "yes")]]
+    runs = (await service.http.get("/api/runs", params={"parent_run_id": failed["run_id"]})).json()
+    lines = [(await service.http.get(f"/api/runs/{run['run_id']}/steps")).json() for run in runs]
+
+    assert [(run["error"] or {}).get("code") for run in seen] == ["child_failed"] * 3 + [None]
+    assert [run["status"] for run in runs] == ["done", "failed", "failed"]
+    assert list(map(len, lines)) == [1, 1, 2]
+
+
 async def test_recipes_by_their_files(service: served.Served) -> None:
     """A recipe runs another one by its file, in its own folder or below; a missing file is refused."""
     service.project.write(f"{OWN}/checks/lint.yaml", json.dumps(later(_asks("work", output="report"), name="lint")))
