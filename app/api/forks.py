@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Body
 from pydantic import BaseModel, Field, model_validator
@@ -100,6 +100,13 @@ class PreviewBody(ForkBody):
     model_config = request_models.strict({"order": "resume"}, {"order": "fork", "from": "draft"})
 
     order: fork_requests.Order = Field(description="Order to preview.")
+    conversation: Literal["new"] | None = Field(
+        None, description="`new` restarts the conversation of a resumed run from its content in the journal."
+    )
+
+    def request(self) -> fork_requests.ForkRequest:
+        """Return the request from the body."""
+        return dataclasses.replace(super().request(), new_conversation=self.conversation == "new")
 
     @model_validator(mode="after")
     def _fits_its_order(self) -> PreviewBody:
@@ -107,6 +114,8 @@ class PreviewBody(ForkBody):
             self.prompt or self.agent or self.labels or self.parent_run_id or isinstance(self.begin, int)
         ):
             raise ValueError("a resume takes no `prompt`, `agent`, `labels`, `parent_run_id` or line: preview a fork")
+        if self.order == "fork" and self.conversation:
+            raise ValueError("a fork takes no `conversation`: it never shares one")
         return self
 
 

@@ -21,6 +21,7 @@ def _body(run_id: str, request: fork_requests.ForkRequest) -> dict[str, Any]:
         "from": request.from_key if request.line is None else request.line,
         "args": request.args,
         "recipe": "current" if request.current_recipe else None,
+        "conversation": "new" if request.new_conversation else None,
         "prompt": request.prompt,
         "agent": request.agent,
         "labels": dict(request.labels) or None,
@@ -102,10 +103,10 @@ def resume(
     """Resume a failed, cancelled or interrupted run; without --server, execute it in this process."""
     from app.services import fork_requests, requests
 
-    args = arguments.collect(given, None) or None
+    how |= {"args": arguments.collect(given, None) or None, "new_conversation": conversation == "new"}
     if dry_run:
-        return previewed(place, as_json, run_id, "resume", fork_requests.ForkRequest(args=args, **how))
-    request = requests.ResumeRequest(args=args, new_conversation=conversation == "new", **how)
+        return previewed(place, as_json, run_id, "resume", fork_requests.ForkRequest(**how))
+    request = requests.ResumeRequest(**how)
 
     async def work(client: Client) -> int:
         return await _follow_here(client, await client.call(use_cases.resume_run, run_id, request), as_json)

@@ -38,7 +38,9 @@ async def plan_run(folder: FolderClient, request: requests.StartRequest) -> Json
     """Check a request and return what would run, without starting it."""
     from app.services import preflight
 
-    return preflight.Preflight(folder.application.starter, folder.application.catalogue).examine(request).to_json()
+    application = folder.application
+    looked = preflight.Preflight(application.starter, application.catalogue, application.runs.refuse_locked)
+    return (await looked.examine(request)).to_json()
 
 
 @use_case("GET /api/runs", answers=list)

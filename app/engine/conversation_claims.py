@@ -93,7 +93,15 @@ class ConversationClaims:
         has = claimant is not None and await self._speaks(claimant, agent_session_id)
         return claimant if has else None
 
-    async def _claimant(self, agent_session_id: str, run_id: str) -> str | None:
+    async def refuse_held(self, agent_session_id: str, run_id: str | None) -> None:
+        """Refuse a conversation that another run owns now.
+
+        Raises:
+            errors.Conflict, errors.InputRefused, errors.AgentFailed: as `claimed`.
+        """
+        await self._claimant(agent_session_id, run_id)
+
+    async def _claimant(self, agent_session_id: str, run_id: str | None) -> str | None:
         claimant = await self._sessions.claimant(agent_session_id)
         if claimant not in (None, run_id) and await self._speaks(claimant, agent_session_id):
             raise agent_sessions.locked(agent_session_id, claimant)

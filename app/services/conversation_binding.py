@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from app import errors
 from app.domain import plain, runs, states, views
@@ -61,6 +61,26 @@ class ConversationBinding:
         async with self._claimed(session_id, run_id):
             return await self._engine.resume(run_id, how)
 
+    async def check(self, run_id: str, view: views.RunView) -> None:
+        """Refuse to resume a run whose conversation another run owns now.
+
+        Raises:
+            errors.Conflict: as `resume`.
+        """
+        session_id = _present(view)
+        if session_id is not None:
+            await self.refuse_held(session_id, run_id)
+
+    async def refuse_held(self, session_id: str, run_id: str | None = None) -> None:
+        """Refuse a conversation that a run owns, other than the given one.
+
+        Raises:
+            errors.Conflict: `session_locked`, `agent_session_damaged`.
+            errors.InputRefused: no conversation has that id.
+        """
+        with _as_conflicts():
+            await self._conversations.refuse_held(session_id, run_id)
+
     async def _create(self, session_id: str, start: runs.RunStart, request: StartRequest) -> stores.Created:
         repeated = await self._repeated(start)
         if repeated is not None:
@@ -75,11 +95,17 @@ class ConversationBinding:
 
     @asynccontextmanager
     async def _claimed(self, session_id: str, run_id: str) -> AsyncIterator[None]:
-        try:
+        with _as_conflicts():
             async with self._conversations.claimed(session_id, run_id):
                 yield
-        except errors.AgentFailed as error:
-            raise errors.Conflict(error.message, code=error.code, detail=error.detail) from error
+
+
+@contextmanager
+def _as_conflicts() -> Iterator[None]:
+    try:
+        yield
+    except errors.AgentFailed as error:
+        raise errors.Conflict(error.message, code=error.code, detail=error.detail) from error
 
 
 def begun_again(view: views.RunView) -> dict[str, plain.Json]:

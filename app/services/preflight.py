@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from app.domain import graphs, limits, plain, runs, shapes
 from app.domain.approvals import Approvals
 from app.domain.limits import NO_LIMITS, RunLimits
 from app.engine import ports
-from app.services import run_graphs, voting, worst_cases
+from app.services import conversation_binding, run_graphs, voting, worst_cases
 from app.services.recipes import Catalogue
 from app.services.requests import StartRequest
 from app.services.starting import Starter
@@ -87,9 +88,15 @@ class PreflightReport(shapes.Shape):
 class Preflight:
     """Examines requests without starting them."""
 
-    def __init__(self, starter: Starter, catalogue: Catalogue) -> None:
+    def __init__(
+        self,
+        starter: Starter,
+        catalogue: Catalogue,
+        refuse_locked: Callable[[Mapping[str, plain.Json]], Awaitable[None]],
+    ) -> None:
         self._starter = starter
         self._catalogue = catalogue
+        self._refuse_locked = refuse_locked
 
     async def report(self, request: StartRequest) -> PreflightReport:
         """Return the run that a request would start; a refused request is reported with its problems.
@@ -99,16 +106,26 @@ class Preflight:
         """
         await self._catalogue.refresh()
         try:
-            return await asyncio.to_thread(self.examine, request)
+            return await self.examine(request)
         except (errors.InputRefused, errors.Unroutable) as error:
             return _refused(request, error)
 
-    def examine(self, request: StartRequest) -> PreflightReport:
-        """Return the run that a request would start; meant for a thread, since it reads files.
+    async def examine(self, request: StartRequest) -> PreflightReport:
+        """Return the run that a request would start.
 
         Raises:
             errors.RequestInvalid, errors.Unroutable: the request cannot become a run.
         """
+        found = await asyncio.to_thread(self._examined, request)
+        try:
+            await self._refuse_locked(found.args)
+        except (errors.Conflict, errors.InputRefused) as error:
+            locked = errors.Flaw(path=f"$.args.{conversation_binding.ARGUMENT}", code=error.code, message=error.message)
+            return dataclasses.replace(found, ok=False, problems=(*found.problems, locked))
+        return found
+
+    def _examined(self, request: StartRequest) -> PreflightReport:
+        """Return the report without what other runs hold; meant for a thread, since it reads files."""
         start, recipe_version = self._starter.examine(request)
         driver = self._catalogue.dialect(start.dialect)
         lacks: tuple[errors.Flaw, ...] = ()

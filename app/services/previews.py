@@ -10,7 +10,7 @@ from typing import Any
 from app import errors
 from app.domain import limits, records, runs, usage_sums, views
 from app.engine import fork_replay, ports, resuming, stores
-from app.services import faults, fork_requests, run_reader, worst_cases
+from app.services import conversation_binding, faults, fork_requests, run_reader, worst_cases
 from app.services.fork_requests import ForkRequest, Order, PreviewReport, StepPreviewed
 from app.services.forking import Forks
 from app.services.resumptions import Resumptions
@@ -56,7 +56,9 @@ class Previews:
                 if order == "fork":
                     return await self._fork(run_id, request)
                 if not as_it_was:
-                    await self._resumable(run_id)
+                    view = await self._resumable(run_id)
+                    if request.new_conversation:
+                        conversation_binding.begun_again(view)
                 if is_executed:
                     raise errors.Conflict(f"run {run_id} is being written by another process", code="run_busy")
                 return await self._resume(run_id, request)

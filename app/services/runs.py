@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from app import clock, errors
-from app.domain import allowed_orders, authors, decisions, operations, runs, states, views
+from app.domain import allowed_orders, authors, decisions, operations, plain, runs, states, views
 from app.engine import aio, ports, run_engine, stores
 from app.services import awaiting, conversation_binding, faults, requests, run_reader, voting
 from app.services.conversation_binding import ConversationBinding
@@ -254,6 +254,7 @@ class Runs(RunQueries):
 
         Raises:
             errors.NotFound, errors.WrongState: there is no such run, or it has another state.
+            errors.Conflict: `session_locked`, as `resume`.
         """
         view = await self.reader.view(run_id)
         # A run that another process left is continued without having ended.
@@ -262,7 +263,18 @@ class Runs(RunQueries):
             why = allowed_orders.refusals(view)["resume"]
             message = f"run {run_id} is {view.status}; only a failed or cancelled run is resumed, and {why}"
             raise errors.WrongState(message, detail={"run_id": run_id, "status": view.status.value})
+        await self._conversation_binding.check(run_id, view)
         return view
+
+    async def refuse_locked(self, args: Mapping[str, plain.Json]) -> None:
+        """Refuse arguments that name a conversation which a run owns now.
+
+        Raises:
+            errors.Conflict, errors.InputRefused: as `start`.
+        """
+        named = args.get(conversation_binding.ARGUMENT)
+        if isinstance(named, str):
+            await self._conversation_binding.refuse_held(named)
 
     async def continues_as_it_was(self, run_id: str, request: ResumeRequest) -> bool:
         """Return whether a resume only lets a process execute a run again, where there is no service: it is of the

@@ -76,6 +76,34 @@ async def test_a_conversation_of_a_run_is_its_own(service: served.Served) -> Non
     assert (done["status"], done["machine"]["sessionId"]) == ("done", talk)
 
 
+async def test_previews_of_a_locked_conversation(service: served.Served) -> None:
+    """The check of a start, and the preview of a resume, are refused like their orders while a run has a
+    conversation.
+    """
+    first = (await _post(service, TALK)).json()["run_id"]
+    await service.until(first, step="fix")
+    await service.http.post(f"/api/runs/{first}/cancel")
+    await service.until(first, "cancelled")
+    holder = (await _post(service, TALK)).json()["run_id"]
+    start = {"recipe_id": "small", "args": SAID["args"] | {"agent_session_id": TALK}}
+    looked = [
+        (await service.http.post("/api/preflight", json=start)).json(),
+        (await service.http.post(f"/api/runs/{first}/preview", json={"order": "resume"})).json(),
+    ]
+    refused = [await _post(service, TALK), await service.http.post(f"/api/runs/{first}/resume", json={})]
+    await service.http.post(f"/api/runs/{holder}/cancel")
+    await service.until(holder, "cancelled")
+    free = (await service.http.post(f"/api/runs/{first}/preview", json={"order": "resume"})).json()
+
+    for answer in refused:
+        _locked(answer, holder)
+    assert [(found["ok"], [flaw["code"] for flaw in found["problems"]]) for found in looked] == [
+        (False, ["session_locked"])
+    ] * 2
+    assert all(holder in found["problems"][0]["message"] for found in looked)
+    assert free["ok"], free["problems"]
+
+
 async def test_a_write_that_is_refused_once_stops_no_conversation(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,8 +81,10 @@ async def test_a_run_without_a_conversation_has_none_to_begin_again(service: ser
     run_id = await service.start("picky", args=scenes)
     failed = await service.until(run_id, "failed", "done")
     refused = (await _resume(service, run_id, conversation="new")).json()
+    looked = await service.http.post(f"/api/runs/{run_id}/preview", json={"order": "resume", "conversation": "new"})
     unknown = await _resume(service, run_id, conversation="old")
 
     assert failed["status"] == "failed"
     assert (refused["code"], refused["flaws"][0]["path"]) == ("no_conversation", "$.conversation")
+    assert (looked.json()["ok"], looked.json()["problems"]) == (False, refused["flaws"])
     assert unknown.status_code == 400
