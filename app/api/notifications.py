@@ -20,11 +20,13 @@ router = routers.router(prefix="/api/notifications/endpoints", tags=["notificati
 EndpointId = Annotated[str, Path(description="Id of the endpoint.", examples=["ep_5h2m9q0x7c1v8b3n"])]
 """An endpoint's id in a path."""
 
+_FOUND = ("endpoint_not_found", "file_damaged")
 _ADDED = responses.created(
     notifications.EndpointShown,
     *refusals.WRITE,
     "unknown_recipe",
     "too_many_endpoints",
+    "file_damaged",
     meaning="The endpoint; it is on disk. `signing_secret` is shown only now.",
     repeated="An earlier request with this Idempotency-Key created the endpoint.",
 )
@@ -118,7 +120,9 @@ class GivenUp(shapes.Shape):
 @router.get(
     "",
     summary="List notification endpoints",
-    responses=responses.whole(list[notifications.EndpointShown], meaning="All endpoints, newest first."),
+    responses=responses.whole(
+        list[notifications.EndpointShown], meaning="All endpoints, newest first, and then damaged ones."
+    ),
 )
 async def list_endpoints(
     services: ServicesDep, if_none_match: responses.IfNoneMatch = None, wait: responses.Wait = None
@@ -143,7 +147,7 @@ async def add_endpoint(
         notifications.EndpointShown,
         *refusals.WRITE,
         "unknown_recipe",
-        "endpoint_not_found",
+        *_FOUND,
         meaning="The endpoint; it is on disk. A new `signing_secret` is shown only now.",
     ),
 )
@@ -159,7 +163,7 @@ async def edit_endpoint(
     "/{endpoint_id}",
     summary="Remove a notification endpoint",
     status_code=204,
-    responses=refusals.documented(("endpoint_not_found", "no_room")),
+    responses=refusals.documented((*_FOUND, "no_room")),
 )
 async def remove_endpoint(services: ServicesDep, endpoint_id: EndpointId, author: AuthorDep) -> Response:
     """Remove an endpoint with its dead letters."""
@@ -170,7 +174,7 @@ async def remove_endpoint(services: ServicesDep, endpoint_id: EndpointId, author
 @router.post(
     "/{endpoint_id}/test",
     summary="Send a test message",
-    responses=declared(notifications.Tried, *refusals.BODY, "endpoint_not_found"),
+    responses=declared(notifications.Tried, *refusals.BODY, *_FOUND),
 )
 async def try_endpoint(
     services: ServicesDep,
@@ -184,7 +188,7 @@ async def try_endpoint(
 @router.get(
     "/{endpoint_id}/failing",
     summary="List messages that are being retried",
-    responses=declared(list[notifications.FailingMessage], "endpoint_not_found"),
+    responses=declared(list[notifications.FailingMessage], *_FOUND),
 )
 async def list_failing(services: ServicesDep, endpoint_id: EndpointId) -> Response:
     """List the messages whose newest attempt failed, the next one to be tried first."""
@@ -194,7 +198,7 @@ async def list_failing(services: ServicesDep, endpoint_id: EndpointId) -> Respon
 @router.post(
     "/{endpoint_id}/give-up",
     summary="Give up messages that are being retried",
-    responses=declared(GivenUp, *refusals.WRITE, "endpoint_not_found", "message_not_found"),
+    responses=declared(GivenUp, *refusals.WRITE, *_FOUND, "message_not_found"),
 )
 async def give_up(
     services: ServicesDep,
@@ -210,7 +214,7 @@ async def give_up(
 @router.get(
     "/{endpoint_id}/dead",
     summary="List dead letters",
-    responses=declared(list[notifications.DeadLetter], "endpoint_not_found"),
+    responses=declared(list[notifications.DeadLetter], *_FOUND),
 )
 async def list_dead(services: ServicesDep, endpoint_id: EndpointId) -> Response:
     """List the messages that were given up, newest first."""
@@ -220,7 +224,7 @@ async def list_dead(services: ServicesDep, endpoint_id: EndpointId) -> Response:
 @router.post(
     "/{endpoint_id}/replay",
     summary="Deliver dead letters again",
-    responses=declared(Replayed, *refusals.WRITE, "endpoint_not_found", "message_not_found"),
+    responses=declared(Replayed, *refusals.WRITE, *_FOUND, "message_not_found"),
 )
 async def replay(
     services: ServicesDep,

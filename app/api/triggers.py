@@ -24,12 +24,14 @@ _KINDS = ("application/json", "application/x-www-form-urlencoded")
 TriggerId = Annotated[str, Path(description="Id of the trigger.", examples=["trg_5h2m9q0x7c1v8b3n"])]
 """A trigger's id in a path."""
 
+_FOUND = ("trigger_not_found", "file_damaged")
 _RECIPE = (*refusals.RECIPE, "working_dir_refused", "working_dir_missing")
 _ADDED = responses.created(
     triggers.TriggerShown,
     *refusals.WRITE,
     *_RECIPE,
     "too_many_triggers",
+    "file_damaged",
     meaning="The trigger; it is on disk. `address` and `signing_secret` are shown only now.",
     repeated="An earlier request with this Idempotency-Key created the trigger.",
     headers={"Location": "Address of the trigger."},
@@ -39,7 +41,7 @@ _FIRED = responses.created(
     *refusals.START,
     *refusals.EXECUTED,
     *refusals.CONVERSATION,
-    "trigger_not_found",
+    *_FOUND,
     meaning="The run is accepted and on disk.",
     repeated="An earlier request with this Idempotency-Key created the run.",
     headers={"Location": "Address of the run."},
@@ -49,7 +51,9 @@ _FIRED = responses.created(
 @router.get(
     "",
     summary="List triggers",
-    responses=responses.whole(list[triggers.TriggerShown], meaning="All triggers, newest first."),
+    responses=responses.whole(
+        list[triggers.TriggerShown], meaning="All triggers, newest first, and then damaged ones."
+    ),
 )
 async def list_triggers(
     services: ServicesDep, if_none_match: responses.IfNoneMatch = None, wait: responses.Wait = None
@@ -71,7 +75,7 @@ async def add_trigger(
     return as_json(added.trigger, status=200 if added.existed else 201, headers=location)
 
 
-@router.get("/{trigger_id}", summary="Show a trigger", responses=declared(triggers.TriggerShown, "trigger_not_found"))
+@router.get("/{trigger_id}", summary="Show a trigger", responses=declared(triggers.TriggerShown, *_FOUND))
 async def show_trigger(services: ServicesDep, trigger_id: TriggerId) -> Response:
     """Return a trigger with its next times and the results of its newest occurrences."""
     return as_json(await services.triggers.show(trigger_id))
@@ -80,7 +84,7 @@ async def show_trigger(services: ServicesDep, trigger_id: TriggerId) -> Response
 @router.patch(
     "/{trigger_id}",
     summary="Change, pause or continue a trigger",
-    responses=declared(triggers.TriggerShown, *refusals.WRITE, *_RECIPE, "trigger_not_found", "trigger_changed"),
+    responses=declared(triggers.TriggerShown, *refusals.WRITE, *_RECIPE, *_FOUND, "trigger_changed"),
 )
 async def edit_trigger(
     services: ServicesDep, trigger_id: TriggerId, body: trigger_requests.TriggerEditBody, author: AuthorDep
@@ -93,7 +97,7 @@ async def edit_trigger(
     "/{trigger_id}",
     summary="Remove a trigger",
     status_code=204,
-    responses=refusals.documented(("trigger_not_found", "no_room")),
+    responses=refusals.documented((*_FOUND, "no_room")),
 )
 async def remove_trigger(services: ServicesDep, trigger_id: TriggerId, author: AuthorDep) -> Response:
     """Remove a trigger. Its runs are kept."""

@@ -301,12 +301,16 @@ def _pairs(found: Mapping[str, Any]) -> str:
 
 
 def _state(one: Mapping[str, Any]) -> str:
+    if one.get("error"):
+        return "damaged"
     waiting = f", {one['waiting']} waiting" if one["waiting"] else ""
     return f"{'paused' if one['paused'] else 'active'}{waiting}"
 
 
 def _when(one: Mapping[str, Any]) -> str:
     schedule = one["schedule"]
+    if one["kind"] is None:
+        return "-"
     if schedule is not None:
         cron = f"{schedule.get('cron')} ({schedule['timezone']})"
         every = f"every {schedule.get('every_seconds')} s"

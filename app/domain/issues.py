@@ -31,7 +31,6 @@ KIND = "note"  # Kind of an issue whose record has none.
 _TEXTS_OR_NULL = (
     "severity", "recipe_id", "run_id", "session_id", "key", "closed_at", "closed_by", "edited_at", "request_sha256",
 )  # fmt: skip
-_LONG_AGO = "1970-01-01T00:00:00.000Z"
 
 Issue: TypeAlias = Mapping[str, plain.Json]
 """A record with the fields of its file; `whole` makes an `IssueShown` of it."""
@@ -193,7 +192,7 @@ def whole(issue: Issue) -> dict[str, plain.Json]:
     facts = issue.get("facts")
     blank = made(
         str(issue.get("issue_id")),
-        at if isinstance(at, str) else _LONG_AGO,
+        at if isinstance(at, str) else plain.LONG_AGO,
         title="",
         body="",
         kind=_kind(facts),
@@ -261,7 +260,7 @@ def _instant(text: str) -> str:
     try:
         return clock.stamp(clock.instant(text))
     except ValueError:
-        return _LONG_AGO
+        return plain.LONG_AGO
 
 
 def _kind(facts: Any) -> str:

@@ -98,7 +98,7 @@ class EndpointShown(shapes.Shape):
 
     endpoint_id: str  # Id of the endpoint.
     name: str  # What people call it.
-    channel: Channel  # How it is reached.
+    channel: Channel | None  # How it is reached; null: unknown, since its file is damaged.
     url: str | None  # Address of a webhook.
     to: tuple[str, ...]  # Addresses of e-mail.
     argv: tuple[str, ...]  # Program and arguments of a command.
@@ -110,7 +110,7 @@ class EndpointShown(shapes.Shape):
     failing: int  # Number of them whose newest attempt failed.
     attempts: int  # Attempts of the one that was tried most often; 0: none is failing.
     behind: int  # Messages of their runs that are sent after those, as far as the answering process knows.
-    last_error: str | None  # Why the newest of these attempts failed.
+    last_error: str | None  # Why the newest of these attempts failed, or why its file cannot be used.
     next_try_at: shapes.Instant | None  # When the first of them is tried again.
     dead: int  # Number of messages that were given up and can be replayed.
     signing_secret: str | None = shapes.omitted()
@@ -152,6 +152,13 @@ class Tried(shapes.Shape):
 
     delivered: bool  # Whether the endpoint accepted the message.
     detail: str  # The endpoint's answer, or why the attempt failed.
+
+
+def damaged(endpoint_id: str, why: str) -> EndpointShown:
+    """Return the entry of an endpoint whose file cannot be used."""
+    at = plain.LONG_AGO
+    empty = Endpoint(endpoint_id=endpoint_id, name="(damaged)", channel="command", created_at=at, since=at)
+    return dataclasses.replace(shown(empty, (), 0), channel=None, last_error=why)
 
 
 def shown(

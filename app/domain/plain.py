@@ -18,6 +18,7 @@ from app.domain import secret_spellings
 Json: TypeAlias = Any  # None, bool, int, float, str, list or dict of these; keys are strings.
 Object: TypeAlias = Mapping[str, Json]  # A JSON object that is only read.
 PREVIEW_CHARACTERS = 200  # Most characters of a preview.
+LONG_AGO = "1970-01-01T00:00:00.000Z"  # Used for an instant that a file lacks.
 
 _MASK = "***"
 _PART = 8

@@ -20,7 +20,6 @@ from app.domain.plans import Plan, Task
 
 _Read: TypeAlias = Callable[[Any], Any]
 
-_LONG_AGO = "1970-01-01T00:00:00.000Z"
 _LEAST = {"last_task_id": 0, "runs_above": 0, "attempt": 0}
 _PRIORITIES = range(-100, 101)
 
@@ -58,7 +57,7 @@ def from_json(value: plain.Json) -> Plan:
         )
     if flaws:
         raise _damaged(flaws)
-    plan = {"created_at": _LONG_AGO, **plan}
+    plan = {"created_at": plain.LONG_AGO, **plan}
     # A task with a run set by hand has begun one attempt; a plan with a parent is below one run.
     plan = {"updated_at": plan["created_at"], "runs_above": int("parent_run_id" in plan), **plan}
     return Plan(**plan | {"tasks": tuple(Task(**{"attempt": int("run_id" in task), **task}) for task in found)})

@@ -155,7 +155,7 @@ class TriggerShown(shapes.Shape):
 
     trigger_id: str  # Id of the trigger.
     name: str  # What people call it.
-    kind: Kind  # Kind of event for which it waits.
+    kind: Kind | None  # Kind of event for which it waits; null: unknown, since its file is damaged.
     recipe_id: str  # Recipe that it starts.
     args: Mapping[str, plain.Json]  # Arguments of every run.
     args_from: Mapping[str, str]  # Arguments that each occurrence supplies: JSON pointers into its event.
@@ -181,6 +181,17 @@ class TriggerShown(shapes.Shape):
     """Path to which deliveries are sent, only in the answer that creates the trigger."""
     signing_secret: str | None = shapes.omitted()
     """Secret of the signatures, only in the answer that creates the trigger."""
+    error: str | None = shapes.omitted()  # Why its file cannot be used; it starts no runs then.
+
+
+def damaged(trigger_id: str, why: str) -> TriggerShown:
+    """Return the entry of a trigger whose file cannot be used."""
+    at = plain.LONG_AGO
+    empty = Trigger(
+        trigger_id=trigger_id, name=why, kind="files", recipe_id="", paused=True,
+        created_at=at, updated_at=at, cursor=at,
+    )  # fmt: skip
+    return dataclasses.replace(shown(empty, ()), kind=None, error=why)
 
 
 def shown(trigger: Trigger, next_at: tuple[str, ...], **once: str | None) -> TriggerShown:

@@ -24,8 +24,10 @@ class EndpointQueries:
         self._repository = repository
 
     async def list_endpoints(self) -> list[notifications.EndpointShown]:
-        """Return all endpoints, newest first."""
-        return [await self._shown(endpoint) for endpoint in reversed(await self._repository.all())]
+        """Return all endpoints, newest first, and then those whose files are damaged."""
+        found = [await self._shown(endpoint) for endpoint in reversed(await self._repository.all())]
+        damaged = await self._repository.damaged()
+        return found + [notifications.damaged(endpoint_id, error.message) for endpoint_id, error in damaged.items()]
 
     async def list_dead(self, endpoint_id: str) -> list[notifications.DeadLetter]:
         """Return the messages that were given up, newest first.
@@ -207,6 +209,8 @@ class Endpoints(EndpointQueries):
     ) -> tuple[notifications.EndpointShown, bool]:
         key, known = new.idempotency_key, {each.endpoint_id: each for each in await self._repository.all()}
         endpoint_id = f"ep_{plain.sha256(key.encode())[:24]}" if key is not None else self._ids.token("ep_")
+        if (error := (await self._repository.damaged()).get(endpoint_id)) is not None:
+            raise error
         if (found := known.get(endpoint_id)) is not None:
             if found.request_sha256 != new.sha256():
                 message = f"this idempotency key was used for another request, which made the endpoint {endpoint_id}"

@@ -99,6 +99,7 @@ class EndpointRepository:
         self._make_dead = dead
         self._dead: dict[str, DeadLetters] = {}
         self._endpoints: dict[str, notifications.Endpoint] | None = None
+        self._damaged: dict[str, errors.Conflict] = {}
         self._reading = asyncio.Lock()
         self._turn = asyncio.Lock()
         self.changed = asyncio.Event()
@@ -114,13 +115,22 @@ class EndpointRepository:
         """
         return sorted((await self._all()).values(), key=lambda each: (each.created_at, each.endpoint_id))
 
+    async def damaged(self) -> Mapping[str, errors.Conflict]:
+        """Return the errors of endpoints whose files cannot be used, by their ids."""
+        await self._all()
+        return self._damaged
+
     async def get(self, endpoint_id: str) -> notifications.Endpoint:
         """Return an endpoint.
 
         Raises:
             errors.NotFound: `endpoint_not_found`.
+            errors.Conflict: `file_damaged`.
         """
-        if (found := (await self._all()).get(endpoint_id)) is None:
+        known = await self._all()
+        if endpoint_id in self._damaged:
+            raise self._damaged[endpoint_id]
+        if (found := known.get(endpoint_id)) is None:
             raise errors.NotFound(f"there is no endpoint {endpoint_id!r:.80}", code="endpoint_not_found")
         return found
 
@@ -207,8 +217,8 @@ class EndpointRepository:
         if self._endpoints is None:
             async with self._reading:
                 if self._endpoints is None:
-                    found = (await self._documents.read_all()).documents
-                    read = {name: endpoint for name, kept in found.items() if (endpoint := _endpoint(kept)) is not None}
+                    found = await self._documents.read_all()
+                    read, self._damaged = document_folders.read(found, "outbox", "an endpoint", _endpoint)
                     self._endpoints = read
         return self._endpoints
 
@@ -217,12 +227,11 @@ def _oldest_first(letters: Mapping[str, notifications.DeadLetter]) -> list[notif
     return sorted(letters.values(), key=lambda letter: (letter.given_up_at, letter.message.message_id))
 
 
-def _endpoint(kept: Mapping[str, object]) -> notifications.Endpoint | None:
-    try:
-        return notifications.endpoint_of(kept)
-    except (TypeError, KeyError, AttributeError) as error:
-        _log.error("a file of outbox/ is not an endpoint; it is left unchanged: %s", error)
-        return None
+def _endpoint(name: str, kept: Mapping[str, object]) -> notifications.Endpoint:
+    endpoint = notifications.endpoint_of(kept)
+    if endpoint.endpoint_id != name:
+        raise ValueError(f"its endpoint_id is {endpoint.endpoint_id!r:.80}")
+    return endpoint
 
 
 def _letter(kept: Mapping[str, object]) -> notifications.DeadLetter | None:

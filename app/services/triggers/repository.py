@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from collections.abc import Mapping
+from typing import Any
 from weakref import WeakValueDictionary
 
 from app import errors
@@ -12,8 +13,6 @@ from app.engine import document_folders
 from app.services import faults
 
 MOST_TRIGGERS = 1000  # Most triggers of a data directory.
-
-_log = logging.getLogger(__name__)
 
 
 class TriggerRepository:
@@ -27,6 +26,7 @@ class TriggerRepository:
         self._documents = kept
         self._audit = log
         self._triggers: dict[str, triggers.Trigger] | None = None
+        self._damaged: dict[str, errors.Conflict] = {}
         self._reading = asyncio.Lock()
         self._adding = asyncio.Lock()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -41,8 +41,13 @@ class TriggerRepository:
         """
         return sorted((await self._all()).values(), key=lambda each: (each.created_at, each.trigger_id))
 
+    async def damaged(self) -> Mapping[str, errors.Conflict]:
+        """Return the errors of triggers whose files cannot be used, by their ids."""
+        await self._all()
+        return self._damaged
+
     async def find(self, trigger_id: str) -> triggers.Trigger | None:
-        """Return a trigger; None if it does not exist."""
+        """Return a trigger; None if it does not exist, or its file is damaged."""
         return (await self._all()).get(trigger_id)
 
     async def get(self, trigger_id: str) -> triggers.Trigger:
@@ -50,7 +55,10 @@ class TriggerRepository:
 
         Raises:
             errors.NotFound: `trigger_not_found`.
+            errors.Conflict: `file_damaged`.
         """
+        if (error := (await self.damaged()).get(trigger_id)) is not None:
+            raise error
         if (found := await self.find(trigger_id)) is None:
             raise errors.NotFound(f"there is no trigger {trigger_id!r:.80}", code="trigger_not_found")
         return found
@@ -105,15 +113,14 @@ class TriggerRepository:
         if self._triggers is None:
             async with self._reading:
                 if self._triggers is None:
-                    self._triggers = _read(await self._documents.read_all())
+                    found = await self._documents.read_all()
+                    read, self._damaged = document_folders.read(found, "triggers", "a trigger", _trigger)
+                    self._triggers = read
         return self._triggers
 
 
-def _read(found: document_folders.Found) -> dict[str, triggers.Trigger]:
-    read = {}
-    for name, document in found.documents.items():
-        try:
-            read[name] = triggers.of_json(document)
-        except (TypeError, KeyError, AttributeError) as error:
-            _log.error("triggers/%s.json is not a trigger; it is left unchanged: %s", name, error)
-    return {name: trigger for name, trigger in read.items() if trigger.trigger_id == name}
+def _trigger(name: str, document: Mapping[str, Any]) -> triggers.Trigger:
+    trigger = triggers.of_json(document)
+    if trigger.trigger_id != name:
+        raise ValueError(f"its trigger_id is {trigger.trigger_id!r:.80}")
+    return trigger

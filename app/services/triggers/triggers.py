@@ -50,14 +50,17 @@ class TriggerQueries:
         self._clock = clock
 
     async def list_triggers(self) -> list[triggers.TriggerShown]:
-        """Return all triggers, newest first."""
-        return [self._shown(trigger) for trigger in reversed(await self._repository.all())]
+        """Return all triggers, newest first, and then those whose files are damaged."""
+        found = [self._shown(trigger) for trigger in reversed(await self._repository.all())]
+        damaged = await self._repository.damaged()
+        return found + [triggers.damaged(trigger_id, error.message) for trigger_id, error in damaged.items()]
 
     async def show(self, trigger_id: str) -> triggers.TriggerShown:
         """Return a trigger.
 
         Raises:
             errors.NotFound: `trigger_not_found`.
+            errors.Conflict: `file_damaged`.
         """
         return self._shown(await self._repository.get(trigger_id))
 
@@ -97,11 +100,13 @@ class Triggers(TriggerQueries):
 
         Raises:
             errors.RequestInvalid: its form is wrong, or it could start no run of the recipe.
-            errors.Conflict: `idempotency_conflict`, `too_many_triggers`.
+            errors.Conflict: `idempotency_conflict`, `too_many_triggers`, `file_damaged`.
             errors.DiskFull: it cannot be written.
         """
         trigger_id = self._ids.token("trg_") if new.idempotency_key is None else _keyed(new.idempotency_key)
         async with self._repository.lock(trigger_id):
+            if (error := (await self._repository.damaged()).get(trigger_id)) is not None:
+                raise error
             known = await self._repository.find(trigger_id)
             if known is not None:
                 return Added(trigger=self._shown(_repeated(known, new.sha256())), existed=True)
