@@ -12,6 +12,7 @@ from app import printable
 from app.cli import options
 
 _WIDEST_CELL = 60
+_UNWRITTEN = ("storage_error", "database_away")  # Reasons of runs whose state cannot be written now.
 _NEAREST, _RESEMBLANCE = 3, 0.5
 
 
@@ -120,6 +121,8 @@ def bulk(answer: Mapping[str, Any], *, counted: bool) -> str:
 def moved(told: Mapping[str, Any]) -> str:
     """Return the state of a run after an order."""
     reason = f" ({told['reason']})" if told.get("reason") else ""
+    if told.get("reason") in _UNWRITTEN:
+        reason += ": the order is in its journal, and takes effect once the data directory can be written again"
     return printable.one_line(f"run {told['run_id']} {told['status']}{reason}")
 
 

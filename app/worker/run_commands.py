@@ -229,7 +229,8 @@ class RunCommands:
     async def _write_unpause(self, log: stores.RunLog, author: Author | None, shown: str) -> None:
         decided = log.loaded.decisions
         if decided.paused is None or decided.ended or decided.cancel_requested_at:
-            raise _wrong(log.loaded.start.run_id, shown, "unpause", run_engine.cancelling(decided))
+            state = shown if decided.ended is None else decided.status
+            raise _wrong(log.loaded.start.run_id, state, "unpause", run_engine.cancelling(decided))
         self._reach("pool.before_unpause")
         facts = authors.facts(author)
         await _decide(log, decisions.DecisionKind.UNPAUSED, facts)

@@ -34,6 +34,17 @@ def test_a_run_names_its_starter_and_the_command_that_shows_its_question() -> No
 
 
 @pytest.mark.parametrize(
+    ("reason", "says_more"), [("storage_error", True), ("database_away", True), ("paused_by_person", False)]
+)
+def test_an_order_whose_effect_cannot_be_written_says_so(reason: str, says_more: bool) -> None:
+    """An order that waits for a full disk is not answered with the run's state alone."""
+    told = formats.moved({"run_id": "r", "status": "paused", "reason": reason})
+
+    assert told.startswith(f"run r paused ({reason})")
+    assert ("takes effect once" in told) == says_more
+
+
+@pytest.mark.parametrize(
     ("status", "done", "expected"),
     [("waiting", 1, "1 of 1 steps + gate"), ("done", 1, "1 of 1 steps"), ("waiting", 0, "0 of 1 steps")],
 )
