@@ -254,4 +254,7 @@ def _refuse_unsuited(folder: Path, target: Path) -> None:
         message = f"{folder} contains no runs; name the project with --project"
         raise errors.ConfigurationError(message, code="backup_impossible")
     if target.exists():
-        raise errors.Conflict(f"{target} is there already; choose another name", code="file_exists")
+        ending = "".join(target.suffixes)
+        dated = f"{target.name.removesuffix(ending)}-$(date +%F){ending}"
+        message = f"{target} is there already, and a backup replaces no file; choose another name, e.g. {dated}"
+        raise errors.Conflict(message, code="file_exists")

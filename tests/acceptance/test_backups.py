@@ -283,7 +283,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     over = programs.control_room("restore", file, project=project, code=None)
 
     assert again.returncode != 0
-    assert "choose another name" in again.stderr
+    assert "choose another name, e.g. one-$(date +%F).tar.gz" in again.stderr
     assert over.returncode != 0
     assert "is not empty" in over.stderr
     assert file.read_bytes() == before
