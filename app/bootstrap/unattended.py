@@ -186,6 +186,6 @@ def _senders(
 
     return {
         "webhook": senders.LateSender(webhook),
-        "email": senders.LateSender(mail),
+        "email": senders.LateSender(mail, senders.mail_lacks(given.smtp_url, given.mail_from)),
         "command": senders.CommandSender(processes.run, chosen.project.project),
     }

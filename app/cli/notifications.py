@@ -202,7 +202,9 @@ def _rows(found: Sequence[Mapping[str, Any]]) -> str:
 
 def _one(found: Mapping[str, Any]) -> str:
     secret = f"\nsigning secret: {found['signing_secret']}" if found.get("signing_secret") else ""
-    return f"endpoint {found['endpoint_id']} receives {_received(found)} by {found['channel']}{secret}"
+    warning = found.get("warning")
+    lacks = f"\nwarning: {warning}; without that, the service delivers nothing to it" if warning else ""
+    return f"endpoint {found['endpoint_id']} receives {_received(found)} by {found['channel']}{secret}{lacks}"
 
 
 def _received(one: Mapping[str, Any]) -> str:

@@ -115,6 +115,8 @@ class EndpointShown(shapes.Shape):
     dead: int  # Number of messages that were given up and can be replayed.
     signing_secret: str | None = shapes.omitted()
     """Secret of the signatures, only in the answer that adds the endpoint."""
+    warning: str | None = shapes.omitted()
+    """Why the answering process could not deliver to it now, only in the answer that adds or changes the endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

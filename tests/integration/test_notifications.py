@@ -48,6 +48,20 @@ async def _listed(service: served.Served, endpoint_id: str) -> dict[str, Any]:
     return next(one for one in (await service.http.get(ADDRESS)).json() if one["endpoint_id"] == endpoint_id)
 
 
+@pytest.mark.parametrize("configured", [True, False])
+async def test_mail_without_a_server_is_warned_of(project: Project, configured: bool) -> None:
+    """The answer that adds or changes an endpoint of e-mail names the settings that the service lacks for it."""
+    given = {"smtp_url": "smtp://127.0.0.1:1", "mail_from": "room@example.org"} if configured else {}
+    async with served.in_process(project, **given) as service:
+        address = "/api/notifications/endpoints"
+        added = (await service.http.post(address, json={"to": ["editor@example.org"]})).json()
+        edited = (await service.http.patch(f"{address}/{added['endpoint_id']}", json={"kinds": ["failed"]})).json()
+        program = (await service.http.post(address, json={"argv": ["true"]})).json()
+
+    lacks = None if configured else "CONTROL_ROOM_SMTP_URL and CONTROL_ROOM_MAIL_FROM are not set"
+    assert [one.get("warning") for one in (added, edited, program)] == [lacks, lacks, None]
+
+
 async def _delivered(service: served.Served) -> None:
     """Wait until every message is recorded as delivered, since a restart before that repeats it."""
     async with asyncio.timeout(served.WAIT_SECONDS):

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from app import clock, printable
 from app.domain import notifications, plain
-from app.services.notifications.senders import SEND_SECONDS, NotDelivered
+from app.services.notifications.senders import SEND_SECONDS, NotDelivered, mail_lacks
 
 _REPLY_BYTES = 64 * 1024  # Most bytes of a server's replies during one delivery.
 _MOST_PARTLY_TAKEN = 1000  # Most mails of which the sender remembers who got them.
@@ -41,9 +41,7 @@ class MailSender:
     async def send(self, endpoint: notifications.Endpoint, message: notifications.Message) -> str:
         """Deliver a message."""
         if not self._url or not self._from:
-            given = {"CONTROL_ROOM_SMTP_URL": self._url, "CONTROL_ROOM_MAIL_FROM": self._from}
-            missing = [name for name, value in given.items() if not value]
-            raise NotDelivered(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set")
+            raise NotDelivered(mail_lacks(self._url, self._from) or "")
         mail, key = _mail(endpoint, message, self._from), (endpoint.endpoint_id, message.message_id)
         taken = self._taken.get(key, ())
         addresses = [address for address in endpoint.to if address not in taken]

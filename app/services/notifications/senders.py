@@ -18,6 +18,13 @@ COMMAND_SECONDS = 60.0  # Longest time for one attempt of a command.
 _OUTPUT_BYTES = 64 * 1024
 
 
+def mail_lacks(smtp_url: str | None, mail_from: str | None) -> str | None:
+    """Return which settings e-mail lacks; None if it has them."""
+    given = {"CONTROL_ROOM_SMTP_URL": smtp_url, "CONTROL_ROOM_MAIL_FROM": mail_from}
+    missing = [name for name, value in given.items() if not value]
+    return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set" if missing else None
+
+
 class NotDelivered(Exception):
     """An attempt failed; the text is the reason.
 
@@ -44,9 +51,14 @@ class Sender(Protocol):
 
 
 class LateSender:
-    """A sender that loads its libraries for the first message, on a thread."""
+    """A sender that loads its libraries for the first message, on a thread.
 
-    def __init__(self, make: Callable[[], Sender]) -> None:
+    Args:
+        lacks: What it lacks in this process to deliver anything.
+    """
+
+    def __init__(self, make: Callable[[], Sender], lacks: str | None = None) -> None:
+        self.lacks = lacks
         self._make = make
         self._made: Sender | None = None
 
