@@ -146,7 +146,8 @@ def _report(found: JsonObject) -> str:
     more = ["more are left for another order"] if found["more"] else []
     if found["dry_run"]:
         runs = printable.counted(found["matched"], "run")
-        last = f"{runs} would be removed; repeat with --expected {found['matched']} to remove them"
+        order = f"; repeat with --expected {found['matched']} to remove them" if found["matched"] else ""
+        last = f"{runs} would be removed{order}"
     else:
         last = f"{printable.counted(found['removed'], 'run')} removed, {found['size_bytes']} bytes"
     return "\n".join([*table, *refused, f"kept in spite of the rule: {kept}", *more, last])
