@@ -52,6 +52,7 @@ class DecisionKind(StrEnum):
     """A person changed the run's labels, or whether retention keeps the run; also after its ending."""
     VOTED = "voted"  # A key gave its decision at a gate that needs several.
     PLACED = "placed"  # The run was given to a worker, which performs all its steps; names the worker.
+    WAITING = "waiting"  # An attempt waits for its workspace; that its process dies meanwhile counts as no crash.
     LATE = "late"
     """An attempt ended after a newer one had begun, or after the run's end; the line names the blob with its result."""
 
@@ -88,6 +89,7 @@ class Started:
     due_at: str | None = None  # When a timer, a gate or a wait ends.
     branch: str = ""  # Path of the branch that requested it.
     lines: int = 0  # Number of lines in steps.jsonl when it began; its result is in a later line.
+    waited: bool = False  # Whether it has waited for its workspace.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +199,9 @@ class Decisions:
                 return
             case DecisionKind.PLACED:
                 self.placed = str(line["worker"])
+            case DecisionKind.WAITING:
+                self._wait(line["key"], line["attempt"])
+                return
             case DecisionKind.LATE:
                 if not (isinstance(line["key"], str) and isinstance(line["blob"], Mapping)):
                     raise TypeError("a late line names its step and its blob")
@@ -237,6 +242,11 @@ class Decisions:
         if "reserved" in line:
             self.reserved[begun.key, begun.attempt] = Reserved.from_json(line["reserved"], begun.at)
         self.highest_attempt[begun.key] = max(begun.attempt, self.highest_attempt.get(begun.key, 0))
+
+    def _wait(self, key: str, number: int) -> None:
+        begun = self.attempts.get(key, ())
+        if begun:
+            self.attempts[key] = [replace(each, waited=True) if each.attempt == number else each for each in begun]
 
     def _pause(self, line: Mapping[str, Any]) -> None:
         if self.paused != line["reason"]:

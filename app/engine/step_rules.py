@@ -37,7 +37,9 @@ def rescue(operation: Operation, attempts: Sequence[Started], recorded: Collecti
         return Rescue.FAIL
     if operation.on_interrupted == "ask":
         return Rescue.ASK
-    return Rescue.CRASH_LOOP if interrupted >= CRASH_LOOP_TRIES else Rescue.PERFORM
+    # A wait for the workspace, e.g. on a full disk, does not bring the process down.
+    crashed = sum(not attempt.waited for attempt in attempts if attempt.attempt not in recorded)
+    return Rescue.CRASH_LOOP if crashed >= CRASH_LOOP_TRIES else Rescue.PERFORM
 
 
 def retry_delay_seconds(policy: RetryPolicy | None, result: Result, attempts: int) -> float | None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.domain import states
-from app.engine import stores
+from app.domain import decisions, operations, records, states
+from app.engine import ports, stores
 from app.storage import memory_store
 from tests.unit.worker import pools, toys
 
@@ -100,6 +100,45 @@ async def test_a_crash_loop_parks_the_run_for_a_person() -> None:
 
     assert await bench.ended(run_id) == [RunState.DONE]
     assert bench.toolbox.executed[3:] == ["one/4"]
+
+    await bench.close()
+
+
+class _FullWorkspace:
+    """A performer whose workspace has no space, until a test makes some."""
+
+    def __init__(self) -> None:
+        self.full = True
+        self.asked: list[int] = []
+
+    async def perform(self, call: ports.Call) -> records.Result:
+        self.asked.append(call.attempt)
+        if self.full:
+            raise errors.WorkspaceFault("No space left on device")
+        return records.Result(output="written")
+
+
+async def test_kills_during_a_wait_for_a_full_workspace_are_no_crash_loop() -> None:
+    """A run that waits for space in its workspace continues, however often its process was killed meanwhile."""
+    bench = Bench()
+    workspace = _FullWorkspace()
+    bench.performers[operations.ToolCall.kind] = workspace
+    bench = await (await bench.restart()).restart()
+    run_id = await bench.submit(*toys.tools("one"))
+    for attempt in range(1, decisions.CRASH_LOOP_TRIES + 2):
+        await bench.shown(run_id, RunState.PAUSED)
+        await bench.until(lambda number=attempt: number in workspace.asked)  # type: ignore[misc]
+        view = bench.pool.view(run_id)
+        assert view is not None
+        assert (view.error or {}).get("code") == "storage_error"
+        await bench.crash()
+        await bench.restart()
+    await bench.shown(run_id, RunState.PAUSED)
+    workspace.full = False
+    await bench.advance_until(lambda: run_id not in bench.pool._active.active_runs)
+
+    assert await bench.status(run_id) == "done"
+    assert set(workspace.asked) == {1, 2, 3, 4, 5}
 
     await bench.close()
 
