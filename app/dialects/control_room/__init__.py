@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from app import errors
 from app.dialects.control_room import bounds, driver, graph, parse, prompts, refs, schema
-from app.domain import graphs, json_schemas, json_text, library, limits, plain, runs
+from app.domain import graphs, json_schemas, json_text, json_words, library, limits, plain, runs
 from app.engine import ports
 
 
@@ -92,6 +92,7 @@ def _tool_flaws(
 
     yield from json_schemas.flaws(tool.args_schema, args, (*place, "args"), lenient)
     yield from _doubtful_args(recipe, tool, (*place, "args"), args)
+    yield from _misfits(recipe, tool, (*place, "args"), args)
 
 
 def _doubtful_args(
@@ -106,6 +107,25 @@ def _doubtful_args(
         if arg and arg not in schema.get("required", ()) and "default" not in described.get(arg, {}):
             message = f"needs a value, but the argument {arg} is optional and has no default"
             yield json_schemas.flaw((*place, name), "optional_arg", message)
+
+
+def _misfits(
+    recipe: library.Recipe, tool: library.ToolSpec, place: json_text.Parts, args: plain.Object
+) -> Iterator[errors.Flaw]:
+    for name in (name for name, value in args.items() if refs.is_reference(value)):
+        reference = refs.read(args[name]["$ref"])
+        if reference.arg is None or len(reference.steps) != 2:
+            continue
+        wanted, given = _type_of(tool.args_schema, name), _type_of(recipe.args_schema, reference.arg)
+        if wanted and given and wanted != given and {wanted, given} != {"integer", "number"}:
+            message = f"needs {json_words.TYPES[wanted]}, but the argument {reference.arg} is {json_words.TYPES[given]}"
+            yield json_schemas.flaw((*place, name), "wrong_type", message)
+
+
+def _type_of(schema: plain.Object, name: str) -> str | None:
+    """Return the type of a property, if its schema has exactly one."""
+    found = ((schema.get("properties") or {}).get(name) or {}).get("type")
+    return found if isinstance(found, str) else None
 
 
 def _agent_flaws(

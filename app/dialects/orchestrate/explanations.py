@@ -119,6 +119,9 @@ def explained(found: Iterable[errors.Flaw], document: plain.Json, version: str) 
             yield dataclasses.replace(flaw, code=code, message=message)
         elif flaw.code == "wrong_type" and (form := _form(kind, name, value)):
             yield dataclasses.replace(flaw, message=f"{flaw.message}; write `{form}`")
+        elif value == {} and name in schema.NOT_EMPTY:
+            fields = ", ".join(field.name for field in schema.KINDS[name] if field.known_in(version))
+            yield dataclasses.replace(flaw, message=f"is empty; its fields are {fields}")
         else:
             yield flaw
 

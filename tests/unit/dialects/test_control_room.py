@@ -92,6 +92,21 @@ def test_an_optional_argument_cannot_fill_a_required_one():
     assert _with_strict_reader(args) == set()
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ({"type": "array"}, {("$.phase_a[1].args.path", "wrong_type")}),
+        ({"type": ["array", "string"]}, set()),
+        ({}, set()),
+    ],
+)
+def test_an_argument_must_have_the_type_that_the_tool_takes(kind, told):
+    """An argument of exactly one other type would make the tool fail."""
+    schema = {"properties": {"where": kind}, "required": ["where"]}
+
+    assert _with_strict_reader({"path": {"$ref": "task.args.where"}}, args_schema=schema) == told
+
+
 def test_a_template_that_does_not_fit_its_step():
     """The flaw is reported at the step that uses the template, and names the variant."""
     prompts = bench.stock({"make_plan": {"t3": "{{found}} {{plan}}"}}).prompts

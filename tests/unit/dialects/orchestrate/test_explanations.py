@@ -101,3 +101,11 @@ def test_tables_name_fields_that_there_are() -> None:
 
         assert {meant.partition(":")[0] for meant in names.values()} <= known
         assert not names.keys() & known
+
+
+@pytest.mark.parametrize(
+    ("field", "fields"), [("when", "equals, exists, not_exists"), ("on", "success, failure, always")]
+)
+def test_an_empty_object_lists_its_fields(field: str, fields: str) -> None:
+    """An object that must have a field says which it can have."""
+    assert message(workflow(step(**{field: {}}))) == f"is empty; its fields are {fields}"
