@@ -88,7 +88,8 @@ def schema_flaws(schema: plain.Json, base: json_text.Parts = ()) -> list[errors.
     found += map(_of_type, flaws(_linear().META_SCHEMA, schema, base))
     if schema.get("type", "object") != "object":
         found.append(flaw((*base, "type"), "invalid_value", "must be object: arguments have names"))
-    return found or _bad_patterns(schema, base) or _bad_defaults(schema, base)
+    bad_patterns = (flaw((*base, *parts), "invalid_pattern", why) for parts, why in task_patterns.faults(schema))
+    return found or list(bad_patterns) or _bad_defaults(schema, base)
 
 
 def args_schema_flaws(schema: plain.Json, base: json_text.Parts = (), known: Iterable[str] = ()) -> list[errors.Flaw]:
@@ -261,25 +262,6 @@ def _keywords(schema: plain.Json, parts: json_text.Parts) -> Iterator[json_text.
         case list():
             for index, item in enumerate(schema):
                 yield from _keywords(item, (*parts, index))
-
-
-def _bad_patterns(schema: plain.Json, base: json_text.Parts) -> list[errors.Flaw]:
-    found = []
-    for parts, pattern in _patterns(schema, ()):
-        try:
-            task_patterns.expression(pattern)
-        except ValueError as error:
-            found.append(flaw((*base, *parts), "invalid_pattern", str(error)))
-    return found
-
-
-def _patterns(schema: plain.Json, parts: json_text.Parts) -> Iterator[tuple[json_text.Parts, str]]:
-    match schema:
-        case {"pattern": str(pattern)}:
-            yield (*parts, "pattern"), pattern
-    for name, item in schema.items() if isinstance(schema, dict) else ():
-        if isinstance(item, dict):
-            yield from _patterns(item, (*parts, name))
 
 
 def _bad_defaults(schema: Mapping[str, Any], base: json_text.Parts) -> list[errors.Flaw]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import re2
+
+from app.domain import plain
 
 MAX_CHARACTERS = 500  # Most characters of a pattern.
 
@@ -79,3 +81,15 @@ def expression(source: str, *, letter_case: bool = True) -> Any:
         told = error.args[0] if error.args else error
         told = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
         raise ValueError(f"is not a regular expression: {told[:200]}") from error
+
+
+def faults(schema: plain.Json, parts: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the place of every `pattern` of a JSON Schema that cannot be used, and why."""
+    for name, item in schema.items() if isinstance(schema, dict) else ():
+        if name == "pattern" and isinstance(item, str):
+            try:
+                expression(item)
+            except ValueError as error:
+                yield (*parts, name), str(error)
+        elif isinstance(item, dict):
+            yield from faults(item, (*parts, name))

@@ -85,7 +85,7 @@ async def check(ctx: ports.Context, values: refs.Values) -> None:
         for result in failed
     ]
     if failed:
-        raise _failure(failed, issues, len(checks), version)
+        raise _failure(ctx, failed, issues)
 
 
 async def checked(ctx: ports.Context, values: refs.Values, index: int, requested: plain.Object) -> CheckResult:
@@ -241,10 +241,8 @@ async def _checked_file(ctx: ports.Context, values: refs.Values, index: int, req
     return CheckResult(index=index, check=requested, problem=problem, causes=(key,))
 
 
-def _failure(
-    failed: Sequence[CheckResult], issues: Sequence[records.Record], total: int, version: int
-) -> errors.RunFailed:
-    listed = "; ".join(_clause(result.message, version) for result in failed)
+def _failure(ctx: ports.Context, failed: Sequence[CheckResult], issues: Sequence[records.Record]) -> errors.RunFailed:
+    listed = "; ".join(_clause(result.message, ctx.run.driver_version) for result in failed)
     checks = [
         {
             "key": result.key,
@@ -255,7 +253,7 @@ def _failure(
         for result, issue in zip(failed, issues, strict=True)
     ]
     return errors.RunFailed(
-        f"The definition of done is not met, {len(failed)} of {total} checks failed: {listed}.",
+        f"The definition of done is not met, {len(failed)} of {len(ctx.run.recipe['dod'])} checks failed: {listed}.",
         code="dod_failed",
         key=failed[0].key,
         detail={"failed_checks": checks},

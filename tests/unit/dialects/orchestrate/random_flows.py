@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 from typing import Any
 
 from app.domain import operations
@@ -28,13 +29,20 @@ class Chance:
     def workflow(self) -> dict[str, Any]:
         """Return a workflow, which need not be valid."""
         template = {"command": ["chance", "${PROMPT}", "${m}"], "defaults": {"m": "d"} if self._is(0.8) else {}}
-        return {
+        document = {
             "version": "1.3",
             "strict_flow": self._is(0.5),
             "context": {"c": "0"},
             "providers": {"p": template},
             "steps": self._steps(0, []),
         }
+        text = json.dumps(document)
+        names = re.findall(r'"name": "(\w+)"', text)
+        # A variable of a step that exists nowhere makes a workflow invalid, and most would have one.
+        known: dict[str, Any] = json.loads(
+            re.sub(r"(?<=\$\{steps\.)\w+", lambda found: found[0] if found[0] in names else names[0], text)
+        )
+        return known
 
     def options(self) -> dict[str, Any]:
         """Return random options of the command line."""
