@@ -22,7 +22,7 @@ from app.bootstrap.catalogue import surroundings_of
 from app.bootstrap.definitions import Definitions, reference_of
 from app.bootstrap.engines import Engine, EngineParts, Store, workspace_lock
 from app.bootstrap.plans import PlanPerformers, planning_of
-from app.bootstrap.platform import OpenMode, Platform, directory_of, real_platform, sessions_of, store_of
+from app.bootstrap.platform import OpenMode, Platform, directory_of, engine_of, real_platform, sessions_of, store_of
 from app.bootstrap.roster import keys_of, masker_of, refuse_broken, roster_of, secret_patterns
 from app.bootstrap.unattended import Unattended, unattended_of
 from app.bootstrap.use_cases import (
@@ -109,6 +109,7 @@ async def build(
     Raises:
         errors.ConfigurationError: `agents.json` or the data directory cannot be used.
     """
+    chosen = engine_of(chosen, mode)
     platform = await temporal.connected(platform or real_platform(os.environ), chosen, mode)
     agents = roster_of(chosen)
     if not mode.look_only:
@@ -129,12 +130,11 @@ async def build(
         claims = conversation_claims.ConversationClaims(sessions, store, platform.drivers)
         roots = [chosen.project.project, *chosen.project.allowed_roots]
         workspaces = tool_workspaces.Workspaces(roots, definitions.workspaces.reserved)
-        prices = definitions.terms.pricing
-        performer = agent_performer.AgentPerformer(agent_backends, claims, workspaces.check, prices)
+        performer = agent_performer.AgentPerformer(agent_backends, claims, workspaces.check, definitions.terms.pricing)
         equipment = _equipment(chosen, agents, platform, workspaces, definitions, performer, processes, store)
         equipment = dataclasses.replace(
             equipment,
-            spending=spending.ledger_of(store, prices, platform.clock),
+            spending=spending.ledger_of(store, definitions.terms.pricing, platform.clock),
             services=agent_backends.services,
             capabilities=functools.partial(_capabilities, agent_backends),
         )

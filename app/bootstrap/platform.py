@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -117,6 +118,19 @@ def store_of(
     return store
 
 
+def engine_of(chosen: settings.Settings, mode: OpenMode) -> settings.Settings:
+    """Return the settings with the engine that executes the runs of a store on Postgres, for a process that only looks.
+
+    Processes that share the store keep the index there; the one of the data directory does not know what they perform.
+    """
+    if not (mode.look_only and chosen.project.store_url and chosen.engine.engine == "embedded"):
+        return chosen
+    from app.storage.postgres import ownership
+
+    engine = "temporal" if ownership.is_shared(chosen.project.store_url) else "embedded"
+    return dataclasses.replace(chosen, engine=dataclasses.replace(chosen.engine, engine=engine))
+
+
 def _store_of(
     project: settings.ProjectSettings,
     directory: data_directory.DataDirectory,
@@ -129,6 +143,7 @@ def _store_of(
     index_url = project.database_url or (shared and project.store_url) or directory.index_url()
     if not project.store_url:
         return platform.make_store(directory, index_url, platform, adopt)
+    from app.storage.index import memory_index
     from app.storage.index.sql import index
     from app.storage.postgres import store
 
@@ -138,9 +153,10 @@ def _store_of(
         looks_only=looks_only,
         shared=shared and not looks_only,
     )
-    return store.PostgresStore(
-        target, directory, index.SqlIndex(index_url), clock=platform.clock, probes=platform.probes, adopt=adopt
-    )
+    # A process that only looks creates no data directory for the file of an index.
+    is_kept = not looks_only or index_url != directory.index_url() or directory.path.is_dir()
+    rows = index.SqlIndex(index_url) if is_kept else memory_index.MemoryIndex()
+    return store.PostgresStore(target, directory, rows, clock=platform.clock, probes=platform.probes, adopt=adopt)
 
 
 def sessions_of(project: settings.ProjectSettings, store: Store) -> agent_sessions.StoredAgentSessions:

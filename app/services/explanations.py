@@ -32,6 +32,8 @@ class Surroundings:
     """Returns `pid` and `url` of the data directory's service; None if none runs."""
     is_executed: Callable[[str], bool | None] = lambda run_id: None
     """Returns whether a process has locked the folder of a run; None if this process cannot find out."""
+    is_owned: Callable[[], Awaitable[bool]] | None = None
+    """Returns whether a process on any machine owns the store; None: only this machine has the runs."""
     pids: Callable[[str], Sequence[int]] = lambda run_id: ()
     """Returns the first processes of the programs that a run executes in this process."""
     stalled_after_seconds: float = 300.0  # Silence after which an agent counts as stalled.
@@ -226,6 +228,11 @@ class Explanations:
             text = "Nothing executes it: the command that did has ended"
             if is_executed is None:
                 text = "A command of the command line executes it; if that has ended, nothing does"
+        elif service is None and self._surroundings.is_owned is not None and await self._surroundings.is_owned():
+            if view.status is not states.RunState.PENDING:
+                return []
+            text = "It waits for processes on other machines; --server with the address of their service says more"
+            return [_cause(run_id, "queued", text, view.updated_at)]
         elif service is None:
             text, act = "Nothing executes it, because no service runs", _SERVE
         elif service.get("pid") == os.getpid():

@@ -169,7 +169,10 @@ class DataDirectory:
             first, second = (
                 ("the embedded engine executes", "it") if shared else ("workers on Temporal execute", "them")
             )
-            message = f"{first} the runs of {self.path}: stop {second} first, since two engines would repeat steps"
+            message = (
+                f"{first} the runs of {self.path}: stop {second} first, since two engines would repeat steps; give "
+                "orders with --server and the address of a service"
+            )
             raise errors.ConfigurationError(message, code="other_engine")
         return lock
 

@@ -32,12 +32,16 @@ def url(postgres: Postgres, request: pytest.FixtureRequest) -> str:
     return postgres.new_database(request.node.nodeid)
 
 
-def command(project: Project, *words: str, url: str | None) -> programs.Ended:
-    """Execute a command on a project."""
+def command(project: Project, *words: str, url: str | None, **given: str) -> programs.Ended:
+    """Execute a command on a project.
+
+    Args:
+        given: Further variables of the environment.
+    """
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CONTROL_ROOM_")}
     if url is not None:
         environ["CONTROL_ROOM_STORE_URL"] = url
-    done = processes.run("app", *words, environ=environ, folder=project.root)
+    done = processes.run("app", *words, environ=environ | given, folder=project.root)
     return programs.Ended(*done)
 
 
@@ -97,6 +101,20 @@ async def test_commands_look_into_the_database(project: Project, url: str) -> No
     assert [run["run_id"] for run in json.loads(listed.stdout)] == [run_id]
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert begun.returncode == 0, begun.stderr
+
+
+async def test_another_machine_knows_that_a_service_executes(project: Project, url: str) -> None:
+    """From a data directory of its own, `runs why` finds no service, but a process that owns the store."""
+    project.say("draft", hang=True)
+    there = {"url": url, "CONTROL_ROOM_DATA_DIRECTORY": ".machine-other"}
+    async with served.in_process(project, store_url=url, stop_grace_seconds=0) as service:
+        run_id = await service.start("draft", args={"scene_path": "Story/Scenes/SCN-the-arrival.md"})
+        await service.until(run_id, step="draft")
+        during = command(project, "runs", "why", run_id, **there)
+    after = command(project, "runs", "why", run_id, **there)
+
+    assert during.stdout.startswith("Step draft: agent writer-1 (backend said) has been at work for "), during
+    assert after.stdout.startswith("Nothing executes it, because no service runs; "), after
 
 
 async def test_another_store_than_the_last_is_refused_by_name(project: Project, url: str, postgres: Postgres) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import itertools
 import json
 import os
@@ -87,17 +88,25 @@ class Machines:
         self.ports[begun.pid] = port
         return begun
 
-    async def _begin(self, machine: str, ready: str, *command: str, **more: str) -> subprocess.Popen[str]:
-        self._equip(machine)
-        environ = os.environ | {
+    async def ask(self, machine: str, *command: str) -> str:
+        """Return the output of a command that only reads, as JSON, on a machine."""
+        whole = [sys.executable, "-m", "app", *command, "--json"]
+        asked = functools.partial(subprocess.run, capture_output=True, text=True, check=True)
+        return str((await asyncio.to_thread(asked, whole, env=self._environ(machine))).stdout)
+
+    def _environ(self, machine: str) -> dict[str, str]:
+        return os.environ | {
             "HOME": str(self.project.root / "nobody"),
             "PYTHONPATH": str(Path.cwd()),
             "WORKER": machine,
             "CONTROL_ROOM_DATA_DIRECTORY": f".machine-{machine}",
             "CONTROL_ROOM_STORE_URL": self.url,
             "CONTROL_ROOM_PROJECT": str(self.project.root),
-            **more,
         }
+
+    async def _begin(self, machine: str, ready: str, *command: str, **more: str) -> subprocess.Popen[str]:
+        self._equip(machine)
+        environ = self._environ(machine) | more
         log = (self.project.root / f"{machine}.log").open("a")
         whole = [sys.executable, "-m", "app", *command, "--temporal", self.address]
         begun = subprocess.Popen(  # noqa: ASYNC220 - starting a process takes a millisecond
@@ -299,6 +308,18 @@ async def test_the_child_of_a_run_is_where_its_parent_is(scene: Scene, machines:
         [child] = await scene.service.store.list_runs(stores.RunQuery(parent_run_id=parent))
         assert placed is not None
         assert (await scene.service.store.read(child.run_id)).decisions.placed == placed
+
+
+async def test_a_command_shows_the_runs_as_workers_have_them(scene: Scene, machines: Machines):
+    """On a machine of which only the store is set, a list reads the shared index, and figures name the engine."""
+    await machines.work("a")
+    run_id = await scene.start("asking")
+    await scene.until(run_id, states.RunState.WAITING)
+    rows, figures = [json.loads(await machines.ask("b", *words)) for words in (("runs", "list"), ("stats",))]
+    why = json.loads(await machines.ask("b", "runs", "why", run_id))
+
+    assert [(row["run_id"], row["status"]) for row in rows] == [(run_id, "waiting")]
+    assert (figures["service"]["engine"], why["chain"][0]["kind"]) == ("temporal", "gate")
 
 
 @pytest.mark.slow

@@ -32,6 +32,12 @@ from app.storage.postgres.database import (
     is_standby,
 )
 
+_OWNED = """
+SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+  AND (classid::bigint << 32 | objid::bigint) = %s
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))
+"""
+
 RECONNECT_SECONDS = 10.0  # Time for which a commit waits for a server that is away.
 
 _TAKE_SECONDS = 5.0
@@ -215,7 +221,10 @@ class Ownership:
             first, second = (
                 ("an embedded engine executes", "it") if self._shared else ("workers on Temporal execute", "them")
             )
-            message = f"{first} the runs of {self._database.shown}: stop {second} first, since two would repeat steps"
+            message = (
+                f"{first} the runs of {self._database.shown}: stop {second} first, since two would repeat steps; give "
+                "orders with --server and the address of a service"
+            )
             return errors.ConfigurationError(message, code="other_engine", detail=holder)
         who = f"process {holder['pid']} on {holder['host']}" if holder.get("pid") else "another process"
         since = f" since {holder['since']}" if holder.get("since") else ""
@@ -233,6 +242,25 @@ class Ownership:
 
     def _locked(self, connection: Connection) -> bool:
         return _try(connection, f"pg_try_advisory_lock{'_shared' if self._shared else ''}", OWNER_LOCK)
+
+
+def is_owned(cursor: Cursor) -> bool:
+    """Return whether a process owns the store now, on any machine."""
+    row = cursor.execute(_OWNED, (OWNER_LOCK,)).fetchone()
+    return row is not None and bool(row[0])
+
+
+def is_shared(url: str) -> bool:
+    """Return whether the last owner shared the store; False if the server does not answer, which its opener reports."""
+    try:
+        import psycopg
+    except ImportError:
+        return False
+    try:
+        with Database(url).connect() as connection:
+            return bool(migrations.holder(connection).get("shared"))
+    except psycopg.Error:
+        return False
 
 
 def _try(connection: Connection, function: str, key: int) -> bool:

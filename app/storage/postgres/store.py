@@ -24,7 +24,7 @@ from app.storage.postgres.committer import PostgresCommitter
 from app.storage.postgres.common import CommonFiles
 from app.storage.postgres.database import LEADER_LOCK, Database, missing_driver
 from app.storage.postgres.disk import PostgresDisk
-from app.storage.postgres.ownership import Ownership
+from app.storage.postgres.ownership import Ownership, is_owned
 from app.storage.postgres.rates import PostgresRates
 from app.storage.postgres.shared_turns import PostgresTurns
 from app.storage.runs.commit_log_lock import CommitLogLock
@@ -58,6 +58,7 @@ class PostgresStore(FolderStore):
         self._target = target
         self.leads = self._leads if target.shared else None
         self.clock_offset = self._clock_offset if target.shared and not target.looks_only else None
+        self.is_owned = self._is_owned
         self._database: Database | None = None
         self._ownership: Ownership | None = None
         self._disk: PostgresDisk | None = None
@@ -116,6 +117,11 @@ class PostgresStore(FolderStore):
         assert row is not None
         # The database has answered at some moment between the two.
         return max(0.0, asked - float(row[0])) + min(0.0, answered - float(row[0]))
+
+    async def _is_owned(self) -> bool:
+        database = self._database
+        assert database is not None
+        return await self._others.run(lambda: database.read(is_owned))
 
     async def _leads(self) -> bool:
         # The session that has the lock gets it again; another service gets it after this one has ended.

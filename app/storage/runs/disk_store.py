@@ -57,6 +57,8 @@ class DiskStore(StoredRuns, abc.ABC):
     common: CommonFiles | None = None  # Files that processes share besides runs; None: the directory's.
     turns: Callable[[str], shared_turns.SharedTurns] | None = None  # Turns by the folder held; None: one process.
     shared_rates: RateDocument | None = None  # Prompts of all processes that share the store; None: only one process.
+    is_owned: Callable[[], Awaitable[bool]] | None = None
+    """Returns whether a process on any machine owns the store; None: locks of the data directory show it."""
     clock_offset: Callable[[], Awaitable[float]] | None = None
     """Returns the seconds by which this machine's clock is ahead of the store's; None: the store has no clock."""
 
