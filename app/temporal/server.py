@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
+import functools
 import re
 import threading
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.converter import DataConverter
+from temporalio.runtime import LoggingConfig, LoggingFormat, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
 from app import errors
@@ -18,6 +21,12 @@ from app import errors
 CONNECT_SECONDS = 10.0  # Longest wait for an answer from the server.
 
 _LAST_SECONDS = 0.2
+
+# Levels of the library's own default, apart from the last part.
+_LOGGED = (
+    "ERROR,temporalio_common=WARN,temporalio_sdk_core=WARN,temporalio_client=WARN,temporalio_sdk=WARN,"
+    "temporal_sdk_bridge=WARN,temporalio_client::retry=OFF"
+)
 
 _ADDRESS = re.compile(r"[A-Za-z0-9_.\-\[\]:]+:\d{1,5}")
 _REASON = re.compile(r'(?:message|error): "([^"]+)"')
@@ -41,6 +50,7 @@ async def connect(target: Target, converter: DataConverter | None = None) -> Cli
     """
     if not _ADDRESS.fullmatch(target.address):
         raise _no_address(target)
+    _write_logs()
     atexit.unregister(_let_threads_end)
     atexit.register(_let_threads_end)
     try:
@@ -57,6 +67,15 @@ async def connect(target: Target, converter: DataConverter | None = None) -> Cli
     except (RuntimeError, TimeoutError, OSError) as error:
         raise _away(target, str(error).partition("\n")[0] or f"no answer in {CONNECT_SECONDS:g} s") from error
     return client
+
+
+@functools.cache
+def _write_logs() -> None:
+    """Let the library write JSON lines, and none for each of its calls that a server which is away does not answer."""
+    logging = LoggingConfig(filter=_LOGGED, format=LoggingFormat.JSON)
+    # A process that has connected before keeps the runtime of its clients.
+    with contextlib.suppress(RuntimeError):
+        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=logging)))
 
 
 def _let_threads_end() -> None:

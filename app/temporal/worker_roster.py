@@ -18,7 +18,7 @@ from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, PollActivityTaskQueueRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from app import clock, errors
 from app.domain import capabilities, operations
@@ -79,13 +79,20 @@ class Entry:
             await self._strike(client, queue)
 
     async def _ask(self, client: Client, queue: str) -> None:
+        is_away = False
         while True:
+            was_away, is_away = is_away, False
             try:
                 await _poll(client, queue, self.written(), _ASKING)
             except RPCError as error:
-                _log.debug("the worker roster was not polled: %s", error)
+                # A poll that nothing answers ends with an error, too.
+                is_away = error.status is RPCStatusCode.UNAVAILABLE
+                if is_away and not was_away:
+                    _log.warning("the Temporal server does not answer: %s; no step starts until it does", error)
             except Exception as error:  # noqa: BLE001 - a worker that asks no more is taken for gone while it works
                 _log.warning("the worker roster was not polled: %r", error)
+            if was_away and not is_away:
+                _log.warning("the Temporal server answers again")
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _strike(self, client: Client, queue: str) -> None:

@@ -99,6 +99,33 @@ async def test_a_worker_asks_on_after_an_answer_and_after_a_failure(monkeypatch:
     assert await rolled.lacks(COMMAND, None) == {"commands": run_engine.Lack(text="no worker serves commands")}
 
 
+async def test_a_worker_says_once_that_its_server_is_away(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Polls that fail in a row are one line, and the first answer after them is another."""
+    monkeypatch.setattr(worker_roster, "_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(worker_roster, "_LOOK_SECONDS", 0)
+    away = RPCError("tcp connect error", RPCStatusCode.UNAVAILABLE, b"")
+    answers, again = iter([None, away, away, RPCError("", RPCStatusCode.DEADLINE_EXCEEDED, b""), None]), asyncio.Event()
+
+    async def answer(identity: str) -> None:
+        for fault in answers:
+            if fault is not None:
+                raise fault
+            return
+        again.set()
+        await silent(identity)
+
+    server: Any = Server(FakeClock(), answer)
+    async with ENTRY.listed(server, "runs"):
+        await again.wait()
+
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "the Temporal server does not answer: tcp connect error; no step starts until it does",
+        "the Temporal server answers again",
+    ]
+
+
 @pytest.mark.parametrize(
     ("here", "other", "seconds", "refused"),
     [
