@@ -9,7 +9,9 @@ import os
 import socket
 import stat
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from app import clock, errors
@@ -67,6 +69,26 @@ class ServiceLock:
         with contextlib.suppress(OSError):
             self._disk.remove(SERVICE)
         self._lock.release()
+
+
+def other_engine(
+    runs_of: str, *, shared: bool, holder: Mapping[str, plain.Json] = MappingProxyType({})
+) -> errors.ConfigurationError:
+    """Return the refusal of a process whose engine differs from the one that executes the runs.
+
+    Args:
+        runs_of: The store.
+        shared: Whether the refused process is one of several on Temporal.
+        holder: The process that executes the runs.
+    """
+    if shared:
+        message = f"an embedded engine executes the runs of {runs_of}: stop it first, since two would repeat steps"
+    else:
+        message = (
+            f"workers on Temporal execute the runs of {runs_of}: give orders with --server and the address of a "
+            "service, serve with --engine temporal, or stop them first, since two engines would repeat steps"
+        )
+    return errors.ConfigurationError(message, code="other_engine", detail=holder)
 
 
 class DataDirectory:
@@ -166,14 +188,7 @@ class DataDirectory:
         except OSError as error:
             raise disk_health.unusable(self.path, error) from error
         if lock is None:
-            first, second = (
-                ("the embedded engine executes", "it") if shared else ("workers on Temporal execute", "them")
-            )
-            message = (
-                f"{first} the runs of {self.path}: stop {second} first, since two engines would repeat steps; give "
-                "orders with --server and the address of a service"
-            )
-            raise errors.ConfigurationError(message, code="other_engine")
+            raise other_engine(str(self.path), shared=shared)
         return lock
 
     @property

@@ -888,7 +888,9 @@ async def test_a_worker_is_refused_while_the_embedded_engine_executes(
     assert refused.value.code == "other_engine"
 
     async with bootstrap.build(chosen(project, temporal.address), WORK):
-        with pytest.raises(errors.ConfigurationError, match="stop them first") as refused:
+        with pytest.raises(
+            errors.ConfigurationError, match="give orders with --server .* or stop them first"
+        ) as refused:
             async with bootstrap.build(embedded, SERVE):
                 pass
     assert refused.value.code == "other_engine"

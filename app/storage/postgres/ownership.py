@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from app import clock, errors
 from app.domain import plain
+from app.storage import data_directory
 from app.storage.postgres import migrations
 from app.storage.postgres.database import (
     EPOCH_LOCK,
@@ -218,14 +219,7 @@ class Ownership:
     def _busy(self, connection: Connection) -> errors.ConfigurationError:
         holder = migrations.holder(connection)
         if self._shared or holder.pop("shared", False):
-            first, second = (
-                ("an embedded engine executes", "it") if self._shared else ("workers on Temporal execute", "them")
-            )
-            message = (
-                f"{first} the runs of {self._database.shown}: stop {second} first, since two would repeat steps; give "
-                "orders with --server and the address of a service"
-            )
-            return errors.ConfigurationError(message, code="other_engine", detail=holder)
+            return data_directory.other_engine(self._database.shown, shared=self._shared, holder=holder)
         who = f"process {holder['pid']} on {holder['host']}" if holder.get("pid") else "another process"
         since = f" since {holder['since']}" if holder.get("since") else ""
         message = f"the store {self._database.shown} is owned by {who}{since}; a store has one service at a time"
