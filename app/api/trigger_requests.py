@@ -126,7 +126,9 @@ class FilesEditBody(BaseModel):
     settle_seconds: float = Field(
         2.0, description="How long a file must remain unchanged, in seconds, before it starts a run.", strict=False
     )
-    existing: Literal["ignore", "start"] = Field("ignore", description="What to do with files that already exist.")
+    existing: Literal["ignore", "start"] = Field(
+        "ignore", description="What to do with files that already exist; a change to `start` starts them now."
+    )
 
 
 class TriggerEditBody(BaseModel):

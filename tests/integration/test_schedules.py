@@ -290,8 +290,8 @@ async def test_fire_starts_a_run_now_once_for_each_key(tmp_path: Path) -> None:
     assert len(found) == 1
 
 
-async def test_an_occurrence_without_a_run_records_its_reason(tmp_path: Path) -> None:
-    """A missing recipe leaves a refusal with its reason, and the next occurrence is tried again."""
+async def test_an_occurrence_without_a_run_records_its_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A missing recipe leaves a refusal with its reason, also in the log, and the next occurrence is tried again."""
     project = Project(tmp_path)
     async with scheduled.in_process(project) as service:
         added = await service.add(schedule={"every_seconds": 60})
@@ -301,6 +301,8 @@ async def test_an_occurrence_without_a_run_records_its_reason(tmp_path: Path) ->
 
     assert (result["result"], result["run_id"]) == ("refused", None)
     assert "there is no recipe 'quick'" in result["reason"]
+    place = f"trigger {added['trigger_id']}: occurrence {result['occurrence']} starts no run: "
+    assert any(message.startswith(f"{place}there is no recipe 'quick'") for message in caplog.messages)
     assert result["reason"].endswith("[unknown_recipe]")
 
 

@@ -66,6 +66,25 @@ async def test_another_pattern_leaves_the_files_that_are_there_alone(project: Pr
     assert (first["subject"], len(runs)) == ("in/new.txt", 1)
 
 
+async def test_files_that_are_there_start_runs_once_an_edit_wants_them(project: Project) -> None:
+    """An edit to `existing: start` starts the files that are there, each once, also without another pattern."""
+    project.write("in/old.md", SCENE)
+    async with scheduled.in_process(project) as service:
+        added = await service.add(**FILES)
+        path = f"/api/triggers/{added['trigger_id']}"
+        await edited(service, path, files={"existing": "start"})
+        for _ in range(3):
+            await service.advance(2)
+        (first,) = await service.results(added["trigger_id"], 1)
+        await edited(service, path, files={"existing": "start", "settle_seconds": 1})
+        await edited(service, path, files={"existing": "ignore"})
+        for _ in range(3):
+            await service.advance(2)
+        runs = await service.runs()
+
+    assert (first["subject"], first["result"], len(runs)) == ("in/old.md", "started", 1)
+
+
 @pytest.mark.parametrize(
     ("change", "after"),
     [

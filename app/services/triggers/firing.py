@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import logging
 
 from app import clock, errors
 from app.domain import authors, triggers
@@ -20,6 +21,9 @@ from app.services.triggers.repository import TriggerRepository
 
 HELD_UP = (errors.ControlRoomError, errors.StorageFault, errors.InterruptionFault)
 """Errors that keep an occurrence waiting: it is tried again later, and the other triggers continue meanwhile."""
+
+
+_log = logging.getLogger(__name__)
 
 
 class Firing:
@@ -145,6 +149,8 @@ class Firing:
         except (errors.DiskFull, errors.Unavailable):
             raise
         except errors.ControlRoomError as refused:
+            place = (trigger.trigger_id, one.occurrence, refused.message)
+            _log.warning("trigger %s: occurrence %s starts no run: %s", *place, extra={"code": refused.code})
             return one.ended("refused", self._now(), None, f"{refused.message[:500]} [{refused.code}]")
         return one.ended("started", self._now(), started.run_id)
 

@@ -142,11 +142,7 @@ class Triggers(TriggerQueries):
             if set(edit.changes()) - {"paused", "name", "overlap", "catch_up", "schedule"}:
                 await self._check(changed)
             changed, once = self._with_secrets(changed, trigger.webhook)
-            if (
-                changed.files is not None
-                and trigger.files is not None
-                and changed.files.pattern != trigger.files.pattern
-            ):
+            if _begins_anew(changed.files, trigger.files):
                 changed = await self._with_baseline(changed)
             await self._repository.record(author, _action(edit), changed)
             await self._repository.put(changed)
@@ -246,6 +242,13 @@ class Triggers(TriggerQueries):
             errors.RequestInvalid: runs may not work in it.
         """
         return self._workspaces.root(self._workspaces.choose(trigger.working_dir))
+
+
+def _begins_anew(files: triggers.Files | None, before: triggers.Files | None) -> bool:
+    """Return whether a change decides again about the files that exist."""
+    if files is None or before is None:
+        return False
+    return files.pattern != before.pattern or (files.existing, before.existing) == ("start", "ignore")
 
 
 def _action(edit: requests.TriggerEdit) -> str:
