@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -11,7 +12,11 @@ from urllib.parse import urlsplit
 
 from app import errors
 
+MAIL_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")  # An address of e-mail.
+
 _TOKEN_BYTES = 4096
+# An address, or a name and an address; a name with a special character is quoted.
+_SENDER = re.compile(rf"""{MAIL_ADDRESS.pattern}|([^"<>,@;:()\[\]\\]*|"[^"\\]*" *)<{MAIL_ADDRESS.pattern}>""")
 
 
 def _boolean(text: str) -> bool:
@@ -99,10 +104,11 @@ def flaw_of_folder(path: Path) -> str:
     return f"{path} is not a folder" if os.path.lexists(path) else f"{path} does not exist"
 
 
-def flaws_of_notifications(allowed: Iterable[str], smtp_url: str | None) -> list[tuple[str, str]]:
-    """Return the flaws of the settings `NOTIFY_ALLOWED` and `SMTP_URL`, each after the setting's name."""
+def flaws_of_notifications(allowed: Iterable[str], smtp_url: str | None, sender: str | None) -> list[tuple[str, str]]:
+    """Return the flaws of `NOTIFY_ALLOWED`, `SMTP_URL` and `MAIL_FROM`, each after the setting's name."""
     found = [("NOTIFY_ALLOWED", flaw) for each in allowed if (flaw := _flaw_of_host(each))]
-    return [*found, *(("SMTP_URL", flaw) for flaw in [_flaw_of_mail_server(smtp_url)] if flaw)]
+    mail = (("SMTP_URL", _flaw_of_mail_server(smtp_url)), ("MAIL_FROM", _flaw_of_sender(sender)))
+    return [*found, *((name, flaw) for name, flaw in mail if flaw)]
 
 
 def _flaw_of_host(text: str) -> str:
@@ -127,6 +133,12 @@ def _flaw_of_mail_server(url: str | None) -> str:
         is_one = False
     # The address is not repeated: it may hold a password.
     return "" if is_one else "must be an address like smtp://USER:PASSWORD@HOST:PORT or smtps://HOST"
+
+
+def _flaw_of_sender(text: str | None) -> str:
+    if not text or (text.isprintable() and _SENDER.fullmatch(text)):
+        return ""
+    return f"{text!r:.200} is not one address like room@example.org or Control Room <room@example.org>"
 
 
 def flaw_of_bucket(url: str) -> str | None:

@@ -273,12 +273,13 @@ def load(environ: Mapping[str, str] | None = None, **overrides: object) -> Setti
 def check(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Remark]:
     """Return errors and warnings about the settings; fatal ones prevent the service from starting."""
     environ, told = os.environ if environ is None else environ, settings.notifications
+    receivers = (told.notify_allowed, told.smtp_url, told.mail_from)
     return [
         *_unknown(environ),
         *_check_token(settings.server, environ),
         *_check_values(settings),
         *_check_project(settings.project),
-        *(_fatal(*flaw) for flaw in environment_values.flaws_of_notifications(told.notify_allowed, told.smtp_url)),
+        *(_fatal(*flaw) for flaw in environment_values.flaws_of_notifications(*receivers)),
     ]
 
 

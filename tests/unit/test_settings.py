@@ -263,6 +263,12 @@ def test_a_folder_that_does_not_exist_is_distinguished_from_a_file(tmp_path: Pat
         ("SMTP_URL", "smtp://user:secret-word@"),
         ("SMTP_URL", "smtp://mail.example.org:many"),
         ("SMTP_URL", "mail.example.org"),
+        ("MAIL_FROM", "Control Room"),
+        ("MAIL_FROM", "Control Room room@example.org"),
+        ("MAIL_FROM", "room@example.org, desk@example.org"),
+        ("MAIL_FROM", "room@"),
+        ("MAIL_FROM", "room@bücher.example"),
+        ("MAIL_FROM", "room@example.org\nBcc: desk@example.org"),
     ],
 )
 def test_receivers_that_nothing_can_reach_are_refused(name: str, value: str):
@@ -279,3 +285,5 @@ def test_every_way_to_name_a_receiver_is_accepted():
     allowed = "localhost,hooks.example.org,my_hooks,127.0.0.1,::1,10.0.0.0/8,10.1.2.3/8,fd00::/8"
     for url in ("smtp://user:word@mail.example.org:587", "smtps://mail.example.org", "smtp://[::1]:25"):
         assert settings.examine({"CONTROL_ROOM_NOTIFY_ALLOWED": allowed, "CONTROL_ROOM_SMTP_URL": url})[1] == []
+    for sender in ("room@example.org", "Zoë's room <room@example.org>", '"Room, main" <room@localhost>'):
+        assert settings.examine({"CONTROL_ROOM_MAIL_FROM": sender})[1] == []

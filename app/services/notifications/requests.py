@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from app import errors, printable
+from app import environment_values, errors, printable
 from app.domain import notifications, plain
 from app.services.triggers import pointers
 
 NAME_CHARACTERS = 100  # Longest name of an endpoint.
 MOST_WORDS = 50  # Most e-mail addresses, and most arguments of a command.
-
-_MAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +119,7 @@ def _flaws(new: NewEndpoint) -> Iterator[errors.Flaw]:
     if secret is not None and (new.url is None or pointers.key_of(secret) is None or len(secret) > 500):
         yield _flaw(".signing_secret", "must be whsec_ and a key in base64, and belongs to url")
     for number, address in enumerate(new.to):
-        if not _MAIL.fullmatch(address):
+        if not environment_values.MAIL_ADDRESS.fullmatch(address):
             yield _flaw(f".to[{number}]", f"{address!r:.80} is not an address of e-mail")
     for name in ("to", "argv"):
         if len(getattr(new, name)) > MOST_WORDS or any(len(word) > 4000 or "\0" in word for word in getattr(new, name)):
