@@ -241,7 +241,7 @@ class Scoper:
             return " ".join(asked[name]["question"] for name in wants.missing)[:QUESTION_CHARACTERS]
         missing = [_described(name, rules.get(name)) for name in wants.missing]
         wrong = [f"{flaw.path.removeprefix('$.args.')} ({flaw.message})" for flaw in wants.flaws]
-        asks = f"The recipe {_shown(recipe)} must be told more: what is "
+        asks = f"The recipe {_shown(recipe)} needs these arguments: "
         complains = f"The recipe {_shown(recipe)} cannot take these arguments: "
         return _listed(asks if missing else complains, [*missing, *wrong], "; ")
 
@@ -304,7 +304,7 @@ def _asking(task: plans.Task, question: str, unusable: str = "") -> plans.Task:
 
 
 def _shown(recipe: library.Recipe) -> str:
-    return f"{recipe.recipe_id} ({recipe.label})"
+    return recipe.recipe_id if recipe.label == recipe.recipe_id else f"{recipe.recipe_id} ({recipe.label})"
 
 
 def _described(name: str, rule: object) -> str:

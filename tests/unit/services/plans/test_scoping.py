@@ -67,7 +67,8 @@ async def test_missing_arguments_are_asked_for(harness: plan_harness.Harness) ->
     session_id, asking = await only(harness, task("carry it"))
 
     assert (asking.recipe_id, asking.status, asking.asked_by) == ("carry", NEEDS, plans.BY_SYSTEM)
-    assert "what (What is to be carried.)" in str(asking.scoping_question)
+    expected = "The recipe carry (Do carry) needs these arguments: what (What is to be carried.)."
+    assert asking.scoping_question == expected
 
     with pytest.raises(errors.ArgsInvalid) as refused:
         await harness.application.plans.answer(
