@@ -40,6 +40,14 @@ def test_a_loop_leads_down_and_back() -> None:
     assert own[0]["x"] == found["nodes"]["b"]["x"] + WIDTH
 
 
+def test_a_long_way_beside_a_chain_crosses_nothing() -> None:
+    """A way from the first step of a chain to a handler at its end stays on the side of the handler."""
+    (found,) = laid_out(("abcdegh", ["ag", "ab", "bc", "cd", "de", "eh", "eg"]))
+    beside = found["edges"][0]["points"][-2]["x"] - found["nodes"]["e"]["x"] - WIDTH / 2
+
+    assert (beside < 0) == (found["nodes"]["g"]["x"] < found["nodes"]["h"]["x"])
+
+
 def test_no_nodes_overlap_and_every_edge_joins_its_nodes() -> None:
     """In any graph the nodes do not overlap and are inside the drawing, and edges begin and end at their nodes."""
     dice = random.Random(7)

@@ -81,6 +81,8 @@ function arrange(rows) {
   for (let round = 0; round < ROUNDS && fewest; round += 1) {
     const side = round % 2 ? "down" : "up";
     for (const row of round % 2 ? [...rows].reverse() : rows) {
+      // Cells that want one place change sides in every other pair of rounds.
+      if (round % 4 > 1) row.reverse();
       const wanted = new Map(row.map((each, index) => [each, mean(each[side].map((other) => rows[other.row].indexOf(other))) ?? index]));
       row.sort((one, other) => Number(wanted.get(one)) - Number(wanted.get(other)));
     }
