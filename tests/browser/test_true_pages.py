@@ -201,3 +201,21 @@ def test_times_are_relative_to_the_clock_of_the_service(chromium: Browser, site:
         page.open(f"/runs/{run}").shows("It is done.")
 
         expect(page.tab.locator(".facts time").first).to_have_text(re.compile(r"^(now|\d+ s ago)$"))
+
+
+def test_a_graph_shows_a_gate_as_waiting_and_the_middle_first(project: Project, page: Page) -> None:
+    """A gate that asks has the colour of what waits; a plan's graph that is too broad shows its middle first."""
+    project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
+    run = page.api("POST", "/api/runs", {"recipe_id": "ask-first"})["run_id"]
+    page.open(f"/runs/{run}").shows("Go on?")
+    expect(page.tab.locator(".node.kind-gate")).to_have_class(re.compile("node-waiting"))
+    tasks = [{"description": "Look: all", "recipe_id": "quick"}]
+    tasks += [{"description": f"Look: part {number}", "recipe_id": "quick", "deps": [1]} for number in range(2, 9)]
+    plan = page.api("POST", "/api/sessions", {"tasks": tasks})["session_id"]
+    page.open(f"/plans/{plan}")
+    graph = page.tab.locator(".graph")
+    expect(graph.locator(".node-name").first).to_have_text("1. Look: all")
+
+    hidden = "graph => graph.scrollWidth - graph.clientWidth - 2 * graph.scrollLeft"
+    assert graph.evaluate("graph => graph.scrollLeft") > 0
+    assert abs(graph.evaluate(hidden)) <= 20

@@ -171,7 +171,7 @@ function planSentence(plan) {
 /** @param {any} plan */
 function taskGraph(plan) {
   return {
-    nodes: each(plan.tasks, (task) => ({ id: String(task.id), label: `${task.id}. ${task.description}`, kind: task.recipe_id || "task", status: task.status })),
+    nodes: each(plan.tasks, (task) => ({ id: String(task.id), title: `${task.id}. ${task.description}`, kind: task.recipe_id || "task", status: task.status })),
     edges: plan.tasks.flatMap((/** @type {any} */ task) => task.deps.map((/** @type {number} */ dep) => ({ source: String(dep), target: String(task.id), kind: "next" }))),
   };
 }

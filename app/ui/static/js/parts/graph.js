@@ -21,7 +21,9 @@ export function Graph({ graph, plain = false, denied, over, onChoose }) {
   const live = graph.nodes.find((node) => LIVE.includes(node.status))?.id;
   useEffect(() => {
     const node = placed?.nodes.find((each) => each.id === live);
-    if (node && shown.current) shown.current.scrollTop = node.y - shown.current.clientHeight / 2;
+    const { width = 0, height = 0 } = placed || {};
+    const { x, y } = node || { x: (width - NODE.width) / 2, y: 0 };
+    shown.current?.scrollTo(x + NODE.width / 2 - shown.current.clientWidth / 2, height && y - shown.current.clientHeight / 2);
   }, [live, placed]);
   if (!placed) return html`<p class="muted">The graph has ${graph.nodes.length} nodes; see the list of steps.</p>`;
   const nodes = new Map(graph.nodes.map((node) => [node.id, node]));
@@ -41,11 +43,11 @@ function Node({ at, node, plain, denied, over, onChoose }) {
   const asks = node.kind === "gate" && status === "running";
   const state = asks ? "waiting" : denied && node.key === denied ? "denied" : status.replaceAll("_", " ");
   const again = node.visits > 1 ? ` ×${node.visits}` : "";
-  const [title, what = node.kind || "step"] = (node.label || node.id).split(": ");
+  const [title, what = node.kind || "step"] = node.title ? [node.title] : (node.label || node.id).split(": ");
   // A check is called as in the list of steps.
   const [name, by] = node.kind === "check" ? [node.id, title] : [title, what];
-  return html`<g class=${`node node-${node.status || "pending"} kind-${node.kind}`} transform=${`translate(${at.x} ${at.y})`} onClick=${() => onChoose(node)}>
-    <title>${node.label}${plain ? "" : `: ${state}${again}`}</title>
+  return html`<g class=${`node node-${asks ? state : node.status || "pending"} kind-${node.kind}`} transform=${`translate(${at.x} ${at.y})`} onClick=${() => onChoose(node)}>
+    <title>${node.title || node.label}${plain ? "" : `: ${state}${again}`}</title>
     <rect width=${NODE.width} height=${NODE.height} rx=${ROUND.includes(node.kind) ? NODE.height / 2 : 8} />
     <text x="14" y="17" class="node-name">${shortened(name, 20)}</text>
     <text x="14" y="32" class="node-state">${shortened(plain ? by : `${state}${again} · ${by}`, 27)}</text>
