@@ -27,7 +27,9 @@ export function Home() {
   const stuck = useLive(parked ? `/api/runs?status=paused&limit=${MOST}` : null, { on: aboutRuns });
   const running = useLive(busy ? `/api/runs?status=running&status=pending&limit=${MOST}` : null);
   const failed = useLive(stats?.failed.count ? withQuery("/api/runs", { failed_after: since, limit: MOST }) : null, { on: aboutRuns });
-  const ended = useLive("/api/runs?status=done&status=failed&status=cancelled&limit=5", { on: aboutRuns });
+  const ended = useLive("/api/runs?status=done&status=failed&status=cancelled&limit=20", { on: aboutRuns });
+  // What failed is listed above.
+  const finished = ended.data?.filter((/** @type {any} */ run) => run.status !== "failed" || run.reason === "denied").slice(0, 5);
   const asking = plans.data || NONE;
   const waiting = gates + parked + Math.max(drafts, asking.length);
   return html`
@@ -49,7 +51,7 @@ export function Home() {
     <${Section} title="Failed in the last 24 hours" count=${stats?.failed.count} actions=${html`<a href="/runs?status=failed">All failed runs</a>`}>
       ${stats?.failed.count > 0 && failed.data ? html`<${RunLines} runs=${failed.data} />` : stats && html`<p class="muted">No run failed.</p>`}
     <//>
-    ${ended.data?.length > 0 && html`<${Section} title="Recently finished" actions=${html`<a href="/runs">All runs</a>`}><${RunLines} runs=${ended.data} /><//>`}`;
+    ${finished?.length > 0 && html`<${Section} title="Recently finished" actions=${html`<a href="/runs">All runs</a>`}><${RunLines} runs=${finished} /><//>`}`;
 }
 
 /** @param {Props} props */
