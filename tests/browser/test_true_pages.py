@@ -232,3 +232,22 @@ def test_home_lists_a_failed_run_once(page: Page) -> None:
 
     expect(page.tab.get_by_role("link", name="the bad one")).to_have_count(1)
     expect(page.tab.get_by_role("link", name="the good one")).to_have_count(1)
+
+
+TURNS = """version: "1.1"
+name: turns
+steps:
+  - {name: First, command: ["echo", "one"], on: {success: {goto: _end}}}
+  - {name: Second, command: ["echo", "two"]}
+"""
+"""A workflow that ends before its last step."""
+
+
+def test_a_run_that_is_done_has_no_steps_left(project: Project, page: Page) -> None:
+    """A run that took another way than through all steps counts those that it took, without a share of the others."""
+    project.write(".control-room/recipes/orchestrate/turns.yaml", TURNS)
+    run = page.api("POST", "/api/runs", {"recipe_id": "turns"})["run_id"]
+    page.open(f"/runs/{run}").shows("It is done.")
+    expect(page.tab.locator(".section", has_text="Steps").get_by_text("1 step", exact=True)).to_be_visible()
+
+    expect(page.tab.locator("main progress")).to_have_count(0)

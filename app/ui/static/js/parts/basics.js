@@ -183,7 +183,7 @@ export function Progress({ of: { current_step_index: done, total_steps: total, s
   if (done === null || done === undefined) return html`<span class="muted">–</span>`;
   if (!total) return html`<span class="number">${format.plural(done, "step")}</span>`;
   return html`<span class="progress">
-    <progress max=${total} value=${Math.min(done, status === "done" ? total : total - 0.1)} aria-label=${`${done} of ${total} steps`}></progress>
+    <progress max=${total} value=${status === "done" ? total : Math.min(done, total - 0.1)} aria-label=${`${done} of ${total} steps`}></progress>
     <span class="number">${done}/${total}</span>${done >= total && status === "waiting" && html` <span class="muted">+ gate</span>`}
   </span>`;
 }
