@@ -251,3 +251,10 @@ def test_a_run_that_is_done_has_no_steps_left(project: Project, page: Page) -> N
     expect(page.tab.locator(".section", has_text="Steps").get_by_text("1 step", exact=True)).to_be_visible()
 
     expect(page.tab.locator("main progress")).to_have_count(0)
+
+
+def test_what_is_not_known_of_a_run_is_a_sentence(page: Page) -> None:
+    """The form says which loop keeps the number of calls open, in a whole sentence."""
+    page.open("/start?recipe=data_pipeline_with_dependencies")
+
+    page.shows("How often it calls agents is not known: the loop TransformFiles takes its items from another step.")

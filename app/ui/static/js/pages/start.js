@@ -4,7 +4,7 @@ import { address, html, navigate, setQuery, useValue } from "../lib/base.js";
 import * as format from "../lib/format.js";
 import { isSignedIn, newKey, post, role, useLive, withQuery } from "../lib/live.js";
 import { Command, Fault, PageTitle, Status, each, options, typed, useAct } from "../parts/basics.js";
-import { LimitFields, amounts, usePreflight } from "../parts/orders.js";
+import { LimitFields, amounts, unlimited, usePreflight } from "../parts/orders.js";
 import { Choose, steps, told } from "./library.js";
 
 export function Start() {
@@ -198,7 +198,7 @@ function Preflight({ report, error, others, faults, nodes, count, lacks, childre
     ${agents.length > 0 && html`<ul class="lines">${each(agents, (agent) => html`<li key=${agent.agent_id}>
       <${Status} of=${agent.ready ? "valid" : "invalid"} word=${agent.ready ? "ready" : "not ready"} /> <strong>${agent.agent_id}</strong>
       <span class="muted">${agent.backend}${agent.model && ` · ${agent.model}`}</span>${agent.fault && html`<span class="wide">${agent.fault}</span>`}</li>`)}</ul>`}
-    ${report.dialect && html`<p class="muted">${calls === null ? note || "No limit of its calls of agents is known." : calls ? `It calls agents at most ${calls === 1 ? "once" : `${format.number(calls)} times, if every loop and retry reaches its limit`}.` : "It calls no agent."}</p>
+    ${report.dialect && html`<p class="muted">${calls === null ? unlimited(note) : calls ? `It calls agents at most ${calls === 1 ? "once" : `${format.number(calls)} times, if every loop and retry reaches its limit`}.` : "It calls no agent."}</p>
       <p class="muted">It works in <code>${report.workspace}</code></p>`}
   </section>`;
 }
