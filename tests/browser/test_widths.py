@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from tests.browser.pages import Page
@@ -20,13 +22,14 @@ def overflow(page: Page) -> int:
 
 
 def test_lists_of_runs_fit_windows_of_every_width(project: Project, page: Page) -> None:
-    """Home and Inbox show running, parked and failed runs without a horizontal scrollbar at any width."""
+    """Home and Inbox show parked, failed and finished runs without a horizontal scrollbar at any width."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
     scene = "Story/Scenes/SCN-the-arrival.md"
     page.api("PUT", "/api/budgets/tiny", {"recipe_id": "draft", "limits": {"calls": 0}})
     page.api("POST", "/api/runs", {"recipe_id": "draft", "args": {"scene_path": scene}, "description": "d" * 60})
     page.api("POST", "/api/runs", {"recipe_id": "picky", "args": {"scene_path": scene, "other_path": scene}})
     page.api("POST", "/api/runs", {"recipe_id": "ask-first"})
+    page.api("POST", "/api/runs", {"recipe_id": "quick"})
     for address, lists in (("/", 3), ("/inbox", 1)):
         page.open(address).shows("Go on?")
         page.tab.locator(".of-runs").nth(lists - 1).wait_for()
@@ -58,3 +61,59 @@ def test_long_names_and_states_fit_a_narrow_window(project: Project, page: Page)
     assert word
     assert word["height"] < 30
     assert overflow(page) <= 0
+
+
+def test_lists_are_tidy_in_a_narrow_window(page: Page) -> None:
+    """At 390 pixels a checkbox is inside the card of its issue, and the title of a plan has its own whole line."""
+    page.api("POST", "/api/issues", {"title": "The lamp is lit twice"})
+    tasks = [{"description": "look", "recipe_id": "draft"}]
+    page.api("POST", "/api/sessions", {"intent": "Write scenes 21 and 22, and look at the whole book", "tasks": tasks})
+    page.tab.set_viewport_size({"width": 390, "height": 844})
+    page.open("/issues")
+    card, box = (page.tab.locator(name).bounding_box() for name in ("tbody tr", "td.check input"))
+    page.open("/inbox").shows("1 question")
+    status, title = (page.tab.locator(f".lines li > {name}").bounding_box() for name in (".status", ".row-link"))
+
+    assert card and box and status and title  # noqa: PT018
+    assert card["y"] + 8 < box["y"] < box["y"] + box["height"] < card["y"] + 44
+    # What can be touched is 13 pixels larger than the text.
+    assert title["y"] + 13 >= status["y"] + status["height"]
+    assert title["width"] > 300
+
+
+def test_figures_fill_whole_rows(page: Page) -> None:
+    """The four figures of the home page are in rows of equal length at every width."""
+    page.open("/").shows("Spent today")
+    for width in WIDTHS:
+        page.tab.set_viewport_size({"width": width, "height": 900})
+        tops = page.tab.eval_on_selector_all(".figures > div", "all => all.map(each => each.offsetTop)")
+
+        assert len({tops.count(top) for top in tops}) == 1, width
+
+
+CONTRAST = """() => {
+  const shade = text => {
+    const parts = text.match(/[0-9.]+/g).map(each => each / 255);
+    const [r, g, b] = parts.map(each => each <= 0.04 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+  };
+  const fields = [...document.querySelectorAll('main :is(input:not([type=checkbox]), textarea, select)')];
+  return fields.filter(each => each.offsetParent).map(each => {
+    const style = getComputedStyle(each);
+    const [one, other] = [style.borderTopColor, style.backgroundColor].map(shade);
+    return Math.max(one, other) / Math.min(one, other);
+  });
+}"""
+"""Contrast of each field's edge with its inside."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_fields_have_an_edge_that_can_be_seen(page: Page, scheme: Literal["light", "dark"]) -> None:
+    """The edge of a field has the contrast of 3 to 1 that WCAG 1.4.11 demands, in both colour schemes."""
+    page.tab.emulate_media(color_scheme=scheme)
+    page.open("/start?recipe=draft")
+    page.tab.locator("#arg-scene_path").wait_for()
+    found = page.tab.evaluate(CONTRAST)
+
+    assert found
+    assert min(found) >= 3

@@ -330,8 +330,8 @@ export function Budgets() {
     ${budgets.data?.length === 0 && html`<p class="muted">No budgets yet. A run that reaches a limit is paused and loses nothing.</p>`}
     ${budgets.data?.length > 0 && html`<ul class="lines">${each(budgets.data, (budget) => html`<li key=${budget.name}><strong>${budget.name}</strong> <span class="muted">${covers(budget)}</span>
       <span class="wide"><${Standing} of=${budget} /></span>
-      <button class="small" onClick=${() => setAsked(budget)}>Change</button><${AskButton} word="Remove" title=${`Remove budget ${budget.name}?`} kind="small danger" danger onConfirm=${() => remove(`/api/budgets/${encodeURIComponent(budget.name)}`).then(budgets.refresh)}>
-        <p>It limits nothing more: runs that it has paused continue at once, and spend.</p><//></li>`)}</ul>`}
+      <span><button class="small" onClick=${() => setAsked(budget)}>Change</button><${AskButton} word="Remove" title=${`Remove budget ${budget.name}?`} kind="small danger" danger onConfirm=${() => remove(`/api/budgets/${encodeURIComponent(budget.name)}`).then(budgets.refresh)}>
+        <p>It limits nothing more: runs that it has paused continue at once, and spend.</p><//></span></li>`)}</ul>`}
     ${asked && html`<${BudgetDialog} budget=${asked} onDone=${budgets.refresh} onClose=${() => setAsked(null)} />`}<//>`;
 }
 
