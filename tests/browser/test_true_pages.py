@@ -203,6 +203,19 @@ def test_times_are_relative_to_the_clock_of_the_service(chromium: Browser, site:
         expect(page.tab.locator(".facts time").first).to_have_text(re.compile(r"^(now|\d+ s ago)$"))
 
 
+def test_home_lists_a_failed_run_once(page: Page) -> None:
+    """What failed is not listed among the runs that finished recently as well."""
+    args = dict.fromkeys(("scene_path", "other_path"), "Story/Scenes/SCN-the-arrival.md")
+    for name, body in {"good": {"recipe_id": "quick"}, "bad": {"recipe_id": "picky", "args": args}}.items():
+        run = page.api("POST", "/api/runs", {**body, "description": f"the {name} one"})["run_id"]
+        while page.api("GET", f"/api/runs/{run}?wait=10")["status"] not in ("done", "failed"):
+            pass
+    page.open("/").shows("Recently finished")
+
+    expect(page.tab.get_by_role("link", name="the bad one")).to_have_count(1)
+    expect(page.tab.get_by_role("link", name="the good one")).to_have_count(1)
+
+
 def test_a_graph_shows_a_gate_as_waiting_and_the_middle_first(project: Project, page: Page) -> None:
     """A gate that asks has the colour of what waits; a plan's graph that is too broad shows its middle first."""
     project.write(".control-room/recipes/amplifier/ask-first.yaml", APPROVAL)
@@ -219,19 +232,6 @@ def test_a_graph_shows_a_gate_as_waiting_and_the_middle_first(project: Project, 
     hidden = "graph => graph.scrollWidth - graph.clientWidth - 2 * graph.scrollLeft"
     assert graph.evaluate("graph => graph.scrollLeft") > 0
     assert abs(graph.evaluate(hidden)) <= 20
-
-
-def test_home_lists_a_failed_run_once(page: Page) -> None:
-    """What failed is not listed among the runs that finished recently as well."""
-    args = dict.fromkeys(("scene_path", "other_path"), "Story/Scenes/SCN-the-arrival.md")
-    for name, body in {"good": {"recipe_id": "quick"}, "bad": {"recipe_id": "picky", "args": args}}.items():
-        run = page.api("POST", "/api/runs", {**body, "description": f"the {name} one"})["run_id"]
-        while page.api("GET", f"/api/runs/{run}?wait=10")["status"] not in ("done", "failed"):
-            pass
-    page.open("/").shows("Recently finished")
-
-    expect(page.tab.get_by_role("link", name="the bad one")).to_have_count(1)
-    expect(page.tab.get_by_role("link", name="the good one")).to_have_count(1)
 
 
 TURNS = """version: "1.1"

@@ -1,4 +1,3 @@
-/** What every page is built from: elements, values that tell of their changes, the clock, and the address. */
 import { h, options } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import htm from "htm";
@@ -21,7 +20,7 @@ options.vnode = (node) => {
   if (typeof type === "string") for (const name of ["title", "aria-label"]) if (props[name]) props[name] = visible(String(props[name]));
 };
 
-/** A value that tells its listeners when it changes. @type {Do.signal} */
+/** @type {Do.signal} */
 export function signal(value) {
   /** @type {Set<(value: any) => void>} */
   const listeners = new Set();
@@ -42,7 +41,7 @@ export function signal(value) {
   };
 }
 
-/** A signal's value; the component is drawn again when it changes. @type {Do.useValue} */
+/** @type {Do.useValue} */
 export function useValue(from) {
   const [, setValue] = useState(from.value);
   useEffect(() => from.subscribe(setValue), [from]);
@@ -96,7 +95,7 @@ function read() {
   return { path: pathname, query: new URLSearchParams(search), href: pathname + search };
 }
 
-/** How far pages were scrolled when they were left, by their addresses. @type {Record<string, number>} */
+/** @type {Record<string, number>} */
 const left = {};
 
 /** Take over the address; return that of another page, which is left. */
@@ -138,7 +137,7 @@ export function setQuery(changes) {
   navigate(window.location.pathname + (text ? `?${text}` : ""), { replace: true });
 }
 
-/** The parameters of a path that matches a pattern such as `/runs/:id`, or null. @type {Do.match} */
+/** @type {Do.match} */
 export function match(pattern, path) {
   const wanted = pattern.split("/");
   const given = path.replace(/\/+$/, "").split("/");

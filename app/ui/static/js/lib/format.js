@@ -1,4 +1,3 @@
-
 const UNITS = /** @type {const} */ ([
   ["d", 86400],
   ["h", 3600],
@@ -107,12 +106,12 @@ export function words(code) {
   return (code[0].toUpperCase() + code.slice(1)).replaceAll("_", " ").replace(/^Dod\b/, "Definition of done");
 }
 
-/** A label as people write it: `key=value`. @type {OfText} */
+/** @type {OfText} */
 export function label(written) {
   return written.replace(/^([^:=]+):/, "$1=");
 }
 
-/** A label as the interface takes it: `key:value`. @type {OfText} */
+/** @type {OfText} */
 export function labelled(written) {
   return written.replace(/^([^:=]+)=/, "$1:");
 }

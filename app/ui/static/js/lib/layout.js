@@ -4,7 +4,6 @@
 const ROUNDS = 12;
 const MOVES = 60;
 
-/** Pixels between cells of a row, and around the whole. */
 const GAP = 20;
 const MARGIN = 8;
 
@@ -45,7 +44,7 @@ function at(cells, id) {
   return /** @type {Cell} */ (cells.get(id));
 }
 
-/** The nodes in an order in which edges lead forward, but for those that close a cycle. @type {Do.ordered} */
+/** @type {Do.ordered} */
 function ordered(ids, edges) {
   /** @type {string[]} */
   const found = [];
@@ -74,16 +73,16 @@ function chain(from, to, width, put) {
   return crossed;
 }
 
-/** Order each row by the places of its neighbours, and keep the order with the fewest crossings. @type {Do.arrange} */
+/** @type {Do.arrange} */
 function arrange(rows) {
   let best = rows.map((row) => [...row]);
   let fewest = crossings(rows);
   for (let round = 0; round < ROUNDS && fewest; round += 1) {
     const side = round % 2 ? "down" : "up";
     for (const row of round % 2 ? [...rows].reverse() : rows) {
+      const wanted = new Map(row.map((each, index) => [each, mean(each[side].map((other) => rows[other.row].indexOf(other))) ?? index]));
       // Cells that want one place change sides in every other pair of rounds.
       if (round % 4 > 1) row.reverse();
-      const wanted = new Map(row.map((each, index) => [each, mean(each[side].map((other) => rows[other.row].indexOf(other))) ?? index]));
       row.sort((one, other) => Number(wanted.get(one)) - Number(wanted.get(other)));
     }
     const count = crossings(rows);
@@ -102,7 +101,7 @@ function crossings(rows) {
   return count;
 }
 
-/** Move each cell towards its neighbours, as far as its row has room. @type {Do.settle} */
+/** @type {Do.settle} */
 function settle(rows) {
   rows.forEach((row) => spread(row, row.map(() => 0)));
   for (let round = 0; round < MOVES; round += 1) {

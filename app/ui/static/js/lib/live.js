@@ -8,7 +8,6 @@ export const reachable = signal(/** @type {"yes" | "no" | "refused"} */ ("yes"))
 
 const SESSION = "control-room.session";
 
-/** What the service refused, as its problem document says it. */
 export class Problem extends Error {
   /** @param {number} status @param {any} body */
   constructor(status, body) {
@@ -40,7 +39,6 @@ export function keepSession(key) {
   isSignedIn.value = key !== null;
 }
 
-/** End the sign-in: here, and as the browser's cookie. */
 export async function signOut() {
   await request("DELETE", "/api/session");
   keepSession(null);
@@ -124,7 +122,7 @@ const listeners = new Set();
 
 let last = "";
 
-/** Hear of every event; null: some were missed. @type {Do.onEvents} */
+/** @type {Do.onEvents} */
 export function onEvents(listen) {
   listeners.add(listen);
   return () => listeners.delete(listen);
@@ -313,7 +311,7 @@ class News {
     this.is = false;
   }
 
-  /** Wait for news, or as long as is right without any. @param {number} milliseconds @returns {Promise<void>} */
+  /** @param {number} milliseconds @returns {Promise<void>} */
   come(milliseconds) {
     if (this.is) return Promise.resolve();
     return new Promise((resolve) => {

@@ -133,7 +133,6 @@ function weight(row, shows) {
   return shows === "tokens" ? (row.input_tokens || 0) + (row.output_tokens || 0) : (row.cost_usd || 0) + (row.cost_estimated_usd || 0) || (row.calls ? Number.MIN_VALUE : 0);
 }
 
-/** Pixels of a bar's row, and of a chart of columns. */
 const ROW = 40;
 const HEIGHT = 160;
 

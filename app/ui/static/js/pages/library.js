@@ -49,7 +49,7 @@ function Ready({ recipe }) {
   return html`<span title=${each(lacks, (lack) => lack.message).join(" ")}><${Status} of=${valid ? (ready ? "valid" : "warning") : "invalid"} word=${valid && !ready ? "not ready" : undefined} /></span>`;
 }
 
-/** Each cause once. @param {Props} props */
+/** @param {Props} props */
 function Lacks({ recipes }) {
   /** @type {Map<string, number>} */
   const found = new Map();
@@ -272,7 +272,7 @@ function Opinions({ opinions, ended }) {
     </article>`)}</div><//>`;
 }
 
-/** What agents have said so far. @param {any} run */
+/** @param {any} run */
 function answers({ steps }) {
   const asked = steps.filter((/** @type {any} */ step) => step.key.startsWith("opinion.") && !step.key.endsWith(".evidence"));
   return each(asked, ({ agent_id, error, key, output_preview, status }) => ({ agent_id: agent_id || key.slice(8), verdict: status, text: output_preview || error?.message }));

@@ -189,7 +189,7 @@ function jump(node) {
   document.getElementById(`task-${node.id}`)?.focus();
 }
 
-/** Who will judge what no check can. @param {Props} props */
+/** @param {Props} props */
 function Reviewer({ plan }) {
   if (plan.review === "off") return html`<dt>Review</dt><dd>off: words of done are not checked</dd>`;
   const { reviewer } = plan;
@@ -242,10 +242,7 @@ function Proposal({ proposal, path, onDone }) {
     <div class="actions"><button class="primary" onClick=${() => decide("accept")}>Accept</button><button onClick=${() => decide("dismiss")}>Dismiss</button></div></article>`;
 }
 
-/**
- * A form for a task of a plan: a new one, or one that has not begun.
- * @param {Props} props
- */
+/** @param {Props} props */
 function TaskForm({ plan, task, path, onClose, onDone }) {
   const recipes = useLive("/api/recipes?limit=1000", { pause: 600_000 });
   /** @type {Record<string, string>} */

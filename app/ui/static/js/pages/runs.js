@@ -9,7 +9,6 @@ import { PlanLines, Questions, RunLines, RunTable } from "../parts/rows.js";
 
 const DAY = 24 * 3600 * 1000;
 
-/** Rows of a part of the page; its heading leads to all. */
 const MOST = 10;
 /** @type {any[]} */
 const NONE = [];

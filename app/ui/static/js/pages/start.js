@@ -15,7 +15,6 @@ export function Start() {
     ${chosen ? html`<${RecipeForm} key=${chosen} id=${chosen} />` : html`<${Describe} /><${Choose} />`}`;
 }
 
-/** The box through the router; where several recipes fit, the person chooses. */
 function Describe() {
   const [text, setText] = useState("");
   const [routed, setRouted] = useState(/** @type {any} */ (null));

@@ -181,7 +181,8 @@ function CopyButton({ text }) {
 /** @param {Props} props */
 export function Progress({ of: { current_step_index: done, total_steps: total, status } }) {
   if (done === null || done === undefined) return html`<span class="muted">–</span>`;
-  if (!total) return html`<span class="number">${format.plural(done, "step")}</span>`;
+  // A run that is done has not left steps out: it took another way.
+  if (!total || (status === "done" && done < total)) return html`<span class="number">${format.plural(done, "step")}</span>`;
   return html`<span class="progress">
     <progress max=${total} value=${status === "done" ? total : Math.min(done, total - 0.1)} aria-label=${`${done} of ${total} steps`}></progress>
     <span class="number">${done}/${total}</span>${done >= total && status === "waiting" && html` <span class="muted">+ gate</span>`}
@@ -252,7 +253,7 @@ export function AskButton({ word, title = `${word}?`, kind, danger, children, on
     ${asked && html`<${Confirm} title=${title} confirm=${word} danger=${danger} onConfirm=${onConfirm} onClose=${() => setAsked(false)}>${children}<//>`}`;
 }
 
-/** Say for a moment what has happened, also to people who cannot see the page. @param {string} text */
+/** @param {string} text */
 export function announce(text) {
   const said = document.createElement("span");
   said.textContent = text;

@@ -5,7 +5,7 @@ import * as format from "../lib/format.js";
 import { Problem, followStream, get, newKey, post, request, sleep, useLive, withQuery } from "../lib/live.js";
 import { Ago, Confirm, Content, Fault, Progress, Section, Status, Took, announce, each, options, typed, useAct, useDraft, useFault } from "./basics.js";
 
-/** A table of runs; only those near the view are in the page. @param {RunTableProps} props */
+/** @param {RunTableProps} props */
 export function RunTable({ runs, chosen, onChoose, onNear, to = "/runs/" }) {
   return html`<div class=${`table runs ${onChoose ? "selectable" : ""}`} role="table" aria-label="Runs" aria-rowcount=${runs.length + 1}>
     <div class="row head" role="row" aria-rowindex="1">
