@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -206,7 +207,8 @@ def test_times_are_relative_to_the_clock_of_the_service(chromium: Browser, site:
 def test_home_lists_a_failed_run_once(page: Page) -> None:
     """What failed is not listed among the runs that finished recently as well."""
     args = dict.fromkeys(("scene_path", "other_path"), "Story/Scenes/SCN-the-arrival.md")
-    for name, body in {"good": {"recipe_id": "quick"}, "bad": {"recipe_id": "picky", "args": args}}.items():
+    bodies: dict[str, dict[str, Any]] = {"good": {"recipe_id": "quick"}, "bad": {"recipe_id": "picky", "args": args}}
+    for name, body in bodies.items():
         run = page.api("POST", "/api/runs", {**body, "description": f"the {name} one"})["run_id"]
         while page.api("GET", f"/api/runs/{run}?wait=10")["status"] not in ("done", "failed"):
             pass
@@ -222,7 +224,7 @@ def test_a_graph_shows_a_gate_as_waiting_and_the_middle_first(project: Project, 
     run = page.api("POST", "/api/runs", {"recipe_id": "ask-first"})["run_id"]
     page.open(f"/runs/{run}").shows("Go on?")
     expect(page.tab.locator(".node.kind-gate")).to_have_class(re.compile("node-waiting"))
-    tasks = [{"description": "Look: all", "recipe_id": "quick"}]
+    tasks: list[dict[str, Any]] = [{"description": "Look: all", "recipe_id": "quick"}]
     tasks += [{"description": f"Look: part {number}", "recipe_id": "quick", "deps": [1]} for number in range(2, 9)]
     plan = page.api("POST", "/api/sessions", {"tasks": tasks})["session_id"]
     page.open(f"/plans/{plan}")

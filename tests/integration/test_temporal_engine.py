@@ -889,7 +889,7 @@ async def test_a_worker_is_refused_while_the_embedded_engine_executes(
 
     async with bootstrap.build(chosen(project, temporal.address), WORK):
         with pytest.raises(
-            errors.ConfigurationError, match="give orders with --server .* or stop them first"
+            errors.ConfigurationError, match=r"give orders with --server .* or stop them first"
         ) as refused:
             async with bootstrap.build(embedded, SERVE):
                 pass

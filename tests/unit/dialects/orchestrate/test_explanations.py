@@ -108,4 +108,4 @@ def test_tables_name_fields_that_there_are() -> None:
 )
 def test_an_empty_object_lists_its_fields(field: str, fields: str) -> None:
     """An object that must have a field says which it can have."""
-    assert message(workflow(step(**{field: {}}))) == f"is empty; its fields are {fields}"
+    assert message(workflow({**step(), field: {}})) == f"is empty; its fields are {fields}"
