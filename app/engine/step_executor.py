@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import itertools
 import logging
@@ -261,11 +260,7 @@ class StepExecutor:
 
     async def _wait_for_workspace(self, fault: errors.WorkspaceFault, attempt: StepAttempt, times: int) -> None:
         async with self.writer.use() as owner:
-            if times == 0:
-                # The disk of the data directory may be full, too; then no further attempt can begin either.
-                with contextlib.suppress(errors.StorageFault):
-                    facts = {"key": attempt.ask.key, "attempt": attempt.attempt}
-                    await owner.log.decide(DecisionKind.WAITING, facts)
+            await workspace_faults.note_wait(owner.log, attempt, times)
             await owner.durability.postpone(fault, times)
             if not attempt.idle:
                 await owner.capacity.enter()

@@ -187,8 +187,7 @@ class Budgets:
         # Oldest first, the order in which they would have run.
         for row in reversed(waiting):
             try:
-                loaded = await self._store.read(row.run_id)
-                if await self._may_go_on(loaded):
+                if await self._may_go_on(await self._store.read(row.run_id)):
                     await self._engine.unpause(row.run_id)
             except (errors.ControlRoomError, errors.StorageFault) as error:
                 _log.warning("not sent on: %s", error.message, extra={"run_id": row.run_id, "code": error.code})

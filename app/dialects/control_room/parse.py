@@ -137,7 +137,6 @@ class _Survey:
                 yield json_schemas.flaw((*place, "step_id"), "duplicate_step_id", f"{step_id} is the id of two steps")
             if step_id in _RESERVED_STEPS:
                 yield json_schemas.flaw((*place, "step_id"), "reserved_name", f"{step_id} is reserved for the engine")
-            yield from paths.flaws_of_args(step.get("args"), (*place, "args"))
             if isinstance(step.get("reply_schema"), dict):
                 yield from json_schemas.schema_flaws(step["reply_schema"], (*place, "reply_schema"))
             if slot in slots:

@@ -34,19 +34,6 @@ def flaws(path: plain.Json, place: json_text.Parts, rules: plain.Object) -> Iter
             yield json_schemas.flaw(where, "wrong_type", f"{text:.80} is {kind}; a path consists of texts")
 
 
-def flaws_of_args(args: plain.Json, place: json_text.Parts) -> Iterator[errors.Flaw]:
-    """Return which paths in a tool's arguments lead out of the workspace."""
-    for name, value in args.items() if isinstance(args, dict) else ():
-        if not name.endswith(("_path", "_paths")):
-            continue
-        for where, path in json_text.texts(value, (*place, name)):
-            parts = workspace_paths.parts_of(path)
-            why = workspace_paths.why_outside(path) or workspace_paths.why_reserved(parts)
-            if why is not None and "$ref" not in where:
-                message = f"{path!r:.80} is not a path inside the workspace: {why}"
-                yield json_schemas.flaw(where, "unsafe_path", message)
-
-
 def _template_problem(path: str) -> str | None:
     try:
         prompts.pieces(path)

@@ -41,10 +41,10 @@ def flaws(document: plain.Json) -> _Flaws:
         return
     if unknown:
         yield json_schemas.flaw(("version",), "unknown_version", _of_version(document["version"]))
+    yield from _of_texts(document)
+    yield from _of_providers(document)
     spots = list(scopes.spots(document))
     everywhere = {str(spot.step.get("name")): None for spot in spots}
-    yield from _of_texts(document, everywhere)
-    yield from _of_providers(document)
     for spot in spots:
         yield from steps.flaws(spot, document, everywhere)
 
@@ -91,7 +91,7 @@ def _breaches(version: str, document: plain.Json) -> list[errors.Flaw]:
 # -- texts
 
 
-def _of_texts(document: plain.Object, steps: plain.Object) -> _Flaws:
+def _of_texts(document: plain.Object) -> _Flaws:
     for place, field, value in schema.found("workflow", document):
         if field.path is not None:
             yield from _of_paths(place, field, value)
@@ -100,20 +100,10 @@ def _of_texts(document: plain.Object, steps: plain.Object) -> _Flaws:
                 if variables.is_open(text):
                     message = "contains a `${` that is never closed; write `$${` for the characters themselves"
                     yield json_schemas.flaw(where, "open_variable", message)
-                yield from _of_steps(text, where, steps)
     for where, text in json_text.texts({name: part for name, part in document.items() if name != "context"}, ()):
         if any(name == "env" or name.startswith("env.") for name in variables.names(text)):
             message = "uses ${env.…}, which is not a namespace; pass variables to a step with `env` and `secrets`"
             yield json_schemas.flaw(where, "env_namespace", message)
-
-
-def _of_steps(text: str, place: json_text.Parts, steps: plain.Object) -> _Flaws:
-    for name in dict.fromkeys(variables.names(text)):
-        head, _, rest = name.partition(".")
-        step = rest.partition(".")[0]
-        if head == "steps" and step and step not in steps:
-            message = f"uses ${{{name:.80}}}, but there is no step {step!r:.80}{json_schemas.nearest(step, steps)}"
-            yield json_schemas.flaw(place, "unknown_step", message)
 
 
 def _of_paths(place: json_text.Parts, field: field_tables.Field, value: plain.Json) -> _Flaws:

@@ -291,8 +291,6 @@ AT = "$.steps[0]"
         # variables
         (step(command=["x", "${a"]), {(f"{AT}.command[1]", "open_variable")}),
         (step(command=["x", "${env.HOME}"]), {(f"{AT}.command[1]", "env_namespace")}),
-        (step(command=["x", "$${steps.B.output} ${context.B}"]), set()),
-        (step(command=["x", "${steps.B.output}"]), {(f"{AT}.command[1]", "unknown_step")}),
         (step(output_file="a/.Git/${context.x}"), {(f"{AT}.output_file", "unsafe_path")}),
         (step(output_file="a/"), {(f"{AT}.output_file", "unsafe_path")}),
         (step(output_file=".orchestrate/runs/x/artifacts/a"), set()),
