@@ -158,7 +158,9 @@ class Explanations:
                 return await self._unbegun(run_id, view, before)
             return self._queued(view, standing)
         if view.status is states.RunState.PENDING:
-            return _Found(status=view.status, causes=before)
+            # A command creates its run before it executes it, and a stop can come between the two.
+            loading = _cause(run_id, "queued", "Its command has not begun with it", view.updated_at)
+            return _Found(status=view.status, causes=before or [loading])
         return await self._of_steps(run_id, view, before)
 
     async def _ended(self, run_id: str, view: views.RunView) -> Cause:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from app import errors
-from app.cli import root
+from app.cli import explaining, folder_client, root, use_cases
+from app.cli.client import Access
+from app.services import requests
 from tests.integration import asking, served
 from tests.integration.held import DELAY_SECONDS, Held
 from tests.integration.project import REPLY, Project
@@ -386,3 +388,14 @@ async def test_the_command_asks_a_server(project: Project, capsys: pytest.Captur
         assert await asyncio.to_thread(ask, "runs", "why", run_id) == 0
 
     assert capsys.readouterr().out.startswith("It is done.")
+
+
+async def test_a_command_that_stops_before_it_begins(project: Project) -> None:
+    """A run whose command was stopped before it began has a cause, in that command as well."""
+    async with folder_client.connect(served.chosen(project), Access.START) as folder:
+        await folder.application.engine.stop(0)
+        started = await folder.call(use_cases.start_run, requests.StartRequest(recipe_id="draft", args=ARRIVAL))
+        told = await folder.call(explaining.explain_run, started["run_id"])
+
+    assert [link["kind"] for link in told["chain"]] == ["queued"]
+    assert told["sentence"] == "Its command has not begun with it."
