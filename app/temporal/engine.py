@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -74,6 +75,7 @@ class TemporalEngine:
         self._roster = worker_roster.WorkerRoster(self._client, bounds.queue, equipment.clock, bounds.services)
         self.live = live_reports.LiveReports(equipment.clock)
         self._commands = RunCommands(store, self._steps, equipment.clock, self.tell)
+        self._steps.cancel_child = functools.partial(self._commands.cancel, author=None)
         claims = Claims(store, self._client, bounds.queue, self._placement)
         self.obstacles = Obstacles(store, claims, self._commands, self._look)
         """Keeps runs from beginning while other runs are in their way."""

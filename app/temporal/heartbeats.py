@@ -47,7 +47,7 @@ async def outputs(client: Client, run_id: str) -> dict[str, str]:
         async with asyncio.timeout(ANSWER_SECONDS):
             found = await client.get_workflow_handle(messages.workflow_id(run_id)).describe()
     except (RPCError, TimeoutError) as error:
-        _log.info("not known when steps had output: %s", error, extra={"run_id": run_id})
+        _log.info("not known when steps had output: %s", str(error) or "no answer", extra={"run_id": run_id})
         return {}
     times: dict[str, str] = {}
     for pending in found.raw_description.pending_activities:

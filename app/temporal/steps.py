@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from app import clock, errors
 from app.domain import capabilities, gates, inputs, operations, plain, runs, states
@@ -53,6 +53,8 @@ class Steps:
         self._contents = contents
         self.clock = equipment.clock
         """The time."""
+        self.cancel_child: Callable[[str], Awaitable[object]] | None = None
+        """Requests the end of a run for which no step waits any more."""
 
     async def perform(
         self, order: messages.StepOrder, follow: Callable[[step_attempt.StepAttempt], None] = lambda attempt: None
@@ -266,7 +268,14 @@ class Steps:
         ended = (await self._store.read(order.child)).decisions.ended
         if ended is not None:
             return await child_results.result(self._store, self.drivers, order.child, ended.status)
-        return child_results.timed_out(order.child) if order.is_over else None
+        if not order.is_over:
+            return None
+        # Before the line, as the process may die: otherwise the child would work on for a parent that has continued
+        # without it.
+        if self.cancel_child is not None:
+            with suppress(errors.WrongState):
+                await self.cancel_child(order.child)
+        return child_results.timed_out(order.child)
 
 
 class ChildStarts:

@@ -168,6 +168,25 @@ async def test_tools_and_agents_run_as_on_the_embedded_engine(scene: Scene, tmp_
     assert (await scene.service.upkeep.verify(run_id))["ok"]
 
 
+async def test_a_child_that_does_not_end_in_time_is_cancelled(scene: Scene):
+    """The child's command is ended, whether its parent has failed or continues without it."""
+    step = {"id": "below", "type": "recipe", "recipe": "slow", "timeout": 2, "on_error": "continue"}
+    after = {"id": "after", "type": "bash", "command": "echo after"}
+    whole = {"schema": "1.7", "name": "hasty", "description": "hasty", "version": "1.0.0", "steps": [step, after]}
+    scene.project.write(".control-room/recipes/amplifier/hasty.yaml", json.dumps(whole))
+    run_id = await scene.start("hasty")
+    pid = int(await scene.there("pid"))
+    assert await scene.ended(run_id) is states.RunState.DONE
+    below, _ = (await scene.service.store.read(run_id)).records
+    assert below.error is not None
+    assert isinstance(below.output, dict)
+
+    assert (below.error.code, below.error.message.endswith("did not end in time and is cancelled")) == ("timeout", True)
+    assert await scene.ended(str(below.output["run_id"])) is states.RunState.CANCELLED
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
 async def test_the_history_holds_no_content_and_replays(scene: Scene):
     """The server has no text of a run, and a replayer with the codec repeats the history from the store."""
     run_id = await scene.start("draft", args={"scene_path": "Story/Scenes/SCN-the-arrival.md"})
