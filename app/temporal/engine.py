@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -75,7 +74,6 @@ class TemporalEngine:
         self._roster = worker_roster.WorkerRoster(self._client, bounds.queue, equipment.clock, bounds.services)
         self.live = live_reports.LiveReports(equipment.clock)
         self._commands = RunCommands(store, self._steps, equipment.clock, self.tell)
-        self._steps.cancel_child = functools.partial(self._commands.cancel, author=None)
         claims = Claims(store, self._client, bounds.queue, self._placement)
         self.obstacles = Obstacles(store, claims, self._commands, self._look)
         """Keeps runs from beginning while other runs are in their way."""
@@ -361,8 +359,8 @@ class TemporalEngine:
         for listener in self.rest_listeners:
             listener(start)
         await self.obstacles.rested(start, state)
-        if state is states.RunState.CANCELLED:
-            await self._commands.cancel_children(start.run_id)
+        if state.finished:
+            await self._commands.cancel_children(start.run_id, is_cancelled=state is states.RunState.CANCELLED)
         if state.finished and start.parent_run_id is not None:
             await self._nudge(start.parent_run_id)
 

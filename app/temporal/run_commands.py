@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -28,6 +29,7 @@ class RunCommands:
     def __init__(self, store: stores.RunStore, steps: Steps, time: clock.Clock, tell: Tell) -> None:
         self._store = store
         self._steps = steps
+        steps.cancel_child = functools.partial(self.cancel, author=None)
         self._clock = time
         self._tell = tell
 
@@ -61,8 +63,11 @@ class RunCommands:
             return
         await self._tell_cancel(run_id, author)
 
-    async def cancel_children(self, run_id: str, author: Author | None = None) -> None:
+    async def cancel_children(self, run_id: str, author: Author | None = None, *, is_cancelled: bool = True) -> None:
         """Request the end of every unfinished run that a run has started.
+
+        Args:
+            is_cancelled: Whether the run is cancelled; if not, only the runs for which its steps waited are.
 
         Raises:
             errors.Conflict, errors.StorageFault: one request could not be written now; all others were.
@@ -73,7 +78,8 @@ class RunCommands:
         for row in rows:
             if not states.RunState(row.status).finished:
                 try:
-                    await self.cancel(row.run_id, author)
+                    if is_cancelled or runs.is_child((await self._store.read(row.run_id)).start):
+                        await self.cancel(row.run_id, author)
                 except errors.WrongState:
                     continue
                 except (errors.JournalCorrupt, errors.NotFound) as error:

@@ -187,6 +187,27 @@ async def test_a_child_that_does_not_end_in_time_is_cancelled(scene: Scene):
         os.kill(pid, 0)
 
 
+async def test_children_end_with_a_parent_that_fails(scene: Scene):
+    """Of two children beside each other, the failure of one fails the parent, and ends the other with its command."""
+    go = (
+        "if [ {{kid}} = slow ]; then echo $$ > pid; exec sleep 300; fi; while [ ! -e pid ]; do sleep 0.05; done; exit 3"
+    )
+    picked = {"context": {"kid": ""}, "steps": [{"id": "go", "type": "bash", "command": go}]}
+    each = {"id": "each", "foreach": "{{kids}}", "as": "kid", "parallel": True, "type": "recipe", "recipe": "picked"}
+    fan = {"context": {"kids": ["slow", "broken"]}, "steps": [{**each, "context": {"kid": "{{kid}}"}}]}
+    for name, parts in (("picked", picked), ("fan", fan)):
+        whole = {"schema": "1.7", "name": name, "description": name, "version": "1.0.0", **parts}
+        scene.project.write(f".control-room/recipes/amplifier/{name}.yaml", json.dumps(whole))
+    run_id = await scene.start("fan")
+    assert await scene.ended(run_id) is states.RunState.FAILED
+
+    rows = await scene.service.store.list_runs(stores.RunQuery(parent_run_id=run_id))
+    ended = sorted([(await scene.ended(row.run_id)).value for row in rows])
+    assert ended == ["cancelled", "failed"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(scene.text("pid")), 0)
+
+
 async def test_the_history_holds_no_content_and_replays(scene: Scene):
     """The server has no text of a run, and a replayer with the codec repeats the history from the store."""
     run_id = await scene.start("draft", args={"scene_path": "Story/Scenes/SCN-the-arrival.md"})
