@@ -87,6 +87,18 @@ async def test_a_single_instant_starts_one_run_and_no_more(tmp_path: Path) -> No
     assert again["history"] == shown["history"]
 
 
+async def test_a_single_missed_occurrence_is_reported_as_one(tmp_path: Path) -> None:
+    """The reason counts one occurrence in the singular."""
+    project, time = Project(tmp_path), clock.FakeClock(scheduled.BEGIN)
+    async with scheduled.in_process(project, time) as service:
+        added = await service.add(schedule=EVERY_FIVE_MINUTES, catch_up="none")
+    time.advance(8 * 60)
+    async with scheduled.in_process(project, time) as service:
+        (missed,) = await service.results(added["trigger_id"], 1)
+
+    assert missed["reason"] == "1 occurrence until 2026-02-10T14:35:00Z, not made up for"
+
+
 @pytest.mark.parametrize(
     ("catch_up", "started", "missed"),
     [("none", 0, "10 occurrences"), ("one", 1, "9 occurrences"), ("all", 10, None)],

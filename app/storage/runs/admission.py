@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from app import errors
+from app import errors, printable
 from app.domain import plain, runs, states
 from app.domain.concurrency import Concurrency
 from app.engine import stores
@@ -110,7 +110,8 @@ class Admission:
         found = [run for run in await self._context.index.list_runs(query) if run.owner != "foreign"]
         busy = [run.run_id for run in reversed(found) if run.run_id != start.parent_run_id]
         if len(busy) >= wanted.limit:
-            message = f"{len(busy)} runs with the concurrency key {wanted.key!r} are unfinished, {busy[0]} first"
+            count = printable.counted(len(busy), "unfinished run")
+            message = f"the concurrency key {wanted.key!r} has {count}, {busy[0]} first"
             detail: dict[str, plain.Json] = {"key": wanted.key, "limit": wanted.limit, "run_id": busy[0]}
             raise errors.Conflict(message, code="concurrency_limit", detail=detail | {"run_ids": busy[:_NAMED]})
 
