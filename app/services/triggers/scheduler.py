@@ -256,4 +256,4 @@ def _with_due(trigger: triggers.Trigger, now: datetime) -> triggers.Trigger:
 def _missed_note(missed: list[datetime], more: bool, at: str) -> triggers.Occurrence:
     count = f"{'more than ' if more else ''}{printable.counted(len(missed), 'occurrence')}"
     first = triggers.Waiting(occurrence=schedules.name(missed[0]), due_at=clock.stamp(missed[0]))
-    return first.ended("missed", at, None, f"not made up for: {count} until {schedules.name(missed[-1])}")
+    return first.ended("missed", at, None, f"{count} until {schedules.name(missed[-1])}, not made up for")
