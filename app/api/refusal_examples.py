@@ -118,7 +118,7 @@ ERRORS: tuple[errors.ControlRoomError | errors.Fault, ...] = (
     _invalid("unknown_parent", "$.parent_run_id", f"there is no run {_RUN}"),
     _invalid("depth_exceeded", "$.parent_run_id", "maximum run depth is 3; this run would be at depth 4"),
     errors.Conflict(
-        f"the concurrency key 'deploy' has 1 unfinished run, {_RUN} first",
+        f"run {_RUN} with the concurrency key 'deploy' must end first",
         code="concurrency_limit",
         detail={"key": "deploy", "limit": 1, "run_id": _RUN, "run_ids": [_RUN]},
     ),

@@ -110,8 +110,8 @@ class Admission:
         found = [run for run in await self._context.index.list_runs(query) if run.owner != "foreign"]
         busy = [run.run_id for run in reversed(found) if run.run_id != start.parent_run_id]
         if len(busy) >= wanted.limit:
-            count = printable.counted(len(busy), "unfinished run")
-            message = f"the concurrency key {wanted.key!r} has {count}, {busy[0]} first"
+            more = f" and {printable.counted(len(busy) - 1, 'more run')}" if len(busy) > 1 else ""
+            message = f"run {busy[0]}{more} with the concurrency key {wanted.key!r} must end first"
             detail: dict[str, plain.Json] = {"key": wanted.key, "limit": wanted.limit, "run_id": busy[0]}
             raise errors.Conflict(message, code="concurrency_limit", detail=detail | {"run_ids": busy[:_NAMED]})
 
