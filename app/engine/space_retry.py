@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from app import clock, errors
 from app.domain import plain
+from app.domain.decisions import DecisionKind
 from app.domain.events import EventType
 from app.domain.records import BlobRef
 from app.engine.aio import LightEvent
@@ -86,13 +88,16 @@ class SpaceRetry:
                 self._changed()
                 raise
 
-    async def postpone(self, fault: errors.WorkspaceFault, times: int) -> None:
+    async def postpone(self, fault: errors.WorkspaceFault, times: int, key: str, attempt: int) -> None:
         """Wait, longer each time, before a step without effects is repeated.
 
         Args:
             times: How often the step has already waited.
         """
         if times == 0:
+            # The disk of the data directory may be full, too; then no further attempt can begin either.
+            with contextlib.suppress(errors.StorageFault):
+                await self._log.decide(DecisionKind.WAITING, {"key": key, "attempt": attempt})
             self._log.add_event(EventType.STORAGE_FAILED, fault.key, {"error": fault.to_json()})
         self.fault = fault
         self._changed()

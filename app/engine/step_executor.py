@@ -260,8 +260,7 @@ class StepExecutor:
 
     async def _wait_for_workspace(self, fault: errors.WorkspaceFault, attempt: StepAttempt, times: int) -> None:
         async with self.writer.use() as owner:
-            await workspace_faults.note_wait(owner.log, attempt, times)
-            await owner.durability.postpone(fault, times)
+            await owner.durability.postpone(fault, times, attempt.ask.key, attempt.attempt)
             if not attempt.idle:
                 await owner.capacity.enter()
 

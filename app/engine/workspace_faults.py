@@ -9,10 +9,8 @@ from collections.abc import Iterator
 
 from app import errors
 from app.domain import plain
-from app.domain.decisions import DecisionKind
 from app.domain.records import Result
-from app.engine import step_rules, stores
-from app.engine.step_attempt import StepAttempt
+from app.engine import step_rules
 
 _log = logging.getLogger(__name__)
 
@@ -115,15 +113,3 @@ def result_of(run_id: str, key: str, error: Exception) -> Result:
         raise parks(error) from error
     _log.error("performing failed: %s", error, extra=of_step)
     return failed(error)
-
-
-async def note_wait(log: stores.RunLog, attempt: StepAttempt, times: int) -> None:
-    """Write that an attempt waits for its workspace, if it has not waited before: its interruption counts as no crash.
-
-    Args:
-        times: How often it has waited.
-    """
-    # The disk of the data directory may be full, too; then no further attempt can begin either.
-    with contextlib.suppress(errors.StorageFault):
-        if times == 0:
-            await log.decide(DecisionKind.WAITING, {"key": attempt.ask.key, "attempt": attempt.attempt})
