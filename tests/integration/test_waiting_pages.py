@@ -86,7 +86,7 @@ async def test_the_example_of_concurrency(project: Project) -> None:
     assert [(link["run_id"], link["kind"]) for link in because["chain"]] == [(second, "concurrency"), (first, "gate")]
     assert (refused.status_code, refused.json()["code"]) == (409, "concurrency_limit")
     assert refused.json()["facts"] == {"key": "book-one", "limit": 1, "run_id": first, "run_ids": [first, second]}
-    assert refused.json()["detail"] == f"the concurrency key 'book-one' has 2 unfinished runs, {first} first"
+    assert refused.json()["detail"] == f"run {first} and 1 more run with the concurrency key 'book-one' must end first"
     assert [flaw["path"] for flaw in wrong.json()["flaws"]] == ["$.concurrency.key", "$.concurrency.limit"]
     assert (row["concurrency_key"], row["concurrency_policy"]) == ("book-one", "cancel_running")
 
