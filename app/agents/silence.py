@@ -22,7 +22,8 @@ async def ended(
 ) -> ports.AgentReply:
     """Send a prompt, and cancel it after too long a silence.
 
-    Waiting is not silence: for the backend's queue, for the end of a pause that the service wants, for disk space.
+    Waiting is not silence: for the backend's queue, for the end of a pause that the service wants, for the next try,
+    for disk space.
 
     Args:
         waits: Returns whether the service wants no prompt at present.
@@ -49,8 +50,8 @@ async def ended(
     asking = asyncio.ensure_future(backend.prompt(watched))
     try:
         while not asking.done():
-            # Waiting for the disk, for a place or for the end of a backend's pause is not silence of the agent.
-            if storing or prompt.live.queue is not None or waits():
+            # Waiting for the disk, for a place, for the next try or for the end of a backend's pause is not silence.
+            if storing or prompt.live.queue is not None or prompt.live.between_tries or waits():
                 active_at = _now()
             left = active_at + idle_seconds - _now()
             if left <= 0:

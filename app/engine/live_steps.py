@@ -21,6 +21,7 @@ class LiveStep:
     queue: BackendQueue | None = None  # Queue of the backend in which the step waits; None while it does not wait.
     refused_until: datetime | None = None
     """When the prompt is sent again after the service refused it as too early; None: the service did not refuse it."""
+    between_tries: bool = False  # Whether a try of the prompt has failed, and the next one has not begun.
 
 
 class BackendQueue:

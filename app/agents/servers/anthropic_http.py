@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from app import clock
 from app.agents import reply_forms
-from app.agents.servers import failures, refused_calls, services
+from app.agents.servers import failures, refused_calls, services, tries
 from app.domain import json_text, plain, records
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _opened(account: services.Account, clock: clock.Clock) -> anthropic.AsyncAnt
         max_retries=services.TRIES - 1,
         timeout=anthropic.Timeout(services.SILENCE_SECONDS, connect=services.CONNECT_SECONDS),
         default_headers=old_header,
-        http_client=anthropic.DefaultAsyncHttpxClient(
+        http_client=tries.noting(anthropic.DefaultAsyncHttpxClient)(
             event_hooks={"response": [refused_calls.hook(account.limited, clock), refuse_long_waits]}
         ),
     )

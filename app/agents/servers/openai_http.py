@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from app import clock, errors
-from app.agents.servers import failures, refused_calls, services
+from app.agents.servers import failures, refused_calls, services, tries
 from app.domain import plain, records
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _opened(account: services.Account, time: clock.Clock) -> openai.AsyncOpenAI:
         base_url=account.base_url,
         # By itself the package waits at most two minutes for a `Retry-After`.
         max_retries=services.TRIES - 1,
-        http_client=openai.DefaultAsyncHttpxClient(
+        http_client=tries.noting(openai.DefaultAsyncHttpxClient)(
             event_hooks={"response": [refused_calls.hook(account.limited, time)]}
         ),
     )

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from app import clock, errors, extras
 from app.agents.configuration import TIERS, BackendConfig, BackendContext
-from app.agents.servers import transcripts
+from app.agents.servers import transcripts, tries
 from app.domain import plain, records
 from app.engine import ports
 
@@ -123,7 +123,8 @@ class ServiceBackend:
             timeout_seconds=prompt.timeout_seconds or SILENCE_SECONDS,
             hear=prompt.hear,
         )
-        answer = await service.ask(question)
+        with tries.noted(prompt.live):
+            answer = await service.ask(question)
         error, is_cut = _error(answer), answer.ending == "cut"
         # A reply that is not accepted does not become part of the conversation.
         if error is None and (prompt.keeps_cut_off or not is_cut):

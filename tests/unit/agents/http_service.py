@@ -21,6 +21,8 @@ class Said:
     """Whether the connection breaks before the body is whole."""
     hang: bool = False
     """Whether no more bytes follow the body, while the connection stays open."""
+    dropped: bool = False
+    """Whether the connection breaks in place of an answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,8 @@ class Service:
             while request := await _request(reader):
                 self.asked.append(request)
                 said = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+                if said.dropped:
+                    return
                 headers = {"content-length": str(len(said.body) + said.cut + said.hang), **said.headers}
                 lines = [f"HTTP/1.1 {said.status} So", *(f"{name}: {value}" for name, value in headers.items())]
                 writer.write("\r\n".join([*lines, "", ""]).encode() + said.body)

@@ -62,6 +62,28 @@ async def test_a_pause_that_the_service_wants_is_not_silence(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "failed",
+    [
+        [http_service.Said(dropped=True)] * 2,
+        [http_service.said_json({"error": {"message": "No.", "type": "api_error"}}, 503, retry_after="1")],
+    ],
+    ids=["dropped", "503"],
+)
+async def test_the_time_until_the_next_try_is_not_silence(kind: str, failed: list[http_service.Said]) -> None:
+    """A prompt whose tries fail is answered although the time between two tries is longer than the idle limit."""
+    says: Any = http_service.completion if kind == "openai" else http_service.message
+    async with http_service.service(says("Yes."), *failed, says("Yes.")) as running:
+        there, step = serving(kind, running.url, idle_seconds=0.6), live_steps.LiveStep()
+        await there.ask("svc", prompt(idle_seconds=60))
+        reply = await asyncio.wait_for(there.ask("svc", prompt(live=step)), 30)
+        await there.close()
+
+    assert (reply.text, len(running.asked)) == ("Yes.", len(failed) + 2)
+    assert not step.between_tries
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_each_part_of_an_answer_is_a_sign_of_life(kind: str) -> None:
     """Each part of a service's answer reaches the step as a sign of life."""
     says: Any = http_service.completion if kind == "openai" else http_service.message
