@@ -76,8 +76,9 @@ def _parse(event: Event, output: ParsedOutput) -> None:
             # Codex reports the sums of the whole conversation.
             output.sums.add(within(usage, "input_tokens"), within(usage, "output_tokens"))
         case "turn.failed":
-            output.failure = Failure(message=results.inner_words(str(within(event, "error", "message") or "")))
-            output.cut_off = output.failure.message.endswith("reason: max_output_tokens")
+            reported = results.inner_words(str(within(event, "error", "message") or ""))
+            is_cut_off = reported.endswith("reason: max_output_tokens")
+            output.failure = Failure(message=reported, is_cut_off=is_cut_off)
 
 
 PROGRAM = Program(

@@ -73,7 +73,6 @@ def _parse(event: Event, output: ParsedOutput) -> None:
             output.turn.add(whole(within(tokens, "input")) + cached, written, within(event, "part", "cost"))
         case "error":
             error = event.get("error")
-            output.cut_off = False
             status = within(error, "data", "statusCode")
             output.failure = Failure(
                 message=str(within(error, "data", "message") or within(error, "name") or "it does not say why"),

@@ -61,6 +61,7 @@ class Failure:
     message: str  # The program's own message.
     status: int | None = None  # HTTP status of the model's service.
     reason: str | None = None  # The program's own name for the failure.
+    is_cut_off: bool = False  # Whether the failure is that the reply reached its limit.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,10 +94,15 @@ class ParsedOutput:
     session_id: str | None = None  # The program's name for the conversation, as it prints it.
     text: str = ""  # The agent's last text.
     complete: bool = False  # Whether the program has reported the end of the turn.
-    cut_off: bool = False  # Whether it reported that the reply reached its limit; its failure is then that reply.
+    cut_off: bool = False  # Whether it reported that an answer of the model reached its limit.
     failure: Failure | None = None  # The failure that it reports.
     turn: Tally = field(default_factory=Tally)  # Usage that it reports for the turn.
     sums: Tally = field(default_factory=Tally)  # Usage that it reports for the whole conversation so far.
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Return whether the reply reached its limit, and nothing else failed."""
+        return self.cut_off if self.failure is None else self.failure.is_cut_off
 
     def conversation(self) -> str | None:
         """Return the program's name for the conversation; None if it is not one that a call can name."""

@@ -74,7 +74,7 @@ def _parse_result(event: Event, output: ParsedOutput, *, sums: bool) -> None:
     for model in models.values() if isinstance(models, dict) else ():
         read = sum(whole(within(model, name)) for name in _READ)
         output.sums.add(read, within(model, "outputTokens"))
-    output.cut_off = event.get("api_error") == "max_output_tokens" or event.get("stop_reason") == "max_tokens"
+    output.cut_off = event.get("stop_reason") == "max_tokens"
     # A reply that fits a schema comes in a field of its own; the text then only comments on it.
     reply_text = event.get("structured_output")
     text = plain.canonical(reply_text).decode() if reply_text is not None else event.get("result")
@@ -88,10 +88,12 @@ def _failure(event: Event, text: object) -> Failure | None:
     status, subtype = event.get("api_error_status"), _text(event.get("subtype"))
     kind = None if subtype == "success" else subtype
     reported = (within(event, "error", "message"), *(event.get("errors") or ()), text, kind)
+    is_limit = event.get("stop_reason") == "max_tokens" and kind is None and status is None
     return Failure(
         message=next((words for words in reported if isinstance(words, str) and words.strip()), "it does not say why"),
         status=status if isinstance(status, int) else None,
         reason=kind or _text(event.get("terminal_reason")),
+        is_cut_off=is_limit or event.get("api_error") == "max_output_tokens",
     )
 
 

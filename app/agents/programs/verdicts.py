@@ -72,7 +72,7 @@ def verdict(program: Program, result: ProcessResult, session_id: str | None = No
         text="" if error else output.text,
         agent_session_id=output.conversation(),
         usage=output.turn.usage(),
-        finish=records.LENGTH if output.cut_off else None,
+        finish=records.LENGTH if output.is_cut_off else None,
         error=error,
     )
     return TurnResult(reply=reply, sums=output.sums.usage())
@@ -108,7 +108,7 @@ def _reported(
 ) -> records.StepError | None:
     failure = output.failure
     # A reply that was cut off is still a reply; the recipe decides what to do with it.
-    if (failure is None and result.exit_code == 0) or (failure and output.cut_off and output.text.strip()):
+    if (failure is None and result.exit_code == 0) or (failure and output.is_cut_off and output.text.strip()):
         return None
     # A shell reports in its exit code that a signal ended its child.
     if failure is None and result.exit_code in _ENDED:
@@ -121,7 +121,7 @@ def _reported(
         return _failed("agent_session_exists", f"{program.label} has that conversation already", failure, complaints)
     if _says(program.empty_reply, words):
         return _failed("empty_reply", f"{program.label} received an empty reply from its model", failure, complaints)
-    if output.cut_off:
+    if output.is_cut_off:
         return _failed("reply_cut_off", f"{program.label} was cut off", failure, complaints)
     status = failure.status if failure and failure.status else _status(words or complaints)
     if status is None and _LOGIN.search(words or complaints):
@@ -137,7 +137,7 @@ def _says(patterns: tuple[str, ...], *texts: str) -> bool:
 
 
 def _incomplete(program: Program, output: ParsedOutput, reply_text: str) -> records.StepError | None:
-    if output.complete or output.cut_off:
+    if output.complete or output.is_cut_off:
         return None
     message = f"{program.label} ended without a readable reply: {_first_line(reply_text) or 'it wrote nothing'}"
     return records.StepError(code="reply_unreadable", message=message)

@@ -193,16 +193,25 @@ def test_a_character_in_two_pieces_is_one() -> None:
     assert _turn_result("gemini", *pieces, {"type": "result", "status": "success"}).reply.text == "One \U0001f600 two"
 
 
-def test_an_error_after_a_cut_off_step_fails_the_turn() -> None:
-    """A text that reached the length limit is not the reply if the turn then fails with an error."""
-    events = (
+@pytest.mark.parametrize("is_first", [False, True])
+def test_an_error_beside_a_cut_off_step_fails_the_turn(is_first: bool) -> None:
+    """A text that reached the length limit is not the reply if the turn also fails with an error."""
+    error = {"type": "error", "error": {"name": "APIError", "data": {"message": "no", "statusCode": 401}}}
+    cut = (
         {"type": "text", "part": {"text": "The answer beg"}},
         {"type": "step_finish", "part": {"reason": "length"}},
-        {"type": "error", "error": {"name": "APIError", "data": {"message": "no", "statusCode": 401}}},
     )
-    reply = _turn_result("opencode", *events).reply
+    reply = _turn_result("opencode", *((error, *cut) if is_first else (*cut, error))).reply
 
     assert (reply.text, reply.error and reply.error.code, reply.finish) == ("", "unauthorized", None)
+
+
+def test_a_failure_after_a_cut_off_answer_is_not_hidden() -> None:
+    """A result that reports a failure of its own is not called cut off because an answer of the turn was."""
+    result = {"type": "result", "is_error": True, "subtype": "error_max_budget_usd", "stop_reason": "max_tokens"}
+    reply = _turn_result("claude-code", result).reply
+
+    assert (reply.error and reply.error.code, reply.finish) == ("cost_cap_reached", None)
 
 
 @pytest.mark.parametrize("program", catalogue.PROGRAMS)
@@ -326,6 +335,18 @@ class TestTemplates:
         printed = b'{"text": "so far", "error": {"message": "status 429"}}'
 
         assert self.reply(printed, reply={"text": "text", "error": "error.message"}) == ("", "rate_limited")
+
+    @pytest.mark.parametrize(
+        "printed",
+        [
+            b'{"text": "so far", "error": "stopped", "fin": "length"}',
+            b'{"text": "so far", "error": "stopped"}\n{"fin": "length"}',
+            b'{"text": "so far", "fin": "length"}\n{"error": "stopped"}',
+        ],
+    )
+    def test_an_error_beside_the_length_limit_is_an_error(self, printed: bytes) -> None:
+        """A program that reports an error fails, whether or not it also reports the length limit."""
+        assert self.reply(printed, reply={"text": "text", "error": "error", "finish": "fin"}) == ("", "agent_error")
 
 
 class TestWording:
