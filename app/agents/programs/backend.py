@@ -157,7 +157,7 @@ class ProgramBackend:
             try:
                 request = self._request(prompt, (*argv, *called.arguments), called.stdin, env, outlet)
                 ended = await self._run(prompt, opened, request, outlet)
-                process_result = _result_of(ended, outlet, executables.read(folder, self._program.tells))
+                process_result = _result_of(request, ended, outlet, executables.read(folder, self._program.tells))
                 session_id = opened.session_id if opened.resumes else None
                 found = await asyncio.to_thread(verdicts.verdict, self._program, process_result, session_id)
                 withheld = self._context.supervisor.withheld_from(request)
@@ -256,12 +256,16 @@ def _refuse_value(value: str | None, kind: str, code: str) -> None:
         raise errors.AgentFailed(message, code=code, detail={kind: value[:200]})
 
 
-def _result_of(ended: commands.Ended, outlet: executables.Outlet, extra: bytes) -> verdicts.ProcessResult:
+def _result_of(
+    request: commands.Request, ended: commands.Ended, outlet: executables.Outlet, extra: bytes
+) -> verdicts.ProcessResult:
+    limits = {"timeout": request.timeout_seconds, "idle": request.idle_seconds, "output": commands.CAP_BYTES}
     return verdicts.ProcessResult(
         stdout=outlet.lines(),
         stderr=ended.stderr.content,
         exit_code=ended.exit_code,
         signal=ended.signal,
         cause=ended.cause,
+        limits={cause: limit for cause, limit in limits.items() if limit is not None},
         extra=extra,
     )

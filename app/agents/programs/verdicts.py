@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import signal as signals
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from app.agents.programs import results
@@ -22,11 +22,10 @@ _LOGIN = re.compile(r"not logged in|run /login|invalid api key|no authentication
 _STATUS = re.compile(r"(?:status(?: code)?:?|API Error:?|HTTP|error:?) (?:HTTP )?\(?([45]\d\d)\b", re.IGNORECASE)
 _ENDED = {129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
 _CODES = {401: "unauthorized", 403: "unauthorized", 413: "prompt_too_large", 429: "rate_limited"}
-_CAUSES = {
-    "timeout": ("agent_timeout", "did not answer in time"),
-    "idle": ("agent_idle", "said nothing for too long"),
-    "output": ("output_too_large", "wrote more than can be read"),
-    "asked": ("agent_signalled", "was ended"),
+_LIMITS = {
+    "timeout": ("agent_timeout", "did not answer within {:g} seconds", "timeout_seconds"),
+    "idle": ("agent_idle", "wrote nothing for {:g} seconds", "idle_seconds"),
+    "output": ("output_too_large", "wrote more than {} bytes", "limit_bytes"),
 }
 
 
@@ -39,6 +38,7 @@ class ProcessResult:
     exit_code: int | None = 0  # Exit code; None if a signal ended it.
     signal: int | None = None  # The signal that ended it.
     cause: launcher_protocol.Cause = ""  # Why it was ended, if this process ended it.
+    limits: Mapping[str, float] = field(default_factory=dict)  # The limit of each cause that has one.
     extra: bytes = b""  # The content of its file in the private folder.
 
 
@@ -95,9 +95,14 @@ def _parsed(program: Program, result: ProcessResult, complaints: str) -> ParsedO
 
 
 def _ended(program: Program, result: ProcessResult) -> records.StepError | None:
+    if result.cause in _LIMITS:
+        code, what, name = _LIMITS[result.cause]
+        limit = result.limits[result.cause]
+        detail = {"cause": result.cause, name: limit}
+        return records.StepError(code=code, message=f"{program.label} {what.format(limit)}.", detail=detail)
     if result.cause:
-        code, what = _CAUSES[result.cause]
-        return records.StepError(code=code, message=f"{program.label} {what}.", detail={"cause": result.cause})
+        detail = {"cause": result.cause}
+        return records.StepError(code="agent_signalled", message=f"{program.label} was ended.", detail=detail)
     if result.signal is not None:
         return _signalled(program, _name(result.signal))
     return None

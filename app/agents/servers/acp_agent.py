@@ -93,7 +93,7 @@ class Agent:
             while not work.done():
                 wait = self._wait_seconds(begun, seconds, idle_seconds)
                 if wait <= 0:
-                    raise self._silent(begun, seconds)
+                    raise self._silent(begun, seconds, idle_seconds)
                 both: list[asyncio.Future[Any]] = [work, self.turn.alarm]
                 await asyncio.wait(both, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
                 if self.turn.alarm.done():
@@ -114,11 +114,12 @@ class Agent:
             limits.append(max(self._line.received_at, begun) + idle_seconds - now)
         return min(limits)
 
-    def _silent(self, begun: float, seconds: float) -> errors.AgentFailed:
-        if self._clock.monotonic() >= begun + seconds:
+    def _silent(self, begun: float, seconds: float, idle_seconds: float | None) -> errors.AgentFailed:
+        if idle_seconds is None or self._clock.monotonic() >= begun + seconds:
             message = f"The agent {self._name} did not answer within {seconds:.3g} seconds."
             return errors.AgentFailed(message, code="agent_timeout", detail={"timeout_seconds": seconds})
-        return errors.AgentFailed(f"The agent {self._name} wrote nothing for too long.", code="agent_idle")
+        message = f"The agent {self._name} wrote nothing for {idle_seconds:g} seconds."
+        return errors.AgentFailed(message, code="agent_idle", detail={"idle_seconds": idle_seconds})
 
     def _out_of_hand(self, tool: str) -> errors.AgentFailed:
         message = f"The agent {self._name} used a tool although tools are forbidden here: {tool}."

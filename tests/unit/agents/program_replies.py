@@ -12,6 +12,7 @@ from app.domain import agent_sessions
 from app.engine import ports
 
 FOLDER = Path(__file__).parent / "replies"
+LIMITS = {"timeout": 3600.0, "idle": 0.5, "output": 1000}
 
 
 def names() -> list[str]:
@@ -33,6 +34,7 @@ def left(given: dict[str, Any]) -> verdicts.ProcessResult:
         exit_code=given["exit_code"],
         signal=given["signal"],
         cause=given["cause"],
+        limits=LIMITS,
         extra=json.dumps(given["extra"]).encode() if "extra" in given else b"",
     )
 

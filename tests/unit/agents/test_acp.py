@@ -520,7 +520,8 @@ class TestTrouble:
         """An agent that writes no message for longer than its idle limit is ended."""
         error = await failure(make(idle_seconds=0.5).prompt(say("hang")))
 
-        assert error.code == "agent_idle"
+        assert (error.code, error.detail) == ("agent_idle", {"idle_seconds": 0.5})
+        assert error.message.endswith("wrote nothing for 0.5 seconds.")
 
     async def test_an_agent_beyond_its_time_limit_is_cancelled(
         self, make: Make, say: Any, store: Path, hanging: Any, monkeypatch: pytest.MonkeyPatch

@@ -291,13 +291,20 @@ class TestHowItEnds:
         reply = await speaking("claude-code", idle_seconds=1.0).prompt(asked(work))
 
         assert (code_of(reply), reply.agent_session_id) == ("agent_idle", OURS)
+        assert reply.error is not None
+        assert reply.error.message == "Claude Code wrote nothing for 1 seconds."
+        assert reply.error.detail["idle_seconds"] == 1.0
         assert "stream-json" in claude.calls()[0]["argv"]
 
     async def test_a_limit_of_time_is_kept(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """A program that exceeds the time-out is ended."""
         claude.answer({"stdout": [], "hangs": True})
+        reply = await speaking("claude-code").prompt(asked(work, timeout_seconds=1.0))
 
-        assert code_of(await speaking("claude-code").prompt(asked(work, timeout_seconds=1.0))) == "agent_timeout"
+        assert code_of(reply) == "agent_timeout"
+        assert reply.error is not None
+        assert reply.error.message == "Claude Code did not answer within 1 seconds."
+        assert reply.error.detail["timeout_seconds"] == 1.0
 
     async def test_a_cancellation_leaves_nothing(self, speaking: Speaking, claude: Stub, work: Path) -> None:
         """A cancelled prompt ends the program and the processes that it started."""
