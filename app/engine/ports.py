@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -192,6 +192,19 @@ class BoundedDriver(Protocol):
 
     def call_limit(self, start: RunStart) -> limits.CallLimit:
         """Return the largest number of calls that a run can make."""
+
+
+@runtime_checkable
+class SettlingDriver(Protocol):
+    """A driver whose finished steps also settle calls that they could have made, but did not."""
+
+    def settled_calls(self, start: RunStart, finished: Sequence[str], open_keys: Collection[str]) -> int:
+        """Return how many calls of the limit a run cannot make any more.
+
+        Args:
+            finished: Keys of the finished calls of agents.
+            open_keys: Keys of the steps that the run performs next.
+        """
 
 
 @runtime_checkable

@@ -142,12 +142,16 @@ class Previews:
             return limits.CallLimit(most=0)
         driver = self._drivers[start.dialect]
         if not isinstance(driver, ports.BoundedDriver):
-            return limits.CallLimit(most=None, note="The language sets no limit.")
+            return limits.CallLimit(most=None, note="Runs of this kind have no known limit of their calls.")
         limit = driver.call_limit(start)
         if limit.most is None:
             return limit
         # The worst case of the whole run includes the calls whose replies are kept.
-        return limits.CallLimit(most=max(limit.most - _calls(found.kept), 0))
+        kept = [record.key for record in found.kept if _is_call(record)]
+        settled = len(kept)
+        if isinstance(driver, ports.SettlingDriver):
+            settled = driver.settled_calls(start, kept, found.asks.keys())
+        return limits.CallLimit(most=max(limit.most - settled, 0))
 
 
 def _limited(limit: limits.CallLimit, start: runs.RunStart, paid: Sequence[records.Record]) -> limits.CallLimit:
@@ -175,7 +179,11 @@ def _less(limit: float | None, used: float) -> float | None:
 
 
 def _calls(lines: Iterable[records.Record]) -> int:
-    return sum(record.line.get("agent_id") is not None for record in lines)
+    return sum(map(_is_call, lines))
+
+
+def _is_call(record: records.Record) -> bool:
+    return record.line.get("agent_id") is not None
 
 
 class _Why:

@@ -67,13 +67,20 @@ def agents_of(start: runs.RunStart, speaks_through: str | None = None) -> Iterat
     backend = start.args.get(speaks_through) if speaks_through is not None else None
     if isinstance(backend, str):
         yield {"id": backend, "backend": backend, "model": start.args.get("model")}
-    frozen = start.frozen.get("agents")
-    for agent in frozen.values() if isinstance(frozen, dict) else ():
+    for agent in _frozen(start.frozen):
         if isinstance(agent, dict) and isinstance(agent.get("backend"), str):
             yield agent
     for fields in (start.replaced or {}).values():
         if isinstance(fields.get("backend"), str):
             yield {**fields, "id": fields.get("agent_id"), _LENGTHS[0]: fields.get("max_tokens")}
+
+
+def _frozen(frozen: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the agents of recipes by archetype, and those of runs without a recipe file."""
+    agents = frozen.get("agents")
+    yield from agents.values() if isinstance(agents, dict) else ()
+    yield from frozen.get("participants") or ()
+    yield from (frozen.get("chief"), frozen.get("agent"))
 
 
 def _most(each: Iterable[float | None], calls: int | None, allowed: float | None) -> float | None:

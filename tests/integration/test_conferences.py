@@ -435,3 +435,19 @@ async def test_the_team_of_the_example_confers(tmp_path: Path) -> None:
         ("critic-1", "accepted", None),
         ("editor-1", "rejected", "quote_not_found"),
     ]
+
+
+async def test_a_preview_bounds_the_calls_of_a_conference(service: served.Served) -> None:
+    """A preview counts the chief's turns and the opinions; a resume has only those left that are still missing."""
+    service.project.say("opinion.critic-1", error={"code": "agent_error", "message": "No."})
+    for name in ("editor", "writer"):
+        service.project.say(f"opinion.{name}-1", text="I think so.")
+    run = await held(service, max_tool_calls=2)
+    previews = [
+        (await service.http.post(f"/api/runs/{run['run_id']}/preview", json=body)).json()
+        for body in ({"order": "fork", "from": "chief"}, {"order": "resume"})
+    ]
+
+    assert run["status"] == "failed"
+    assert [preview["calls_at_most"] for preview in previews] == [6, 3], previews
+    assert all("its programs report no prices" not in (preview["note"] or "") for preview in previews)

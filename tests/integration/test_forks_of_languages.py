@@ -75,6 +75,21 @@ async def test_a_preview_counts_the_price_of_the_conversation(project: Project) 
     assert preview["note"] is None
 
 
+async def test_a_preview_counts_no_reminder_of_a_kept_step(project: Project) -> None:
+    """A resume of a state machine has at most the calls and reminders of the steps that it has not finished."""
+    review = {**machines.REVIEW, "onOutcome": machines.REVIEW["onOutcome"] | {"issues-found": {"nextStep": "commit"}}}
+    recipe = machines.recipe(steps={"review": review, "commit": machines.COMMIT})
+    project.write(".control-room/recipes/agent_recipes/small.json", json.dumps(recipe))
+    project.say("review", text='{"outcome": "no-issues"}')
+    project.say("commit", error={"code": "agent_error", "message": "No."})
+    async with served.in_process(project) as service:
+        source = await service.run("small", args={"backend": "said"})
+        answer = await service.http.post(f"/api/runs/{source['run_id']}/preview", json={"order": "resume"})
+
+    assert source["status"] == "failed"
+    assert answer.json()["calls_at_most"] == 2
+
+
 async def test_a_flow_of_amplifier(project: Project) -> None:
     """Variables that contain the run's identity keep their values, so that later steps are taken over, too."""
     project.say("*", text="The lantern was dark.")

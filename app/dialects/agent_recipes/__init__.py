@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from app import errors
 from app.dialects.agent_recipes import bounds, composition, driver, graph, parse, schema, transitions
@@ -48,6 +48,10 @@ class AgentRecipes:
     def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
         """Return the limit that the guardrails set."""
         return bounds.calls(start.recipe, start.frozen, start.args)
+
+    def settled_calls(self, start: runs.RunStart, finished: Sequence[str], open_keys: Collection[str]) -> int:
+        """Return the calls of finished steps, with the reminders that they did not need."""
+        return bounds.settled(finished, open_keys)
 
     def json_schema(self) -> dict[str, plain.Json]:
         return schema.json_schema()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
-from app.dialects.agent_recipes import transitions
+from app.dialects.agent_recipes import outcomes, transitions
 from app.domain import limits, plain
 
 _WITH_REMINDER = 2
@@ -21,6 +21,12 @@ def calls(document: plain.Object, frozen: plain.Object, args: plain.Object) -> l
         note = "the recipe can restart any number of times; set a limit with the argument max_restarts"
         return limits.CallLimit(most=None, note=note)
     return limits.CallLimit(most=most * (restarts + 1))
+
+
+def settled(finished: Sequence[str], open_keys: Collection[str]) -> int:
+    """Return the calls of finished steps, and of the reminders that they did not need."""
+    needed = sum(f"{key}{outcomes.REMINDER}" in open_keys for key in finished)
+    return sum(not key.endswith(outcomes.REMINDER) for key in finished) * _WITH_REMINDER - needed
 
 
 def _steps(recipe: plain.Object, args: plain.Object) -> int:

@@ -92,7 +92,7 @@ class _Machine:
         self._tell("step:retry", promptLength=len(text), **reported, **_measures(first))
         self._state = self._state.retried()
         self._show()
-        again, reply = await self._ask(f"{self._state.key}.reminder", text)
+        again, reply = await self._ask(f"{self._state.key}{outcomes.REMINDER}", text)
         found = self._extracted(reply)
         if isinstance(found, outcomes.NoOutcome):
             step = self._state.current_step

@@ -95,7 +95,7 @@ class _Locator:
         recipe = self._recipe if restarts == self._restarts else self._begun(name)
         if name not in recipe["steps"]:
             return None
-        location = self._placed(recipe, key.removesuffix(".reminder"), name, restarts)
+        location = self._placed(recipe, key.removesuffix(outcomes.REMINDER), name, restarts)
         if record is not None:
             self._recipe, self._restarts, self._last = recipe, restarts, record
         return location

@@ -20,6 +20,7 @@ from app.domain import json_text, plain
 
 TAIL_LINES = 5  # Number of lines at the end of a reply that are examined.
 NO_JSON = "No JSON block found in response"  # Error if no line at the end of the reply could be an object.
+REMINDER = ".reminder"  # End of the key of a reminder.
 VERSION = 2  # Version of the wording; runs that began with the first one keep it.
 
 Fault: TypeAlias = Literal["no_block", "no_json", "no_outcome", "unknown_outcome", "no_description"]

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from app import errors
-from app.domain import graphs, json_schemas, library, plain, runs
+from app.domain import graphs, json_schemas, library, limits, plain, runs
 from app.engine import ports
 from app.flows.conference import driver, gathering, graph, schema
 from app.flows.conference.schema import CHIEF, NAME
@@ -66,9 +66,25 @@ class Conference:
         """Return the tool calls, the round of opinions, and the transcript."""
         return graph.draw(document, frozen)
 
+    def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
+        """Return one call for each participant, and the chief's turns: one for each tool call, and a correction."""
+        return limits.CallLimit(most=_most_turns(start) + len(start.frozen["participants"]))
+
+    def settled_calls(self, start: runs.RunStart, finished: Sequence[str], open_keys: Collection[str]) -> int:
+        """Return the calls of finished steps; once opinions are asked for, the chief's remaining turns as well."""
+        opinions = {driver.opinion_key(agent["id"]) for agent in start.frozen["participants"]}
+        given = sum(key in opinions for key in finished)
+        is_gathered = given > 0 or not opinions.isdisjoint(open_keys)
+        return given + _most_turns(start) if is_gathered else len(finished)
+
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Hold the conference."""
         return await driver.drive(ctx)
+
+
+def _most_turns(start: runs.RunStart) -> int:
+    turns: int = start.recipe["max_tool_calls"] + 1
+    return turns if start.frozen["tools"] else 0
 
 
 def _uses(recipe: library.Recipe, definitions: library.Library) -> Iterator[library.Use]:

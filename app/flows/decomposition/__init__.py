@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from app import errors
-from app.domain import graphs, library, plain, runs
+from app.domain import graphs, library, limits, plain, runs
 from app.engine import ports
 from app.flows.decomposition import driver, graph, kinds, replies, schema
 
@@ -73,6 +73,10 @@ class Decomposition:
     def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
         """Return the search for files, the tasks, and their correction."""
         return graph.DRAWING
+
+    def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
+        """Return the chief's call and its correction."""
+        return limits.CallLimit(most=2)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Have the chief split the intent into tasks, and store them.

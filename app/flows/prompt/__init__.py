@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from app import errors
-from app.domain import graphs, library, operations, plain, records, runs, slots
+from app.domain import graphs, library, limits, operations, plain, records, runs, slots
 from app.domain.json_schemas import rule
 from app.engine import ports
 
@@ -89,6 +89,10 @@ class Prompt:
     def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
         """Return its only step."""
         return _DRAWING
+
+    def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
+        """Return the call of its only step."""
+        return limits.CallLimit(most=1)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Send the prompt, and store the reply."""

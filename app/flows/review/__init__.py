@@ -5,7 +5,7 @@ It has no recipe files (execution-modes, chief's role in pipeline mode).
 from __future__ import annotations
 
 from app import errors
-from app.domain import graphs, library, plain, runs
+from app.domain import graphs, library, limits, plain, runs
 from app.engine import ports
 from app.flows import decomposition
 from app.flows.review import driver, graph, prompts
@@ -64,6 +64,11 @@ class Review:
     def graph(self, document: plain.Object, frozen: plain.Object) -> graphs.Drawing:
         """Return the chief's verdict, its correction, and the person."""
         return graph.DRAWING
+
+    def call_limit(self, start: runs.RunStart) -> limits.CallLimit:
+        """Return the chief's call and its correction; none if a person judges."""
+        is_judged = start.frozen["agent"] is not None and not start.args.get("person")
+        return limits.CallLimit(most=2 if is_judged else 0)
 
     async def drive(self, ctx: ports.Context) -> runs.Ending:
         """Have the task judged, and store the verdict."""
